@@ -1,0 +1,1 @@
+"""The release-validation orchestrator: configuration to plan to engine to verdict to table."""

@@ -1,0 +1,48 @@
+"""Typed errors, each with the exit code that ``python -m ci`` ends with."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of ``python -m ci``."""
+
+    PASSED = 0
+    PRODUCT_FAILURE = 1
+    USAGE = 2
+    INFRASTRUCTURE = 3
+    REGRESSION = 4
+    INTERRUPTED = 130
+
+
+class CiError(Exception):
+    """A failure that the user can act on; printed as a message, never as a traceback.
+
+    ``str(error)`` says what went wrong, where, what was found and what was expected;
+    ``remedy`` says what to do about it.
+    """
+
+    exit_code = ExitCode.INFRASTRUCTURE
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class UsageError(CiError):
+    """A wrong command line."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ConfigError(CiError):
+    """A wrong configuration; the message holds every finding, one a line."""
+
+    exit_code = ExitCode.USAGE
+
+
+class InfrastructureError(CiError):
+    """Engine, image, network, disk or device trouble: not the product's fault."""
+
+    exit_code = ExitCode.INFRASTRUCTURE
