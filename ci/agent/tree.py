@@ -1,0 +1,145 @@
+"""A stage's process tree: wait for it, end it, read what it used."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+ENDING = {signal.SIGTERM, signal.SIGINT}
+KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never go
+
+
+def prepare_supervisor() -> None:
+    """Make this process the parent of every orphan below it, and end it with its own parent."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {signal.SIGCHLD})
+
+
+def restore_signals() -> None:
+    """Undo, in a freshly forked command, the signal mask of its supervisor."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+class ProcessTree:
+    """All descendants of the calling process; ``main`` is the one whose status counts."""
+
+    def __init__(self, main: int) -> None:
+        self._main = main
+        self._empty = False
+        self.status: int | None = None  # as os.waitpid has it; None while running
+
+    def wait(self, timeout_s: float) -> str | None:
+        """Wait for ``main``; return None, or why waiting ended early."""
+        deadline = time.monotonic() + timeout_s
+        while not self._reap() and self.status is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return "timed_out"
+            received = signal.sigtimedwait(ENDING | {signal.SIGCHLD}, left)
+            if received is not None and received.si_signo != signal.SIGCHLD:
+                return "interrupted"
+        return None
+
+    def end(self, grace_s: float) -> None:
+        """End every process that is left: SIGTERM, ``grace_s``, then SIGKILL."""
+        self._signal(signal.SIGTERM)
+        self._drain(grace_s)
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        while not self._empty and time.monotonic() < deadline:
+            self._signal(signal.SIGKILL)  # again and again: they may fork meanwhile
+            self._drain(0.1)
+
+    def _drain(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._reap():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            signal.sigtimedwait({signal.SIGCHLD}, left)
+
+    def _reap(self) -> bool:
+        """Collect whatever has ended; return whether nothing is left."""
+        while not self._empty:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._empty = True
+                break
+            if pid == 0:
+                break
+            if pid == self._main:
+                self.status = status
+        return self._empty
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in [] if self._reap() else descendants(os.getpid()):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Return the processes below ``ancestor``, whatever session they moved to."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        children.setdefault(int(fields[1]), []).append(int(folder.name))
+    found = list(children.get(ancestor, []))
+    for pid in found:  # grows while it is walked
+        found += children.get(pid, [])
+    return found
+
+
+def exit_code(status: int) -> int:
+    """Translate a wait status to the exit code that a shell would show."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def usage() -> dict[str, object]:
+    """Return what all waited-for descendants of this process have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "cpu_user_s": used.ru_utime,
+        "cpu_system_s": used.ru_stime,
+        "peak_rss_bytes": used.ru_maxrss * 1024,  # of the largest process; Linux counts in KiB
+    }
+
+
+def oom_kills() -> int | None:
+    """Return how often the kernel has killed for memory in this control group, if it tells."""
+    for path in _counter_files():
+        try:
+            pairs = [line.split() for line in path.read_text().splitlines()]
+        except OSError:
+            continue
+        for pair in pairs:
+            if pair[0] == "oom_kill":
+                return int(pair[1])
+    return None
+
+
+def _counter_files() -> list[Path]:
+    """Version 1 and 2, below this process's group and, in a container, at the mount."""
+    candidates = []
+    groups = Path("/proc/self/cgroup")
+    for line in groups.read_text().splitlines() if groups.exists() else []:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            candidates.append(("/sys/fs/cgroup", group, "memory.events"))
+        elif "memory" in controllers.split(","):
+            candidates.append(("/sys/fs/cgroup/memory", group, "memory.oom_control"))
+    nested = [Path(mount + group) / name for mount, group, name in candidates]
+    return nested + [Path(mount) / name for mount, _, name in candidates]

@@ -1,0 +1,131 @@
+"""The source tree as it is on disk: which files belong to it, its commit, its archive."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ci import process
+from ci.errors import UsageError
+
+JUNK = frozenset(
+    {".git", ".hg", ".nox", ".tox", ".venv", "venv", "__pycache__", "results", "node_modules"}
+    | {".mypy_cache", ".pytest_cache", ".ruff_cache"}
+)
+
+# Archives of one tree are equal byte for byte. Not zero: zip files (wheels) start in 1980.
+TIMESTAMP = 946_684_800  # 2000-01-01
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceState:
+    """The commit of a tree; ``None`` outside of git. ``dirty``: differs from the commit."""
+
+    commit: str | None
+    dirty: bool
+
+
+def state(folder: Path) -> SourceState:
+    """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
+    if not _in_git(folder):
+        return SourceState(commit=None, dirty=False)
+    head = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    changes = _git(folder, "status", "--porcelain", "--", ".")
+    return SourceState(commit=head.strip() or None, dirty=bool(changes))
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the files of the tree, relative to ``folder``, sorted.
+
+    In git: tracked and untracked files that are not ignored, as far as they exist, those of
+    submodules included. Elsewhere, and in a folder that git ignores: everything but ``JUNK``.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"the source {folder} is not a folder", remedy="name an existing folder")
+    found = sorted(_git_files(folder)) if _in_git(folder) else []
+    found = found or sorted(_walk(folder))
+    if not found:
+        raise UsageError(f"the source {folder} holds no files", remedy="name a project's folder")
+    return found
+
+
+def write_archive(
+    folder: Path, destination: BinaryIO, *, prefix: str = ".", owner: int = 0
+) -> tuple[str, ...]:
+    """Write the tree as an uncompressed tar file and return what had to be left out.
+
+    Names start with ``prefix``, whose folders are part of the archive; ``owner`` is the
+    numeric user and group of every entry. Links are stored as links; a link that leads out
+    of the tree is left out, never followed.
+    """
+    left_out = []
+    folders = {Path()}  # what the archive has already; the root needs no entry
+    root = folder.resolve()
+    with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for relative in files(folder):
+            path, name = folder / relative, Path(prefix) / relative
+            if not Path(os.path.realpath(path)).is_relative_to(root):
+                left_out.append(f"{relative} (a link out of the tree)")
+                continue
+            for parent in reversed(name.parents):
+                if parent not in folders:
+                    folders.add(parent)
+                    archive.addfile(_entry(parent, tarfile.DIRTYPE, 0o755, owner))
+            _add(archive, path, name, owner)
+    return tuple(left_out)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: Path, owner: int) -> None:
+    if path.is_symlink():
+        entry = _entry(name, tarfile.SYMTYPE, 0o777, owner)
+        entry.linkname = os.readlink(path)
+        archive.addfile(entry)
+        return
+    with path.open("rb") as content:
+        status = os.fstat(content.fileno())
+        entry = _entry(name, tarfile.REGTYPE, 0o755 if status.st_mode & 0o100 else 0o644, owner)
+        entry.size = status.st_size
+        archive.addfile(entry, content)
+
+
+def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name.as_posix())
+    entry.type = kind
+    entry.mode = mode
+    entry.uid = entry.gid = owner
+    entry.mtime = TIMESTAMP
+    return entry
+
+
+def _in_git(folder: Path) -> bool:
+    if not any((parent / ".git").exists() for parent in (folder, *folder.resolve().parents)):
+        return False
+    return _git(folder, "rev-parse", "--is-inside-work-tree").strip() == "true"
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> str:
+    return process.run(["git", *arguments], cwd=folder, check=check).stdout
+
+
+def _git_files(folder: Path) -> Iterator[Path]:
+    listing = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, listing.split("\0")):
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():  # a submodule, or a repository inside
+            yield from (Path(name) / inner for inner in _git_files(path))
+        elif os.path.lexists(path):
+            yield Path(name)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for parent, directories, names in os.walk(folder):
+        links = [name for name in directories if (Path(parent) / name).is_symlink()]
+        directories[:] = [name for name in directories if name not in JUNK]
+        for name in (*names, *links):
+            path = Path(parent) / name
+            if name not in JUNK and (path.is_file() or path.is_symlink()):
+                yield path.relative_to(folder)
