@@ -6,10 +6,18 @@ variables, file contents, hashes) comes in as values.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ci.config import Config, PlatformConfig, StageConfig
+    from ci.platforms import Platform
 
 
 class StageKind(StrEnum):
@@ -54,7 +62,8 @@ class ArtifactPlan:
 class NetworkPlan:
     """What a site needs to reach its package index, in image builds and in runs.
 
-    ``environment`` holds pip and proxy variables as they read inside the container.
+    ``environment`` holds pip and proxy variables as they read inside the container,
+    ``host_environment`` the same settings as they read on this machine.
     ``wheelhouse`` is a folder of this machine that the engine serves on loopback at
     ``wheelhouse_port`` while it builds or runs; the address is already in ``environment``.
     ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``.
@@ -64,6 +73,7 @@ class NetworkPlan:
     ca_bundle: Path | None = None
     wheelhouse: Path | None = None
     wheelhouse_port: int | None = None
+    host_environment: Mapping[str, str] = field(default_factory=dict)
 
 
 CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
@@ -127,3 +137,115 @@ class RunPlan:
     image: ImagePlan
     container: ContainerPlan
     host: HostPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanInputs:
+    """What planning has to know about files and this site, read beforehand.
+
+    ``context`` is the build context, recipe (as ``DOCKERFILE``) and requirements included.
+    """
+
+    run_id: str
+    source: Path
+    results: Path  # results/<run-id>
+    python: str
+    context: Mapping[str, bytes]
+    requirements: Path
+    base_image: str | None  # the site's own
+    network: NetworkPlan
+
+
+DOCKERFILE = "Dockerfile"
+CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
+USER = "builder"  # as the recipes make it
+WORKSPACE = "/workspace"
+RESULTS = "/results"
+
+# Settings that an image build takes as arguments. The certificates come in the context: they
+# are too long for an argument.
+_BUILD_ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_FIND_LINKS")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
+
+
+def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan:
+    """Plan one platform's run."""
+    wanted = config.platforms[platform.name]
+    return RunPlan(
+        run_id=inputs.run_id,
+        platform=platform.name,
+        label=wanted.label or platform.label,
+        source=inputs.source,
+        results=inputs.results / platform.name,
+        stages=tuple(_stage_plan(stage) for stage in config.stages),
+        artifacts=tuple(
+            ArtifactPlan(name=name, path=path) for name, path in config.artifacts.items()
+        ),
+        environment={
+            **platform.environment,
+            **wanted.environment,
+            "INFINI_CI_PLATFORM": platform.name,
+            "INFINI_CI_TORCH_DEVICE": platform.torch_device,
+        },
+        network=inputs.network,
+        image=_image_plan(platform, wanted, inputs),
+        container=_container_plan(config.project, platform.name, wanted, inputs),
+        host=HostPlan(python=inputs.python, requirements=inputs.requirements),
+    )
+
+
+def _stage_plan(stage: StageConfig) -> StagePlan:
+    by_kind = Column.PYTEST if stage.kind is StageKind.PYTEST else Column.BUILD_INSTALL
+    return StagePlan(
+        name=stage.name,
+        kind=stage.kind,
+        command=tuple(shlex.split(stage.command)),
+        column=stage.column or by_kind,
+        timeout_s=stage.timeout_s,
+        environment=stage.environment,
+    )
+
+
+def _image_plan(platform: Platform, wanted: PlatformConfig, inputs: PlanInputs) -> ImagePlan:
+    base_image = inputs.base_image or wanted.base_image or platform.base_image
+    # The stand-in replaces the platform's own base only, never another that somebody chose.
+    replaceable = base_image == platform.base_image
+    settings = inputs.network.environment
+    arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
+    proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
+    return ImagePlan(
+        tag=f"infini-ci/{platform.name}:{_content_hash(inputs.context, arguments, base_image)}",
+        dockerfile=DOCKERFILE,
+        context=inputs.context,
+        build_arguments={**arguments, **proxies},
+        base_image=base_image,
+        offline_base_image=platform.offline_base_image if replaceable else None,
+        offline_base_command=platform.offline_base_command if replaceable else None,
+    )
+
+
+def _content_hash(
+    context: Mapping[str, bytes], arguments: Mapping[str, str], base_image: str
+) -> str:
+    """16 hexadecimal digits; a proxy is no part of them, as it does not change what comes."""
+    files = {name: hashlib.sha256(content).hexdigest() for name, content in context.items()}
+    content = json.dumps([files, dict(arguments), base_image], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _container_plan(
+    project: str, platform: str, wanted: PlatformConfig, inputs: PlanInputs
+) -> ContainerPlan:
+    labels = {"run": inputs.run_id, "platform": platform, "project": project}
+    return ContainerPlan(
+        name=f"infini-ci-{inputs.run_id}-{platform}",
+        labels={f"infini-ci.{name}": value for name, value in labels.items()},
+        user=USER,
+        workspace=WORKSPACE,
+        results=RESULTS,
+        shm_size_bytes=wanted.shm_size_bytes,
+        memory_bytes=wanted.memory_bytes,
+        # The wheelhouse is served on this machine's loopback.
+        network_mode="host" if inputs.network.wheelhouse else None,
+    )

@@ -1,0 +1,226 @@
+"""The command line: ``python -m ci``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ci.config import schema_text
+from ci.engines import Engine, select_engine
+from ci.errors import CiError, ExitCode, UsageError
+from ci.inputs import REPOSITORY, Project, chosen_platforms, load_project, plan_run
+from ci.network import mask_credentials
+from ci.plan import RunPlan
+from ci.platforms import PLATFORMS, Platform
+from ci.progress import Progress
+from ci.report import print_results, results_markdown
+from ci.results import RunResult, exit_code
+from ci.run import Run, RunRequest, load_request, new_request
+from ci.store import Store, default_url
+
+CONFIG_FILE = "ci.yaml"
+FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
+ENGINES = ("auto", "docker", "host")
+EXIT_CODES = """exit codes:
+  0    every requested platform was built and passed its tests
+  1    product failure: build or tests
+  2    wrong command line or configuration
+  3    infrastructure failure: engine, image, network
+  130  interrupted
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except CiError as error:
+        print(f"error: {mask_credentials(str(error))}", file=sys.stderr)
+        if error.remedy:
+            print(error.remedy, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m ci",
+        description="Build and test a project on its platforms, and report the results.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_run(commands.add_parser("run", help="build and test platforms"))
+    _add_report(commands.add_parser("report", help="show the results of a run"))
+    _add_platforms(commands.add_parser("platforms", help="list the configured platforms"))
+    schema = commands.add_parser("schema", help="print the JSON schema of ci.yaml")
+    schema.set_defaults(command=_schema)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_run)
+    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="what to run")
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help="where to run: in a container, or in a fresh virtual environment on this machine"
+        " (host); auto takes Docker where an engine answers (default: auto)",
+    )
+    parser.add_argument(
+        "--source", type=Path, metavar="DIR", help="the project (default: the folder of --config)"
+    )
+    _add_config(parser)
+    _add_results(parser)
+    parser.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--dry-run", action="store_true", help="print the plan, run nothing")
+    output.add_argument("--json", action="store_true", help="print results.json only")
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_report)
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run id (default: the latest)")
+    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    _add_results(parser)
+
+
+def _add_platforms(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_platforms)
+    _add_config(parser)
+    parser.add_argument("--json", action="store_true", help="a JSON list of names")
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="configuration (default: ci.yaml of --source or of this repository)",
+    )
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        default=Path(os.environ.get("INFINI_CI_RESULTS") or "results"),
+        help="where results are kept (default: INFINI_CI_RESULTS or results)",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    request = None
+    if options.resume:
+        _refuse_changes(options)
+        request = load_request(options.results, options.resume)
+    source, config = _places(options) if request is None else (request.source, request.config)
+    project = load_project(config, os.environ)
+    names = request.platforms if request else options.platforms
+    platforms = _chosen(project, names)
+    asked = request.engine if request else options.engine or "auto"
+    if request is None:
+        names = [platform.name for platform in platforms]
+        request = new_request(project, names, source_folder=source, engine=asked)
+    folder = options.results / request.run_id
+    plans = plan_run(project, platforms, run_id=request.run_id, source=source, results=folder)
+    engine = select_engine(asked)
+    if options.dry_run:
+        return _describe(engine, plans)
+    return _execute(options, request, plans, engine)
+
+
+def _refuse_changes(options: argparse.Namespace) -> None:
+    if options.platforms or options.engine or options.source or options.config:
+        message = "--resume goes on with what the run was asked for"
+        remedy = "Leave out PLATFORM, --engine, --source and --config."
+        raise UsageError(message, remedy=remedy)
+
+
+def _places(options: argparse.Namespace) -> tuple[Path, Path]:
+    """The source folder and the configuration."""
+    config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
+    return options.source or config.resolve().parent, config
+
+
+def _chosen(project: Project, names: Sequence[str]) -> Sequence[Platform]:
+    if not names:
+        configured = ", ".join(project.config.platforms)
+        raise UsageError("run: no platform is named", remedy=f"Configured: {configured}.")
+    return chosen_platforms(project.config, names)
+
+
+def _describe(engine: Engine, plans: Sequence[RunPlan]) -> int:
+    for plan in plans:
+        print(mask_credentials(engine.describe(plan)))
+    return ExitCode.PASSED
+
+
+def _execute(
+    options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan], engine: Engine
+) -> int:
+    options.results.mkdir(parents=True, exist_ok=True)
+    with (
+        Store(default_url(options.results)) as store,
+        Progress(Console(stderr=True)) as progress,
+    ):
+        run = Run(
+            request=request,
+            plans=plans,
+            engine=engine,
+            results=options.results / request.run_id,
+            store=store,
+            progress=progress,
+            resumed=bool(options.resume),
+        )
+        result = run.execute()
+    _print(result, "json" if options.json else "table")
+    if not options.json:
+        print(f"\nresults: {run.results}")
+    return ExitCode.INTERRUPTED if run.interrupted else exit_code(result.platforms)
+
+
+def _print(result: RunResult, form: str) -> None:
+    if form == "json":
+        print(result.to_json(), end="")
+    elif form == "markdown":
+        print(results_markdown(result), end="")
+    else:
+        # Without a terminal there is no width to fit into.
+        print_results(result, Console(width=None if sys.stdout.isatty() else FILE_WIDTH))
+
+
+def _report(options: argparse.Namespace) -> int:
+    if not options.results.is_dir():
+        message = f"--results: {options.results} is not a folder"
+        raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
+    with Store(default_url(options.results)) as store:
+        _print(store.load(options.run), options.format)
+    return ExitCode.PASSED
+
+
+def _platforms(options: argparse.Namespace) -> int:
+    project = load_project(options.config or REPOSITORY / CONFIG_FILE, os.environ)
+    names = list(project.config.platforms)
+    if options.json:
+        print(json.dumps(names))
+        return ExitCode.PASSED
+    for name in names:
+        label = project.config.platforms[name].label or PLATFORMS[name].label
+        print(f"{name}: {label}")
+    return ExitCode.PASSED
+
+
+def _schema(_options: argparse.Namespace) -> int:
+    print(schema_text(), end="")
+    return ExitCode.PASSED

@@ -1,0 +1,183 @@
+"""From a platform's results folder and the engine's facts to a ``PlatformResult``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from ci.engines.base import ExecutionFacts
+from ci.events import RunRecord, StageFinished, parse_events
+from ci.network import mask_credentials
+from ci.notes import notes_of
+from ci.plan import Column, RunPlan, StagePlan
+from ci.pytest_log import Outcome, PytestLog, closing_summary, parse_log
+from ci.results import PlatformResult, PytestResult, StageResult
+from ci.verdict import Case, judge, not_run
+
+EVENTS = "events.jsonl"
+PYTEST_LOG = "pytest.jsonl"
+ENVIRONMENT = "environment.json"
+
+
+def judged(plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
+    """Judge a platform by what lies in its results folder."""
+    record = _read_record(plan.results)
+    case = Case(stages=plan.stages, record=record, tests=read_log(plan.results), facts=facts)
+    verdict = judge(case)
+    build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
+    return PlatformResult(
+        platform=plan.platform,
+        label=plan.label,
+        built=_built(case),
+        pytest=_pytest_result(case, plan.results),
+        stages=(*_engine_stages(facts), *(_stage_result(case, stage) for stage in plan.stages)),
+        build_install_s=build,
+        pytest_s=pytest,
+        total_s=None if build is None or pytest is None else build + pytest,
+        verdict=verdict,
+        notes=tuple(map(mask_credentials, notes_of(case, verdict))),
+        environment=_environment(plan.results, facts),
+        artifacts=_artifacts(plan.results),
+    )
+
+
+def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
+    """The result of a platform whose stages never began."""
+    reason = mask_credentials(reason)
+    stages = tuple(
+        StageResult(name=stage.name, seconds=None, exit_code=None, in_total=_in_total(stage))
+        for stage in plan.stages
+    )
+    return PlatformResult(
+        platform=plan.platform,
+        label=plan.label,
+        built=None,
+        pytest=None,
+        stages=stages,
+        build_install_s=None,
+        pytest_s=None,
+        total_s=None,
+        verdict=not_run(reason),
+        notes=(f"not run: {reason.splitlines()[0]}",),
+        environment={},
+        artifacts=_artifacts(plan.results),
+    )
+
+
+def read_log(folder: Path) -> PytestLog | None:
+    """The per-test log in a platform's results folder, if pytest began one."""
+    path = folder / PYTEST_LOG
+    return parse_log(_lines(path)) if path.is_file() and path.stat().st_size else None
+
+
+def _read_record(folder: Path) -> RunRecord:
+    path = folder / EVENTS
+    return parse_events(_lines(path)) if path.is_file() else RunRecord()
+
+
+def _lines(path: Path) -> Iterator[str]:
+    # A crash can leave half a character behind: the line is lost, the rest is read.
+    with path.open(encoding="utf-8", errors="replace") as file:
+        yield from file
+
+
+def _in_total(stage: StagePlan) -> bool:
+    return stage.column is not Column.NONE
+
+
+def _column_seconds(case: Case, column: Column) -> float | None:
+    """Sum of the column's stages; ``None`` when one of them has no result."""
+    ends = [case.finished(stage) for stage in case.stages if stage.column is column]
+    finished = [end.seconds for end in ends if end is not None]
+    return sum(finished) if finished and len(finished) == len(ends) else None
+
+
+def _built(case: Case) -> bool | None:
+    stages = [stage for stage in case.stages if stage.column is Column.BUILD_INSTALL]
+    ends = [case.finished(stage) for stage in stages]
+    begun = {*case.record.finished_stages, *case.record.unfinished_stages}
+    if not begun.intersection(stage.name for stage in stages):
+        return None
+    return all(end is not None and end.exit_code == 0 for end in ends)
+
+
+def _pytest_result(case: Case, folder: Path) -> PytestResult | None:
+    tests = case.tests
+    if tests is None:
+        return None
+    log = folder / f"{case.pytest_stage.name}.log"
+    # Before the end of the session, what looks like a summary is a test's own output.
+    ended = tests.exit_status is not None and log.is_file()
+    summary = closing_summary(_lines(log)) if ended else None
+    return PytestResult(
+        passed=tests.count(Outcome.PASSED),
+        failed=tests.count(Outcome.FAILED),
+        errors=tests.count(Outcome.ERROR),
+        skipped=tests.count(Outcome.SKIPPED),
+        xfailed=tests.count(Outcome.XFAILED),
+        xpassed=tests.count(Outcome.XPASSED),
+        warnings=tests.warnings,
+        deselected=None,
+        seconds=summary and summary.seconds,
+        summary=summary and summary.text,
+    )
+
+
+def _engine_stages(facts: ExecutionFacts) -> Iterator[StageResult]:
+    """What the engine did itself; measured, never part of the total."""
+    if facts.image is not None:
+        seconds = facts.image.seconds
+        yield StageResult(name="image", seconds=seconds, exit_code=0, in_total=False)
+    yield StageResult(name="sync", seconds=facts.sync_seconds, exit_code=0, in_total=False)
+
+
+def _stage_result(case: Case, stage: StagePlan) -> StageResult:
+    end = case.finished(stage)
+    if end is None:
+        return StageResult(name=stage.name, seconds=None, exit_code=None, in_total=_in_total(stage))
+    return _finished_stage(end, _in_total(stage))
+
+
+def _finished_stage(end: StageFinished, in_total: bool) -> StageResult:
+    return StageResult(
+        name=end.stage,
+        seconds=end.seconds,
+        cpu_user_s=end.cpu_user_s,
+        cpu_system_s=end.cpu_system_s,
+        peak_rss_bytes=end.peak_rss_bytes,
+        exit_code=end.exit_code,
+        in_total=in_total,
+    )
+
+
+def _environment(folder: Path, facts: ExecutionFacts) -> dict[str, JsonValue]:
+    """What the agent found inside, and how the engine got there."""
+    engine: dict[str, JsonValue] = {
+        "name": facts.engine,
+        "version": facts.engine_version,
+        "seconds": facts.wrapper_seconds,
+    }
+    if facts.image is not None:
+        engine["image"] = {
+            "reference": facts.image.reference,
+            "digest": facts.image.digest,
+            "built": facts.image.built,
+            "reason": facts.image.reason,
+        }
+    return {**_agent_environment(folder / ENVIRONMENT), "engine": engine}
+
+
+def _agent_environment(path: Path) -> dict[str, JsonValue]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # the agent died before or while it wrote the file
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _artifacts(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.glob("*") if path.is_file())
+    return {path.name: f"{folder.name}/{path.name}" for path in files}

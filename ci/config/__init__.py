@@ -1,0 +1,22 @@
+"""The typed configuration: models of ``ci.yaml``, strict loader, generated JSON schema."""
+
+from ci.config.load import load_config, load_site
+from ci.config.models import (
+    Config,
+    NetworkConfig,
+    PlatformConfig,
+    SiteConfig,
+    StageConfig,
+)
+from ci.config.schema import schema_text
+
+__all__ = [
+    "Config",
+    "NetworkConfig",
+    "PlatformConfig",
+    "SiteConfig",
+    "StageConfig",
+    "load_config",
+    "load_site",
+    "schema_text",
+]

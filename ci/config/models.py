@@ -1,0 +1,203 @@
+"""Models of ``ci.yaml`` and ``ci.site.yaml``.
+
+The docstring below a field is its description in the JSON schema (``python -m ci schema``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from typing import Annotated, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ci.plan import Column, StageKind
+from ci.platforms import PLATFORMS
+
+ENGINE_STAGES = ("image", "sync")
+SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
+
+
+class Model(BaseModel):
+    """Base of every configuration model: immutable, strictly typed, no unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
+
+
+def _check_command(command: str) -> str:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise PydanticCustomError("command", f"a command line ({error})") from None
+    if not words:
+        raise PydanticCustomError("command", "a command line with at least one word")
+    operators = [word for word in words if word in SHELL_OPERATORS]
+    if operators:
+        message = f"one command: no shell runs it, so '{operators[0]}' has no meaning here"
+        raise PydanticCustomError("command", message)
+    return command
+
+
+def _check_platform(name: str) -> str:
+    if name not in PLATFORMS:
+        known = ", ".join(f"'{platform}'" for platform in PLATFORMS)
+        raise PydanticCustomError("platform", f"one of {known}", {"known": list(PLATFORMS)})
+    return name
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
+Command = Annotated[str, AfterValidator(_check_command)]
+PlatformName = Annotated[str, AfterValidator(_check_platform)]
+ImageReference = Annotated[str, StringConstraints(pattern=r"^[\w][\w./:@-]*$")]
+RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
+
+
+class NetworkConfig(Model):
+    """How this site reaches its package index; also read from the environment.
+
+    Precedence: environment, then ``ci.site.yaml``, then ``ci.yaml``.
+    """
+
+    pip_index_url: str | None = None
+    """The package index to use instead of PyPI (environment: PIP_INDEX_URL)."""
+    pip_extra_index_url: str | None = None
+    """Further package indexes, separated by spaces (PIP_EXTRA_INDEX_URL)."""
+    pip_trusted_host: str | None = None
+    """Hosts of mirrors without TLS, separated by spaces (PIP_TRUSTED_HOST)."""
+    pip_find_links: str | None = None
+    """A page of links to archives, or a folder of this machine, which is then served to
+    containers on loopback (PIP_FIND_LINKS)."""
+    ca_bundle: str | None = None
+    """A PEM file with the certificates this site trusts (PIP_CERT, SSL_CERT_FILE,
+    REQUESTS_CA_BUNDLE)."""
+    http_proxy: str | None = None
+    """Proxy for http addresses (HTTP_PROXY)."""
+    https_proxy: str | None = None
+    """Proxy for https addresses (HTTPS_PROXY)."""
+    no_proxy: str | None = None
+    """Hosts that are reached without a proxy, separated by commas (NO_PROXY)."""
+    wheelhouse_port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """Loopback port that serves a ``pip_find_links`` folder; 8421 where unset. Fixed, since
+    the address is part of the build and a changing one would miss the layer cache."""
+
+
+class StageConfig(Model):
+    """One measured command."""
+
+    name: Name
+    """Unique name; the stage's log is ``<name>.log``."""
+    command: Command
+    """Command line, split into words as a POSIX shell does; no shell runs it."""
+    kind: StageKind = StageKind.COMMAND
+    """``pytest`` adds the per-test log and JUnit options to the command."""
+    column: Column | None = None
+    """Column of the table that the seconds count in: by default ``pytest`` for a stage of
+    that kind and ``build_install`` for a command; ``none`` keeps it out of the total."""
+    timeout_s: Annotated[float, Field(gt=0)] = 7200.0
+    """Seconds after which the stage's whole process group is ended."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of this stage only."""
+
+    @model_validator(mode="after")
+    def _pytest_counts_as_pytest(self) -> Self:
+        if self.kind is StageKind.PYTEST and self.column is Column.BUILD_INSTALL:
+            detail = {"at": ["column"]}
+            raise PydanticCustomError("column", "'pytest' or 'none' for a pytest stage", detail)
+        return self
+
+
+class PlatformConfig(Model):
+    """What this project wants different from a platform's defaults."""
+
+    label: str | None = None
+    """Name in the table; by default the platform's own."""
+    base_image: ImageReference | None = None
+    """Image the recipe starts from; by default the platform's usual one."""
+    recipe: RelativePath | None = None
+    """Dockerfile, relative to this file; by default the one that comes with this program."""
+    requirements: RelativePath | None = None
+    """pip requirements of the image and of the host engine's environment, relative to this
+    file; must include pytest and pytest-reportlog. By default just these two."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of every stage."""
+    shm_size_bytes: PositiveInt | None = None
+    """Size of the container's /dev/shm; by default the engine's."""
+    memory_bytes: PositiveInt | None = None
+    """Memory limit of the container; by default none."""
+
+
+DEFAULT_STAGES = (
+    StageConfig(name="install", command="python -m pip install ."),
+    StageConfig(name="pytest", command="python -m pytest", kind=StageKind.PYTEST),
+)
+
+
+class Config(Model):
+    """Platforms and stages of one project."""
+
+    project: Name
+    """Name of the project in results and container labels."""
+    platforms: dict[PlatformName, PlatformConfig]
+    """The platforms this project is validated on, by name."""
+    stages: tuple[StageConfig, ...] = DEFAULT_STAGES
+    """What runs, in order; by default ``pip install .`` and ``pytest``. A stage that fails
+    ends the run: the later ones are not run."""
+    artifacts: dict[Name, RelativePath] = Field(default_factory=dict)
+    """Files and folders of the workspace to bring back: name of the result to path. A folder
+    becomes ``<name>.tar.gz``."""
+    network: NetworkConfig = NetworkConfig()
+    """How to reach the package index."""
+
+    @field_validator("stages")
+    @classmethod
+    def _stage_names_are_unique(cls, stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
+        seen = set(ENGINE_STAGES)
+        for index, stage in enumerate(stages):
+            if stage.name in seen:
+                expected = "a unique name ('image' and 'sync' are the engine's own)"
+                raise PydanticCustomError("stage", expected, {"at": [index, "name"]})
+            seen.add(stage.name)
+        return stages
+
+    @field_validator("stages")
+    @classmethod
+    def _one_pytest_stage(cls, stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
+        # Without a per-test log there is nothing to judge, and two would overwrite each other.
+        count = Counter(stage.kind for stage in stages)[StageKind.PYTEST]
+        if count != 1:
+            expected = f"exactly one stage with 'kind: pytest', found {count}"
+            raise PydanticCustomError("stages", expected, {"at": []})
+        return stages
+
+
+class SitePlatform(Model):
+    """What a site has different for one platform."""
+
+    base_image: ImageReference | None = None
+    """Image reference at this site's registry
+    (environment: INFINI_CI_BASE_IMAGE_<PLATFORM>)."""
+
+
+class SiteConfig(Model):
+    """``ci.site.yaml``: the untracked settings of one site."""
+
+    network: NetworkConfig = NetworkConfig()
+    """How to reach the package index."""
+    platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
+    """Image references by platform."""

@@ -1,0 +1,130 @@
+"""Typed reading of ``events.jsonl``, the agent's append-only record of a run.
+
+The writer may have died in the middle of a line, so an unreadable line is counted and left
+out; fields and events that a newer agent may add are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    time: float
+    """Seconds since 1970."""
+    monotonic: float
+    """Seconds on the agent's monotonic clock."""
+
+
+class RunStarted(_Event):
+    event: Literal["run_started"]
+    run_id: str
+    platform: str
+    machine: dict[str, str | int | float | None] = Field(default_factory=dict)
+
+
+class StageStarted(_Event):
+    event: Literal["stage_started"]
+    stage: str
+
+
+class StageFinished(_Event):
+    event: Literal["stage_finished"]
+    stage: str
+    seconds: float
+    cpu_user_s: float | None = None
+    cpu_system_s: float | None = None
+    peak_rss_bytes: int | None = None
+    exit_code: int
+    signal: int | None = None
+    timed_out: bool = False
+    oom_kills: int | None = None
+    interrupted: bool = False
+
+
+class StageSkipped(_Event):
+    event: Literal["stage_skipped"]
+    stage: str
+    reason: str
+
+
+class ArtifactMissing(_Event):
+    event: Literal["artifact_missing"]
+    name: str
+    path: str
+
+
+class RunFinished(_Event):
+    event: Literal["run_finished"]
+    exit_code: int
+    interrupted: bool = False
+
+
+Event = Annotated[
+    RunStarted | StageStarted | StageFinished | StageSkipped | ArtifactMissing | RunFinished,
+    Field(discriminator="event"),
+]
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class _Named(BaseModel):
+    """The least an event must be: an object with a name. Unknown names are a newer agent's."""
+
+    event: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """What the agent wrote about one run; empty when it never started."""
+
+    events: tuple[Event, ...] = ()
+    unreadable_lines: int = 0
+
+    @property
+    def finished_stages(self) -> dict[str, StageFinished]:
+        return {e.stage: e for e in self.events if isinstance(e, StageFinished)}
+
+    @property
+    def skipped_stages(self) -> dict[str, StageSkipped]:
+        return {e.stage: e for e in self.events if isinstance(e, StageSkipped)}
+
+    @property
+    def unfinished_stages(self) -> tuple[str, ...]:
+        """Stages that began and have no end: the agent died while they ran."""
+        started = [e.stage for e in self.events if isinstance(e, StageStarted)]
+        return tuple(stage for stage in started if stage not in self.finished_stages)
+
+    @property
+    def missing_artifacts(self) -> tuple[ArtifactMissing, ...]:
+        return tuple(e for e in self.events if isinstance(e, ArtifactMissing))
+
+    @property
+    def run_finished(self) -> RunFinished | None:
+        return next((e for e in self.events if isinstance(e, RunFinished)), None)
+
+
+def parse_events(lines: Iterable[str]) -> RunRecord:
+    """Read the lines of ``events.jsonl``."""
+    events: list[Event] = []
+    unreadable = 0
+    for line in lines:
+        try:
+            events.append(_EVENT.validate_json(line))
+        except ValidationError:
+            unreadable += bool(line.strip()) and not _is_unknown(line)
+    return RunRecord(events=tuple(events), unreadable_lines=unreadable)
+
+
+def _is_unknown(line: str) -> bool:
+    known = {"run_started", "stage_started", "stage_finished", "stage_skipped"}
+    known |= {"artifact_missing", "run_finished"}
+    try:
+        return _Named.model_validate_json(line).event not in known
+    except ValidationError:
+        return False

@@ -1,0 +1,139 @@
+"""Reads what planning needs: configuration, recipes, requirements, the site's settings."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.config import Config, SiteConfig, load_config, load_site
+from ci.errors import ConfigError, UsageError
+from ci.network import resolve_network
+from ci.plan import (
+    CA_BUNDLE_IN_CONTEXT,
+    DOCKERFILE,
+    NetworkPlan,
+    PlanInputs,
+    RunPlan,
+    make_plan,
+)
+from ci.platforms import PLATFORMS, Platform
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DEFAULT_REQUIREMENTS = Path(__file__).resolve().parent / "config" / "default-requirements.txt"
+SITE_FILE = "ci.site.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A configuration with the settings of this site."""
+
+    path: Path
+    config: Config
+    site: SiteConfig
+    environ: Mapping[str, str]
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    def network(self) -> NetworkPlan:
+        sections = (self.site.network, self.config.network)
+        return resolve_network(self.environ, *sections, folder=self.folder)
+
+    def base_image(self, platform: str) -> str | None:
+        """This site's own base image, if it has one."""
+        if named := self.environ.get(f"INFINI_CI_BASE_IMAGE_{platform.upper()}"):
+            return named
+        section = self.site.platforms.get(platform)
+        return section.base_image if section else None
+
+
+def load_project(path: Path, environ: Mapping[str, str]) -> Project:
+    """Load a configuration and the site's file beside it, or where INFINI_CI_SITE says."""
+    path = path.resolve()
+    named = environ.get("INFINI_CI_SITE")
+    site_path = Path(named) if named else path.parent / SITE_FILE
+    config, site, wrong = None, None, []
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        wrong.append(error)
+    try:
+        site = load_site(site_path) if named or site_path.exists() else SiteConfig()
+    except ConfigError as error:
+        wrong.append(error)
+    if config is None or site is None:
+        remedy = next((error.remedy for error in wrong if error.remedy), None)
+        raise ConfigError("\n".join(map(str, wrong)), remedy=remedy)
+    return Project(path=path, config=config, site=site, environ=environ)
+
+
+def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ...]:
+    """The named platforms, once each; raises ``UsageError`` for those not configured."""
+    unknown = [name for name in names if name not in config.platforms]
+    if unknown:
+        raise UsageError("\n".join(_unknown(name, config) for name in unknown))
+    return tuple(PLATFORMS[name] for name in dict.fromkeys(names))
+
+
+def _unknown(name: str, config: Config) -> str:
+    matches = difflib.get_close_matches(name, config.platforms, n=1)
+    hint = f"; did you mean '{matches[0]}'?" if matches else ""
+    return f"unknown platform '{name}', configured: {', '.join(config.platforms)}{hint}"
+
+
+def plan_run(
+    project: Project, platforms: Sequence[Platform], *, run_id: str, source: Path, results: Path
+) -> tuple[RunPlan, ...]:
+    """Plan every platform of a run; ``results`` is the run's own folder."""
+    if not source.is_dir():
+        raise UsageError(f"--source: {source} is not a folder")
+    network = project.network()
+    plans = []
+    for platform in platforms:
+        requirements = _requirements(project, platform)
+        inputs = PlanInputs(
+            run_id=run_id,
+            source=source.resolve(),
+            results=results.resolve(),
+            python=sys.executable,
+            context=_context(project, platform, requirements, network),
+            requirements=requirements,
+            base_image=project.base_image(platform.name),
+            network=network,
+        )
+        plans.append(make_plan(project.config, platform, inputs))
+    return tuple(plans)
+
+
+def _requirements(project: Project, platform: Platform) -> Path:
+    named = project.config.platforms[platform.name].requirements
+    return _file(project, "requirements", platform, named) if named else DEFAULT_REQUIREMENTS
+
+
+def _context(
+    project: Project, platform: Platform, requirements: Path, network: NetworkPlan
+) -> dict[str, bytes]:
+    named = project.config.platforms[platform.name].recipe
+    recipe = _file(project, "recipe", platform, named) if named else REPOSITORY / platform.recipe
+    context = {
+        DOCKERFILE: recipe.read_bytes(),
+        f"requirements-{platform.name}.txt": requirements.read_bytes(),
+    }
+    if network.ca_bundle is not None:
+        context[CA_BUNDLE_IN_CONTEXT] = network.ca_bundle.read_bytes()
+    return context
+
+
+def _file(project: Project, key: str, platform: Platform, name: str) -> Path:
+    """A file of the project, or one that comes with this program."""
+    for folder in (project.folder, REPOSITORY):
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(
+        f"{project.path.name}: platforms.{platform.name}.{key}: got '{name}', expected a file"
+        f" relative to {project.folder}"
+    )

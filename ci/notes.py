@@ -1,0 +1,41 @@
+"""The notes of a table row: what a reader must know, in a few words each."""
+
+from __future__ import annotations
+
+from ci.pytest_log import Outcome
+from ci.results import Harness, Product, Verdict
+from ci.verdict import Case, code_after_summary
+
+_HARNESS = {
+    Harness.CRASHED: "process crashed",
+    Harness.OOM_KILLED: "killed for lack of memory",
+    Harness.TIMED_OUT: "timed out",
+    Harness.LOST: "container lost",
+    Harness.INFRASTRUCTURE: "infrastructure failure",
+}
+
+
+def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
+    """Notes on a run that was judged."""
+    if case.facts.interrupted:
+        return ("interrupted", *case.facts.notes)
+    notes = [_product_note(case, verdict)]
+    if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
+        notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
+    elif verdict.harness is not Harness.CLEAN:
+        notes.append(_HARNESS[verdict.harness])
+    if case.facts.engine == "host":
+        notes.append("host engine: a fresh virtual environment on this machine")
+    return (*notes, *case.facts.notes)
+
+
+def _product_note(case: Case, verdict: Verdict) -> str:
+    if verdict.product is Product.PASSED:
+        return "full suite passed"
+    failed = [end.stage for end in case.record.finished_stages.values() if end.exit_code != 0]
+    if any(stage.name in failed for stage in case.commands):
+        return f"stage {failed[0]} failed"
+    if case.tests and verdict.product is Product.FAILED:
+        count = len(case.tests.named(Outcome.FAILED, Outcome.ERROR))
+        return f"{count} tests failed" if count else "the test process crashed"
+    return verdict.evidence[0].text

@@ -1,0 +1,229 @@
+"""Reading pytest's per-test log (pytest-reportlog) and its closing summary line.
+
+Counts come from the per-test log alone. Every test is counted exactly once, whatever its
+setup, call and teardown said and however often it was attempted; so a test that fails and
+whose teardown then fails too is one failure here and "1 failed, 1 error" in pytest's line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+# The record pytest-xdist makes in the name of a worker process that died.
+_WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
+_WORKER_CRASH_PHASE = "???"
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_SUMMARY = re.compile(
+    r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*) in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
+)
+
+
+class Outcome(StrEnum):
+    """How a test ended, the worst first."""
+
+    FAILED = "failed"
+    ERROR = "error"
+    XPASSED = "xpassed"
+    PASSED = "passed"
+    XFAILED = "xfailed"
+    SKIPPED = "skipped"
+
+
+_SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOutcome:
+    """One test, or one file that could not be collected; ``seconds`` of all its phases."""
+
+    __test__ = False  # not a test class, whatever its name
+
+    node_id: str
+    outcome: Outcome
+    seconds: float
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PytestLog:
+    """What a per-test log holds."""
+
+    tests: tuple[TestOutcome, ...]
+    warnings: int
+    exit_status: int | None
+    """pytest's own exit status; ``None``: the session did not get to its end."""
+    running: tuple[str, ...]
+    """Tests that began and have no end."""
+    crashed: tuple[str, ...]
+    """Tests that a worker process of pytest-xdist died in."""
+    unreadable_lines: int = 0
+
+    def count(self, outcome: Outcome) -> int:
+        return self._counts[outcome]
+
+    @property
+    def _counts(self) -> Counter[Outcome]:
+        return Counter(test.outcome for test in self.tests)
+
+    def named(self, *outcomes: Outcome) -> tuple[str, ...]:
+        """Node ids of the tests with one of the outcomes, in order of the log."""
+        return tuple(test.node_id for test in self.tests if test.outcome in outcomes)
+
+
+@dataclass
+class _Attempt:
+    """The phases of one test that have been reported so far."""
+
+    outcome: Outcome | None = None
+    reason: str | None = None
+    seconds: float = 0.0
+    ended: bool = False
+    rerun: bool = False
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        self.seconds += float(report.get("duration") or 0.0)
+        self.ended |= report.get("when") in ("teardown", _WORKER_CRASH_PHASE)
+        self.rerun |= report.get("outcome") == "rerun"
+        self.keep(_phase_outcome(report), _reason(report))
+
+    def keep(self, outcome: Outcome | None, reason: str | None) -> None:
+        """Take over what is worse than all before."""
+        if outcome is None:
+            return
+        if self.outcome is None or _SEVERITY[outcome] < _SEVERITY[self.outcome]:
+            self.outcome, self.reason = outcome, reason
+
+
+def _phase_outcome(report: Mapping[str, Any]) -> Outcome | None:
+    """What one phase says about the whole test; ``None``: nothing yet."""
+    phase, outcome = report.get("when"), report.get("outcome")
+    if outcome == "failed":
+        return Outcome.ERROR if phase in ("setup", "teardown") else Outcome.FAILED
+    if outcome == "skipped":
+        return Outcome.XFAILED if "wasxfail" in report else Outcome.SKIPPED
+    if outcome == "passed" and phase == "call":
+        return Outcome.XPASSED if "wasxfail" in report else Outcome.PASSED
+    return None
+
+
+def _reason(report: Mapping[str, Any]) -> str | None:
+    """The message of a failure or a skip, without its traceback."""
+    detail = report.get("longrepr")
+    if isinstance(detail, Mapping):
+        crash = detail.get("reprcrash") or {}
+        detail = crash.get("message") if isinstance(crash, Mapping) else None
+    elif isinstance(detail, list):  # a skip: file, line, message
+        detail = str(detail[-1]).removeprefix("Skipped: ")
+    if report.get("outcome") == "skipped" and report.get("wasxfail"):
+        detail = report["wasxfail"]
+    return str(detail) if detail else None
+
+
+@dataclass
+class _Reader:
+    """Folds the records of a log, one after the other."""
+
+    attempts: dict[str, _Attempt] = field(default_factory=dict)
+    crashed: list[str] = field(default_factory=list)
+    warnings: int = 0
+    exit_status: int | None = None
+    unreadable: int = 0
+
+    def line(self, line: str) -> None:
+        if not line.strip():
+            return
+        try:
+            self._record(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.unreadable += 1
+
+    def _record(self, record: Mapping[str, Any]) -> None:
+        kind = record["$report_type"]
+        if kind == "TestReport":
+            self._test(record)
+        elif kind == "SubtestReport" and record["outcome"] == "failed":
+            self.attempts.setdefault(record["nodeid"], _Attempt()).add(record)
+        elif kind == "CollectReport" and record["outcome"] != "passed":
+            self._collection(record)
+        elif kind == "WarningMessage":
+            self.warnings += 1
+        elif kind == "SessionFinish":
+            self.exit_status = int(record["exitstatus"])
+
+    def _test(self, report: Mapping[str, Any]) -> None:
+        node_id = report["nodeid"]
+        known = self.attempts.get(node_id)
+        if known is None or (report["when"] == "setup" and known.rerun):
+            self.attempts[node_id] = known = _Attempt()
+        elif report["when"] == "setup":
+            known.ended = False  # run once more: the worse of both counts
+        known.add(report)
+        if _WORKER_CRASH.match(str(report.get("longrepr"))):
+            self.crashed.append(node_id)
+
+    def _collection(self, report: Mapping[str, Any]) -> None:
+        failed = report["outcome"] == "failed"
+        attempt = self.attempts.setdefault(report["nodeid"], _Attempt(ended=True))
+        attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(report))
+
+    def result(self) -> PytestLog:
+        tests, running = [], []
+        for node_id, attempt in self.attempts.items():
+            if not attempt.ended:
+                running.append(node_id)
+            if attempt.outcome is not None and (attempt.ended or _is_bad(attempt.outcome)):
+                tests.append(_test_outcome(node_id, attempt))
+        return PytestLog(
+            tests=tuple(tests),
+            warnings=self.warnings,
+            exit_status=self.exit_status,
+            running=tuple(running),
+            crashed=tuple(self.crashed),
+            unreadable_lines=self.unreadable,
+        )
+
+
+def _is_bad(outcome: Outcome) -> bool:
+    return outcome in (Outcome.FAILED, Outcome.ERROR)
+
+
+def _test_outcome(node_id: str, attempt: _Attempt) -> TestOutcome:
+    assert attempt.outcome is not None
+    return TestOutcome(
+        node_id=node_id,
+        outcome=attempt.outcome,
+        seconds=attempt.seconds,
+        reason=attempt.reason,
+    )
+
+
+def parse_log(lines: Iterable[str]) -> PytestLog:
+    """Read the lines of ``pytest.jsonl``; unreadable ones are counted and left out."""
+    reader = _Reader()
+    for line in lines:
+        reader.line(line)
+    return reader.result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosingSummary:
+    """pytest's last line as it printed it, without the ``=``, and its seconds."""
+
+    text: str
+    seconds: float
+
+
+def closing_summary(lines: Iterable[str]) -> ClosingSummary | None:
+    """Find pytest's closing summary in its terminal output."""
+    found = None
+    for line in lines:
+        match = _SUMMARY.match(_ANSI.sub("", line).strip())
+        found = match or found
+    return found and ClosingSummary(text=found[1], seconds=float(found[2]))

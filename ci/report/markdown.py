@@ -1,0 +1,50 @@
+"""The results as Markdown: what a release pull request needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ci.report.rows import HEADINGS, STAGE_HEADINGS, stage_rows, table_rows
+from ci.results import PlatformResult, RunResult
+
+
+def table_markdown(platforms: Sequence[PlatformResult]) -> str:
+    """The results table."""
+    return _table(HEADINGS, table_rows(platforms))
+
+
+def results_markdown(run: RunResult) -> str:
+    """``results.md``: the table, then evidence and stages per platform."""
+    parts = [f"# {run.project}: {run.run_id}", _origin(run), table_markdown(run.platforms)]
+    parts += [_platform(platform) for platform in run.platforms]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _origin(run: RunResult) -> str:
+    commit = f"`{run.commit}`" if run.commit else "no commit"
+    changes = " with uncommitted changes" if run.dirty else ""
+    return f"{commit}{changes}, {run.engine} engine, {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _platform(result: PlatformResult) -> str:
+    verdict = result.verdict
+    lines = [f"## {result.label}", ""]
+    lines += [f"Product: **{verdict.product}**. Harness: **{verdict.harness}**.", ""]
+    lines += [f"* {evidence.grade}: {_cell(evidence.text)}" for evidence in verdict.evidence]
+    lines += ["", _table(STAGE_HEADINGS, stage_rows(result.stages))]
+    return "\n".join(lines)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_line(headings), "|" + "---|" * len(headings)]
+    lines += [_line([_cell(text) for text in row]) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    """One line, in which nothing ends the cell."""
+    return " ".join(text.split()).replace("|", "\\|")

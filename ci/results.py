@@ -1,0 +1,169 @@
+"""``results.json``: versioned models, written atomically and read back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from ci.errors import ExitCode, InfrastructureError
+
+SCHEMA_VERSION = 1
+
+
+class Product(StrEnum):
+    """What the run says about the product."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCOMPLETE = "incomplete"  # began, but does not say enough to be either of the above
+    NOT_RUN = "not_run"
+
+
+class Harness(StrEnum):
+    """What happened to the machinery around the product."""
+
+    CLEAN = "clean"
+    EXIT_AFTER_SUMMARY = "exit_after_summary"
+    CRASHED = "crashed"
+    OOM_KILLED = "oom_killed"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    INFRASTRUCTURE = "infrastructure"
+
+
+class Grade(StrEnum):
+    """How sure a piece of evidence is."""
+
+    FACT = "fact"
+    LIKELY = "likely"
+    UNKNOWN = "unknown"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Evidence(_Model):
+    """One reason for a verdict."""
+
+    grade: Grade
+    text: str
+
+
+class Verdict(_Model):
+    """The product and the harness, judged apart."""
+
+    product: Product
+    harness: Harness
+    evidence: tuple[Evidence, ...]
+
+
+class PytestResult(_Model):
+    """Counts from the per-test log; ``seconds`` and ``summary`` as pytest printed them."""
+
+    passed: int
+    failed: int
+    errors: int
+    skipped: int
+    xfailed: int
+    xpassed: int
+    warnings: int
+    deselected: int | None  # the per-test log does not record it
+    seconds: float | None
+    summary: str | None
+
+
+class StageResult(_Model):
+    """One stage's cost; ``exit_code`` is ``None`` for a stage without an end or a start."""
+
+    name: str
+    seconds: float | None
+    cpu_user_s: float | None = None
+    cpu_system_s: float | None = None
+    peak_rss_bytes: int | None = None
+    exit_code: int | None
+    in_total: bool
+
+
+class PlatformResult(_Model):
+    """One row of the table, and what is behind it."""
+
+    platform: str
+    label: str
+    built: bool | None  # None: it was not tried
+    pytest: PytestResult | None  # None: there is no per-test log
+    stages: tuple[StageResult, ...]
+    build_install_s: float | None
+    pytest_s: float | None
+    total_s: float | None
+    verdict: Verdict
+    notes: tuple[str, ...]
+    environment: dict[str, JsonValue]
+    artifacts: dict[str, str]  # file name to path, relative to results.json
+
+
+class RunResult(_Model):
+    """The whole of ``results.json``."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    project: str
+    commit: str | None
+    dirty: bool
+    started_at: datetime
+    finished_at: datetime
+    engine: str
+    platforms: tuple[PlatformResult, ...]
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2) + "\n"
+
+
+# An incomplete result says "infrastructure" only where the harness has been shown to be it;
+# a crash, a time-out or a lack of memory may just as well be the product's own doing.
+_INFRASTRUCTURE = frozenset({Harness.LOST, Harness.INFRASTRUCTURE})
+
+
+def exit_code(platforms: Sequence[PlatformResult]) -> ExitCode:
+    """The exit code of a run. A product failure outranks an infrastructure failure: it
+    stays whatever a second try of the other platforms brings."""
+    verdicts = [platform.verdict for platform in platforms]
+    unfinished = [verdict for verdict in verdicts if verdict.product is not Product.PASSED]
+    if verdicts and not unfinished:
+        return ExitCode.PASSED
+    if any(verdict.product is Product.FAILED for verdict in unfinished):
+        return ExitCode.PRODUCT_FAILURE
+    if not verdicts or any(verdict.harness in _INFRASTRUCTURE for verdict in unfinished):
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.PRODUCT_FAILURE
+
+
+def read_results(path: Path) -> RunResult:
+    """Read a ``results.json``."""
+    try:
+        return RunResult.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        message = f"{path}: not a results file of version {SCHEMA_VERSION}: {error}"
+        raise InfrastructureError(message) from error
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(descriptor, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,228 @@
+"""The run coordinator: plan, engine, events, verdict, store, results, one after the other.
+
+After every platform the results so far are written, so whatever happens to this process,
+what is on disk is true, and ``--resume`` goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ci import source
+from ci.collect import judged, not_run_result, read_log
+from ci.engines.base import Engine, ExecutionFacts, ImageFacts
+from ci.errors import CiError, UsageError
+from ci.events import parse_events
+from ci.inputs import Project
+from ci.plan import RunPlan
+from ci.progress import Progress
+from ci.pytest_log import TestOutcome
+from ci.report import results_markdown
+from ci.results import PlatformResult, Product, RunResult, read_results, write_atomically
+from ci.store import Store
+
+REQUEST_FILE = "request.json"
+PENDING = "it had not begun when these results were written"
+
+
+class RunRequest(BaseModel):
+    """What was asked for; kept in the run's folder for ``--resume``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    project: str
+    commit: str | None
+    dirty: bool
+    source: Path
+    config: Path
+    platforms: tuple[str, ...]
+    engine: str
+    started_at: datetime
+
+
+def new_request(
+    project: Project, platforms: Sequence[str], *, source_folder: Path, engine: str
+) -> RunRequest:
+    """Describe a new run; its id holds the time, the commit and four random digits."""
+    state = source.state(source_folder)
+    now = datetime.now(UTC).replace(microsecond=0)
+    commit = state.commit[:8] if state.commit else "nogit"
+    return RunRequest(
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{commit}-{secrets.token_hex(2)}",
+        project=project.config.project,
+        commit=state.commit,
+        dirty=state.dirty,
+        source=source_folder.resolve(),
+        config=project.path,
+        platforms=tuple(platforms),
+        engine=engine,
+        started_at=now,
+    )
+
+
+def load_request(results: Path, run_id: str) -> RunRequest:
+    """Read back the request of an earlier run."""
+    path = results / run_id / REQUEST_FILE
+    try:
+        return RunRequest.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError:
+        message = f"--resume: there is no run '{run_id}' in {results}"
+        raise UsageError(message, remedy=f"Choose one of the folders in {results}.") from None
+    except ValidationError as error:
+        raise UsageError(f"--resume: {path} is not a request: {error}") from None
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run under way."""
+
+    request: RunRequest
+    plans: Sequence[RunPlan]
+    engine: Engine
+    results: Path  # results/<run-id>
+    store: Store
+    progress: Progress
+    resumed: bool
+    interrupted: bool = False
+    _done: dict[str, PlatformResult] = field(default_factory=dict)
+    _tests: dict[str, Sequence[TestOutcome]] = field(default_factory=dict)
+
+    def execute(self) -> RunResult:
+        """Carry out every plan in turn; never raises for what a platform does."""
+        self.results.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.results / REQUEST_FILE, self.request.model_dump_json(indent=2))
+        _link_latest(self.results)
+        if self.resumed:
+            self._keep_finished()
+        for plan in self.plans:
+            if plan.platform in self._done:
+                continue
+            if self.interrupted:
+                break
+            self.progress.platform(plan.label)
+            self._done[plan.platform] = self._platform(plan)
+            self._save()
+        return self._save()
+
+    def _keep_finished(self) -> None:
+        """Take over the platforms that the earlier attempt brought to an end."""
+        path = self.results / "results.json"
+        if not path.exists():
+            return
+        for result in read_results(path).platforms:
+            if result.verdict.product in (Product.PASSED, Product.FAILED):
+                self._done[result.platform] = result
+                self._tests[result.platform] = _tests_in(self.results / result.platform)
+
+    def _platform(self, plan: RunPlan) -> PlatformResult:
+        plan.results.mkdir(parents=True, exist_ok=True)
+        try:
+            facts = self._adopt(plan) if self.resumed else None
+            image = facts.image if facts else self._prepare(plan)
+        except CiError as error:
+            self.progress.event({"event": "engine", "text": str(error)})
+            return not_run_result(plan, _message(error))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return not_run_result(plan, "the run was interrupted while the image was prepared")
+        if facts is None:
+            assert image is not None
+            facts = self._carry_out(plan, image)
+        self.interrupted |= facts.interrupted
+        self._tests[plan.platform] = _tests_in(plan.results)
+        return judged(plan, facts)
+
+    def _prepare(self, plan: RunPlan) -> ImageFacts:
+        self.progress.event({"event": "stage_started", "stage": "image"})
+        image = self.engine.prepare(plan, self.progress)
+        finished = {"stage": "image", "seconds": image.seconds, "exit_code": 0}
+        self.progress.event({"event": "stage_finished", **finished})
+        return image
+
+    def _carry_out(self, plan: RunPlan, image: ImageFacts) -> ExecutionFacts:
+        try:
+            return self.engine.execute(plan, image, self.progress)
+        except CiError as error:
+            self.progress.event({"event": "engine", "text": str(error)})
+            return self._facts(image=image, lost=True, notes=(_message(error),))
+        except KeyboardInterrupt:  # outside of the engine's own handling
+            return self._facts(image=image, interrupted=True)
+
+    def _adopt(self, plan: RunPlan) -> ExecutionFacts | None:
+        """What an earlier attempt left: a container, or results that nobody judged."""
+        facts = self.engine.resume(plan, self.progress)
+        if facts is not None:
+            return facts
+        events = plan.results / "events.jsonl"
+        if not events.exists():
+            return None
+        finished = parse_events(events.read_text(encoding="utf-8").splitlines()).run_finished
+        return self._facts(exit_code=finished.exit_code) if finished else None
+
+    def _facts(
+        self,
+        *,
+        image: ImageFacts | None = None,
+        exit_code: int | None = None,
+        lost: bool = False,
+        interrupted: bool = False,
+        notes: tuple[str, ...] = (),
+    ) -> ExecutionFacts:
+        return ExecutionFacts(
+            engine=self.engine.name,
+            engine_version=None,
+            image=image,
+            sync_seconds=0.0,
+            exit_code=exit_code,
+            oom_killed=False,
+            lost=lost,
+            interrupted=interrupted,
+            wrapper_seconds=0.0,
+            notes=notes,
+        )
+
+    def _save(self) -> RunResult:
+        pending = "the run was interrupted before it began" if self.interrupted else PENDING
+        request = self.request
+        result = RunResult(
+            run_id=request.run_id,
+            project=request.project,
+            commit=request.commit,
+            dirty=request.dirty,
+            started_at=request.started_at,
+            finished_at=datetime.now(UTC),
+            engine=self.engine.name,
+            platforms=tuple(
+                self._done.get(plan.platform) or not_run_result(plan, pending)
+                for plan in self.plans
+            ),
+        )
+        write_atomically(self.results / "results.json", result.to_json())
+        write_atomically(self.results / "results.md", results_markdown(result))
+        self.store.save(result, self._tests)
+        return result
+
+
+def _tests_in(folder: Path) -> Sequence[TestOutcome]:
+    log = read_log(folder)
+    return log.tests if log else ()
+
+
+def _message(error: CiError) -> str:
+    return f"{error} ({error.remedy})" if error.remedy else str(error)
+
+
+def _link_latest(folder: Path) -> None:
+    """Point ``results/latest`` to ``folder``, at once."""
+    temporary = folder.parent / f".latest-{folder.name}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(folder.name)
+    os.replace(temporary, folder.parent / "latest")

@@ -1,0 +1,76 @@
+"""Results to rows and back, without loss."""
+
+from __future__ import annotations
+
+from ci.results import (
+    Evidence,
+    PlatformResult,
+    PytestResult,
+    RunResult,
+    StageResult,
+    Verdict,
+)
+from ci.store.tables import PlatformRow, RunRow, StageRow
+
+_RUN = ("run_id", "project", "commit", "dirty", "started_at", "finished_at", "engine")
+_PLATFORM = ("platform", "label", "built", "build_install_s", "pytest_s", "total_s")
+_COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected")
+_STAGE = tuple(StageResult.model_fields)
+
+
+def run_row(run: RunResult) -> RunRow:
+    """The rows of a run, its platforms and their stages."""
+    fields = {name: getattr(run, name) for name in _RUN}
+    platforms = [_platform_row(platform, n) for n, platform in enumerate(run.platforms)]
+    return RunRow(**fields, platforms=platforms)
+
+
+def _platform_row(result: PlatformResult, position: int) -> PlatformRow:
+    pytest, verdict = result.pytest, result.verdict
+    return PlatformRow(
+        position=position,
+        **{name: getattr(result, name) for name in _PLATFORM},
+        **{name: getattr(pytest, name) if pytest else None for name in _COUNTS},
+        pytest_seconds=pytest and pytest.seconds,
+        pytest_summary=pytest and pytest.summary,
+        product=verdict.product,
+        harness=verdict.harness,
+        evidence=[evidence.model_dump(mode="json") for evidence in verdict.evidence],
+        notes=list(result.notes),
+        environment=result.environment,
+        artifacts=result.artifacts,
+        stages=[
+            StageRow(position=n, **stage.model_dump()) for n, stage in enumerate(result.stages)
+        ],
+    )
+
+
+def run_result(row: RunRow) -> RunResult:
+    """The run that ``run_row`` was given."""
+    fields = {name: getattr(row, name) for name in _RUN}
+    return RunResult(**fields, platforms=tuple(map(_platform_result, row.platforms)))
+
+
+def _platform_result(row: PlatformRow) -> PlatformResult:
+    return PlatformResult(
+        **{name: getattr(row, name) for name in _PLATFORM},
+        pytest=_pytest_result(row),
+        stages=tuple(
+            StageResult(**{name: getattr(stage, name) for name in _STAGE}) for stage in row.stages
+        ),
+        verdict=Verdict(
+            product=row.product,
+            harness=row.harness,
+            evidence=tuple(Evidence.model_validate(evidence) for evidence in row.evidence),
+        ),
+        notes=tuple(row.notes),
+        environment=row.environment,
+        artifacts=row.artifacts,
+    )
+
+
+def _pytest_result(row: PlatformRow) -> PytestResult | None:
+    if row.passed is None:
+        return None
+    counts = {name: getattr(row, name) for name in _COUNTS}
+    return PytestResult(**counts, seconds=row.pytest_seconds, summary=row.pytest_summary)

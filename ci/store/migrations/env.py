@@ -1,0 +1,15 @@
+"""Alembic's entry point: runs the migrations on the connection that the store hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from ci.store.tables import Base
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    render_as_batch=True,  # SQLite cannot alter a column in place
+)
+with context.begin_transaction():
+    context.run_migrations()

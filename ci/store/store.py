@@ -1,0 +1,128 @@
+"""One transaction per run; the schema is brought up to date on opening."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import alembic.command
+import alembic.config
+from filelock import FileLock
+from sqlalchemy import Engine, create_engine, event, insert, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from ci.errors import InfrastructureError, UsageError
+from ci.pytest_log import TestOutcome
+from ci.results import RunResult
+from ci.store.convert import run_result, run_row
+from ci.store.tables import RunRow, TestRow
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+LOCK_TIMEOUT_S = 60
+
+
+def default_url(results: Path) -> str:
+    """The SQLite database beside the results."""
+    return f"sqlite:///{(results / 'ci.db').resolve()}"
+
+
+class Store:
+    """Saves and loads runs; any SQLAlchemy URL."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = _connect(url)
+        try:
+            with _migration_lock(url):
+                _migrate(self._engine)
+        except SQLAlchemyError as error:
+            masked = make_url(url).render_as_string(hide_password=True)
+            raise InfrastructureError(f"the store {masked} cannot be opened: {error}") from error
+
+    def save(self, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
+        """Save a run with its tests by platform, in place of an earlier save of it."""
+        try:
+            with Session(self._engine) as session, session.begin():
+                _replace(session, run, tests)
+        except SQLAlchemyError as error:
+            raise InfrastructureError(f"the store rejects run {run.run_id}: {error}") from error
+
+    def load(self, run_id: str | None = None) -> RunResult:
+        """Load a run, the latest by default."""
+        newest = select(RunRow).order_by(RunRow.started_at.desc(), RunRow.run_id.desc()).limit(1)
+        query = newest if run_id is None else select(RunRow).where(RunRow.run_id == run_id)
+        with Session(self._engine) as session:
+            row = session.scalars(query).one_or_none()
+            if row is None:
+                raise UsageError(_missing(run_id), remedy="Run one: python -m ci run cpu")
+            return run_result(row)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _missing(run_id: str | None) -> str:
+    return "the store holds no run yet" if run_id is None else f"the store holds no run '{run_id}'"
+
+
+def _replace(session: Session, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
+    if earlier := session.get(RunRow, run.run_id):
+        session.delete(earlier)
+        session.flush()
+    row = run_row(run)
+    session.add(row)
+    session.flush()  # gives the platforms their keys
+    rows = [
+        _test_values(platform.id, test)
+        for platform in row.platforms
+        for test in tests.get(platform.platform, ())
+    ]
+    if rows:
+        session.execute(insert(TestRow), rows)
+
+
+def _test_values(platform_id: int, test: TestOutcome) -> dict[str, Any]:
+    return {
+        "platform_id": platform_id,
+        "node_id": test.node_id,
+        "outcome": test.outcome.value,
+        "seconds": test.seconds,
+        "reason": test.reason,
+    }
+
+
+def _connect(url: str) -> Engine:
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _enforce_foreign_keys)
+    return engine
+
+
+def _enforce_foreign_keys(connection: Any, _: object) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")  # off by default in SQLite
+
+
+def _migration_lock(url: str) -> FileLock | nullcontext[None]:
+    """Two first runs at once must not both create the tables. SQLite has no lock for it."""
+    database = make_url(url).database
+    if not url.startswith("sqlite:") or not database:
+        return nullcontext()
+    Path(database).parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S)
+
+
+def _migrate(engine: Engine) -> None:
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, "head")

@@ -1,0 +1,285 @@
+"""Pure judgement: events, per-test log and execution facts become a verdict with evidence.
+
+The per-test log decides about the tests, never an exit code alone: a session that ended well
+and a process that was killed afterwards are ``passed`` and ``exit_after_summary``, and an exit
+code of 0 without a log is ``incomplete``. So is a suite in which no test passed: skipped,
+empty and missing are never success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from ci.events import RunRecord, StageFinished
+from ci.plan import StageKind, StagePlan
+from ci.pytest_log import Outcome, PytestLog
+from ci.results import Evidence, Grade, Harness, Product, Verdict
+
+if TYPE_CHECKING:
+    from ci.engines.base import ExecutionFacts
+
+# Signals that a process brings upon itself; SIGKILL and SIGTERM come from outside.
+FAULTS = frozenset(
+    {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
+)
+NAMED_TESTS = 5
+TESTS_FAILED = 1  # pytest's exit status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Everything that is known about one platform's run."""
+
+    stages: Sequence[StagePlan]
+    record: RunRecord
+    tests: PytestLog | None
+    facts: ExecutionFacts
+
+    def finished(self, stage: StagePlan) -> StageFinished | None:
+        return self.record.finished_stages.get(stage.name)
+
+    @property
+    def commands(self) -> list[StagePlan]:
+        return [stage for stage in self.stages if stage.kind is StageKind.COMMAND]
+
+    @property
+    def pytest_stage(self) -> StagePlan:
+        return next(stage for stage in self.stages if stage.kind is StageKind.PYTEST)
+
+    @property
+    def session_ended(self) -> bool:
+        return self.tests is not None and self.tests.exit_status is not None
+
+
+Opinion = tuple[Product, list[Evidence]]
+
+
+def judge(case: Case) -> Verdict:
+    """Judge the product and the harness, each with its evidence."""
+    product, about_product = _product(case)
+    harness, about_harness = _harness(case)
+    evidence = (*about_product, *about_harness, *_details(case))
+    return Verdict(product=product, harness=harness, evidence=evidence)
+
+
+def not_run(reason: str) -> Verdict:
+    """The verdict on a platform whose engine or image failed before the first stage."""
+    evidence = (_fact(reason),)
+    return Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
+
+
+def _fact(text: str) -> Evidence:
+    return Evidence(grade=Grade.FACT, text=text)
+
+
+def _likely(text: str) -> Evidence:
+    return Evidence(grade=Grade.LIKELY, text=text)
+
+
+def _unknown(text: str) -> Evidence:
+    return Evidence(grade=Grade.UNKNOWN, text=text)
+
+
+# The product
+
+
+def _product(case: Case) -> Opinion:
+    if not case.record.finished_stages and not case.record.unfinished_stages:
+        return Product.NOT_RUN, [_fact("no stage was started")]
+    return _commands(case) or _suite(case)
+
+
+def _commands(case: Case) -> Opinion | None:
+    """The first command that did not end well; ``None``: all did."""
+    for stage in case.commands:
+        end = case.finished(stage)
+        if end is None:
+            if _waits_for_tests(case, stage):
+                return None
+            return Product.INCOMPLETE, [_fact(f"stage {stage.name} has no result")]
+        if end.exit_code != 0:
+            own = not _ended_from_outside(case, end)
+            text = f"stage {stage.name} ended with {_exit(end)}; its output is {stage.name}.log"
+            return Product.FAILED if own else Product.INCOMPLETE, [_fact(text)]
+    return None
+
+
+def _waits_for_tests(case: Case, stage: StagePlan) -> bool:
+    """Whether ``stage`` comes after the tests, which then say why it has no result."""
+    order = list(case.stages)
+    tests = case.finished(case.pytest_stage)
+    passed = tests is not None and tests.exit_code == 0
+    return order.index(stage) > order.index(case.pytest_stage) and not passed
+
+
+def _ended_from_outside(case: Case, end: StageFinished) -> bool:
+    killed = end.signal is not None and end.signal not in FAULTS
+    return killed or end.timed_out or end.interrupted or bool(end.oom_kills)
+
+
+def _suite(case: Case) -> Opinion:
+    tests = case.tests
+    if tests is None:
+        return Product.INCOMPLETE, [_fact(_no_log(case))]
+    if bad := tests.named(Outcome.FAILED, Outcome.ERROR):
+        counts = f"{tests.count(Outcome.FAILED)} failed, {tests.count(Outcome.ERROR)} errors"
+        return Product.FAILED, [_fact(f"{counts}: {_names(bad)}")]
+    if tests.exit_status is None:
+        return _unfinished_session(case, tests)
+    if tests.unreadable_lines:
+        text = f"{tests.unreadable_lines} lines of the per-test log cannot be read"
+        return Product.INCOMPLETE, [_fact(text)]
+    return _finished_session(tests, tests.exit_status)
+
+
+def _no_log(case: Case) -> str:
+    end = case.finished(case.pytest_stage)
+    how = f"ended with {_exit(end)}" if end else "has no result"
+    return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
+
+
+def _unfinished_session(case: Case, tests: PytestLog) -> Opinion:
+    end = case.finished(case.pytest_stage)
+    done = _fact(f"pytest did not get to its end; {len(tests.tests)} tests have a result")
+    own = end is not None and end.signal in FAULTS
+    return Product.FAILED if own else Product.INCOMPLETE, [done]
+
+
+def _finished_session(tests: PytestLog, status: int) -> Opinion:
+    passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
+    if not passed:
+        text = f"no test passed: {skipped} skipped" if tests.tests else "no test was collected"
+        return Product.INCOMPLETE, [_fact(text)]
+    if status != 0:
+        product = Product.FAILED if status == TESTS_FAILED else Product.INCOMPLETE
+        return product, [_fact(f"pytest ended with status {status}, though no test failed")]
+    return Product.PASSED, [
+        _fact(f"pytest ended with status 0: {passed} passed, {skipped} skipped")
+    ]
+
+
+# The harness
+
+
+def _harness(case: Case) -> tuple[Harness, list[Evidence]]:
+    """The first that applies, from the most to the least certain."""
+    if case.facts.interrupted or any(e.interrupted for e in _ends(case)):
+        return Harness.INFRASTRUCTURE, [_fact("the run was interrupted by its caller")]
+    if case.facts.lost:
+        return Harness.LOST, [_fact("the agent vanished without a result")]
+    opinions = (_timed_out, _after_summary, _out_of_memory, _crashed)
+    found = (opinion(case) for opinion in opinions)
+    return next((opinion for opinion in found if opinion), (Harness.CLEAN, []))
+
+
+def _timed_out(case: Case) -> tuple[Harness, list[Evidence]] | None:
+    for end in _ends(case):
+        if end.timed_out:
+            text = f"stage {end.stage} was ended after {end.seconds:.0f} s, its time limit"
+            return Harness.TIMED_OUT, [_fact(text)]
+    return None
+
+
+def _after_summary(case: Case) -> tuple[Harness, list[Evidence]] | None:
+    """A process that ended otherwise than the session it had reported."""
+    code = code_after_summary(case)
+    if code is None:
+        return None
+    evidence = [_fact(f"exit code {code} after the pytest summary")]
+    if memory := _out_of_memory(case):
+        evidence += memory[1]
+    return Harness.EXIT_AFTER_SUMMARY, evidence
+
+
+def code_after_summary(case: Case) -> int | None:
+    """The exit code that contradicts a finished pytest session, if there is one."""
+    if case.tests is None or case.tests.exit_status is None:
+        return None
+    end = case.finished(case.pytest_stage)
+    if end is not None and end.exit_code != case.tests.exit_status:
+        return end.exit_code
+    finished = case.record.run_finished
+    expected = finished.exit_code if finished else None
+    actual = case.facts.exit_code
+    return actual if actual != expected else None
+
+
+def _out_of_memory(case: Case) -> tuple[Harness, list[Evidence]] | None:
+    victims = [end for end in _ends(case) if end.oom_kills and end.exit_code != 0]
+    if victims:
+        end = victims[0]
+        text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
+        return Harness.OOM_KILLED, [_fact(text)]
+    if case.facts.oom_killed:
+        return Harness.OOM_KILLED, [_fact("the engine reports an out-of-memory kill")]
+    return None
+
+
+def _crashed(case: Case) -> tuple[Harness, list[Evidence]] | None:
+    if case.tests is not None and case.tests.crashed:
+        text = f"a pytest worker process crashed while running {_names(case.tests.crashed)}"
+        return Harness.CRASHED, [_fact(text)]
+    for end in _ends(case):
+        if end.signal is not None:
+            return Harness.CRASHED, [_fact(_killed(end)), *_outside(end)]
+    if case.record.run_finished is None:
+        began = bool(case.record.events)
+        how = "ended without a result" if began else "never began"
+        text = f"the agent {how}, exit code {case.facts.exit_code}"
+        return Harness.CRASHED if began else Harness.INFRASTRUCTURE, [_fact(text)]
+    return None
+
+
+def _killed(end: StageFinished) -> str:
+    return f"stage {end.stage} was killed by {_exit(end)} after {end.seconds:.0f} s"
+
+
+def _outside(end: StageFinished) -> list[Evidence]:
+    if end.signal != Signals.SIGKILL:
+        return []
+    if end.oom_kills is None:
+        return [_unknown("who sent SIGKILL; the kernel's out-of-memory counter is not readable")]
+    return [_likely("SIGKILL came from outside: the kernel counts no out-of-memory kill")]
+
+
+# What else a reader should know
+
+
+def _details(case: Case) -> list[Evidence]:
+    details = []
+    if case.tests is not None and case.tests.running and not case.session_ended:
+        details.append(_fact(f"pytest was running {_names(case.tests.running)}"))
+    for end in _ends(case):
+        if end.oom_kills and end.exit_code == 0:
+            text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
+            details.append(_fact(f"{text}, yet the stage ended well"))
+    details += [
+        _fact(f"artifact {missing.name} is missing: there is no {missing.path}")
+        for missing in case.record.missing_artifacts
+    ]
+    if case.record.unreadable_lines:
+        details.append(
+            _fact(f"{case.record.unreadable_lines} lines of events.jsonl are unreadable")
+        )
+    return details
+
+
+def _ends(case: Case) -> list[StageFinished]:
+    return list(case.record.finished_stages.values())
+
+
+def _exit(end: StageFinished) -> str:
+    if end.signal is None:
+        return f"exit code {end.exit_code}"
+    try:
+        return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
+    except ValueError:  # a real-time signal has no name
+        return f"signal {end.signal} (exit code {end.exit_code})"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_TESTS} more" if len(names) > NAMED_TESTS else ""
+    return ", ".join(names[:NAMED_TESTS]) + more
