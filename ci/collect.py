@@ -121,8 +121,8 @@ def _pytest_result(case: Case, folder: Path) -> PytestResult | None:
         xpassed=tests.count(Outcome.XPASSED),
         warnings=tests.warnings,
         deselected=None,
-        seconds=summary and summary.seconds,
-        summary=summary and summary.text,
+        seconds=summary.seconds if summary else None,
+        summary=summary.text if summary else None,
     )
 
 

@@ -76,7 +76,7 @@ def _pip_variables(settings: Mapping[str, str | None]) -> dict[str, str]:
 
 def _proxy_variables(settings: Mapping[str, str | None]) -> dict[str, str]:
     # Both spellings: curl reads only http_proxy, some tools only HTTP_PROXY.
-    variables = {}
+    variables: dict[str, str] = {}
     for name in ("http_proxy", "https_proxy", "no_proxy"):
         if value := settings[name]:
             variables |= {name: value, name.upper(): value}

@@ -88,9 +88,7 @@ class Progress:
             return
         for line in self._tail:
             self._print(f"    {line}")
-        self._say(
-            f"{event['stage']} failed with exit code {code}{took}; the end of its log is above"
-        )
+        self._say(f"{event['stage']} failed with exit code {code}{took}; its log ends as above")
 
     def _output(self, text: str) -> None:
         self._tail.append(text.rstrip("\n"))

@@ -21,7 +21,8 @@ _WORKER_CRASH_PHASE = "???"
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SUMMARY = re.compile(
-    r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*) in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
+    r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*)"
+    r" in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
 )
 
 

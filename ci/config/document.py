@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import yaml
 
@@ -46,10 +45,11 @@ class Document:
 class _Loader(yaml.SafeLoader):
     """Safe YAML without dates: ``2026-01-01`` stays a string, as JSON would have it."""
 
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 class _Reader:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ci.results import PlatformResult, PytestResult, StageResult
 
-MISSING = "–"
+MISSING = "\N{EN DASH}"
 
 
 class Row(NamedTuple):

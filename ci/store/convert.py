@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ci.results import (
     Evidence,
+    Harness,
     PlatformResult,
+    Product,
     PytestResult,
     RunResult,
     StageResult,
@@ -59,8 +61,8 @@ def _platform_result(row: PlatformRow) -> PlatformResult:
             StageResult(**{name: getattr(stage, name) for name in _STAGE}) for stage in row.stages
         ),
         verdict=Verdict(
-            product=row.product,
-            harness=row.harness,
+            product=Product(row.product),
+            harness=Harness(row.harness),
             evidence=tuple(Evidence.model_validate(evidence) for evidence in row.evidence),
         ),
         notes=tuple(row.notes),

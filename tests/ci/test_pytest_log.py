@@ -1,0 +1,155 @@
+"""The per-test log decides; recorded logs of real sessions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ci.pytest_log import Outcome, PytestLog, closing_summary, parse_log
+
+DATA = Path(__file__).parent / "data"
+
+
+def recorded(name: str) -> PytestLog:
+    return parse_log((DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
+
+
+def report(node_id: str, when: str, outcome: str, **more: object) -> str:
+    fields = {"$report_type": "TestReport", "nodeid": node_id, "when": when, "outcome": outcome}
+    return json.dumps({**fields, "duration": 0.5, "longrepr": None, **more})
+
+
+def phases(node_id: str, call: str) -> list[str]:
+    return [
+        report(node_id, "setup", "passed"),
+        report(node_id, "call", call),
+        report(node_id, "teardown", "passed"),
+    ]
+
+
+FINISH = json.dumps({"$report_type": "SessionFinish", "exitstatus": 0})
+
+
+@pytest.mark.parametrize("name", ["mixed", "mixedx"])
+def test_every_outcome_is_counted_once(name: str) -> None:
+    log = recorded(name)
+    assert {outcome.value: log.count(outcome) for outcome in Outcome} == {
+        "failed": 3,  # one of them failed in its teardown too
+        "error": 3,  # setup, teardown, and the file that cannot be imported
+        "xpassed": 1,
+        "passed": 2,
+        "xfailed": 1,
+        "skipped": 3,  # one of them a whole module
+    }
+    assert log.warnings == 2
+    assert log.exit_status == 1
+    assert log.running == ()
+    assert log.unreadable_lines == 0
+    assert len({test.node_id for test in log.tests}) == len(log.tests)
+
+
+def test_reasons_are_the_messages_without_traceback() -> None:
+    reasons = {test.node_id: test.reason for test in recorded("mixed").tests}
+    assert reasons["test_a.py::test_skip"] == "no"
+    assert reasons["test_a.py::test_err"] == "RuntimeError: setup"
+    assert reasons["test_c.py"] == "module"
+    assert reasons["test_a.py::test_ok[1]"] is None
+
+
+def test_a_crash_names_the_running_test() -> None:
+    log = recorded("crash")
+    assert log.exit_status is None
+    assert log.running == ("crash/test_crash.py::test_two",)
+    assert [test.node_id for test in log.tests] == ["crash/test_crash.py::test_one"]
+
+
+def test_a_worker_crash_is_a_failure_and_named() -> None:
+    log = recorded("crashx")
+    assert log.crashed == ("crash/test_crash.py::test_two",)
+    assert log.named(Outcome.FAILED) == ("crash/test_crash.py::test_two",)
+    assert log.count(Outcome.PASSED) == 2
+    assert log.running == ()
+
+
+def test_a_crash_after_the_call_phase_is_a_failure_not_a_pass() -> None:
+    crash = "worker 'gw0' crashed while running 'a::b'"
+    lines = [*phases("a::b", "passed")[:2], report("a::b", "???", "failed", longrepr=crash)]
+    log = parse_log(lines)
+    assert [test.outcome for test in log.tests] == [Outcome.FAILED]
+
+
+def test_a_rerun_that_passes_is_a_pass() -> None:
+    lines = [*phases("a::b", "rerun"), *phases("a::b", "passed"), FINISH]
+    log = parse_log(lines)
+    assert [(test.outcome, test.seconds) for test in log.tests] == [(Outcome.PASSED, 1.5)]
+
+
+def test_a_test_run_twice_counts_with_the_worse_outcome() -> None:
+    log = parse_log([*phases("a::b", "failed"), *phases("a::b", "passed"), FINISH])
+    assert [test.outcome for test in log.tests] == [Outcome.FAILED]
+
+
+def test_a_failing_subtest_fails_its_test_once() -> None:
+    fields = {"$report_type": "SubtestReport", "nodeid": "a::b", "when": "call"}
+    subtests = [json.dumps({**fields, "outcome": outcome}) for outcome in ("passed", "failed")]
+    setup, call, teardown = phases("a::b", "passed")
+    log = parse_log([setup, *subtests, call, teardown, FINISH])
+    assert [test.outcome for test in log.tests] == [Outcome.FAILED]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"$report_type": "TestRep', "[]", "null", "{}", '{"$report_type": "TestReport"}', "\x00"],
+)
+def test_unreadable_lines_are_counted_and_the_rest_is_read(line: str) -> None:
+    log = parse_log([*phases("a::b", "passed"), line])
+    assert log.unreadable_lines == 1
+    assert log.count(Outcome.PASSED) == 1
+
+
+def test_every_prefix_of_a_log_is_readable() -> None:
+    text = (DATA / "mixed.jsonl").read_text(encoding="utf-8")
+    whole = recorded("mixed")
+    known = {test.node_id for test in whole.tests}
+    for end in range(0, len(text), 97):
+        log = parse_log(text[:end].splitlines())
+        assert log.unreadable_lines <= 1
+        assert {test.node_id for test in log.tests} <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "seconds"),
+    [
+        ("crashx", "1 failed, 2 passed in 1.27s", 1.27),
+        (
+            "mixedx",
+            "3 failed, 3 passed, 3 skipped, 1 xfailed, 1 xpassed, 2 warnings, 4 errors in 1.23s",
+            1.23,
+        ),
+    ],
+)
+def test_the_closing_summary_is_verbatim(name: str, text: str, seconds: float) -> None:
+    summary = closing_summary((DATA / f"{name}.log").read_text(encoding="utf-8").splitlines())
+    assert summary is not None
+    assert (summary.text, summary.seconds) == (text, seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9206 passed, 8664 skipped, 104 warnings in 177.98s (0:02:57)",
+        "no tests ran in 0.01s",
+        "1 passed, 2 subtests passed in 3.00s",
+    ],
+)
+@pytest.mark.parametrize("frame", ["{}", "===== {} ====", "\x1b[32m=== \x1b[1m{}\x1b[0m ===\x1b[0m"])
+def test_summaries_with_and_without_frame_and_color(text: str, frame: str) -> None:
+    summary = closing_summary(["== 7 failed in 1.00s ==", frame.format(text), "Killed"])
+    assert summary is not None
+    assert summary.text == text
+
+
+def test_a_crashed_session_has_no_summary() -> None:
+    assert closing_summary((DATA / "crash.log").read_text(encoding="utf-8").splitlines()) is None
