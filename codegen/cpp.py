@@ -1,0 +1,98 @@
+"""Spells the model in C++."""
+
+from __future__ import annotations
+
+from codegen.model import Default, Kind, Operator, Overload, Parameter
+
+_VALUE_TYPES = {
+    Kind.TENSOR: "Tensor",
+    Kind.SCALAR: "Scalar",
+    Kind.INT: "std::int64_t",
+    Kind.FLOAT: "double",
+    Kind.BOOL: "bool",
+    Kind.STRING: "std::string_view",
+    Kind.DATA_TYPE: "DataType",
+    Kind.LAYOUT: "Layout",
+    Kind.MEMORY_FORMAT: "MemoryFormat",
+    Kind.DEVICE: "Device",
+    # A generator is a framework's object; from C++ only its absence can be said.
+    Kind.GENERATOR: "std::nullopt_t",
+}
+_BY_REFERENCE = (Kind.TENSOR, Kind.SCALAR)
+_C_PLUS_PLUS_KEYWORDS = frozenset(
+    "and auto bool break case char class const default delete do double else enum explicit "
+    "export extern false float for friend goto if inline int long mutable namespace new not "
+    "operator or private protected public register return short signed sizeof static struct "
+    "switch template this throw true try typedef union unsigned using virtual void xor".split()
+)
+
+
+def parameter_row(parameter: Parameter) -> str:
+    """The entry of the operator table: ``P(kInt, "dim").List(1).Default(kNone)``."""
+    row = f'P(k{parameter.kind}, "{parameter.name}")'
+    if parameter.is_list:
+        row += f".List({parameter.list_size})" if parameter.list_size else ".List()"
+    if parameter.is_optional:
+        row += ".Optional()"
+    if parameter.has_optional_elements:
+        row += ".OptionalElements()"
+    if parameter.is_out:
+        row += ".Out()"
+    if parameter.aten_default is not None:
+        row += f".Default({default_value(parameter)})"
+    return row
+
+
+def default_value(parameter: Parameter) -> str:
+    """A C++ expression of the schema's default, of the type that the parameter has."""
+    value = parameter.default
+    if parameter.is_list and isinstance(value, int):
+        # One value for a list of fixed size stands for all of them.
+        value = (value,) * (parameter.list_size or 1)
+    if isinstance(value, tuple):
+        return f"Integers<{', '.join(map(str, value))}>()"
+    if parameter.kind is Kind.FLOAT and isinstance(value, int):
+        value = float(value)
+    return _literal(value)
+
+
+def _literal(value: Default) -> str:
+    match value:
+        case None:
+            return "std::nullopt"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'std::string_view("{value}")'
+        case int() | float():
+            return repr(value)
+    raise AssertionError(value)
+
+
+def argument_name(parameter: Parameter) -> str:
+    """The parameter's name, kept away from the keywords of C++."""
+    name = parameter.name
+    return f"{name}_" if name in _C_PLUS_PLUS_KEYWORDS else name
+
+
+def argument_type(parameter: Parameter) -> str:
+    """The type that ``Call`` of an operator class takes."""
+    value = _VALUE_TYPES[parameter.kind]
+    if parameter.is_list:
+        value = f"Span<{value}>"
+    elif parameter.kind is Kind.GENERATOR:
+        return value
+    if parameter.is_optional:
+        return f"const std::optional<{value}>&"
+    if parameter.kind in _BY_REFERENCE and not parameter.is_list:
+        return f"const {value}&"
+    return value
+
+
+def callable_overloads(operator: Operator) -> list[Overload]:
+    """The overloads that C++ can tell apart by type, the first of each signature."""
+    by_types: dict[tuple[str, ...], Overload] = {}
+    for overload in operator.overloads:
+        types = tuple(argument_type(parameter) for parameter in overload.parameters)
+        by_types.setdefault(types, overload)
+    return list(by_types.values())

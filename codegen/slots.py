@@ -1,0 +1,20 @@
+"""The slots of an operator: the one place where they are named.
+
+``src/include/infini/ops/slot.h`` is generated from here (``python -m codegen slots``).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Slot(IntEnum):
+    """An implementation index. 0 to 7 are free for native and vendor code."""
+
+    NATIVE_FIRST = 0
+    NATIVE_LAST = 7
+    TORCH = 8
+    TRITON = 9
+
+
+SLOT_COUNT = max(Slot) + 1

@@ -1,0 +1,37 @@
+#ifndef INFINI_OPS_BASE_ADD_H_
+#define INFINI_OPS_BASE_ADD_H_
+
+#include "infini/ops/operator.h"
+
+namespace infini::ops {
+
+// out = input + alpha * other, broadcast to the shape of `out`.
+//
+// Written by hand, so the generator leaves this header alone; the PyTorch backend still
+// fills slot 8.
+class Add : public OperatorBase<Add> {
+ public:
+  static constexpr char kName[] = "add";
+  static constexpr char kOverloadName[] = "out";
+  static constexpr Parameter kParameters[] = {
+      {Parameter::Type::kTensor, "input"},
+      {Parameter::Type::kTensor, "other"},
+      Parameter(Parameter::Type::kScalar, "alpha").Default(1),
+      Parameter(Parameter::Type::kTensor, "out").Out(),
+  };
+
+  static void Call(const Tensor& input, const Tensor& other, const Scalar& alpha,
+                   const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, kOverloadName);
+    Dispatch(overload, {input, other, alpha, out}, options);
+  }
+
+  static void Call(const Tensor& input, const Tensor& other, const Tensor& out,
+                   const CallOptions& options = {}) {
+    Call(input, other, 1, out, options);
+  }
+};
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_BASE_ADD_H_

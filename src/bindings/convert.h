@@ -1,0 +1,17 @@
+#ifndef INFINI_OPS_BINDINGS_CONVERT_H_
+#define INFINI_OPS_BINDINGS_CONVERT_H_
+
+#include "bindings/call_storage.h"
+#include "infini/ops/schema.h"
+
+namespace infini::ops::bindings {
+
+// Converts a Python object to an argument for `parameter`. Returns false when the object is
+// of no type that the parameter takes; throws `nanobind::python_error` when it is, but
+// its value is out of range.
+bool Convert(const Parameter& parameter, PyObject* object, CallStorage* storage,
+             Argument* argument);
+
+}  // namespace infini::ops::bindings
+
+#endif  // INFINI_OPS_BINDINGS_CONVERT_H_

@@ -1,0 +1,50 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/operator_function.h"
+#include "infini/ops/operator.h"
+
+namespace nb = nanobind;
+
+namespace infini::ops::bindings {
+namespace {
+
+std::vector<std::string> OperatorNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : Operators()) names.push_back(name);
+  return names;
+}
+
+std::vector<int> ActiveImplementationIndices(std::string_view name, std::string_view device) {
+  return FindOperator(name).ActiveSlots(ParseDeviceType(device));
+}
+
+void ClearCache(std::string_view name) { FindOperator(name).ClearCache(); }
+
+std::vector<std::string> Devices() {
+  std::vector<std::string> names;
+  for (const DeviceTypeInfo& info : kDeviceTypes) {
+    if (IsEnabled(info.type)) names.emplace_back(info.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  InitializeOperatorFunction(module);
+  module.def("operator_names", &OperatorNames);
+  module.def("operator_function", &MakeOperatorFunction);
+  module.def("active_implementation_indices", &ActiveImplementationIndices);
+  module.def("clear_cache", &ClearCache);
+  module.def("devices", &Devices);
+#ifdef INFINI_OPS_WITH_TORCH
+  module.attr("WITH_TORCH") = true;
+#else
+  module.attr("WITH_TORCH") = false;
+#endif
+}
+
+}  // namespace infini::ops::bindings

@@ -1,0 +1,292 @@
+#include "bindings/operator_function.h"
+
+#include <Python.h>
+#include <structmember.h>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+#include "bindings/call_storage.h"
+#include "bindings/convert.h"
+#include "bindings/lock.h"
+#include "infini/ops/operator.h"
+
+#ifdef INFINI_OPS_WITH_TORCH
+#include "bindings/torch_objects.h"
+#endif
+
+namespace nb = nanobind;
+
+namespace infini::ops::bindings {
+namespace {
+
+struct OperatorFunction {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  const std::string* name;
+  const OperatorEntry* entry;
+};
+
+PyObject* implementation_index_name = nullptr;
+PyObject* stream_name = nullptr;
+
+bool SameString(PyObject* a, PyObject* b) {
+  return a == b || PyUnicode_Compare(a, b) == 0;  // keyword names are interned: mostly `a == b`
+}
+
+// The Python side of a call, as the vectorcall protocol passes it.
+struct PythonCall {
+  PyObject* const* arguments;
+  std::size_t positional;
+  PyObject* keyword_names;  // a tuple, or nullptr
+  CallOptions options;
+
+  std::size_t keywords() const { return keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0; }
+  PyObject* keyword(std::size_t index) const { return PyTuple_GET_ITEM(keyword_names, index); }
+  PyObject* keyword_value(std::size_t index) const { return arguments[positional + index]; }
+
+  bool IsOption(std::size_t index) const {
+    return SameString(keyword(index), implementation_index_name) ||
+           SameString(keyword(index), stream_name);
+  }
+};
+
+void ReadOptions(PythonCall* call) {
+  for (std::size_t i = 0; i < call->keywords(); ++i) {
+    if (!call->IsOption(i)) continue;
+    PyObject* value = call->keyword_value(i);
+    const bool is_stream = SameString(call->keyword(i), stream_name);
+    if (!is_stream && value == Py_None) continue;
+    if (!PyLong_Check(value)) {
+      throw nb::type_error(is_stream ? "stream: expected an int, the vendor's stream handle"
+                                     : "implementation_index: expected an int or None");
+    }
+    const std::size_t bits = PyLong_AsUnsignedLongLongMask(value);
+    if (is_stream) {
+      call->options.stream = reinterpret_cast<void*>(bits);
+    } else {
+      call->options.implementation_index = static_cast<int>(bits);
+    }
+  }
+}
+
+// Pairs the values of a call with the parameters of one overload. Keywords go by name. The
+// other values go by position: the last ones to the outs, the first ones to the inputs, so
+// that trailing inputs with defaults can be left out.
+class Binder {
+ public:
+  Binder(const Overload& overload, const PythonCall& call)
+      : parameters_(overload.parameters), call_(call) {}
+
+  bool Bind(PyObject** values) const {
+    std::fill_n(values, parameters_.size(), nullptr);
+    std::size_t given_by_name = 0;
+    for (std::size_t i = 0; i < call_.keywords(); ++i) {
+      if (call_.IsOption(i)) continue;
+      const std::size_t index = IndexOf(call_.keyword(i));
+      if (index == parameters_.size()) return false;
+      values[index] = call_.keyword_value(i);
+      ++given_by_name;
+    }
+    if (call_.positional + given_by_name > parameters_.size()) return false;
+    return BindPositions(values);
+  }
+
+ private:
+  std::size_t IndexOf(PyObject* name) const {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (PyUnicode_CompareWithASCIIString(name, parameters_[i].name) == 0) return i;
+    }
+    return parameters_.size();
+  }
+
+  bool BindPositions(PyObject** values) const {
+    std::size_t first_out = parameters_.size();
+    std::size_t outs = 0;
+    while (first_out > 0 && parameters_[first_out - 1].is_out) {
+      outs += values[--first_out] == nullptr;
+    }
+    if (call_.positional < outs) return false;
+    std::size_t next = 0;
+    const std::size_t inputs = call_.positional - outs;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (values[i]) {
+        // By name; an input given by position comes before any input given by name.
+        if (i < first_out && next < inputs) return false;
+      } else if (i >= first_out || next < inputs) {
+        values[i] = call_.arguments[next++];
+      }
+    }
+    return next == call_.positional;
+  }
+
+  Span<Parameter> parameters_;
+  const PythonCall& call_;
+};
+
+bool Match(const Overload& overload, const PythonCall& call, CallStorage* storage) {
+  PyObject* values[kMaxParameters];
+  if (!Binder(overload, call).Bind(values)) return false;
+  for (std::size_t i = 0; i < overload.parameters.size(); ++i) {
+    const Parameter& parameter = overload.parameters[i];
+    Argument* argument = &(*storage)[i];
+    if (!values[i]) {
+      if (!parameter.has_default) return false;
+      *argument = parameter.default_value;
+    } else if (!Convert(parameter, values[i], storage, argument)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+[[noreturn]] void ThrowNoMatch(const OperatorFunction& function, const PythonCall& call) {
+  std::string text = *function.name + "(): no overload takes (";
+  const char* separator = "";
+  for (std::size_t i = 0; i < call.positional + call.keywords(); ++i) {
+    text += separator;
+    separator = ", ";
+    if (i >= call.positional) {
+      text += nb::str(nb::handle(call.keyword(i - call.positional))).c_str();
+      text += '=';
+    }
+    text += Py_TYPE(call.arguments[i])->tp_name;
+  }
+  text += "); candidates:";
+  for (const Overload& overload : function.entry->overloads) {
+    text += "\n  " + Signature(function.name->c_str(), overload.parameters);
+  }
+  throw nb::type_error(text.c_str());
+}
+
+PyObject* Run(const Overload& overload, const CallStorage& storage, const CallOptions& options) {
+  const Span<Argument> arguments{storage.arguments(), overload.parameters.size()};
+#ifdef INFINI_OPS_WITH_TORCH
+  return DispatchWithTorchErrors(overload, arguments, options);
+#else
+  const ReleasedLock released;
+  Dispatch(overload, arguments, options);
+  return Py_NewRef(Py_None);
+#endif
+}
+
+PyObject* CallOperator(const OperatorFunction& function, PythonCall* call) {
+  if (call->keyword_names) ReadOptions(call);
+  CallStorage storage;
+  for (const Overload& overload : function.entry->overloads) {
+    if (Match(overload, *call, &storage)) return Run(overload, storage, call->options);
+  }
+  ThrowNoMatch(function, *call);
+}
+
+// No C++ exception may reach the interpreter.
+PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t flagged_count,
+                     PyObject* keyword_names) {
+  PythonCall call{arguments, static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count)),
+                  keyword_names, {}};
+  try {
+    return CallOperator(*reinterpret_cast<OperatorFunction*>(self), &call);
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const nb::builtin_exception& error) {
+    PyErr_SetString(PyExc_TypeError, error.what());
+  } catch (const std::invalid_argument& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+PyObject* Name(PyObject* self, void*) {
+  return PyUnicode_FromString(reinterpret_cast<OperatorFunction*>(self)->name->c_str());
+}
+
+PyObject* Represent(PyObject* self) {
+  return PyUnicode_FromFormat("<operator infini.ops.%s>",
+                              reinterpret_cast<OperatorFunction*>(self)->name->c_str());
+}
+
+std::string JoinSlots(const OperatorEntry& entry, Device::Type device) {
+  std::string text;
+  for (int slot : entry.ActiveSlots(device)) {
+    text += (text.empty() ? "" : ", ") + std::to_string(slot);
+  }
+  return text;
+}
+
+PyObject* Document(PyObject* self, void*) {
+  const auto& function = *reinterpret_cast<OperatorFunction*>(self);
+  std::string text;
+  for (const Overload& overload : function.entry->overloads) {
+    text += Signature(function.name->c_str(), overload.parameters) + "\n";
+  }
+  text += "\nWrites into its outs. Keywords: implementation_index (a slot; default: the lowest "
+          "active one that supports the call), stream (the vendor's handle; default: the "
+          "current one).\n";
+  for (const DeviceTypeInfo& info : kDeviceTypes) {
+    if (!IsEnabled(info.type)) continue;
+    text += "Slots on " + std::string(info.name) + ": " + JoinSlots(*function.entry, info.type) +
+            "\n";
+  }
+  return PyUnicode_FromString(text.c_str());
+}
+
+PyGetSetDef properties[] = {
+    {"__name__", Name, nullptr, nullptr, nullptr},
+    {"__qualname__", Name, nullptr, nullptr, nullptr},
+    {"__doc__", Document, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OperatorFunction, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_repr, reinterpret_cast<void*>(Represent)},
+    {Py_tp_getset, properties},
+    {Py_tp_members, members},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {
+    "infini.ops.OperatorFunction",
+    sizeof(OperatorFunction),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    slots,
+};
+
+PyTypeObject* operator_function_type = nullptr;
+
+}  // namespace
+
+void InitializeOperatorFunction(nb::module_& module) {
+  implementation_index_name = PyUnicode_InternFromString("implementation_index");
+  stream_name = PyUnicode_InternFromString("stream");
+  operator_function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (!operator_function_type) throw nb::python_error();
+  module.attr("OperatorFunction") =
+      nb::handle(reinterpret_cast<PyObject*>(operator_function_type));
+}
+
+nb::object MakeOperatorFunction(std::string_view name) {
+  const OperatorEntry& entry = FindOperator(name);
+  for (const Overload& overload : entry.overloads) {
+    if (overload.parameters.size() > kMaxParameters) {
+      throw std::logic_error("too many parameters: raise kMaxParameters");
+    }
+  }
+  auto* function = PyObject_New(OperatorFunction, operator_function_type);
+  if (!function) throw nb::python_error();
+  function->vectorcall = VectorCall;
+  function->name = &Operators().find(name)->first;
+  function->entry = &entry;
+  return nb::steal(reinterpret_cast<PyObject*>(function));
+}
+
+}  // namespace infini::ops::bindings

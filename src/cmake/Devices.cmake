@@ -1,0 +1,51 @@
+# Decides the one accelerator, if any, that the library is built for beside the CPU. Sets
+# INFINI_OPS_ACCELERATOR to the enumerator of `Device::Type`, or to nothing.
+
+set(accelerators NVIDIA ILUVATAR METAX CAMBRICON MOORE ASCEND)
+set(device_files_NVIDIA "/dev/nvidiactl")
+set(device_files_ILUVATAR "/dev/iluvatar*")
+set(device_files_METAX "/dev/mxcd")
+set(device_files_CAMBRICON "/dev/cambricon_ctl" "/dev/cambricon_dev*")
+set(device_files_MOORE "/dev/mtgpu*")
+set(device_files_ASCEND "/dev/davinci_manager")
+
+set(enabled "")
+foreach(accelerator IN LISTS accelerators)
+  if(WITH_${accelerator})
+    list(APPEND enabled ${accelerator})
+  endif()
+endforeach()
+
+# What was asked for by name wins over what is found.
+if(AUTO_DETECT_DEVICES AND NOT enabled)
+  foreach(accelerator IN LISTS accelerators)
+    file(GLOB found ${device_files_${accelerator}})
+    if(found)
+      message(STATUS "Found ${found}: enabling WITH_${accelerator}")
+      list(APPEND enabled ${accelerator})
+    endif()
+  endforeach()
+endif()
+
+list(LENGTH enabled count)
+if(count GREATER 1)
+  list(TRANSFORM enabled PREPEND "WITH_")
+  list(JOIN enabled ", " names)
+  message(FATAL_ERROR
+    "At most one accelerator can be enabled beside the CPU, got ${names}. Three vendors "
+    "present their devices to torch under the same name, so one library can't serve two. "
+    "Set one of them to ON, the others to OFF, and AUTO_DETECT_DEVICES to OFF.")
+endif()
+if(NOT WITH_CPU AND NOT enabled)
+  message(FATAL_ERROR
+    "No device is enabled: WITH_CPU is OFF and there is no accelerator. "
+    "Set WITH_CPU or one of the WITH_<accelerator> options to ON.")
+endif()
+
+set(INFINI_OPS_ACCELERATOR "")
+if(enabled)
+  string(SUBSTRING "${enabled}" 0 1 initial)
+  string(SUBSTRING "${enabled}" 1 -1 rest)
+  string(TOLOWER "${rest}" rest)
+  set(INFINI_OPS_ACCELERATOR "k${initial}${rest}")
+endif()

@@ -1,0 +1,74 @@
+# Finds the torch to build the PyTorch backend against. Sets TORCH_ROOT to the
+# site-packages folder that holds it, or to nothing.
+#
+# torch is found by asking a Python, not by find_package(Torch): torch's own CMake files look
+# for CUDA, MKL and Kineto and take longer than compiling the backend. An isolated pip build
+# runs with a Python that hides the packages of the environment it installs into; `-I` makes
+# the same interpreter ignore the variables that hide them.
+
+set(TORCH_PYTHON_EXECUTABLE "${Python_EXECUTABLE}" CACHE FILEPATH "The Python that has torch")
+
+set(find_torch [=[
+import importlib.util, pathlib
+spec = importlib.util.find_spec("torch")
+has_headers = spec and spec.origin and (pathlib.Path(spec.origin).parent / "include/ATen").is_dir()
+print(pathlib.Path(spec.origin).parents[1] if has_headers else "", end="")
+]=])
+
+set(TORCH_ROOT "")
+if(WITH_TORCH OR AUTO_DETECT_BACKENDS)
+  foreach(flags "" "-I")
+    if(NOT TORCH_ROOT)
+      execute_process(
+        COMMAND "${TORCH_PYTHON_EXECUTABLE}" ${flags} -c "${find_torch}"
+        OUTPUT_VARIABLE TORCH_ROOT ERROR_VARIABLE error RESULT_VARIABLE status)
+      if(NOT status EQUAL 0)
+        message(FATAL_ERROR "${TORCH_PYTHON_EXECUTABLE} can't look for torch: ${error}. "
+          "Set TORCH_PYTHON_EXECUTABLE to a working Python.")
+      endif()
+    endif()
+  endforeach()
+endif()
+
+if(WITH_TORCH AND NOT TORCH_ROOT)
+  message(FATAL_ERROR
+    "WITH_TORCH is ON, but ${TORCH_PYTHON_EXECUTABLE} has no torch. Install torch there, set "
+    "TORCH_PYTHON_EXECUTABLE to a Python that has it, or set WITH_TORCH to OFF.")
+endif()
+if(TORCH_ROOT AND NOT WITH_TORCH)
+  message(STATUS "Found torch in ${TORCH_ROOT}: enabling WITH_TORCH")
+  set(WITH_TORCH ON)
+endif()
+
+# Runs the generator, which writes only what changed, and adds the library target `torch_deps`.
+function(infini_ops_generate_torch output)
+  execute_process(
+    COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${PROJECT_SOURCE_DIR}:$ENV{PYTHONPATH}"
+      "${Python_EXECUTABLE}" -m codegen torch --output-dir "${output}" --torch-root "${TORCH_ROOT}"
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "The generator failed; its message is above.")
+  endif()
+  # A change of what is generated from runs it again.
+  file(GLOB_RECURSE inputs CONFIGURE_DEPENDS
+    "${PROJECT_SOURCE_DIR}/codegen/*.py" "${CMAKE_CURRENT_SOURCE_DIR}/codegen/*.j2"
+    "${PROJECT_SOURCE_DIR}/codegen/*.yaml" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/*.h")
+  list(APPEND inputs "${TORCH_ROOT}/torch/version.py")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
+endfunction()
+
+# Interface target with the headers, libraries and ABI of the torch that was found.
+function(infini_ops_add_torch_target)
+  set(root "${TORCH_ROOT}/torch")
+  add_library(infini_ops_torch INTERFACE)
+  target_include_directories(infini_ops_torch SYSTEM INTERFACE "${root}/include"
+    "${root}/include/torch/csrc/api/include")
+  target_link_libraries(infini_ops_torch INTERFACE
+    "${root}/lib/libtorch_cpu.so" "${root}/lib/libc10.so")
+  # Wheels older than torch 2.7 were built with the ABI from before C++11.
+  file(STRINGS "${root}/share/cmake/Torch/TorchConfig.cmake" abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
+  if(abi)
+    target_compile_definitions(infini_ops_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=0)
+  endif()
+endfunction()

@@ -1,0 +1,161 @@
+#include "infini/ops/operator.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "core/generated.h"
+
+namespace infini::ops {
+namespace {
+
+using OperatorMap = std::map<std::string, OperatorEntry, std::less<>>;
+
+void AddGeneratedOperators([[maybe_unused]] OperatorMap* operators) {
+#ifdef INFINI_OPS_WITH_TORCH
+  for (std::size_t i = 0; i < generated::kTable.size(); ++i) {
+    const generated::Row& row = generated::kTable[i];
+    Overload overload{row.operator_name, row.overload_name,
+                      {row.parameters, row.parameter_count}, {}};
+    for (const DeviceTypeInfo& info : kDeviceTypes) {
+      if (!IsEnabled(info.type)) continue;
+      overload.implementations.push_back(
+          {info.type, static_cast<int>(Slot::kTorch), generated::kTorchKernels[i]});
+    }
+    (*operators)[row.operator_name].overloads.push_back(std::move(overload));
+  }
+#endif
+}
+
+// A function-local static, since registrations in other source files run in any order.
+OperatorMap& MutableOperators() {
+  static OperatorMap operators = [] {
+    OperatorMap initial;
+    AddGeneratedOperators(&initial);
+    return initial;
+  }();
+  return operators;
+}
+
+std::string FullName(const Overload& overload) {
+  std::string name = overload.operator_name;
+  return *overload.name ? name + '.' + overload.name : name;
+}
+
+bool SameParameters(Span<Parameter> a, Span<Parameter> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Parameter& x, const Parameter& y) {
+                      return std::string_view(x.name) == y.name && x.type == y.type &&
+                             x.list_size == y.list_size && x.is_out == y.is_out;
+                    });
+}
+
+Overload& FindOrAddOverload(const char* operator_name, const char* overload_name,
+                            Span<Parameter> parameters) {
+  std::list<Overload>& overloads = MutableOperators()[operator_name].overloads;
+  for (Overload& overload : overloads) {
+    if (std::string_view(overload.name) != overload_name) continue;
+    if (!SameParameters(overload.parameters, parameters)) {
+      throw std::logic_error("the hand-written base of '" + FullName(overload) + "' is " +
+                             Signature(operator_name, parameters) + ", but ATen has " +
+                             Signature(operator_name, overload.parameters));
+    }
+    return overload;
+  }
+  return overloads.emplace_back(Overload{operator_name, overload_name, parameters, {}});
+}
+
+std::string JoinSlots(const std::vector<int>& slots) {
+  if (slots.empty()) return "none";
+  std::string text;
+  for (int slot : slots) text += (text.empty() ? "" : ", ") + std::to_string(slot);
+  return text;
+}
+
+std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
+  std::vector<int> slots;
+  for (const Implementation& implementation : overload.implementations) {
+    if (implementation.device == device) slots.push_back(implementation.slot);
+  }
+  return slots;
+}
+
+[[noreturn]] void ThrowNoImplementation(const Overload& overload, const Invocation& invocation,
+                                        std::optional<int> slot) {
+  const Device::Type device = invocation.device.type();
+  const std::string where = "'" + FullName(overload) + "' on " + std::string(Info(device).name);
+  const std::string active = JoinSlots(SlotsOn(overload, device));
+  if (slot) {
+    throw std::invalid_argument("implementation_index " + std::to_string(*slot) +
+                                " is not active for " + where + "; active: " + active);
+  }
+  throw std::invalid_argument("no implementation of " + where +
+                              " supports these arguments; active: " + active);
+}
+
+}  // namespace
+
+const Implementation& Overload::Select(const Invocation& invocation,
+                                       std::optional<int> slot) const {
+  for (const Implementation& implementation : implementations) {
+    if (implementation.device != invocation.device.type()) continue;
+    if (slot ? *slot == implementation.slot
+             : !implementation.supports || implementation.supports(invocation)) {
+      return implementation;
+    }
+  }
+  ThrowNoImplementation(*this, invocation, slot);
+}
+
+std::vector<int> OperatorEntry::ActiveSlots(Device::Type device) const {
+  std::set<int> slots;
+  for (const Overload& overload : overloads) {
+    for (int slot : SlotsOn(overload, device)) slots.insert(slot);
+  }
+  return {slots.begin(), slots.end()};
+}
+
+void OperatorEntry::ClearCache() const {
+  for (const Overload& overload : overloads) {
+    for (const Implementation& implementation : overload.implementations) {
+      if (implementation.clear_cache) implementation.clear_cache();
+    }
+  }
+}
+
+const std::map<std::string, OperatorEntry, std::less<>>& Operators() { return MutableOperators(); }
+
+const OperatorEntry& FindOperator(std::string_view name) {
+  const auto found = Operators().find(name);
+  if (found == Operators().end()) {
+    throw std::invalid_argument("this build has no operator '" + std::string(name) + "'");
+  }
+  return found->second;
+}
+
+const Overload& FindOverload(std::string_view operator_name, std::string_view overload_name) {
+  for (const Overload& overload : FindOperator(operator_name).overloads) {
+    if (overload.name == overload_name) return overload;
+  }
+  throw std::invalid_argument("this build's operator '" + std::string(operator_name) +
+                              "' has no overload '" + std::string(overload_name) + "'");
+}
+
+void Register(const char* operator_name, const char* overload_name, Span<Parameter> parameters,
+              const Implementation& implementation) {
+  if (!IsEnabled(implementation.device)) return;
+  Overload& overload = FindOrAddOverload(operator_name, overload_name, parameters);
+  auto& implementations = overload.implementations;
+  const auto key = [](const Implementation& i) { return std::pair(i.device, i.slot); };
+  const auto place = std::lower_bound(
+      implementations.begin(), implementations.end(), implementation,
+      [&](const Implementation& a, const Implementation& b) { return key(a) < key(b); });
+  if (place != implementations.end() && key(*place) == key(implementation)) {
+    throw std::logic_error("two implementations of '" + FullName(overload) + "' for " +
+                           std::string(Info(implementation.device).name) + " at slot " +
+                           std::to_string(implementation.slot));
+  }
+  implementations.insert(place, implementation);
+}
+
+}  // namespace infini::ops

@@ -1,0 +1,166 @@
+#include "base/add.h"
+
+#include <stdexcept>
+
+#include "cpu/half.h"
+
+namespace infini::ops {
+namespace {
+
+using cpu::BFloat16;
+using cpu::Float16;
+
+// The type to compute in: 16-bit floats as float32, everything else as itself.
+template <typename T>
+struct Computed {
+  using Type = T;
+};
+template <>
+struct Computed<Float16> {
+  using Type = float;
+};
+template <>
+struct Computed<BFloat16> {
+  using Type = float;
+};
+
+struct Operand {
+  char* data;
+  std::vector<std::int64_t> strides;  // in bytes, 0 where broadcast
+};
+
+// The tensor's strides as seen from the shape of `out`. Throws `std::invalid_argument` when
+// it does not broadcast to it.
+Operand Broadcast(const Tensor& tensor, const Tensor& out) {
+  const std::size_t missing = out.dimensions() - tensor.dimensions();
+  const auto size = static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
+  Operand operand{tensor.data<char>(), std::vector<std::int64_t>(out.dimensions())};
+  for (std::size_t i = 0; i < out.dimensions(); ++i) {
+    const bool present = tensor.dimensions() <= out.dimensions() && i >= missing;
+    const std::int64_t extent = present ? tensor.shape()[i - missing] : 1;
+    if (tensor.dimensions() > out.dimensions() || (extent != 1 && extent != out.shape()[i])) {
+      throw std::invalid_argument("add: " + Describe(tensor) + " does not broadcast to out, " +
+                                  Describe(out));
+    }
+    operand.strides[i] = extent == 1 ? 0 : tensor.strides()[i - missing] * size;
+  }
+  return operand;
+}
+
+// One run along the innermost dimension.
+template <typename T>
+void AddRow(const char* input, const char* other, char* out, std::int64_t input_stride,
+            std::int64_t other_stride, std::int64_t out_stride, std::int64_t count, T alpha_value) {
+  using C = typename Computed<T>::Type;
+  const C alpha = static_cast<C>(alpha_value);
+  constexpr std::int64_t size = sizeof(T);
+  if (input_stride == size && other_stride == size && out_stride == size) {
+    // The same loop with the strides known, which the compiler turns into vector code.
+    const T* a = reinterpret_cast<const T*>(input);
+    const T* b = reinterpret_cast<const T*>(other);
+    T* c = reinterpret_cast<T*>(out);
+    for (std::int64_t i = 0; i < count; ++i) {
+      c[i] = static_cast<T>(static_cast<C>(a[i]) + alpha * static_cast<C>(b[i]));
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C a = static_cast<C>(*reinterpret_cast<const T*>(input + i * input_stride));
+    const C b = static_cast<C>(*reinterpret_cast<const T*>(other + i * other_stride));
+    *reinterpret_cast<T*>(out + i * out_stride) = static_cast<T>(a + alpha * b);
+  }
+}
+
+template <typename T>
+void AddAll(const Tensor& input_tensor, const Tensor& other_tensor, const Scalar& alpha,
+            const Tensor& out_tensor) {
+  Operand input = Broadcast(input_tensor, out_tensor);
+  Operand other = Broadcast(other_tensor, out_tensor);
+  Operand out = Broadcast(out_tensor, out_tensor);
+  const T alpha_value = static_cast<T>(alpha.To<typename Computed<T>::Type>());
+
+  const auto shape = out_tensor.shape();
+  if (out_tensor.element_count() == 0) return;
+  if (input_tensor.is_contiguous() && other_tensor.is_contiguous() && out_tensor.is_contiguous() &&
+      input_tensor.element_count() == out_tensor.element_count() &&
+      other_tensor.element_count() == out_tensor.element_count()) {
+    return AddRow<T>(input.data, other.data, out.data, sizeof(T), sizeof(T), sizeof(T),
+                     out_tensor.element_count(), alpha_value);
+  }
+  if (shape.empty()) {
+    return AddRow<T>(input.data, other.data, out.data, 0, 0, 0, 1, alpha_value);
+  }
+
+  // An odometer over all dimensions but the innermost.
+  const std::size_t inner = shape.size() - 1;
+  std::vector<std::int64_t> index(inner, 0);
+  while (true) {
+    AddRow<T>(input.data, other.data, out.data, input.strides[inner], other.strides[inner],
+              out.strides[inner], shape[inner], alpha_value);
+    std::size_t dimension = inner;
+    while (true) {
+      if (dimension == 0) return;
+      --dimension;
+      const bool carry = ++index[dimension] == shape[dimension];
+      const std::int64_t steps = carry ? 1 - shape[dimension] : 1;
+      for (Operand* operand : {&input, &other, &out}) {
+        operand->data += steps * operand->strides[dimension];
+      }
+      if (!carry) break;
+      index[dimension] = 0;
+    }
+  }
+}
+
+bool IsFloat(DataType type) {
+  return type == DataType::kFloat16 || type == DataType::kBFloat16 ||
+         type == DataType::kFloat32 || type == DataType::kFloat64;
+}
+
+}  // namespace
+
+template <>
+struct Operator<Add, Device::Type::kCpu, 0> {
+  static bool Supports(const Tensor& input, const Tensor& other, const Scalar& alpha,
+                       const Tensor& out) {
+    if (!input.defined() || !other.defined() || !out.defined()) return false;
+    const DataType type = out.data_type();
+    return input.data_type() == type && other.data_type() == type &&
+           (IsFloat(type) ? alpha.kind() != Scalar::Kind::kComplex : alpha.is_integral()) &&
+           (IsFloat(type) || type == DataType::kInt32 || type == DataType::kInt64 ||
+            type == DataType::kInt16 || type == DataType::kInt8 || type == DataType::kUInt8);
+  }
+
+  static void Run(const Tensor& input, const Tensor& other, const Scalar& alpha,
+                  const Tensor& out) {
+    if (!Supports(input, other, alpha, out)) {
+      throw std::invalid_argument("add: slot 0 takes tensors of one real type, got " +
+                                  Describe(input) + ", " + Describe(other) + " and out " +
+                                  Describe(out));
+    }
+    switch (out.data_type()) {
+      case DataType::kFloat16:
+        return AddAll<Float16>(input, other, alpha, out);
+      case DataType::kBFloat16:
+        return AddAll<BFloat16>(input, other, alpha, out);
+      case DataType::kFloat32:
+        return AddAll<float>(input, other, alpha, out);
+      case DataType::kFloat64:
+        return AddAll<double>(input, other, alpha, out);
+      case DataType::kInt64:
+        return AddAll<std::int64_t>(input, other, alpha, out);
+      case DataType::kInt32:
+        return AddAll<std::int32_t>(input, other, alpha, out);
+      case DataType::kInt16:
+        return AddAll<std::int16_t>(input, other, alpha, out);
+      case DataType::kInt8:
+        return AddAll<std::int8_t>(input, other, alpha, out);
+      default:
+        return AddAll<std::uint8_t>(input, other, alpha, out);
+    }
+  }
+};
+
+INFINI_OPS_REGISTER(Add, Device::Type::kCpu, 0);
+
+}  // namespace infini::ops

@@ -1,0 +1,133 @@
+#ifndef INFINI_OPS_ARGUMENT_H_
+#define INFINI_OPS_ARGUMENT_H_
+
+#include <array>
+#include <complex>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include "infini/ops/data_type.h"
+#include "infini/ops/span.h"
+#include "infini/ops/tensor.h"
+
+namespace infini::ops {
+
+// A number of any of the four Python kinds, as ATen's `Scalar`.
+class Scalar {
+ public:
+  enum class Kind : std::uint8_t { kBool, kInt, kDouble, kComplex };
+
+  constexpr Scalar() = default;
+  template <typename T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
+  constexpr Scalar(T value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      kind_ = Kind::kBool;
+      integer_ = value;
+    } else if constexpr (std::is_integral_v<T>) {
+      integer_ = static_cast<std::int64_t>(value);
+    } else {
+      kind_ = Kind::kDouble;
+      real_ = value;
+    }
+  }
+  constexpr Scalar(std::complex<double> value)
+      : kind_(Kind::kComplex), real_(value.real()), imaginary_(value.imag()) {}
+
+  constexpr Kind kind() const { return kind_; }
+  constexpr bool is_integral() const { return kind_ == Kind::kBool || kind_ == Kind::kInt; }
+
+  // The value as a real number type; the imaginary part of a complex one is dropped.
+  template <typename T>
+  constexpr T To() const {
+    return is_integral() ? static_cast<T>(integer_) : static_cast<T>(real_);
+  }
+  constexpr std::complex<double> ToComplex() const { return {To<double>(), imaginary_}; }
+
+ private:
+  Kind kind_ = Kind::kInt;
+  std::int64_t integer_ = 0;
+  double real_ = 0;
+  double imaginary_ = 0;
+};
+
+enum class Layout : std::int8_t { kStrided = 0 };
+enum class MemoryFormat : std::int8_t {
+  kContiguous = 0,
+  kPreserve = 1,
+  kChannelsLast = 2,
+  kChannelsLast3d = 3
+};
+
+// One argument of a call, type-erased: a tag and a value or a borrowed pointer. An operator
+// call is an array of these, so that neither the dispatch nor the bindings contain code
+// per operator. Whatever is borrowed has to outlive the call.
+struct Argument {
+  enum class Tag : std::uint8_t {
+    kNone,
+    kScalar,       // also int, float and bool parameters
+    kEnumeration,  // DataType, Layout or MemoryFormat, by value
+    kDevice,
+    kString,
+    kTensor,            // -> Tensor
+    kTensors,           // -> Tensor[size]
+    kForeignTensor,     // -> the framework's own tensor class, for its own slot
+    kForeignGenerator,  // -> the framework's own random generator, for its own slot
+    kIntegers,          // -> std::int64_t[size]
+    kDoubles,           // -> double[size]
+    kBooleans,          // -> bool[size]
+    kScalars,           // -> Scalar[size]
+    kArguments,         // -> Argument[size]: a list of tensors, each of any kind or absent
+  };
+
+  constexpr Argument() = default;
+  constexpr Argument(std::nullopt_t) {}
+  template <typename T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
+  constexpr Argument(T value) : tag(Tag::kScalar), scalar(value) {}
+  constexpr Argument(Scalar value) : tag(Tag::kScalar), scalar(value) {}
+  template <typename T, std::enable_if_t<std::is_enum_v<T>, int> = 0>
+  constexpr Argument(T value) : tag(Tag::kEnumeration), scalar(static_cast<std::int64_t>(value)) {}
+  constexpr Argument(Device value) : tag(Tag::kDevice), device(value) {}
+  constexpr Argument(std::string_view value) : Argument(Tag::kString, value.data(), value.size()) {}
+  constexpr Argument(const Tensor& value) : Argument(Tag::kTensor, &value, 1) {}
+  constexpr Argument(Span<Tensor> values) : Argument(Tag::kTensors, values.data(), values.size()) {}
+  constexpr Argument(Span<std::int64_t> values)
+      : Argument(Tag::kIntegers, values.data(), values.size()) {}
+  constexpr Argument(Span<double> values) : Argument(Tag::kDoubles, values.data(), values.size()) {}
+  constexpr Argument(Span<bool> values) : Argument(Tag::kBooleans, values.data(), values.size()) {}
+  constexpr Argument(Span<Scalar> values) : Argument(Tag::kScalars, values.data(), values.size()) {}
+  constexpr Argument(Span<Argument> values)
+      : Argument(Tag::kArguments, values.data(), values.size()) {}
+  template <typename T>
+  constexpr Argument(const std::optional<T>& value) : Argument(value ? Argument(*value) : Argument()) {}
+
+  static constexpr Argument ForeignTensor(const void* tensor) {
+    return {Tag::kForeignTensor, tensor, 1};
+  }
+  static constexpr Argument ForeignGenerator(const void* generator) {
+    return {Tag::kForeignGenerator, generator, 1};
+  }
+
+  template <typename T>
+  constexpr const T* As() const {
+    return static_cast<const T*>(pointer);
+  }
+  constexpr std::string_view string() const { return {As<char>(), size}; }
+
+  Tag tag = Tag::kNone;
+  Device device;             // kDevice
+  std::uint32_t size = 0;    // of what `pointer` points to
+  union {
+    Scalar scalar = {};      // kScalar, kEnumeration
+    const void* pointer;
+  };
+
+ private:
+  constexpr Argument(Tag tag, const void* pointer, std::size_t size)
+      : tag(tag), size(static_cast<std::uint32_t>(size)), pointer(pointer) {}
+};
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_ARGUMENT_H_

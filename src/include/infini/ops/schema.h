@@ -1,0 +1,83 @@
+#ifndef INFINI_OPS_SCHEMA_H_
+#define INFINI_OPS_SCHEMA_H_
+
+#include <cstdint>
+#include <string>
+
+#include "infini/ops/argument.h"
+#include "infini/ops/span.h"
+
+namespace infini::ops {
+
+// One parameter of an overload, as data. Built fluently, so that the generated tables and
+// the hand-written bases read like a schema: `Int("dim").List(2).Default(1)`.
+struct Parameter {
+  enum class Type : std::uint8_t {
+    kTensor,
+    kScalar,
+    kInt,
+    kFloat,
+    kBool,
+    kString,
+    kDataType,
+    kLayout,
+    kMemoryFormat,
+    kDevice,
+    kGenerator,
+  };
+
+  static constexpr std::int8_t kNotAList = -1;
+  static constexpr std::int8_t kAnySize = 0;
+
+  constexpr Parameter(Type type, const char* name) : name(name), type(type) {}
+
+  // A list of `size` values (any number with `kAnySize`). One value given for a list of
+  // fixed size stands for all of them, as in torch.
+  constexpr Parameter List(std::int8_t size = kAnySize) const {
+    Parameter copy = *this;
+    copy.list_size = size;
+    return copy;
+  }
+  // `None` is allowed.
+  constexpr Parameter Optional() const {
+    Parameter copy = *this;
+    copy.is_optional = true;
+    return copy;
+  }
+  // A list whose elements may be `None`.
+  constexpr Parameter OptionalElements() const {
+    Parameter copy = *this;
+    copy.has_optional_elements = true;
+    return copy;
+  }
+  // Written by the call.
+  constexpr Parameter Out() const {
+    Parameter copy = *this;
+    copy.is_out = true;
+    return copy;
+  }
+  constexpr Parameter Default(Argument value) const {
+    Parameter copy = *this;
+    copy.has_default = true;
+    copy.default_value = value;
+    return copy;
+  }
+
+  constexpr bool is_list() const { return list_size != kNotAList; }
+
+  const char* name;
+  Type type;
+  std::int8_t list_size = kNotAList;
+  bool is_optional = false;
+  bool has_optional_elements = false;
+  bool is_out = false;
+  bool has_default = false;
+  Argument default_value;
+};
+
+// "abs(Tensor input, Tensor out)", for messages and documentation.
+std::string Signature(const char* operator_name, Span<Parameter> parameters);
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_SCHEMA_H_

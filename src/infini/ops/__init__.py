@@ -1,0 +1,82 @@
+"""Operators that write into their outputs, on every device this library was built for.
+
+``infini.ops.abs(x, out)`` calls an operator; ``infini.ops.Abs`` describes it. Both are made
+on first use from the operator table of the compiled library, so importing costs the same
+however many operators there are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+try:
+    # First, so that the libraries that the compiled module needs are loaded from it.
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError:
+    pass
+
+from infini.ops import _core
+
+__all__ = ["Operator", "devices", "include_dir", "metadata_path", *_core.operator_names()]
+
+_PACKAGE = Path(__file__).parent
+_NAMES = frozenset(_core.operator_names())
+
+
+class Operator:
+    """Base of the operator classes, ``infini.ops.Abs`` for instance."""
+
+    name: str
+
+    @classmethod
+    def active_implementation_indices(cls, device: str) -> list[int]:
+        """The slots that implement this operator on ``device``, ascending.
+
+        ``device`` is a platform ("cpu", "nvidia") or torch's name for it ("cuda", or a
+        ``torch.device``). Raises ``ValueError`` for one that this build does not have.
+        """
+        return _core.active_implementation_indices(cls.name, str(device).partition(":")[0])
+
+    @classmethod
+    def clear_cache(cls) -> None:
+        """Drops what implementations keep between calls: handles, plans, workspaces."""
+        _core.clear_cache(cls.name)
+
+
+def devices() -> list[str]:
+    """The platforms that this build supports: "cpu" and at most one accelerator."""
+    return _core.devices()
+
+
+def metadata_path() -> Path:
+    """``torch_ops_metadata.json``: the generated operators; absent in a build without torch."""
+    return _PACKAGE / "torch_ops_metadata.json"
+
+
+def include_dir() -> Path:
+    """The folder to include the C++ headers from."""
+    return _PACKAGE / "include"
+
+
+def _class_name(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+_CLASSES = {_class_name(name): name for name in _NAMES}
+
+
+def __getattr__(attribute: str) -> Any:
+    if attribute in _NAMES:
+        value: Any = _core.operator_function(attribute)
+    elif attribute in _CLASSES:
+        name = _CLASSES[attribute]
+        value = type(attribute, (Operator,), {"name": name, "__module__": __name__})
+    else:
+        raise AttributeError(f"module '{__name__}' has no operator '{attribute}'")
+    globals()[attribute] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES, *_CLASSES})

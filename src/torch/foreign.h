@@ -1,0 +1,19 @@
+#ifndef INFINI_OPS_TORCH_FOREIGN_H_
+#define INFINI_OPS_TORCH_FOREIGN_H_
+
+#include "infini/ops/tensor.h"
+
+// What the core may ask about an `at::Tensor` that it passes on by address; no torch header
+// is needed to ask.
+namespace infini::ops::torch_backend {
+
+// Throws `std::invalid_argument` for a device that this library was not built for.
+Device DeviceOf(const void* tensor);
+
+// A view of the tensor's memory; `Tensor()` where there is none to view (an undefined,
+// sparse or meta tensor).
+Tensor ViewOf(const void* tensor);
+
+}  // namespace infini::ops::torch_backend
+
+#endif  // INFINI_OPS_TORCH_FOREIGN_H_

@@ -1,0 +1,180 @@
+#include "torch/kernel.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <stdexcept>
+
+#include "torch/foreign.h"
+
+namespace infini::ops::torch_backend {
+namespace {
+
+static_assert(static_cast<int>(DataType::kBFloat16) == static_cast<int>(at::kBFloat16));
+static_assert(static_cast<int>(DataType::kBool) == static_cast<int>(at::kBool));
+static_assert(static_cast<int>(DataType::kComplex128) == static_cast<int>(at::kComplexDouble));
+static_assert(static_cast<int>(MemoryFormat::kChannelsLast3d) ==
+              static_cast<int>(at::MemoryFormat::ChannelsLast3d));
+
+const at::Tensor& AsTorch(const void* tensor) { return *static_cast<const at::Tensor*>(tensor); }
+
+// The platform of this build whose torch device type is `type`. Device types are few and
+// their names come out of a switch, but a call must not compare strings, so remember.
+Device::Type TypeOf(c10::DeviceType type) {
+  if (type == c10::DeviceType::CPU) return Device::Type::kCpu;
+  static const c10::DeviceType accelerator = [] {
+    for (const DeviceTypeInfo& info : kDeviceTypes) {
+      if (info.type != Device::Type::kCpu && IsEnabled(info.type)) {
+        return c10::Device(std::string(info.torch_name)).type();
+      }
+    }
+    return c10::DeviceType::CPU;
+  }();
+  if (type == accelerator) {
+    static const Device::Type enabled = ParseDeviceType(c10::DeviceTypeName(type, true));
+    return enabled;
+  }
+  throw std::invalid_argument("a tensor is on '" + c10::DeviceTypeName(type, true) +
+                              "', which this build of the library does not support");
+}
+
+at::Tensor FromView(const Tensor& view) {
+  if (!view.defined()) return {};
+  const auto shape = view.shape();
+  const auto strides = view.strides();
+  const at::Device device = ToDevice(view.device());
+  return at::for_blob(view.data(), at::IntArrayRef(shape.data(), shape.size()))
+      .strides(at::IntArrayRef(strides.data(), strides.size()))
+      .options(at::device(device).dtype(static_cast<at::ScalarType>(view.data_type())))
+      .target_device(device)
+      .make_tensor();
+}
+
+at::Tensor ToTensor(const Argument& argument) {
+  switch (argument.tag) {
+    case Argument::Tag::kForeignTensor:
+      return *argument.As<at::Tensor>();
+    case Argument::Tag::kTensor:
+      return FromView(*argument.As<Tensor>());
+    default:
+      return {};
+  }
+}
+
+std::vector<at::Tensor> ToTensors(const Argument& list) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(list.size);
+  for (std::uint32_t i = 0; i < list.size; ++i) {
+    tensors.push_back(list.tag == Argument::Tag::kTensors ? FromView(list.As<Tensor>()[i])
+                                                          : ToTensor(list.As<Argument>()[i]));
+  }
+  return tensors;
+}
+
+bool NeedsWrapping(const Argument& argument) {
+  return argument.tag == Argument::Tag::kTensor || argument.tag == Argument::Tag::kTensors ||
+         argument.tag == Argument::Tag::kArguments;
+}
+
+}  // namespace
+
+CallScope::CallScope(const Invocation& invocation) : arguments_(invocation.arguments) {
+  for (std::size_t i = 0; i < invocation.size; ++i) {
+    if (NeedsWrapping(invocation.arguments[i])) {
+      Wrap(invocation);
+      break;
+    }
+  }
+  if (invocation.stream && invocation.device.type() != Device::Type::kCpu) {
+    // A vendor's stream handle is its own identifier in torch ("external" stream).
+    const at::Device device = ToDevice(invocation.device);
+    previous_stream_ = c10::impl::getDeviceGuardImpl(device.type())
+                           ->exchangeStream(c10::Stream(
+                               c10::Stream::UNSAFE, device,
+                               reinterpret_cast<c10::StreamId>(invocation.stream)));
+  }
+}
+
+CallScope::~CallScope() {
+  if (previous_stream_) {
+    c10::impl::getDeviceGuardImpl(previous_stream_->device_type())
+        ->exchangeStream(*previous_stream_);
+  }
+}
+
+void CallScope::Wrap(const Invocation& invocation) {
+  // Reserved, so that the addresses put into `wrapped_` stay.
+  wrapped_.assign(invocation.arguments, invocation.arguments + invocation.size);
+  tensors_.reserve(invocation.size);
+  lists_.reserve(invocation.size);
+  for (Argument& argument : wrapped_) {
+    if (argument.tag == Argument::Tag::kTensor) {
+      argument = Argument::ForeignTensor(&tensors_.emplace_back(ToTensor(argument)));
+    } else if (NeedsWrapping(argument)) {
+      const auto& list = lists_.emplace_back(ToTensors(argument));
+      const std::uint32_t size = argument.size;
+      argument = Argument::ForeignTensor(list.data());
+      argument.size = size;
+    }
+  }
+  arguments_ = wrapped_.data();
+}
+
+at::Scalar ToScalar(const Scalar& scalar) {
+  switch (scalar.kind()) {
+    case Scalar::Kind::kBool:
+      return scalar.To<bool>();
+    case Scalar::Kind::kInt:
+      return scalar.To<std::int64_t>();
+    case Scalar::Kind::kDouble:
+      return scalar.To<double>();
+    case Scalar::Kind::kComplex:
+      break;
+  }
+  return c10::complex<double>(scalar.ToComplex());
+}
+
+std::vector<at::Scalar> ToScalars(const Argument& argument) {
+  std::vector<at::Scalar> scalars;
+  scalars.reserve(argument.size);
+  for (std::uint32_t i = 0; i < argument.size; ++i) {
+    scalars.push_back(ToScalar(argument.As<Scalar>()[i]));
+  }
+  return scalars;
+}
+
+c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument) {
+  c10::List<std::optional<at::Tensor>> tensors;
+  tensors.reserve(argument.size);
+  for (std::uint32_t i = 0; i < argument.size; ++i) {
+    const at::Tensor& tensor = argument.As<at::Tensor>()[i];
+    tensors.push_back(tensor.defined() ? std::optional(tensor) : std::nullopt);
+  }
+  return tensors;
+}
+
+at::Device ToDevice(Device device) {
+  if (device.type() == Device::Type::kCpu) return at::kCPU;
+  static const c10::DeviceType accelerator =
+      c10::Device(std::string(Info(device.type()).torch_name)).type();
+  return {accelerator, static_cast<c10::DeviceIndex>(device.index())};
+}
+
+Device DeviceOf(const void* tensor) {
+  const at::Device device = AsTorch(tensor).device();
+  return {TypeOf(device.type()), device.has_index() ? device.index() : 0};
+}
+
+Tensor ViewOf(const void* tensor) {
+  const at::Tensor& torch = AsTorch(tensor);
+  if (!torch.defined() || torch.layout() != at::kStrided || !torch.has_storage()) return {};
+  const auto shape = torch.sizes();
+  const auto strides = torch.strides();
+  return {torch.data_ptr(),
+          {shape.data(), shape.size()},
+          {strides.data(), strides.size()},
+          static_cast<DataType>(torch.scalar_type()),
+          DeviceOf(tensor)};
+}
+
+}  // namespace infini::ops::torch_backend

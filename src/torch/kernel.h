@@ -1,0 +1,199 @@
+#ifndef INFINI_OPS_TORCH_KERNEL_H_
+#define INFINI_OPS_TORCH_KERNEL_H_
+
+#include <ATen/core/ATen_fwd.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/Scalar.h>
+#include <c10/core/SymIntArrayRef.h>
+#include <c10/util/OptionalArrayRef.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "infini/ops/operator.h"
+
+// How slot 8 calls ATen. `Invoke<at::_ops::abs_out>` is one kernel; the argument types come
+// from `at::_ops::abs_out::schema`, so the same source serves every torch version. A kernel
+// must stay small: some 1,400 of them are instantiated in one translation unit, at about
+// 4 ms each. Whatever needs no template is therefore in `kernel.cc`.
+namespace infini::ops::torch_backend {
+
+// Holds for the duration of one call: autograd is off (the library is for inference), the
+// caller's stream is current, and tensors that are not torch's are wrapped in ones that are.
+class CallScope {
+ public:
+  explicit CallScope(const Invocation& invocation);
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+  // As in the invocation, but tensors are `kForeignTensor` and lists of tensors are
+  // `kForeignTensor` with `size` elements.
+  const Argument* arguments() const { return arguments_; }
+
+ private:
+  void Wrap(const Invocation& invocation);
+
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;
+  std::optional<c10::Stream> previous_stream_;
+  const Argument* arguments_;
+  // Empty, and free, when all tensors are torch's own.
+  std::vector<Argument> wrapped_;
+  std::vector<at::Tensor> tensors_;
+  std::vector<std::vector<at::Tensor>> lists_;
+};
+
+at::Scalar ToScalar(const Scalar& scalar);
+std::vector<at::Scalar> ToScalars(const Argument& argument);
+c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument);
+at::Device ToDevice(Device device);
+
+// `To<T>` makes the argument of ATen type T, or something that converts to it and lives
+// until the end of the call.
+template <typename T>
+struct To;
+
+template <typename T>
+struct ToNumber {
+  static T From(const Argument& argument) { return argument.scalar.To<T>(); }
+};
+template <>
+struct To<std::int64_t> : ToNumber<std::int64_t> {};
+template <>
+struct To<double> : ToNumber<double> {};
+template <>
+struct To<bool> : ToNumber<bool> {};
+
+template <typename T>
+struct ToEnumeration {
+  static T From(const Argument& argument) {
+    return static_cast<T>(argument.scalar.To<std::int64_t>());
+  }
+};
+template <>
+struct To<at::ScalarType> : ToEnumeration<at::ScalarType> {};
+template <>
+struct To<at::Layout> : ToEnumeration<at::Layout> {};
+template <>
+struct To<at::MemoryFormat> : ToEnumeration<at::MemoryFormat> {};
+template <>
+struct To<c10::DeviceIndex> : ToEnumeration<c10::DeviceIndex> {};
+
+template <>
+struct To<c10::SymInt> {
+  static c10::SymInt From(const Argument& argument) { return To<std::int64_t>::From(argument); }
+};
+template <>
+struct To<at::Scalar> {
+  static at::Scalar From(const Argument& argument) { return ToScalar(argument.scalar); }
+};
+template <>
+struct To<at::Device> {
+  static at::Device From(const Argument& argument) { return ToDevice(argument.device); }
+};
+template <>
+struct To<std::string_view> {
+  static std::string_view From(const Argument& argument) { return argument.string(); }
+};
+template <>
+struct To<at::Generator> {
+  static const at::Generator& From(const Argument& argument) {
+    return *argument.As<at::Generator>();
+  }
+};
+
+template <>
+struct To<at::Tensor> {
+  static at::Tensor& From(const Argument& argument) {
+    return *const_cast<at::Tensor*>(argument.As<at::Tensor>());
+  }
+};
+template <>
+struct To<at::TensorList> {
+  static at::TensorList From(const Argument& argument) {
+    return {argument.As<at::Tensor>(), argument.size};
+  }
+};
+template <>
+struct To<at::ITensorListRef> : To<at::TensorList> {};
+template <>
+struct To<c10::List<std::optional<at::Tensor>>> {
+  static auto From(const Argument& argument) { return ToOptionalTensors(argument); }
+};
+
+template <>
+struct To<at::IntArrayRef> {
+  static at::IntArrayRef From(const Argument& argument) {
+    return {argument.As<std::int64_t>(), argument.size};
+  }
+};
+template <>
+struct To<c10::SymIntArrayRef> {
+  static c10::SymIntArrayRef From(const Argument& argument) {
+    return c10::fromIntArrayRefSlow(To<at::IntArrayRef>::From(argument));
+  }
+};
+template <>
+struct To<at::ArrayRef<double>> {
+  static at::ArrayRef<double> From(const Argument& argument) {
+    return {argument.As<double>(), argument.size};
+  }
+};
+template <>
+struct To<at::ArrayRef<at::Scalar>> {
+  static std::vector<at::Scalar> From(const Argument& argument) { return ToScalars(argument); }
+};
+template <std::size_t size>
+struct To<std::array<bool, size>> {
+  static std::array<bool, size> From(const Argument& argument) {
+    std::array<bool, size> values;
+    std::copy_n(argument.As<bool>(), size, values.begin());
+    return values;
+  }
+};
+
+template <typename T>
+struct To<std::optional<T>> {
+  static std::optional<T> From(const Argument& argument) {
+    if (argument.tag == Argument::Tag::kNone) return std::nullopt;
+    return To<T>::From(argument);
+  }
+};
+template <typename T>
+struct To<c10::OptionalArrayRef<T>> {
+  static c10::OptionalArrayRef<T> From(const Argument& argument) {
+    if (argument.tag == Argument::Tag::kNone) return std::nullopt;
+    return To<c10::ArrayRef<T>>::From(argument);
+  }
+};
+
+template <typename Schema>
+struct Caller;
+
+template <typename Return, typename... Types>
+struct Caller<Return(Types...)> {
+  template <typename Op, std::size_t... index>
+  static void Call(const Argument* arguments, std::index_sequence<index...>) {
+    Op::call(To<std::decay_t<Types>>::From(arguments[index])...);
+  }
+  template <typename Op>
+  static void Call(const Argument* arguments) {
+    Call<Op>(arguments, std::index_sequence_for<Types...>());
+  }
+};
+
+template <typename Op>
+void Invoke(const Invocation& invocation) {
+  const CallScope scope(invocation);
+  Caller<typename Op::schema>::template Call<Op>(scope.arguments());
+}
+
+}  // namespace infini::ops::torch_backend
+
+#endif  // INFINI_OPS_TORCH_KERNEL_H_
