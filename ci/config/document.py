@@ -62,9 +62,10 @@ class _Reader:
         self.findings: list[Finding] = []
 
     def read(self, node: yaml.Node, location: Location, line: int | None = None) -> object:
-        self.lines[location] = line or node.start_mark.line + 1
+        self.lines[location] = line = line or node.start_mark.line + 1
         if node in self._open:
-            self._report(node, location, "got an alias of its own parent, expected a value")
+            text = "got an alias of its own parent, expected a value"
+            self.findings.append(Finding(line=line, location=location, text=text))
             return None
         self._open.append(node)
         try:
@@ -117,7 +118,7 @@ def read_document(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         return _broken(error)
     except yaml.YAMLError as error:  # a control character, found before any parsing
-        return _failed(1, str(error).splitlines()[0])
+        return _failed(1, "not valid YAML: " + str(error).splitlines()[0])
     if node is None:
         return Document(data={}, lines={}, findings=())
     reader = _Reader(loader)

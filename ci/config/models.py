@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from pathlib import PurePosixPath
 from typing import Annotated, Self
 
 from pydantic import (
@@ -54,6 +55,13 @@ def _check_command(command: str) -> str:
     return command
 
 
+def _check_workspace_path(path: str) -> str:
+    parts = PurePosixPath(path)
+    if not path or parts.is_absolute() or ".." in parts.parts:
+        raise PydanticCustomError("path", "a relative path without '..'")
+    return path
+
+
 def _check_platform(name: str) -> str:
     if name not in PLATFORMS:
         known = ", ".join(f"'{platform}'" for platform in PLATFORMS)
@@ -65,7 +73,8 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$", max_leng
 Command = Annotated[str, AfterValidator(_check_command)]
 PlatformName = Annotated[str, AfterValidator(_check_platform)]
 ImageReference = Annotated[str, StringConstraints(pattern=r"^[\w][\w./:@-]*$")]
-RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
+WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
+ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
 
 
 class NetworkConfig(Model):
@@ -129,9 +138,9 @@ class PlatformConfig(Model):
     """Name in the table; by default the platform's own."""
     base_image: ImageReference | None = None
     """Image the recipe starts from; by default the platform's usual one."""
-    recipe: RelativePath | None = None
+    recipe: ConfigPath | None = None
     """Dockerfile, relative to this file; by default the one that comes with this program."""
-    requirements: RelativePath | None = None
+    requirements: ConfigPath | None = None
     """pip requirements of the image and of the host engine's environment, relative to this
     file; must include pytest and pytest-reportlog. By default just these two."""
     environment: dict[str, str] = Field(default_factory=dict)
@@ -158,11 +167,18 @@ class Config(Model):
     stages: tuple[StageConfig, ...] = DEFAULT_STAGES
     """What runs, in order; by default ``pip install .`` and ``pytest``. A stage that fails
     ends the run: the later ones are not run."""
-    artifacts: dict[Name, RelativePath] = Field(default_factory=dict)
+    artifacts: dict[Name, WorkspacePath] = Field(default_factory=dict)
     """Files and folders of the workspace to bring back: name of the result to path. A folder
     becomes ``<name>.tar.gz``."""
     network: NetworkConfig = NetworkConfig()
     """How to reach the package index."""
+
+    @field_validator("platforms")
+    @classmethod
+    def _some_platform(cls, platforms: dict[str, PlatformConfig]) -> dict[str, PlatformConfig]:
+        if not platforms:
+            raise PydanticCustomError("platforms", "at least one platform")
+        return platforms
 
     @field_validator("stages")
     @classmethod

@@ -1,0 +1,200 @@
+"""The strict loader: all findings at once, each with line, field, got, expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ci.config import load_config, load_site, schema_text
+from ci.errors import ConfigError, ExitCode
+from ci.inputs import REPOSITORY
+from ci.plan import Column, StageKind
+
+MINIMAL = "project: tiny\nplatforms:\n  cpu: {}\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(text: str) -> Path:
+        path = tmp_path / "ci.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def findings(path: Path) -> list[str]:
+    with pytest.raises(ConfigError, match=r"ci\.yaml:\d+: ") as caught:
+        load_config(path)
+    assert caught.value.exit_code is ExitCode.USAGE
+    return str(caught.value).splitlines()
+
+
+def test_a_minimal_configuration_installs_and_tests(write) -> None:
+    config = load_config(write(MINIMAL))
+    assert [stage.name for stage in config.stages] == ["install", "pytest"]
+    assert config.stages[1].kind is StageKind.PYTEST
+
+
+def test_this_projects_own_configuration() -> None:
+    config = load_config(REPOSITORY / "ci.yaml")
+    assert [stage.name for stage in config.stages] == ["generate", "install", "pytest"]
+    counted = [stage.column for stage in config.stages]
+    assert counted == [Column.BUILD_INSTALL, Column.BUILD_INSTALL, Column.PYTEST]
+    assert "generated" in config.artifacts
+
+
+def test_all_findings_come_together(write) -> None:
+    text = """\
+project: Tiny
+projct: x
+platforms:
+  cpuu: {}
+  cpu:
+    lable: CPU
+    memory_bytes: "12"
+    environment:
+      A: on
+      A: 3
+stages:
+  - name: generate
+    command: python -m x && y
+    colum: build_install
+  - name: test
+    kind: pytst
+    command: [a]
+  - command: x
+network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
+"""
+    found = findings(write(text))
+    assert [line.split(": got ")[0] for line in found] == [
+        "ci.yaml:1: project",
+        "ci.yaml:2: projct",
+        "ci.yaml:4: platforms.cpuu",
+        "ci.yaml:6: platforms.cpu.lable",
+        "ci.yaml:7: platforms.cpu.memory_bytes",
+        "ci.yaml:9: platforms.cpu.environment.A",
+        "ci.yaml:10: platforms.cpu.environment.A",
+        "ci.yaml:13: stages.0.command",
+        "ci.yaml:14: stages.0.colum",
+        "ci.yaml:16: stages.1.kind",
+        "ci.yaml:17: stages.1.command",
+        "ci.yaml:18: stages.2.name",
+        "ci.yaml:19: network.http_proxy",
+        "ci.yaml:19: network.pip_index",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        (
+            MINIMAL + "artefacts: {}\n",
+            "ci.yaml:4: artefacts: got an unknown key, expected one of artifacts, network,"
+            " platforms, project, stages; did you mean 'artifacts'?",
+        ),
+        (
+            MINIMAL + "project: twice\n",
+            "ci.yaml:4: project: got a duplicate key, first given on line 1",
+        ),
+        (
+            "project: tiny\nplatforms: {cpuu: {}}\n",
+            "ci.yaml:2: platforms.cpuu: got 'cpuu', expected one of 'cpu'; did you mean 'cpu'?",
+        ),
+        ("project: tiny\n", "ci.yaml:1: platforms: got nothing, expected a value; this key is required"),
+        ("", "ci.yaml:1: platforms: got nothing, expected a value; this key is required"),
+        (
+            "project: tiny\nplatforms: {}\n",
+            "ci.yaml:2: platforms: got a mapping, expected at least one platform",
+        ),
+        ("- a\n", "ci.yaml:1: got a list, expected a mapping"),
+        (
+            "project: tiny\nplatforms:\n  cpu: {shm_size_bytes: 1.5}\n",
+            "ci.yaml:3: platforms.cpu.shm_size_bytes: got 1.5 (number), expected an integer",
+        ),
+        (
+            MINIMAL + "network: {wheelhouse_port: true}\n",
+            "ci.yaml:4: network.wheelhouse_port: got true (boolean), expected an integer",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, kind: pytst, command: x}\n",
+            "ci.yaml:5: stages.0.kind: got \"pytst\" (string), expected one of 'command' or"
+            " 'pytest'; did you mean 'pytest'?",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: build, command: make}\n",
+            "ci.yaml:4: stages: got a list, expected exactly one stage with 'kind: pytest', found 0",
+        ),
+        (
+            MINIMAL
+            + "stages:\n- {name: a, command: x}\n- {name: a, command: x, kind: pytest}\n",
+            'ci.yaml:6: stages.1.name: got "a" (string), expected a unique name'
+            " ('image' and 'sync' are the engine's own)",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: sync, command: x, kind: pytest}\n",
+            'ci.yaml:5: stages.0.name: got "sync" (string), expected a unique name'
+            " ('image' and 'sync' are the engine's own)",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: 'a \"b', kind: pytest}\n",
+            'ci.yaml:5: stages.0.command: got "a \\"b" (string), expected a command line'
+            " (No closing quotation)",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, column: build_install}\n",
+            'ci.yaml:5: stages.0.column: got "build_install" (string), expected'
+            " 'pytest' or 'none' for a pytest stage",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, timeout_s: .nan}\n",
+            "ci.yaml:5: stages.0.timeout_s: got NaN (number), expected a finite number",
+        ),
+        (
+            MINIMAL + "artifacts: {x: /etc/passwd}\n",
+            "ci.yaml:4: artifacts.x: got \"/etc/passwd\" (string), expected a relative path"
+            " without '..'",
+        ),
+        (
+            "a: &a\n  b: *a\n" + MINIMAL,
+            "ci.yaml:2: a.b: got an alias of its own parent, expected a value",
+        ),
+        ("[a]: 1\n" + MINIMAL, "ci.yaml:1: got a list or mapping as a key, expected a name"),
+    ],
+)
+def test_a_finding(write, text: str, finding: str) -> None:
+    assert finding in findings(write(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("project: [\n", 2), ("a: b: c\n", 1), ("project: tiny\n\tx: 1\n", 2), ("a: \x07\n", 1)],
+)
+def test_invalid_yaml_names_the_line(write, text: str, line: int) -> None:
+    [finding] = findings(write(text))
+    assert finding.startswith(f"ci.yaml:{line}: not valid YAML: ")
+
+
+def test_no_object_is_ever_constructed(write) -> None:
+    found = findings(write(MINIMAL + "network: !!python/object/apply:os.getcwd []\n"))
+    assert found[0].startswith("ci.yaml:4: network: got ")
+
+
+def test_a_missing_file_says_which(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing.yaml: no such file"):
+        load_config(tmp_path / "nothing.yaml")
+
+
+def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
+    path = tmp_path / "ci.site.yaml"
+    path.write_text("network: {http_prox: x}\nplatforms: {cpu: {base_image: a/b:1}}\n")
+    with pytest.raises(ConfigError, match=r"ci.site.yaml:1: .*did you mean 'http_proxy'\?"):
+        load_site(path)
+    path.write_text("platforms: {cpu: {base_image: registry.example:5000/a/b@sha256:0}}\n")
+    assert load_site(path).platforms["cpu"].base_image == "registry.example:5000/a/b@sha256:0"
+
+
+def test_the_schema_file_is_up_to_date() -> None:
+    current = (REPOSITORY / "ci" / "schema.json").read_text(encoding="utf-8")
+    assert current == schema_text(), "run: python -m ci schema > ci/schema.json"

@@ -1,0 +1,97 @@
+"""Site settings: precedence, the view from inside a container, credentials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ci.config import NetworkConfig
+from ci.errors import ConfigError
+from ci.network import mask_credentials, resolve_network
+from ci.plan import CONTAINER_CA_BUNDLE
+
+
+def test_environment_before_site_before_configuration(tmp_path: Path) -> None:
+    site = NetworkConfig(pip_index_url="https://site/", http_proxy="http://site:1")
+    config = NetworkConfig(pip_index_url="https://config/", http_proxy="x", no_proxy="a")
+    environ = {"PIP_INDEX_URL": "https://environment/", "NO_PROXY": ""}
+    network = resolve_network(environ, site, config, folder=tmp_path)
+    assert network.environment == {
+        "PIP_INDEX_URL": "https://environment/",
+        "http_proxy": "http://site:1",
+        "HTTP_PROXY": "http://site:1",
+        "no_proxy": "a",
+        "NO_PROXY": "a",
+    }
+    assert network.host_environment == network.environment
+
+
+@pytest.mark.parametrize("spelling", ["HTTPS_PROXY", "https_proxy"])
+def test_proxies_in_both_spellings(tmp_path: Path, spelling: str) -> None:
+    network = resolve_network({spelling: "http://p:1"}, folder=tmp_path)
+    assert network.environment == {"https_proxy": "http://p:1", "HTTPS_PROXY": "http://p:1"}
+
+
+def test_a_folder_of_wheels_is_served_to_the_container(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    environ = {"PIP_FIND_LINKS": f"https://links.example/ {wheels}", "HTTP_PROXY": "http://p:1"}
+    network = resolve_network(environ, NetworkConfig(wheelhouse_port=9000), folder=tmp_path)
+    inside = network.environment
+    assert inside["PIP_FIND_LINKS"] == "https://links.example/ http://127.0.0.1:9000/"
+    assert inside["NO_PROXY"] == inside["no_proxy"] == "127.0.0.1"
+    assert network.host_environment["PIP_FIND_LINKS"] == f"https://links.example/ {wheels}"
+    assert (network.wheelhouse, network.wheelhouse_port) == (wheels, 9000)
+
+
+def test_the_wheelhouse_port_is_fixed(tmp_path: Path) -> None:
+    network = resolve_network({"PIP_FIND_LINKS": tmp_path.as_uri()}, folder=tmp_path)
+    assert network.environment["PIP_FIND_LINKS"] == "http://127.0.0.1:8421/"
+
+
+def test_a_page_of_links_needs_no_server(tmp_path: Path) -> None:
+    network = resolve_network({"PIP_FIND_LINKS": "https://links.example/"}, folder=tmp_path)
+    assert (network.wheelhouse, network.wheelhouse_port) == (None, None)
+
+
+def test_two_folders_of_wheels_are_refused(tmp_path: Path) -> None:
+    environ = {"PIP_FIND_LINKS": f"{tmp_path} {tmp_path}"}
+    with pytest.raises(ConfigError, match=r"pip_find_links: got .*, expected at most one folder"):
+        resolve_network(environ, folder=tmp_path)
+
+
+@pytest.mark.parametrize("variable", ["PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
+def test_the_ca_bundle_has_its_place_in_the_container(tmp_path: Path, variable: str) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("-----BEGIN CERTIFICATE-----\n")
+    network = resolve_network({variable: str(bundle)}, folder=tmp_path)
+    assert network.ca_bundle == bundle
+    names = {"PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"}
+    assert network.environment == dict.fromkeys(names, CONTAINER_CA_BUNDLE)
+    assert network.host_environment == dict.fromkeys(names, str(bundle))
+
+
+def test_a_ca_bundle_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    network = resolve_network({}, NetworkConfig(ca_bundle="ca.pem"), folder=tmp_path)
+    assert network.ca_bundle == tmp_path / "ca.pem"
+
+
+def test_a_missing_ca_bundle_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="ca_bundle: got '/no/such.pem', expected a PEM file"):
+        resolve_network({"PIP_CERT": "/no/such.pem"}, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("https://user:pass@host/simple", "https://***@host/simple"),
+        ("--index https://token@host:8443/x y", "--index https://***@host:8443/x y"),
+        ("http://host/a@b", "http://host/a@b"),
+        ("me@host", "me@host"),
+        ("http://a:b@c/ http://d/ http://e:f@g", "http://***@c/ http://d/ http://***@g"),
+    ],
+)
+def test_credentials_are_masked(text: str, masked: str) -> None:
+    assert mask_credentials(text) == masked

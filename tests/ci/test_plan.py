@@ -1,0 +1,114 @@
+"""Planning is pure: the same inputs give the same plan, to the image's tag."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ci.config import Config
+from ci.plan import Column, NetworkPlan, PlanInputs, RunPlan, StageKind, make_plan
+from ci.platforms import PLATFORMS
+
+CONFIG = {
+    "project": "tiny",
+    "platforms": {"cpu": {"environment": {"A": "1"}, "memory_bytes": 2**30}},
+    "stages": [
+        {"name": "build", "command": "make 'two words'", "environment": {"B": "2"}},
+        {"name": "size", "command": "du -s .", "column": "none"},
+        {"name": "tests", "command": "python -m pytest", "kind": "pytest", "timeout_s": 60},
+    ],
+    "artifacts": {"generated": "build/generated"},
+}
+INPUTS = PlanInputs(
+    run_id="20260101T000000Z-abc-1234",
+    source=Path("/source"),
+    results=Path("/results/run"),
+    python="python3",
+    context={"Dockerfile": b"FROM x", "requirements-cpu.txt": b"pytest"},
+    requirements=Path("/requirements.txt"),
+    base_image=None,
+    network=NetworkPlan(environment={}),
+)
+
+
+def plan(config: dict[str, object] = CONFIG, **changes: object) -> RunPlan:
+    inputs = replace(INPUTS, **changes)
+    return make_plan(Config.model_validate(config, strict=False), PLATFORMS["cpu"], inputs)
+
+
+def network(**environment: str) -> NetworkPlan:
+    return NetworkPlan(environment=environment)
+
+
+def test_stages() -> None:
+    build, size, tests = plan().stages
+    assert build.command == ("make", "two words")
+    assert build.environment == {"B": "2"}
+    assert (build.column, size.column, tests.column) == (
+        Column.BUILD_INSTALL,
+        Column.NONE,
+        Column.PYTEST,
+    )
+    assert (tests.kind, tests.timeout_s) == (StageKind.PYTEST, 60)
+
+
+def test_the_platform_is_in_the_environment() -> None:
+    assert plan().environment == {
+        "A": "1",
+        "INFINI_CI_PLATFORM": "cpu",
+        "INFINI_CI_TORCH_DEVICE": "cpu",
+    }
+
+
+def test_results_and_container() -> None:
+    planned = plan()
+    assert planned.results == Path("/results/run/cpu")
+    assert planned.label == "CPU"
+    container = planned.container
+    assert container.name == "infini-ci-20260101T000000Z-abc-1234-cpu"
+    assert container.labels["infini-ci.run"] == INPUTS.run_id
+    assert container.memory_bytes == 2**30
+    assert container.network_mode is None
+
+
+def test_a_served_wheelhouse_needs_this_machines_loopback() -> None:
+    served = NetworkPlan(environment={}, wheelhouse=Path("/wheels"), wheelhouse_port=8421)
+    assert plan(network=served).container.network_mode == "host"
+
+
+def test_equal_inputs_give_an_equal_tag() -> None:
+    assert plan().image.tag == plan(run_id="another", source=Path("/elsewhere")).image.tag
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"context": {**INPUTS.context, "Dockerfile": b"FROM y"}},
+        {"context": {**INPUTS.context, "site-ca-bundle.pem": b""}},
+        {"base_image": "registry.example/python:3.11"},
+        {"network": network(PIP_INDEX_URL="https://mirror.example/")},
+    ],
+)
+def test_whatever_changes_the_image_changes_its_tag(changes: dict[str, object]) -> None:
+    assert plan(**changes).image.tag != plan().image.tag
+
+
+def test_a_proxy_reaches_the_build_but_not_the_tag() -> None:
+    image = plan(network=network(HTTP_PROXY="http://p:1", http_proxy="http://p:1")).image
+    assert image.build_arguments == {"HTTP_PROXY": "http://p:1", "http_proxy": "http://p:1"}
+    assert image.tag == plan().image.tag
+
+
+def test_certificates_are_no_build_argument() -> None:
+    image = plan(network=network(PIP_CERT="/in/container.pem")).image
+    assert image.build_arguments == {}
+
+
+def test_the_offline_base_stands_in_for_the_platforms_own_only() -> None:
+    own = plan().image
+    assert own.base_image == PLATFORMS["cpu"].base_image
+    assert own.offline_base_command == ("docker/make-base-image",)
+    sites = plan(base_image="registry.example/python:3.11").image
+    assert (sites.offline_base_image, sites.offline_base_command) == (None, None)
