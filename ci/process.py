@@ -106,7 +106,8 @@ def _start(
         )
     except FileNotFoundError as error:
         raise ProcessError(
-            f"{command[0]} was not found", remedy=f"install {command[0]} or put it on PATH"
+            f"{command[0]} was not found",
+            remedy=f"install {command[0]} or put it on PATH",
         ) from error
     except OSError as error:
         raise ProcessError(f"{command[0]} cannot be run: {error.strerror}") from error

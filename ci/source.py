@@ -13,7 +13,17 @@ from ci import process
 from ci.errors import UsageError
 
 JUNK = frozenset(
-    {".git", ".hg", ".nox", ".tox", ".venv", "venv", "__pycache__", "results", "node_modules"}
+    {
+        ".git",
+        ".hg",
+        ".nox",
+        ".tox",
+        ".venv",
+        "venv",
+        "__pycache__",
+        "results",
+        "node_modules",
+    }
     | {".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
 
@@ -58,12 +68,12 @@ def write_archive(
 ) -> tuple[str, ...]:
     """Write the tree as an uncompressed tar file and return what had to be left out.
 
-    Names start with ``prefix``, whose folders are part of the archive; ``owner`` is the
-    numeric user and group of every entry. Links are stored as links; a link that leads out
+    Names start with ``prefix``, a folder that is part of the archive, though its parents are
+    not; ``owner`` is the numeric user and group of every entry. Links are stored as links; a link that leads out
     of the tree is left out, never followed.
     """
     left_out = []
-    folders = {Path()}  # what the archive has already; the root needs no entry
+    folders = {Path(), *Path(prefix).parents}  # what needs no further entry
     root = folder.resolve()
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for relative in files(folder):

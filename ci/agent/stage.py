@@ -25,7 +25,12 @@ class Stage:
     """A running command and its supervisor."""
 
     def __init__(
-        self, command: list[str], *, environment: dict[str, str], workspace: str, timeout_s: float
+        self,
+        command: list[str],
+        *,
+        environment: dict[str, str],
+        workspace: str,
+        timeout_s: float,
     ) -> None:
         self._output, output = os.pipe()
         self._result, result = os.pipe()

@@ -1,0 +1,26 @@
+"""Engines: how a plan is carried out, and the choice between them."""
+
+from __future__ import annotations
+
+from ci.engines.base import Engine, ExecutionFacts, ImageFacts, Observer
+from ci.engines.docker import DockerEngine
+from ci.engines.host import HostEngine
+from ci.errors import InfrastructureError, UsageError
+
+__all__ = ["Engine", "ExecutionFacts", "ImageFacts", "Observer", "select_engine"]
+
+ENGINES = ("auto", "docker", "host")
+
+
+def select_engine(name: str) -> Engine:
+    """Return the engine called ``name``; ``auto`` is Docker where one answers, else the host."""
+    if name not in ENGINES:
+        raise UsageError(f"unknown engine '{name}'", remedy=f"use one of {', '.join(ENGINES)}")
+    if name == "host":
+        return HostEngine()
+    try:
+        return DockerEngine.connect()
+    except InfrastructureError:
+        if name == "auto":
+            return HostEngine()
+        raise

@@ -1,0 +1,68 @@
+"""What every engine provides: carry a ``RunPlan`` out and say what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ci.plan import RunPlan
+
+
+class Observer(Protocol):
+    """Watches a run while it goes on."""
+
+    def event(self, event: Mapping[str, object]) -> None:
+        """Take an event of the agent, a line of output or an engine's message.
+
+        The latter two are ``{"event": "output", "stage", "text"}`` and
+        ``{"event": "engine", "text"}``.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """The environment that the stages ran in; for the host engine a virtual environment."""
+
+    reference: str
+    digest: str | None
+    built: bool
+    seconds: float
+    reason: str  # "cached", or why it was built
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionFacts:
+    """What an engine knows about a run beside the files in ``plan.results``."""
+
+    engine: str
+    engine_version: str | None
+    image: ImageFacts | None
+    sync_seconds: float
+    exit_code: int | None  # of the container or the agent
+    oom_killed: bool
+    lost: bool  # the agent vanished without a result
+    interrupted: bool
+    wrapper_seconds: float  # wall time of the whole call
+    notes: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """Carries plans out."""
+
+    name: str
+
+    def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+        """Find or make the environment of the stages; the log is ``image.log``."""
+
+    def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
+        """Copy the sources in, run the stages, and leave their results in ``plan.results``.
+
+        An interrupt (Ctrl-C) ends the stages, keeps what they left, and returns.
+        """
+
+    def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
+        """Adopt the run that a dead caller left behind; None where there is none."""
+
+    def describe(self, plan: RunPlan) -> str:
+        """Return what ``execute`` would do, as one would type it."""

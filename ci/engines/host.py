@@ -1,0 +1,212 @@
+"""The host engine: the same agent and plan in a fresh virtual environment on this machine.
+
+Nothing is written into the user's tree: sources and environment live in a temporary folder.
+Like a container, the agent outlives its caller, and a later one can adopt it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from time import monotonic, sleep
+from typing import BinaryIO
+
+from ci import process, source
+from ci.engines.archives import extract
+from ci.engines.base import ExecutionFacts, ImageFacts, Observer
+from ci.engines.describe import describe_host
+from ci.engines.events import EventReader
+from ci.engines.image_log import ImageLog
+from ci.engines.job import job_document
+from ci.engines.workfolder import WorkFolder
+from ci.errors import InfrastructureError
+from ci.plan import RunPlan
+
+UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME"})  # they would reach past the environment
+POLL_S = 0.05
+STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ending:
+    """How the agent ended."""
+
+    exit_code: int | None = None
+    lost: bool = False
+    interrupted: bool = False
+
+
+class HostEngine:
+    """Runs plans on this machine, without isolation."""
+
+    name = "host"
+
+    def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+        """Make a fresh virtual environment with the plan's requirements."""
+        start = monotonic()
+        folder = WorkFolder.create(plan)
+        try:
+            with ImageLog(plan.results, observer) as log:
+                _make_environment(plan, folder, log)
+        except BaseException:
+            folder.remove()
+            raise
+        return ImageFacts(
+            reference=f"virtual environment, Python {platform.python_version()}",
+            digest=None,
+            built=True,
+            seconds=monotonic() - start,
+            reason="always fresh on the host engine",
+        )
+
+    def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
+        """Run the stages of ``plan`` in the environment that ``prepare`` made."""
+        start = monotonic()
+        folder = WorkFolder.find(plan)
+        if folder is None:
+            raise InfrastructureError(f"run {plan.run_id} has no virtual environment any more")
+        sync_seconds, ending = 0.0, _Ending(interrupted=True)
+        left_out: tuple[str, ...] = ()
+        agent = None
+        try:
+            left_out = _sync(plan, folder)
+            sync_seconds = monotonic() - start
+            agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
+            ending = _attend(folder, observer)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            folder.remove()
+            if agent is not None:
+                agent.wait()
+        notes = tuple(f"left out of the sources: {name}" for name in left_out)
+        return self._facts(image, ending, notes, sync_seconds, monotonic() - start)
+
+    def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
+        """Adopt the agent that a dead caller left behind, running or ended."""
+        start = monotonic()
+        folder = WorkFolder.find(plan)
+        if folder is None:
+            return None
+        try:
+            if folder.agent is None:
+                return None
+            ending = _attend(folder, observer)
+        finally:
+            folder.remove()
+        return self._facts(None, ending, (), 0.0, monotonic() - start)
+
+    def describe(self, plan: RunPlan) -> str:
+        """Return the commands that do the same by hand."""
+        return describe_host(plan, {**plan.network.host_environment, **plan.environment})
+
+    def _facts(
+        self,
+        image: ImageFacts | None,
+        ending: _Ending,
+        notes: tuple[str, ...],
+        sync_seconds: float,
+        wrapper_seconds: float,
+    ) -> ExecutionFacts:
+        return ExecutionFacts(
+            engine=self.name,
+            engine_version=None,
+            image=image,
+            sync_seconds=sync_seconds,
+            exit_code=ending.exit_code,
+            oom_killed=False,  # of the whole machine nobody keeps account; stages do
+            lost=ending.lost,
+            interrupted=ending.interrupted,
+            wrapper_seconds=wrapper_seconds,
+            notes=notes,
+        )
+
+
+def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
+    python = str(folder.venv / "bin" / "python")
+    # One retry: with pip's five, an index that cannot be reached costs 8 s per package.
+    install = [python, "-m", "pip", "install", "--retries", "1", "--requirement"]
+    commands = (
+        [plan.host.python, "-m", "venv", str(folder.venv)],
+        [*install, str(plan.host.requirements)],
+    )
+    for command in commands:
+        result = process.run(
+            command,
+            environment=_environment(plan, folder.venv),
+            on_line=log.write,
+            check=False,
+        )
+        if result.exit_code != 0:
+            raise InfrastructureError(
+                f"the virtual environment of platform {plan.platform} cannot be made{log.tail()}",
+                remedy=f"the whole log is {log.path}",
+            )
+
+
+def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
+    """The caller's environment with the virtual environment active, then the plan's own."""
+    ambient = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    path = os.pathsep.join([str(venv / "bin"), ambient.get("PATH", os.defpath)])
+    active = {"PATH": path, "VIRTUAL_ENV": str(venv)}
+    return {**ambient, **active, **plan.network.host_environment, **plan.environment}
+
+
+def _sync(plan: RunPlan, folder: WorkFolder) -> tuple[str, ...]:
+    """Copy the sources by way of the same archive that a container gets."""
+    with TemporaryFile() as archive:
+        left_out = source.write_archive(plan.source, archive)
+        archive.seek(0)
+        extract(archive, folder.workspace)
+    return left_out
+
+
+def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
+    return job_document(
+        plan, workspace=str(folder.workspace), results=str(plan.results), environment={}
+    )
+
+
+def _attend(folder: WorkFolder, observer: Observer) -> _Ending:
+    """Follow the agent to its end."""
+    reader = EventReader(observer)
+    interrupted = False
+    with folder.printed.open("rb") as printed:
+        try:
+            _follow(printed, reader, folder)
+        except KeyboardInterrupt:
+            interrupted = True
+            observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
+            folder.signal(signal.SIGTERM)
+            _follow(printed, reader, folder, timeout_s=STOP_GRACE_S)
+    finished = reader.finished
+    code = finished["exit_code"] if finished else None
+    return _Ending(
+        exit_code=code if isinstance(code, int) else None,
+        lost=finished is None,
+        interrupted=interrupted,
+    )
+
+
+def _follow(
+    printed: BinaryIO,
+    reader: EventReader,
+    folder: WorkFolder,
+    *,
+    timeout_s: float | None = None,
+) -> None:
+    """Read what the agent prints until it has ended."""
+    deadline = None if timeout_s is None else monotonic() + timeout_s
+    while deadline is None or monotonic() < deadline:
+        alive = folder.alive()  # asked first: what comes after its end is nothing
+        chunk = printed.read()
+        reader.feed(chunk)
+        if not alive:
+            return
+        if not chunk:
+            sleep(POLL_S)

@@ -1,0 +1,124 @@
+"""Container images: found by their content hash, or built, if need be without a registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from docker.client import DockerClient
+from docker.errors import APIError, ImageNotFound
+from docker.models.images import Image
+
+from ci import process
+from ci.engines.archives import pack
+from ci.engines.base import ImageFacts
+from ci.engines.image_log import ImageLog
+from ci.errors import InfrastructureError
+from ci.plan import ImagePlan, RunPlan
+
+REPOSITORY_ROOT = Path(__file__).parents[2]
+BASE_LABEL = "ci.base-image"  # what an image was really built on
+
+
+class ImageBuilder:
+    """Finds and builds images; remembers which base images no registry has given."""
+
+    def __init__(self, client: DockerClient) -> None:
+        self._client = client
+        self._unpullable: set[str] = set()
+
+    def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
+        """Return the image of ``plan``, building it when there is none with its tag."""
+        start = monotonic()
+        image = self.find(plan.image.tag)
+        reason = "cached"
+        if image is None:
+            reason = "no image with this recipe's content hash"
+            self._build(plan, self._base(plan.image, log), log)
+            image = self._client.images.get(plan.image.tag)
+        return ImageFacts(
+            reference=plan.image.tag,
+            digest=image.id,
+            built=reason != "cached",
+            seconds=monotonic() - start,
+            reason=reason,
+        )
+
+    def find(self, reference: str) -> Image | None:
+        """Return a local image, or None."""
+        try:
+            return self._client.images.get(reference)
+        except ImageNotFound:
+            return None
+
+    def notes(self, plan: RunPlan) -> tuple[str, ...]:
+        """Say what a reader of the results must know about the image."""
+        image = self.find(plan.image.tag)
+        base = image.labels.get(BASE_LABEL) if image else None
+        if base is None or base != plan.image.offline_base_image:
+            return ()
+        wanted = plan.image.base_image
+        return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
+
+    def _base(self, plan: ImagePlan, log: ImageLog) -> str:
+        """Return the base image to build on: local, else pulled, else the offline one."""
+        if self.find(plan.base_image) or self._pull(plan.base_image, log):
+            return plan.base_image
+        if plan.offline_base_image is None or plan.offline_base_command is None:
+            raise InfrastructureError(
+                f"base image {plan.base_image} is not here and cannot be pulled{log.tail()}",
+                remedy=f"docker load it, or name another base image; the log is {log.path}",
+            )
+        if self.find(plan.offline_base_image) is None:
+            command = [*plan.offline_base_command, plan.offline_base_image]
+            process.run(command, cwd=REPOSITORY_ROOT, on_line=log.write)
+        return plan.offline_base_image
+
+    def _pull(self, reference: str, log: ImageLog) -> bool:
+        if reference in self._unpullable:
+            return False
+        log.write(f"pulling {reference}")
+        try:
+            for message in self._client.api.pull(reference, stream=True, decode=True):
+                if "error" in message:
+                    raise APIError(message["error"])
+                if "progressDetail" not in message:  # one line a layer, not one a kilobyte
+                    log.write(_text(message))
+        except APIError as error:
+            log.write(f"cannot pull {reference}: {error.explanation or error}")
+            self._unpullable.add(reference)
+            return False
+        return True
+
+    def _build(self, plan: RunPlan, base: str, log: ImageLog) -> None:
+        messages = self._client.api.build(
+            fileobj=pack(plan.image.context),
+            custom_context=True,
+            dockerfile=plan.image.dockerfile,
+            tag=plan.image.tag,
+            buildargs={**plan.image.build_arguments, "BASE_IMAGE": base},
+            labels={BASE_LABEL: base},
+            network_mode=plan.container.network_mode,
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        _follow_build(messages, plan, log)
+
+
+def _follow_build(messages: Iterable[Mapping[str, Any]], plan: RunPlan, log: ImageLog) -> None:
+    for message in messages:
+        log.write(_text(message))
+        if "error" in message:
+            raise InfrastructureError(
+                f"image {plan.image.tag} of platform {plan.platform} cannot be built{log.tail()}",
+                remedy=f"the whole log is {log.path}",
+            )
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    """Return what a build or pull message says, whatever kind it is."""
+    words = (message.get(key) for key in ("stream", "status", "error"))
+    return " ".join(str(word) for word in words if word)

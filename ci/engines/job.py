@@ -1,0 +1,53 @@
+"""What an engine hands to the agent: the program itself and its job."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ci import agent
+from ci.agent.__main__ import PROTOCOL
+from ci.plan import RunPlan
+
+MAIN = "from agent.__main__ import main\n\nmain()\n"
+
+
+def agent_archive() -> bytes:
+    """Return the agent as one file that any Python >= 3.8 can run."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__main__.py", MAIN)
+        for module in sorted(Path(agent.__file__).parent.glob("*.py")):
+            archive.writestr(f"agent/{module.name}", module.read_bytes())
+    return buffer.getvalue()
+
+
+def job_document(
+    plan: RunPlan, *, workspace: str, results: str, environment: Mapping[str, str]
+) -> bytes:
+    """Return the agent's input file; ``environment`` goes on top of the agent's own."""
+    document = {
+        "protocol": PROTOCOL,
+        "run_id": plan.run_id,
+        "platform": plan.platform,
+        "workspace": workspace,
+        "results": results,
+        "environment": dict(environment),
+        "stages": [
+            {
+                "name": stage.name,
+                "kind": stage.kind,
+                "command": stage.command,
+                "environment": dict(stage.environment),
+                "timeout_s": stage.timeout_s,
+            }
+            for stage in plan.stages
+        ],
+        "artifacts": [
+            {"name": artifact.name, "path": artifact.path} for artifact in plan.artifacts
+        ],
+    }
+    return json.dumps(document, indent=2).encode()

@@ -1,0 +1,119 @@
+"""The temporary folder of a run on this machine, and how a later caller finds it again.
+
+``host.lock`` in the results says where the folder is and which process the agent is. The
+agent inherits a lock on that file: while it is held, the agent (or the supervisor of its
+last stage) lives, whoever started it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ci.engines.job import agent_archive
+from ci.plan import RunPlan
+
+STATE = "host.lock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkFolder:
+    """Sources and virtual environment of one run, outside of the user's tree."""
+
+    path: Path
+    state: Path
+
+    @classmethod
+    def create(cls, plan: RunPlan) -> WorkFolder:
+        """Make a new folder and write down where it is."""
+        plan.results.mkdir(parents=True, exist_ok=True)
+        path = Path(tempfile.mkdtemp(prefix=f"infini-ci-{plan.run_id}-{plan.platform}-"))
+        folder = cls(path=path, state=plan.results / STATE)
+        folder._write(agent=None)
+        return folder
+
+    @classmethod
+    def find(cls, plan: RunPlan) -> WorkFolder | None:
+        """Return the folder that an earlier ``create`` made for ``plan``, if it is there."""
+        folder = cls(path=Path(), state=plan.results / STATE)
+        if not folder.state.exists():
+            return None
+        return cls(path=Path(folder._read()["path"]), state=folder.state)
+
+    @property
+    def venv(self) -> Path:
+        return self.path / "venv"
+
+    @property
+    def workspace(self) -> Path:
+        return self.path / "workspace"
+
+    @property
+    def printed(self) -> Path:
+        """What the agent prints."""
+        return self.path / "agent.out"
+
+    @property
+    def agent(self) -> int | None:
+        """The agent's process, if one was ever started."""
+        agent: int | None = self._read()["agent"]
+        return agent
+
+    def start_agent(self, job: bytes, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start the agent in a session of its own, with the lock in its hands."""
+        program, job_file = self.path / "agent.pyz", self.path / "job.json"
+        program.write_bytes(agent_archive())
+        job_file.write_bytes(job)
+        with self.state.open() as lock, self.printed.open("wb") as printed:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            agent = subprocess.Popen(
+                [str(self.venv / "bin" / "python"), str(program), str(job_file)],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                pass_fds=[lock.fileno()],
+                start_new_session=True,
+            )
+        self._write(agent=agent.pid)
+        return agent
+
+    def alive(self) -> bool:
+        """Tell whether the agent holds its lock."""
+        with self.state.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the agent, if it lives."""
+        if self.agent is not None and self.alive():
+            try:
+                os.kill(self.agent, number)
+            except ProcessLookupError:
+                pass  # only the supervisor of its last stage is left, and about to go
+
+    def remove(self) -> None:
+        """End whatever still runs and remove the folder."""
+        self.signal(signal.SIGKILL)
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.state.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.state.read_text(encoding="utf-8"))
+        return content
+
+    def _write(self, *, agent: int | None) -> None:
+        # In place: a rename would make a second file, without the lock.
+        self.state.write_text(json.dumps({"path": str(self.path), "agent": agent}))
