@@ -7,7 +7,6 @@ from ci.results import Harness, Product, Verdict
 from ci.verdict import Case, code_after_summary
 
 _HARNESS = {
-    Harness.CRASHED: "process crashed",
     Harness.OOM_KILLED: "killed for lack of memory",
     Harness.TIMED_OUT: "timed out",
     Harness.LOST: "container lost",
@@ -22,11 +21,21 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     notes = [_product_note(case, verdict)]
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
+    elif verdict.harness is Harness.CRASHED:
+        notes.append("process crashed" + _victim(case))
     elif verdict.harness is not Harness.CLEAN:
         notes.append(_HARNESS[verdict.harness])
     if case.facts.engine == "host":
         notes.append("host engine: a fresh virtual environment on this machine")
     return (*notes, *case.facts.notes)
+
+
+def _victim(case: Case) -> str:
+    """The test that a process died in, where it is known."""
+    if case.tests is None:
+        return ""
+    victims = case.tests.crashed or case.tests.running
+    return f" in {victims[0]}" if victims else ""
 
 
 def _product_note(case: Case, verdict: Verdict) -> str:
@@ -37,5 +46,8 @@ def _product_note(case: Case, verdict: Verdict) -> str:
         return f"stage {failed[0]} failed"
     if case.tests and verdict.product is Product.FAILED:
         count = len(case.tests.named(Outcome.FAILED, Outcome.ERROR))
-        return f"{count} tests failed" if count else "the test process crashed"
+        if count:
+            return f"{count} {'test' if count == 1 else 'tests'} failed"
+        ended = case.tests.exit_status is not None
+        return "the suite failed" if ended else "the suite did not get to its end"
     return verdict.evidence[0].text

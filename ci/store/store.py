@@ -19,7 +19,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import RunResult
 from ci.store.convert import run_result, run_row
-from ci.store.tables import RunRow, TestRow
+from ci.store.tables import RunRow, OutcomeRow
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK_TIMEOUT_S = 60
@@ -87,7 +87,7 @@ def _replace(session: Session, run: RunResult, tests: Mapping[str, Sequence[Test
         for test in tests.get(platform.platform, ())
     ]
     if rows:
-        session.execute(insert(TestRow), rows)
+        session.execute(insert(OutcomeRow), rows)
 
 
 def _test_values(platform_id: int, test: TestOutcome) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class StageRow(Base):
     in_total: Mapped[bool]
 
 
-class TestRow(Base):
+class OutcomeRow(Base):
     """One test of a platform's run."""
 
     __tablename__ = "tests"

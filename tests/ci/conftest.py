@@ -1,0 +1,51 @@
+"""Shared by the orchestrator's tests: the published release as a run, and a guard."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ci.results import RunResult
+from published import PUBLISHED, ascend_after_summary, platform_result
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "docker: needs a Docker Engine")
+
+
+@pytest.fixture(autouse=True)
+def _no_outside_world(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Fail a unit test that reaches for an engine or the network; loopback is allowed."""
+    if request.node.get_closest_marker("docker") is None:
+        connect = socket.socket.connect
+
+        def guarded(self: socket.socket, address: Any) -> None:
+            if isinstance(address, tuple) and address[0] in ("127.0.0.1", "::1", "localhost"):
+                return connect(self, address)
+            pytest.fail(f"a unit test connects to {address}; mark it `docker` if it must")
+
+        monkeypatch.setattr(socket.socket, "connect", guarded)
+    yield
+
+
+@pytest.fixture
+def published() -> RunResult:
+    """The published release table as a run."""
+    *clean, (_, *ascend) = PUBLISHED
+    platforms = [platform_result(label, tuple(row)) for label, *row in clean]
+    return RunResult(
+        run_id="20260101T120000Z-0123abcd-00ff",
+        project="infini-ops",
+        commit="0123abcd" * 5,
+        dirty=False,
+        started_at=datetime(2026, 1, 1, 12, tzinfo=UTC),
+        finished_at=datetime(2026, 1, 1, 13, 30, 0, 250_000, tzinfo=UTC),
+        engine="docker",
+        platforms=(*platforms, ascend_after_summary(tuple(ascend))),
+    )

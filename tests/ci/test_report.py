@@ -1,0 +1,98 @@
+"""The table, the same everywhere; the published release as the reference."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ci.report import print_results, results_markdown, table_markdown
+from ci.report.rows import HEADINGS, stage_rows, table_rows, whole_seconds
+from ci.results import Evidence, Grade, Harness, Product, RunResult, StageResult, Verdict
+
+from published import PUBLISHED, platform_result
+
+REFERENCE = Path(__file__).parent / "data" / "published.md"
+
+
+def terminal(run: RunResult, width: int = 200) -> str:
+    console = Console(file=StringIO(), width=width)
+    print_results(run, console)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_the_published_table(published: RunResult) -> None:
+    assert table_markdown(published.platforms) == REFERENCE.read_text(encoding="utf-8")
+
+
+def test_the_terminal_shows_the_same_cells(published: RunResult) -> None:
+    text = terminal(published)
+    for row in (HEADINGS, *table_rows(published.platforms)):
+        assert all(cell.replace("`", "") in text for cell in row)
+    assert "product passed, harness exit_after_summary" in text
+    assert "fact: exit code 137 after the pytest summary" in text
+
+
+def test_a_narrow_terminal_loses_nothing(published: RunResult) -> None:
+    text = "".join(terminal(published, width=60).split())
+    assert all(result.label in text for result in published.platforms)
+
+
+def test_the_page_has_origin_evidence_and_stages(published: RunResult) -> None:
+    text = results_markdown(published)
+    assert text.startswith("# infini-ops: 20260101T120000Z-0123abcd-00ff\n")
+    assert "docker engine, 2026-01-01 12:00:00 UTC" in text
+    assert "Product: **passed**. Harness: **exit_after_summary**." in text
+    assert "* fact: exit code 137 after the pytest summary" in text
+    assert "| install | 888.8 s | 2667.0 s | 11.5 s | 3072 MiB | 0 | yes |" in text
+    assert "| image | 0.4 s | – | – | – | 0 | no |" in text
+
+
+def test_a_platform_that_was_not_run(published: RunResult) -> None:
+    evidence = (Evidence(grade=Grade.FACT, text="cannot pull a|b\nat all"),)
+    verdict = Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
+    missing = {"built": None, "pytest": None, "build_install_s": None, "pytest_s": None}
+    result = platform_result(
+        "CPU",
+        PUBLISHED[0][1:],
+        **missing,
+        total_s=None,
+        stages=(StageResult(name="install", seconds=None, exit_code=None, in_total=True),),
+        verdict=verdict,
+        notes=("not run: cannot pull a|b\nat all",),
+    )
+    run = published.model_copy(update={"platforms": (result,)})
+    assert "| CPU | – | not run | – | – | – | Not run: cannot pull a\\|b at all. |" in (
+        table_markdown(run.platforms)
+    )
+    assert "* fact: cannot pull a\\|b at all" in results_markdown(run)
+    assert "| install | – | – | – | – | not run | yes |" in results_markdown(run)
+
+
+def test_a_session_without_an_end_shows_what_it_counted() -> None:
+    result = platform_result("CPU", PUBLISHED[0][1:])
+    assert result.pytest is not None
+    counts = result.pytest.model_copy(update={"summary": None, "failed": 2, "skipped": 0})
+    [row] = table_rows([result.model_copy(update={"pytest": counts})])
+    assert row.pytest_result == "no summary; until its end: 2 failed, 9206 passed"
+
+
+def test_markup_in_a_note_is_not_interpreted(published: RunResult) -> None:
+    result = platform_result("CPU", PUBLISHED[0][1:], notes=("[red]a[/red]",))
+    text = terminal(published.model_copy(update={"platforms": (result,)}))
+    assert "[red]a[/red]." in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(888.6, "889s"), (0.0, "0s"), (0.4, "0s"), (None, "–")]
+)
+def test_seconds_are_rounded_for_the_table_only(seconds: float | None, text: str) -> None:
+    assert whole_seconds(seconds) == text
+
+
+def test_a_stage_that_was_ended_has_no_exit_code() -> None:
+    [row] = stage_rows([StageResult(name="x", seconds=1.25, exit_code=None, in_total=False)])
+    assert row == ("x", "1.2 s", "–", "–", "–", "–", "no")

@@ -1,0 +1,119 @@
+"""``results.json``: the contract's fields, exit codes, atomic writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ci.errors import ExitCode, InfrastructureError
+from ci.results import (
+    Harness,
+    PlatformResult,
+    Product,
+    RunResult,
+    Verdict,
+    exit_code,
+    read_results,
+    write_atomically,
+)
+
+from published import PUBLISHED, platform_result
+
+RUN_FIELDS = {
+    *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),
+    *("engine", "platforms"),
+}
+PLATFORM_FIELDS = {
+    *("platform", "label", "built", "pytest", "stages", "build_install_s", "pytest_s", "total_s"),
+    *("verdict", "notes", "environment", "artifacts"),
+}
+PYTEST_FIELDS = {
+    *("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected"),
+    *("seconds", "summary"),
+}
+STAGE_FIELDS = {
+    *("name", "seconds", "cpu_user_s", "cpu_system_s", "peak_rss_bytes", "exit_code"),
+    "in_total",
+}
+
+
+def verdict(product: Product, harness: Harness) -> PlatformResult:
+    judged = Verdict(product=product, harness=harness, evidence=())
+    return platform_result("CPU", PUBLISHED[0][1:], verdict=judged)
+
+
+PASSED = verdict(Product.PASSED, Harness.CLEAN)
+FAILED = verdict(Product.FAILED, Harness.CLEAN)
+LOST = verdict(Product.INCOMPLETE, Harness.LOST)
+
+
+def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
+    document = json.loads(published.to_json())
+    platform = document["platforms"][0]
+    assert set(document) == RUN_FIELDS
+    assert set(platform) == PLATFORM_FIELDS
+    assert set(platform["pytest"]) == PYTEST_FIELDS
+    assert set(platform["stages"][0]) == STAGE_FIELDS
+    assert set(platform["verdict"]) == {"product", "harness", "evidence"}
+    assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
+    assert document["schema_version"] == 1
+
+
+def test_seconds_are_exact(published: RunResult) -> None:
+    document = json.loads(published.to_json())
+    assert document["platforms"][0]["build_install_s"] == 888.75
+
+
+def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
+    path = tmp_path / "run" / "results.json"
+    write_atomically(path, published.to_json())
+    assert read_results(path) == published
+    assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1'])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(text)
+    with pytest.raises(InfrastructureError, match="not a results file of version 1"):
+        read_results(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match=r"results\.json: cannot be read"):
+        read_results(tmp_path / "results.json")
+
+
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+        write_atomically(path, "new \ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("platforms", "code"),
+    [
+        ([PASSED, PASSED], ExitCode.PASSED),
+        ([verdict(Product.PASSED, Harness.EXIT_AFTER_SUMMARY)], ExitCode.PASSED),
+        ([PASSED, FAILED], ExitCode.PRODUCT_FAILURE),
+        ([LOST, FAILED], ExitCode.PRODUCT_FAILURE),
+        ([PASSED, LOST], ExitCode.INFRASTRUCTURE),
+        ([verdict(Product.NOT_RUN, Harness.INFRASTRUCTURE)], ExitCode.INFRASTRUCTURE),
+        ([verdict(Product.INCOMPLETE, Harness.CLEAN)], ExitCode.PRODUCT_FAILURE),
+        ([verdict(Product.INCOMPLETE, Harness.TIMED_OUT)], ExitCode.PRODUCT_FAILURE),
+        ([], ExitCode.INFRASTRUCTURE),
+    ],
+)
+def test_exit_codes(platforms: list[PlatformResult], code: ExitCode) -> None:
+    assert exit_code(platforms) is code
+
+
+@pytest.mark.parametrize("product", [p for p in Product if p is not Product.PASSED])
+@pytest.mark.parametrize("harness", Harness)
+def test_never_zero_without_a_complete_result(product: Product, harness: Harness) -> None:
+    assert exit_code([PASSED, verdict(product, harness)]) is not ExitCode.PASSED

@@ -1,0 +1,387 @@
+"""Judging is pure: the product and the harness apart, each with evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci.engines.base import ExecutionFacts
+from ci.events import (
+    ArtifactMissing,
+    Event,
+    RunFinished,
+    RunRecord,
+    StageFinished,
+    StageSkipped,
+    StageStarted,
+    parse_events,
+)
+from ci.notes import notes_of
+from ci.plan import Column, StageKind, StagePlan
+from ci.pytest_log import Outcome, PytestLog, TestOutcome, parse_log
+from ci.results import Grade, Harness, Product, Verdict
+from ci.verdict import Case, judge, not_run
+
+DATA = Path(__file__).parent / "data"
+
+
+def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
+    column = Column.PYTEST if kind is StageKind.PYTEST else Column.BUILD_INSTALL
+    return StagePlan(
+        name=name, kind=kind, command=("x",), column=column, timeout_s=60.0, environment={}
+    )
+
+
+STAGES = (stage("install"), stage("pytest", StageKind.PYTEST))
+FACTS = ExecutionFacts(
+    engine="docker",
+    engine_version="20.10",
+    image=None,
+    sync_seconds=0.1,
+    exit_code=None,
+    oom_killed=False,
+    lost=False,
+    interrupted=False,
+    wrapper_seconds=10.0,
+)
+TIME = {"time": 0.0, "monotonic": 0.0}
+
+
+def end(name: str, exit_code: int = 0, **more: Any) -> StageFinished:
+    fields = {"oom_kills": 0, "seconds": 12.0, **TIME, **more}
+    return StageFinished(event="stage_finished", stage=name, exit_code=exit_code, **fields)
+
+
+def begin(name: str) -> StageStarted:
+    return StageStarted(event="stage_started", stage=name, **TIME)
+
+
+def last(exit_code: int = 0) -> RunFinished:
+    return RunFinished(event="run_finished", exit_code=exit_code, **TIME)
+
+
+def log(*outcomes: Outcome, status: int | None = 0, **more: Any) -> PytestLog:
+    tests = tuple(
+        TestOutcome(node_id=f"t.py::test_{n}", outcome=outcome, seconds=0.1, reason=None)
+        for n, outcome in enumerate(outcomes)
+    )
+    fields = {"warnings": 0, "running": (), "crashed": (), "exit_status": status, **more}
+    return PytestLog(tests=tests, **fields)
+
+
+PASSING = log(Outcome.PASSED, Outcome.PASSED, Outcome.SKIPPED)
+FAILING = log(Outcome.PASSED, Outcome.FAILED, Outcome.ERROR, status=1)
+
+
+def case(tests: PytestLog | None, *events: Event, **facts: Any) -> Case:
+    return Case(
+        stages=STAGES,
+        record=RunRecord(events=events),
+        tests=tests,
+        facts=replace(FACTS, **facts),
+    )
+
+
+def texts(verdict: Verdict) -> str:
+    return "\n".join(f"{evidence.grade}: {evidence.text}" for evidence in verdict.evidence)
+
+
+CASES = {
+    "all is well": (
+        case(PASSING, end("install"), end("pytest"), last(), exit_code=0),
+        (Product.PASSED, Harness.CLEAN),
+        "fact: pytest ended with status 0: 2 passed, 1 skipped",
+        "full suite passed",
+    ),
+    "tests fail": (
+        case(FAILING, end("install"), end("pytest", 1), last(1), exit_code=1),
+        (Product.FAILED, Harness.CLEAN),
+        "fact: 1 failed, 1 errors: t.py::test_1, t.py::test_2",
+        "2 tests failed",
+    ),
+    "the build fails": (
+        case(None, end("install", 1), last(1), exit_code=1),
+        (Product.FAILED, Harness.CLEAN),
+        "fact: stage install ended with exit code 1; its output is install.log",
+        "stage install failed",
+    ),
+    "the build crashes": (
+        case(None, end("install", 139, signal=11), last(1), exit_code=1),
+        (Product.FAILED, Harness.CRASHED),
+        "fact: stage install was killed by signal SIGSEGV (exit code 139) after 12 s",
+        "process crashed",
+    ),
+    "the build takes too long": (
+        case(None, end("install", 137, signal=9, timed_out=True), last(1), exit_code=1),
+        (Product.INCOMPLETE, Harness.TIMED_OUT),
+        "fact: stage install was ended after 12 s, its time limit",
+        "timed out",
+    ),
+    "the build runs out of memory": (
+        case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
+        (Product.INCOMPLETE, Harness.OOM_KILLED),
+        "fact: the kernel killed 2 processes of stage install for memory",
+        "killed for lack of memory",
+    ),
+    "the test process crashes": (
+        case(
+            log(Outcome.PASSED, status=None, running=("t.py::test_1",)),
+            end("install"),
+            end("pytest", 139, signal=11),
+            last(1),
+            exit_code=1,
+        ),
+        (Product.FAILED, Harness.CRASHED),
+        "fact: pytest was running t.py::test_1",
+        "the suite did not get to its end; process crashed in t.py::test_1",
+    ),
+    "a test worker crashes": (
+        case(
+            replace(FAILING, crashed=("t.py::test_1",)),
+            end("install"),
+            end("pytest", 1),
+            last(1),
+            exit_code=1,
+        ),
+        (Product.FAILED, Harness.CRASHED),
+        "fact: a pytest worker process crashed while running t.py::test_1",
+        "2 tests failed; process crashed in t.py::test_1",
+    ),
+    "killed after the summary": (
+        case(PASSING, end("install"), end("pytest", 137, signal=9), last(1), exit_code=1),
+        (Product.PASSED, Harness.EXIT_AFTER_SUMMARY),
+        "fact: exit code 137 after the pytest summary",
+        "outer wrapper returned 137 after the pytest summary",
+    ),
+    "the container is killed after the last stage": (
+        case(PASSING, end("install"), end("pytest"), last(), exit_code=137),
+        (Product.PASSED, Harness.EXIT_AFTER_SUMMARY),
+        "fact: exit code 137 after the pytest summary",
+        "full suite passed",
+    ),
+    "the container is killed before the stage's end": (
+        case(PASSING, end("install"), begin("pytest"), exit_code=137, oom_killed=True),
+        (Product.PASSED, Harness.EXIT_AFTER_SUMMARY),
+        "fact: the engine reports an out-of-memory kill",
+        "outer wrapper returned 137 after the pytest summary",
+    ),
+    "failing tests, killed after the summary": (
+        case(FAILING, end("install"), end("pytest", 137, signal=9), last(1), exit_code=1),
+        (Product.FAILED, Harness.EXIT_AFTER_SUMMARY),
+        "fact: 1 failed, 1 errors",
+        "2 tests failed",
+    ),
+    "killed from outside": (
+        case(
+            log(Outcome.PASSED, status=None),
+            end("install"),
+            end("pytest", 137, signal=9),
+            last(1),
+            exit_code=1,
+        ),
+        (Product.INCOMPLETE, Harness.CRASHED),
+        "likely: SIGKILL came from outside: the kernel counts no out-of-memory kill",
+        "pytest did not get to its end; 1 tests have a result",
+    ),
+    "killed, nobody knows by whom": (
+        case(
+            log(Outcome.PASSED, status=None),
+            end("install"),
+            end("pytest", 137, signal=9, oom_kills=None),
+            last(1),
+            exit_code=1,
+        ),
+        (Product.INCOMPLETE, Harness.CRASHED),
+        "unknown: who sent SIGKILL",
+        "process crashed",
+    ),
+    "the suite takes too long": (
+        case(
+            log(Outcome.PASSED, status=None, running=("t.py::test_1",)),
+            end("install"),
+            end("pytest", 143, signal=15, timed_out=True),
+            last(1),
+            exit_code=1,
+        ),
+        (Product.INCOMPLETE, Harness.TIMED_OUT),
+        "fact: pytest was running t.py::test_1",
+        "timed out",
+    ),
+    "the suite fails and then takes too long": (
+        case(
+            replace(FAILING, exit_status=None),
+            end("install"),
+            end("pytest", 143, signal=15, timed_out=True),
+            last(1),
+            exit_code=1,
+        ),
+        (Product.FAILED, Harness.TIMED_OUT),
+        "fact: 1 failed, 1 errors",
+        "timed out",
+    ),
+    "the container runs out of memory": (
+        case(
+            log(Outcome.PASSED, status=None),
+            end("install"),
+            begin("pytest"),
+            exit_code=137,
+            oom_killed=True,
+        ),
+        (Product.INCOMPLETE, Harness.OOM_KILLED),
+        "fact: the engine reports an out-of-memory kill",
+        "killed for lack of memory",
+    ),
+    "the container is lost": (
+        case(None, end("install"), begin("pytest"), lost=True),
+        (Product.INCOMPLETE, Harness.LOST),
+        "fact: the agent vanished without a result",
+        "container lost",
+    ),
+    "the agent is killed": (
+        case(None, begin("install"), exit_code=137),
+        (Product.INCOMPLETE, Harness.CRASHED),
+        "fact: the agent ended without a result, exit code 137",
+        "stage install has no result",
+    ),
+    "the agent does not start": (
+        case(None, exit_code=127),
+        (Product.NOT_RUN, Harness.INFRASTRUCTURE),
+        "fact: the agent never began, exit code 127",
+        "no stage was started",
+    ),
+    "interrupted": (
+        case(None, end("install", 130, interrupted=True), last(130), interrupted=True),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: the run was interrupted by its caller",
+        "interrupted",
+    ),
+    "exit 0 without a log": (
+        case(None, end("install"), end("pytest"), last(), exit_code=0),
+        (Product.INCOMPLETE, Harness.CLEAN),
+        "fact: there is no per-test log; stage pytest ended with exit code 0",
+        "there is no per-test log; stage pytest ended with exit code 0",
+    ),
+    "everything is skipped": (
+        case(log(Outcome.SKIPPED), end("install"), end("pytest"), last(), exit_code=0),
+        (Product.INCOMPLETE, Harness.CLEAN),
+        "fact: no test passed: 1 skipped",
+        "no test passed: 1 skipped",
+    ),
+    "nothing is collected": (
+        case(log(status=5), end("install"), end("pytest", 5), last(1), exit_code=1),
+        (Product.INCOMPLETE, Harness.CLEAN),
+        "fact: no test was collected",
+        "no test was collected",
+    ),
+    "a plug-in fails the session": (
+        case(
+            log(Outcome.PASSED, status=1), end("install"), end("pytest", 1), last(1), exit_code=1
+        ),
+        (Product.FAILED, Harness.CLEAN),
+        "fact: pytest ended with status 1, though no test failed",
+        "the suite failed",
+    ),
+    "pytest breaks": (
+        case(
+            log(Outcome.PASSED, status=3), end("install"), end("pytest", 3), last(1), exit_code=1
+        ),
+        (Product.INCOMPLETE, Harness.CLEAN),
+        "fact: pytest ended with status 3, though no test failed",
+        "pytest ended with status 3",
+    ),
+    "the log is damaged": (
+        case(
+            replace(PASSING, unreadable_lines=1), end("install"), end("pytest"), last(), exit_code=0
+        ),
+        (Product.INCOMPLETE, Harness.CLEAN),
+        "fact: 1 lines of the per-test log cannot be read",
+        "1 lines of the per-test log cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_verdict(name: str) -> None:
+    given, expected, evidence, note = CASES[name]
+    verdict = judge(given)
+    assert (verdict.product, verdict.harness) == expected
+    assert evidence in texts(verdict)
+    assert note in "; ".join(notes_of(given, verdict))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_is_not_well_has_a_reason(name: str) -> None:
+    given, (product, harness), *_ = CASES[name]
+    assert judge(given).evidence
+    if (product, harness) != (Product.PASSED, Harness.CLEAN):
+        assert notes_of(given, judge(given)) != ("full suite passed",)
+
+
+def test_a_stage_after_the_tests_counts_too() -> None:
+    stages = (*STAGES, stage("package"))
+    events = (end("install"), end("pytest"), end("package", 2), last(1))
+    given = replace(case(PASSING, *events, exit_code=1), stages=stages)
+    assert judge(given).product is Product.FAILED
+    assert notes_of(given, judge(given)) == ("stage package failed",)
+
+
+def test_a_stage_that_failing_tests_kept_from_running_is_no_failure_of_its_own() -> None:
+    skipped = StageSkipped(event="stage_skipped", stage="package", reason="not run", **TIME)
+    events = (end("install"), end("pytest", 1), skipped, last(1))
+    given = replace(case(FAILING, *events, exit_code=1), stages=(*STAGES, stage("package")))
+    assert "package" not in texts(judge(given))
+    assert notes_of(given, judge(given)) == ("2 tests failed",)
+
+
+def test_a_stage_that_never_ran_leaves_the_product_incomplete() -> None:
+    given = case(PASSING, end("install"), end("pytest"), last(), exit_code=0)
+    verdict = judge(replace(given, stages=(*STAGES, stage("package"))))
+    assert verdict.product is Product.INCOMPLETE
+    assert "fact: stage package has no result" in texts(verdict)
+
+
+def test_details_do_not_change_the_verdict() -> None:
+    missing = ArtifactMissing(event="artifact_missing", name="log", path="a/b", **TIME)
+    events = (end("install", oom_kills=1), end("pytest"), missing, last())
+    verdict = judge(case(PASSING, *events, exit_code=0))
+    assert (verdict.product, verdict.harness) == (Product.PASSED, Harness.CLEAN)
+    assert "killed 1 processes of stage install for memory, yet the stage ended well" in texts(
+        verdict
+    )
+    assert "artifact log is missing: there is no a/b" in texts(verdict)
+
+
+def test_long_lists_of_tests_are_cut() -> None:
+    tests = log(*[Outcome.FAILED] * 8, status=1)
+    verdict = judge(case(tests, end("install"), end("pytest", 1), last(1), exit_code=1))
+    assert "t.py::test_4 and 3 more" in texts(verdict)
+
+
+def test_the_host_engine_shows_in_the_notes() -> None:
+    given = case(PASSING, end("install"), end("pytest"), last(), exit_code=0, engine="host")
+    assert "host engine: a fresh virtual environment on this machine" in notes_of(
+        given, judge(given)
+    )
+
+
+def test_a_recorded_crash_end_to_end() -> None:
+    def lines(name: str) -> list[str]:
+        return (DATA / name).read_text(encoding="utf-8").splitlines()
+
+    record = parse_events(lines("events-crash.jsonl"))
+    tests = parse_log(lines("crash.jsonl"))
+    stages = (*STAGES, stage("after"))
+    facts = replace(FACTS, exit_code=1)
+    verdict = judge(Case(stages=stages, record=record, tests=tests, facts=facts))
+    assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.CRASHED)
+    assert "pytest was running crash/test_crash.py::test_two" in texts(verdict)
+    assert "stage pytest was killed by signal SIGSEGV (exit code 139)" in texts(verdict)
+
+
+def test_not_run() -> None:
+    verdict = not_run("cannot pull the image")
+    assert (verdict.product, verdict.harness) == (Product.NOT_RUN, Harness.INFRASTRUCTURE)
+    assert [evidence.grade for evidence in verdict.evidence] == [Grade.FACT]
