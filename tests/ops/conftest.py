@@ -1,0 +1,97 @@
+"""Options, device set-up and the closing count of the operator suite.
+
+Runs against the installed ``infini.ops``; samples and helpers lie beside this file.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+
+# torch's device type -> the plug-in that brings it, where torch does not have it itself.
+DEVICES = {
+    "cpu": None,
+    "cuda": None,
+    "npu": "torch_npu",
+    "mlu": "torch_mlu",
+    "musa": "torch_musa",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("infini.ops")
+    group.addoption("--device", choices=sorted(DEVICES), default="cpu", help="torch device type")
+    group.addoption(
+        "--slot",
+        type=int,
+        action="append",
+        choices=range(10),
+        help="run the operator tests of this implementation slot only; may be repeated",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    plugin = DEVICES[config.getoption("device")]
+    if plugin is not None:
+        importlib.import_module(plugin)
+    # The operands are small and the suite runs one process per core.
+    torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("slot")
+    if wanted is None:
+        return
+    kept = [item for item in items if _slot(item) in (None, *wanted)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+def _slot(item: pytest.Item) -> int | None:
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("case") if callspec else None
+    return getattr(case, "slot", None)
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """The device type that operands are made on."""
+    name: str = request.config.getoption("device")
+    return name
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says how much of what is active was executed, slot by slot."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    for line in coverage_lines(report_properties(reports)):
+        terminalreporter.write_line(line)
+
+
+def report_properties(reports: Iterable[Any]) -> list[dict[str, Any]]:
+    """Returns the properties that the operator tests recorded, one entry per test."""
+    return [
+        {**dict(report.user_properties), "passed": report.passed}
+        for report in reports
+        if getattr(report, "when", None) == "call" and dict(report.user_properties).get("overload")
+    ]
+
+
+def coverage_lines(properties: list[dict[str, Any]]) -> list[str]:
+    """Counts an overload as executed on a slot if one of its tests ran a sample and passed."""
+    active: dict[int, set[str]] = defaultdict(set)
+    executed: dict[int, set[str]] = defaultdict(set)
+    for entry in properties:
+        if entry["active"]:
+            active[entry["slot"]].add(entry["overload"])
+        if entry["passed"] and entry["executed"]:
+            executed[entry["slot"]].add(entry["overload"])
+    return [
+        f"slot {slot}: {len(executed[slot])} of {len(active[slot])} active overloads executed "
+        f"({len(executed[slot]) / len(active[slot]):.1%})"
+        for slot in sorted(active)
+    ]

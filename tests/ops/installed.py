@@ -1,0 +1,113 @@
+"""The installed library as its metadata describes it, and how the tests call it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import infini.ops
+import torch
+from harness import Arguments, Call
+
+METADATA_FILE = Path(infini.ops.__file__).with_name("torch_ops_metadata.json")
+TORCH_SLOT = 8
+NATIVE_SLOTS = range(8)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the Python function, in its order: inputs, then outputs."""
+
+    name: str
+    type: str
+    is_tensor: bool
+    is_out: bool
+    default: str | None
+
+    def aten_name(self, arguments: Arguments) -> str:
+        """Undoes the renaming: ``self`` is ``input``, and a Python keyword ends in "_"."""
+        if self.name in arguments:
+            return self.name
+        return "self" if self.name == "input" else self.name.rstrip("_")
+
+
+@dataclass(frozen=True)
+class Overload:
+    """One generated ATen overload of a public operator."""
+
+    name: str
+    aten_name: str
+    overload_name: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def qualified_name(self) -> str:
+        """"add.out" or "abs_": the key of the samples and the test id."""
+        return f"{self.aten_name}.{self.overload_name}".rstrip(".")
+
+    @property
+    def function(self) -> Any:
+        return getattr(infini.ops, self.name)
+
+    @property
+    def operator_class(self) -> Any:
+        return getattr(infini.ops, class_name(self.name))
+
+    def aten(self) -> Any | None:
+        """Returns torch's own overload, or None where this torch lacks it."""
+        packet = getattr(torch.ops.aten, self.aten_name, None)
+        return getattr(packet, self.overload_name or "default", None)
+
+    def active_slots(self, device: str) -> list[int]:
+        return list(self.operator_class.active_implementation_indices(device))
+
+    def call(self, slot: int, *, by_keyword: bool) -> Call:
+        """Returns a call of the library that takes the arguments under their ATen names."""
+
+        def call(arguments: Arguments) -> None:
+            values = self._in_order(arguments)
+            if by_keyword:
+                named = {parameter.name: values[parameter] for parameter in self.parameters}
+                self.function(**named, implementation_index=slot)
+            else:
+                self.function(*values.values(), implementation_index=slot)
+
+        return call
+
+    def _in_order(self, arguments: Arguments) -> dict[Parameter, Any]:
+        assert len(arguments) == len(self.parameters), (self.qualified_name, list(arguments))
+        return {parameter: arguments[parameter.aten_name(arguments)] for parameter in self.parameters}
+
+
+def class_name(public_name: str) -> str:
+    """Pascal case of a public name: "abs_inplace" is ``AbsInplace``."""
+    return "".join(part[:1].upper() + part[1:] for part in public_name.split("_"))
+
+
+def operator_names() -> list[str]:
+    """The public names of all operators in the metadata."""
+    return sorted({overload.name for overload in overloads()})
+
+
+@cache
+def metadata() -> dict[str, Any]:
+    """The metadata file, as it is."""
+    content: dict[str, Any] = json.loads(METADATA_FILE.read_text())
+    return content
+
+
+@cache
+def overloads() -> tuple[Overload, ...]:
+    """Every overload in the metadata."""
+    return tuple(
+        Overload(
+            name=entry["name"],
+            aten_name=entry["aten_name"],
+            overload_name=entry["overload_name"],
+            parameters=tuple(Parameter(**parameter) for parameter in entry["params"]),
+        )
+        for entry in metadata()["ops"]
+    )

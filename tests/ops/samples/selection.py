@@ -1,0 +1,173 @@
+"""Chooses, per overload and dtype, the few recorded calls that test the most."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from harness import MismatchError, RefusedError, VacuousError, check, invoke
+from reasons import SkipReason, classify
+
+from . import Sample, UnboundArgumentError
+from .recorder import SEED
+from .siblings import Target, aten_overload, primary_dtype
+from .values import BlankValue, TensorValue, Value, leaves
+
+MAX_SAMPLES = 3
+
+# Of many candidates with the same features, trying more than this finds nothing new.
+_MAX_ATTEMPTS = 30
+_OUTPUT_DTYPES = ("float32", "int64", "bool", "complex64", "float64", "int32", "uint8")
+
+
+def select(
+    target: Target, candidates: Iterable[dict[str, Value]], dtypes: tuple[str, ...]
+) -> dict[str, list[Sample]]:
+    """Returns up to ``MAX_SAMPLES`` samples per dtype that execute ``target`` for real.
+
+    A dtype outside ``dtypes`` is used only where none of them has a sample.
+    """
+    groups: dict[str, list[dict[str, Value]]] = defaultdict(list)
+    for arguments in candidates:
+        groups[primary_dtype(arguments) or "float32"].append(arguments)
+    chosen = {dtype: list(_pick(target, dtype, groups[dtype])) for dtype in sorted(groups)}
+    chosen = {dtype: samples for dtype, samples in chosen.items() if samples}
+    return {dtype: chosen[dtype] for dtype in dtypes if dtype in chosen} or chosen
+
+
+def _pick(target: Target, dtype: str, group: list[dict[str, Value]]) -> Iterator[Sample]:
+    """Yields working samples; each next one shows the most features not seen before."""
+    covered: set[Any] = set()
+    pending = [(features(arguments), arguments) for arguments in group]
+    found = 0
+    for _ in range(_MAX_ATTEMPTS):
+        pending = [item for item in pending if item[0] - covered]
+        if not pending or found == MAX_SAMPLES:
+            return
+        best = min(pending, key=lambda item: _rank(item[0] - covered, item[1]))
+        pending.remove(best)
+        sample = complete(target, dtype, best[1])
+        if sample is not None:
+            covered |= best[0]
+            found += 1
+            yield sample
+
+
+def features(arguments: dict[str, Value]) -> set[Any]:
+    """Describes a call by what may matter: ranks, layouts, dtypes, options, absent arguments."""
+    found: set[Any] = set()
+    for name, value in arguments.items():
+        found.add((name, isinstance(value, list) and len(value)))
+        for leaf in leaves(value):
+            found |= _leaf_features(name, leaf)
+    return found
+
+
+def _leaf_features(name: str, leaf: Value) -> set[Any]:
+    if not isinstance(leaf, TensorValue):
+        return {(name, str(leaf))}
+    contiguous = leaf.materialize("cpu").is_contiguous()
+    rank = min(len(leaf.shape), 3)
+    return {(name, leaf.dtype), (name, "rank", rank), (name, "contiguous", contiguous)}
+
+
+def _rank(new: set[Any], arguments: dict[str, Value]) -> tuple[bool, int, int]:
+    """Sorts calls: those without an empty tensor first, then the most new, then the smallest."""
+    tensors = [
+        leaf
+        for value in arguments.values()
+        for leaf in leaves(value)
+        if isinstance(leaf, TensorValue)
+    ]
+    empty = any(not tensor.data for tensor in tensors)
+    return empty, -len(new), sum(len(tensor.data) for tensor in tensors)
+
+
+def for_other_devices(target: Target, calls: Iterable[dict[str, Value]]) -> dict[str, list[Sample]]:
+    """Returns samples of an overload without a CPU kernel, from calls that name their outputs."""
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for arguments in calls:
+        sample = Sample(target.name, primary_dtype(arguments) or "float32", arguments)
+        try:
+            check(sample, target.aten, partial(invoke, target.aten), "cpu")
+        except RefusedError as error:
+            if classify(error.cause) is SkipReason.NO_KERNEL:
+                samples[sample.dtype].append(sample)
+        except (UnboundArgumentError, VacuousError, MismatchError):
+            continue  # it runs here, so the reason is another; or its outputs are not named
+    return samples
+
+
+def complete(target: Target, dtype: str, arguments: dict[str, Value]) -> Sample | None:
+    """Adds the outputs that the call needs, or returns None where no call does real work."""
+    for outputs in _outputs(target, dtype, arguments):
+        sample = Sample(target.name, dtype, arguments | outputs)
+        if _works(target, sample):
+            return sample
+    return None
+
+
+def _works(target: Target, sample: Sample) -> bool:
+    try:
+        check(sample, target.aten, partial(invoke, target.aten), "cpu")
+    except Exception:  # refused, vacuous, or differing from one call to the next
+        return False
+    return True
+
+
+def _outputs(
+    target: Target, dtype: str, arguments: dict[str, Value]
+) -> Iterator[dict[str, Value]]:
+    """Yields guesses of the outputs: the functional sibling's result, then by trial."""
+    names = [argument.name for argument in target.aten._schema.arguments if argument.is_out]
+    missing = [name for name in names if name not in arguments]
+    if not missing:
+        yield {}
+        return
+    known = _functional_outputs(target, arguments)
+    if known is not None and len(known) >= len(names):
+        yield {name: blank for name, blank in zip(names, known) if name in missing}
+        return
+    for output_dtype in dict.fromkeys((dtype, *_OUTPUT_DTYPES)):
+        shape = _shape_by_trial(target, arguments, missing, output_dtype)
+        if shape is not None:
+            yield shape
+
+
+def _functional_outputs(target: Target, arguments: dict[str, Value]) -> list[Value] | None:
+    if target.functional is None:
+        return None
+    functional = aten_overload(target.functional)
+    try:
+        bound = Sample(target.functional, "", arguments).bind(functional._schema, "cpu")
+        torch.manual_seed(SEED)
+        result = invoke(functional, bound)
+        single = len(functional._schema.returns) == 1
+        return [_blank(item) for item in ([result] if single else result)]
+    except Exception:  # refused, or a result that is absent or sparse
+        return None
+
+
+def _blank(result: Any) -> Value:
+    if isinstance(result, (list, tuple)):
+        return [_blank(item) for item in result]
+    return BlankValue(str(result.dtype).removeprefix("torch."), tuple(result.shape))
+
+
+def _shape_by_trial(
+    target: Target, arguments: dict[str, Value], missing: list[str], dtype: str
+) -> dict[str, Value] | None:
+    """Calls the target with empty outputs of one dtype, which ATen resizes."""
+    empty = {name: BlankValue(dtype, (0,)) for name in missing}
+    try:
+        bound = Sample(target.name, dtype, arguments | empty).bind(target.aten._schema, "cpu")
+        torch.manual_seed(SEED)
+        invoke(target.aten, bound)
+        return {name: _blank(bound[name]) for name in missing}
+    except Exception:
+        return None
+
+

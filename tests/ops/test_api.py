@@ -1,0 +1,226 @@
+"""The contract of the installed module: names, classes, arguments, errors and metadata."""
+
+from __future__ import annotations
+
+import keyword
+from concurrent.futures import ThreadPoolExecutor
+
+import infini.ops
+import pytest
+import torch
+from installed import TORCH_SLOT, class_name, metadata, overloads
+from harness import equal
+
+
+def filled(*shape: int) -> torch.Tensor:
+    """Returns an output that no result equals."""
+    return torch.full(shape, float("nan"))
+
+
+@pytest.fixture(autouse=True)
+def _on_cpu(device: str) -> None:
+    """The module is the same everywhere; only the CPU is present everywhere."""
+
+
+class TestMetadata:
+    def test_it_has_the_keys_of_the_contract(self) -> None:
+        assert metadata().keys() == {"schema_version", "torch_version", "ops", "skipped"}
+        assert metadata()["schema_version"] == 1
+
+    def test_it_was_generated_from_the_torch_that_runs(self) -> None:
+        installed = torch.__version__.partition("+")[0]
+        assert metadata()["torch_version"].partition("+")[0] == installed
+
+    def test_every_operator_is_a_function_and_a_class(self) -> None:
+        for overload in overloads():
+            assert callable(overload.function), overload
+            assert isinstance(overload.operator_class, type), overload
+
+    def test_names_follow_the_aten_names(self) -> None:
+        for overload in overloads():
+            core = overload.aten_name.strip("_")
+            internal = overload.aten_name.startswith("_")
+            assert overload.name.startswith("internal_") == internal
+            assert core in overload.name
+
+    def test_inputs_come_first_in_schema_order(self) -> None:
+        for overload in overloads():
+            schema = overload.aten()._schema
+            outs = [argument.name for argument in schema.arguments if argument.is_out]
+            inputs = [argument.name for argument in schema.arguments if not argument.is_out]
+            spelled = {python_name(name): name for name in inputs + outs}
+            names = [spelled[parameter.name] for parameter in overload.parameters]
+            assert names == inputs + outs, overload.qualified_name
+
+    def test_every_overload_writes_a_tensor(self) -> None:
+        for overload in overloads():
+            outs = [parameter for parameter in overload.parameters if parameter.is_out]
+            assert outs and all(parameter.is_tensor for parameter in outs), overload
+
+    def test_nothing_is_both_generated_and_skipped(self) -> None:
+        generated = {(overload.aten_name, overload.overload_name) for overload in overloads()}
+        skipped = {(row["aten_name"], row["overload_name"]) for row in metadata()["skipped"]}
+        assert not generated & skipped
+        assert all(row["reason"] for row in metadata()["skipped"])
+
+
+def python_name(aten_argument: str) -> str:
+    if aten_argument == "self":
+        return "input"
+    return f"{aten_argument}_" if keyword.iskeyword(aten_argument) else aten_argument
+
+
+class TestOperatorClasses:
+    def test_add_has_the_native_and_the_torch_slot(self) -> None:
+        assert infini.ops.Add.active_implementation_indices("cpu") == [0, TORCH_SLOT]
+
+    def test_abs_has_the_torch_slot(self) -> None:
+        assert infini.ops.Abs.active_implementation_indices("cpu") == [TORCH_SLOT]
+
+    def test_every_operator_has_the_torch_slot(self) -> None:
+        for overload in overloads():
+            assert TORCH_SLOT in overload.active_slots("cpu"), overload.name
+
+    def test_an_unknown_device_names_those_of_the_build(self) -> None:
+        with pytest.raises(ValueError, match=r"toaster.*cpu"):
+            infini.ops.Abs.active_implementation_indices("toaster")
+
+    def test_clear_cache_leaves_the_operator_usable(self) -> None:
+        infini.ops.Add.clear_cache()
+        out = filled(2)
+        infini.ops.add(torch.ones(2), torch.ones(2), out)
+        assert out.tolist() == [2, 2]
+
+    def test_class_names_are_pascal_case(self) -> None:
+        assert class_name("internal_log_softmax") == "InternalLogSoftmax"
+        assert infini.ops.AbsInplace.active_implementation_indices("cpu") == [TORCH_SLOT]
+
+
+class TestCalls:
+    def test_a_call_returns_nothing(self) -> None:
+        assert infini.ops.abs(torch.ones(2), filled(2)) is None
+
+    def test_outs_are_taken_by_position_and_by_keyword(self) -> None:
+        x = torch.tensor([-1.5, 2.0])
+        by_position, by_keyword, all_by_keyword = filled(2), filled(2), filled(2)
+        infini.ops.abs(x, by_position)
+        infini.ops.abs(x, out=by_keyword)
+        infini.ops.abs(input=x, out=all_by_keyword)
+        for out in (by_position, by_keyword, all_by_keyword):
+            assert out.tolist() == [1.5, 2.0]
+
+    def test_trailing_inputs_with_defaults_may_be_left_out(self) -> None:
+        x, y = torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0])
+        default, given, named = filled(2), filled(2), filled(2)
+        infini.ops.add(x, y, default, implementation_index=TORCH_SLOT)
+        infini.ops.add(x, y, 2, given, implementation_index=TORCH_SLOT)
+        infini.ops.add(x, y, named, alpha=3, implementation_index=TORCH_SLOT)
+        assert default.tolist() == [11, 22]
+        assert given.tolist() == [21, 42]
+        assert named.tolist() == [31, 62]
+
+    def test_several_outs_are_all_written(self) -> None:
+        values, indices = filled(2), torch.full((2,), -1)
+        infini.ops.max(torch.tensor([[1.0, 5.0], [7.0, 2.0]]), 1, False, values, indices)
+        assert values.tolist() == [5, 7]
+        assert indices.tolist() == [1, 0]
+
+    def test_overloads_are_told_apart_by_the_types_of_the_arguments(self) -> None:
+        base = torch.tensor([2.0, 3.0])
+        by_tensor, by_number, from_number = filled(2), filled(2), filled(2)
+        infini.ops.pow(base, torch.tensor([3.0, 2.0]), by_tensor)
+        infini.ops.pow(base, 2, by_number)
+        infini.ops.pow(2, base, from_number)
+        assert by_tensor.tolist() == [8, 9]
+        assert by_number.tolist() == [4, 9]
+        assert from_number.tolist() == [4, 8]
+
+    def test_an_in_place_operator_writes_its_input(self) -> None:
+        x = torch.tensor([-1.0, 2.0])
+        infini.ops.abs_inplace(x)
+        assert x.tolist() == [1, 2]
+
+    def test_both_slots_of_add_agree(self) -> None:
+        x, y = torch.randn(3, 1, 5), torch.randn(4, 5)
+        native, generated, chosen = filled(3, 4, 5), filled(3, 4, 5), filled(3, 4, 5)
+        infini.ops.add(x, y, native, implementation_index=0)
+        infini.ops.add(x, y, generated, implementation_index=TORCH_SLOT)
+        infini.ops.add(x, y, chosen)
+        assert equal(native, generated)
+        assert equal(chosen, native)
+
+    def test_views_are_read_and_written_through(self) -> None:
+        base, x = torch.zeros(4, 6), torch.arange(12.0).reshape(3, 4)
+        infini.ops.neg(x.t(), base[:, ::2])
+        assert equal(base[:, ::2], -x.t())
+        assert not base[:, 1::2].any()
+
+    @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
+    def test_numpy_arrays_are_taken_on_the_cpu(self, slot: int) -> None:
+        numpy = pytest.importorskip("numpy", reason="no sample: numpy is not installed")
+        x, y, out = (numpy.full(3, value, dtype=numpy.float32) for value in (1, 2, 0))
+        infini.ops.add(x, y, out, implementation_index=slot)
+        assert out.tolist() == [3, 3, 3]
+
+    def test_autograd_is_not_recorded(self) -> None:
+        x, out = torch.ones(2, requires_grad=True), filled(2)
+        infini.ops.exp(x, out)
+        assert not out.requires_grad
+        assert equal(out, x.detach().exp())
+
+
+class TestErrors:
+    def test_an_inactive_slot_names_the_active_ones(self) -> None:
+        with pytest.raises(ValueError, match=r"implementation_index 5.*active: 0, 8"):
+            infini.ops.add(torch.ones(2), torch.ones(2), filled(2), implementation_index=5)
+
+    @pytest.mark.parametrize(
+        ("arguments", "keywords"),
+        [
+            ((), {}),
+            ((torch.ones(2),), {}),
+            ((torch.ones(2), filled(2), filled(2)), {}),
+            ((torch.ones(2), "text"), {}),
+            ((torch.ones(2), filled(2)), {"colour": 1}),
+            ((torch.ones(2), filled(2)), {"input": torch.ones(2)}),
+        ],
+        ids=["nothing", "too-few", "too-many", "wrong-type", "unknown-keyword", "given-twice"],
+    )
+    def test_a_call_that_fits_no_overload_lists_the_candidates(
+        self, arguments: tuple[object, ...], keywords: dict[str, object]
+    ) -> None:
+        with pytest.raises(TypeError, match=r"abs\(Tensor input, Tensor out\)"):
+            infini.ops.abs(*arguments, **keywords)
+
+    @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
+    def test_shapes_that_do_not_broadcast_raise(self, slot: int) -> None:
+        with pytest.raises((RuntimeError, ValueError), match=r"broadcast|must match"):
+            infini.ops.add(torch.ones(2), torch.ones(3), filled(3), implementation_index=slot)
+
+    def test_errors_of_torch_become_exceptions_and_leave_the_module_usable(self) -> None:
+        with pytest.raises(RuntimeError, match="singular"):
+            infini.ops.linalg_inv(torch.zeros(2, 2), filled(2, 2))
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            infini.ops.mm(torch.ones(2, 3), torch.ones(2, 3), filled(2, 3))
+        out = filled(2)
+        infini.ops.neg(torch.ones(2), out)
+        assert out.tolist() == [-1, -1]
+
+    def test_an_unknown_operator_is_an_attribute_error(self) -> None:
+        with pytest.raises(AttributeError, match="no_such_operator"):
+            infini.ops.no_such_operator  # noqa: B018
+
+
+def test_threads_do_not_disturb_one_another() -> None:
+    inputs = [torch.full((64, 64), float(number)) for number in range(8)]
+
+    def double_often(x: torch.Tensor) -> torch.Tensor:
+        out = filled(64, 64)
+        for _ in range(200):
+            infini.ops.add(x, x, out)
+        return out
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(double_often, inputs))
+    for x, result in zip(inputs, results):
+        assert equal(result, 2 * x)
