@@ -18,6 +18,7 @@ from ci.network import mask_credentials
 
 TAIL_LINES = 30
 SIGN_OF_LIFE_S = 60.0
+LIVE_WIDTH = 80  # characters of the latest line of output
 
 
 class Progress:
@@ -35,7 +36,8 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            text = TextColumn("{task.description}", markup=False)
+            columns = (SpinnerColumn(), TimeElapsedColumn(), text)
             self._live = LiveProgress(*columns, console=self._console, transient=True)
             self._live.start()
         return self
@@ -64,10 +66,17 @@ class Progress:
                 self._say(f"{event['stage']}: {event['reason']}")
             case "output":
                 self._output(str(event["text"]))
+            case "engine" if self._stage == "image":  # pip's or the builder's own output
+                self._output(str(event["text"]))
             case "engine":
                 self._say(str(event["text"]))
             case _:
                 pass  # nothing to show
+
+    def failure(self, text: str) -> None:
+        """Show why a platform cannot go on."""
+        self._finish_stage()
+        self._say(text)
 
     def _begin(self, stage: str) -> None:
         self._stage, self._started = stage, monotonic()
@@ -77,22 +86,29 @@ class Progress:
             self._task = self._live.add_task(f"{self._label}: {stage}", total=None)
 
     def _end(self, event: Mapping[str, object]) -> None:
-        if self._live is not None and self._task is not None:
-            self._live.remove_task(self._task)
-            self._task = None
-        code = event.get("exit_code")
-        seconds = event.get("seconds")
+        self._finish_stage()
+        code, seconds = event.get("exit_code"), event.get("seconds")
         took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
         if code == 0:
-            self._say(f"{event['stage']} finished{took}")
+            reason = f" ({event['reason']})" if "reason" in event else ""
+            self._say(f"{event['stage']} finished{took}{reason}")
             return
         for line in self._tail:
             self._print(f"    {line}")
         self._say(f"{event['stage']} failed with exit code {code}{took}; its log ends as above")
 
+    def _finish_stage(self) -> None:
+        self._stage = ""
+        if self._live is not None and self._task is not None:
+            self._live.remove_task(self._task)
+            self._task = None
+
     def _output(self, text: str) -> None:
         self._tail.append(text.rstrip("\n"))
-        if self._live is None and monotonic() - self._last_line > SIGN_OF_LIFE_S:
+        if self._live is not None and self._task is not None:
+            shown = f"{self._label}: {self._stage}: {mask_credentials(text)[:LIVE_WIDTH]}"
+            self._live.update(self._task, description=shown)
+        elif monotonic() - self._last_line > SIGN_OF_LIFE_S:
             self._say(f"{self._stage} running for {monotonic() - self._started:.0f} s: {text}")
 
     def _say(self, text: str) -> None:

@@ -128,7 +128,7 @@ class Run:
             facts = self._adopt(plan) if self.resumed else None
             image = facts.image if facts else self._prepare(plan)
         except CiError as error:
-            self.progress.event({"event": "engine", "text": str(error)})
+            self.progress.failure(_message(error))
             return not_run_result(plan, _message(error))
         except KeyboardInterrupt:
             self.interrupted = True
@@ -144,6 +144,7 @@ class Run:
         self.progress.event({"event": "stage_started", "stage": "image"})
         image = self.engine.prepare(plan, self.progress)
         finished = {"stage": "image", "seconds": image.seconds, "exit_code": 0}
+        finished["reason"] = image.reason
         self.progress.event({"event": "stage_finished", **finished})
         return image
 
@@ -151,7 +152,7 @@ class Run:
         try:
             return self.engine.execute(plan, image, self.progress)
         except CiError as error:
-            self.progress.event({"event": "engine", "text": str(error)})
+            self.progress.failure(_message(error))
             return self._facts(image=image, lost=True, notes=(_message(error),))
         except KeyboardInterrupt:  # outside of the engine's own handling
             return self._facts(image=image, interrupted=True)

@@ -168,9 +168,7 @@ def _harness(case: Case) -> tuple[Harness, list[Evidence]]:
     """The first that applies, from the most to the least certain."""
     if case.facts.interrupted or any(e.interrupted for e in _ends(case)):
         return Harness.INFRASTRUCTURE, [_fact("the run was interrupted by its caller")]
-    if case.facts.lost:
-        return Harness.LOST, [_fact("the agent vanished without a result")]
-    opinions = (_timed_out, _after_summary, _out_of_memory, _crashed)
+    opinions = (_timed_out, _after_summary, _out_of_memory, _lost, _crashed)
     found = (opinion(case) for opinion in opinions)
     return next((opinion for opinion in found if opinion), (Harness.CLEAN, []))
 
@@ -216,6 +214,13 @@ def _out_of_memory(case: Case) -> tuple[Harness, list[Evidence]] | None:
     if case.facts.oom_killed:
         return Harness.OOM_KILLED, [_fact("the engine reports an out-of-memory kill")]
     return None
+
+
+def _lost(case: Case) -> tuple[Harness, list[Evidence]] | None:
+    """Nobody saw the end; where an exit code is known, the agent crashed instead."""
+    if not case.facts.lost or case.facts.exit_code is not None:
+        return None
+    return Harness.LOST, [_fact("the agent vanished without a result")]
 
 
 def _crashed(case: Case) -> tuple[Harness, list[Evidence]] | None:

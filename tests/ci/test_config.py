@@ -102,7 +102,10 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             "project: tiny\nplatforms: {cpuu: {}}\n",
             "ci.yaml:2: platforms.cpuu: got 'cpuu', expected one of 'cpu'; did you mean 'cpu'?",
         ),
-        ("project: tiny\n", "ci.yaml:1: platforms: got nothing, expected a value; this key is required"),
+        (
+            "project: tiny\n",
+            "ci.yaml:1: platforms: got nothing, expected a value; this key is required",
+        ),
         ("", "ci.yaml:1: platforms: got nothing, expected a value; this key is required"),
         (
             "project: tiny\nplatforms: {}\n",
@@ -127,8 +130,7 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             "ci.yaml:4: stages: got a list, expected exactly one stage with 'kind: pytest', found 0",
         ),
         (
-            MINIMAL
-            + "stages:\n- {name: a, command: x}\n- {name: a, command: x, kind: pytest}\n",
+            MINIMAL + "stages:\n- {name: a, command: x}\n- {name: a, command: x, kind: pytest}\n",
             'ci.yaml:6: stages.1.name: got "a" (string), expected a unique name'
             " ('image' and 'sync' are the engine's own)",
         ),
@@ -153,7 +155,7 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         ),
         (
             MINIMAL + "artifacts: {x: /etc/passwd}\n",
-            "ci.yaml:4: artifacts.x: got \"/etc/passwd\" (string), expected a relative path"
+            'ci.yaml:4: artifacts.x: got "/etc/passwd" (string), expected a relative path'
             " without '..'",
         ),
         (

@@ -144,7 +144,9 @@ def test_the_closing_summary_is_verbatim(name: str, text: str, seconds: float) -
         "1 passed, 2 subtests passed in 3.00s",
     ],
 )
-@pytest.mark.parametrize("frame", ["{}", "===== {} ====", "\x1b[32m=== \x1b[1m{}\x1b[0m ===\x1b[0m"])
+@pytest.mark.parametrize(
+    "frame", ["{}", "===== {} ====", "\x1b[32m=== \x1b[1m{}\x1b[0m ===\x1b[0m"]
+)
 def test_summaries_with_and_without_frame_and_color(text: str, frame: str) -> None:
     summary = closing_summary(["== 7 failed in 1.00s ==", frame.format(text), "Killed"])
     assert summary is not None

@@ -163,7 +163,7 @@ CASES = {
         "full suite passed",
     ),
     "the container is killed before the stage's end": (
-        case(PASSING, end("install"), begin("pytest"), exit_code=137, oom_killed=True),
+        case(PASSING, end("install"), begin("pytest"), exit_code=137, oom_killed=True, lost=True),
         (Product.PASSED, Harness.EXIT_AFTER_SUMMARY),
         "fact: the engine reports an out-of-memory kill",
         "outer wrapper returned 137 after the pytest summary",
@@ -229,6 +229,7 @@ CASES = {
             begin("pytest"),
             exit_code=137,
             oom_killed=True,
+            lost=True,
         ),
         (Product.INCOMPLETE, Harness.OOM_KILLED),
         "fact: the engine reports an out-of-memory kill",
@@ -241,7 +242,7 @@ CASES = {
         "container lost",
     ),
     "the agent is killed": (
-        case(None, begin("install"), exit_code=137),
+        case(None, begin("install"), exit_code=137, lost=True),
         (Product.INCOMPLETE, Harness.CRASHED),
         "fact: the agent ended without a result, exit code 137",
         "stage install has no result",
@@ -277,17 +278,13 @@ CASES = {
         "no test was collected",
     ),
     "a plug-in fails the session": (
-        case(
-            log(Outcome.PASSED, status=1), end("install"), end("pytest", 1), last(1), exit_code=1
-        ),
+        case(log(Outcome.PASSED, status=1), end("install"), end("pytest", 1), last(1), exit_code=1),
         (Product.FAILED, Harness.CLEAN),
         "fact: pytest ended with status 1, though no test failed",
         "the suite failed",
     ),
     "pytest breaks": (
-        case(
-            log(Outcome.PASSED, status=3), end("install"), end("pytest", 3), last(1), exit_code=1
-        ),
+        case(log(Outcome.PASSED, status=3), end("install"), end("pytest", 3), last(1), exit_code=1),
         (Product.INCOMPLETE, Harness.CLEAN),
         "fact: pytest ended with status 3, though no test failed",
         "pytest ended with status 3",
