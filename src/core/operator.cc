@@ -80,31 +80,32 @@ std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
   return slots;
 }
 
-[[noreturn]] void ThrowNoImplementation(const Overload& overload, const Invocation& invocation,
-                                        std::optional<int> slot) {
-  const Device::Type device = invocation.device.type();
-  const std::string where = "'" + FullName(overload) + "' on " + std::string(Info(device).name);
-  const std::string active = JoinSlots(SlotsOn(overload, device));
-  if (slot) {
-    throw std::invalid_argument("implementation_index " + std::to_string(*slot) +
-                                " is not active for " + where + "; active: " + active);
-  }
-  throw std::invalid_argument("no implementation of " + where +
-                              " supports these arguments; active: " + active);
+[[noreturn]] void ThrowNotActive(const Overload& overload, Device::Type device,
+                                 std::optional<int> slot) {
+  const std::string what =
+      slot ? "implementation_index " + std::to_string(*slot) + " is not active" : "nothing is active";
+  throw std::invalid_argument(what + " for '" + FullName(overload) + "' on " +
+                              std::string(Info(device).name) +
+                              "; active: " + JoinSlots(SlotsOn(overload, device)));
 }
 
 }  // namespace
 
 const Implementation& Overload::Select(const Invocation& invocation,
                                        std::optional<int> slot) const {
+  const Device::Type device = invocation.device.type();
+  const Implementation* lowest = nullptr;
   for (const Implementation& implementation : implementations) {
-    if (implementation.device != invocation.device.type()) continue;
+    if (implementation.device != device) continue;
     if (slot ? *slot == implementation.slot
              : !implementation.supports || implementation.supports(invocation)) {
       return implementation;
     }
+    if (!lowest) lowest = &implementation;
   }
-  ThrowNoImplementation(*this, invocation, slot);
+  // Where none supports the call, the lowest one is left to say why.
+  if (slot || !lowest) ThrowNotActive(*this, device, slot);
+  return *lowest;
 }
 
 std::vector<int> OperatorEntry::ActiveSlots(Device::Type device) const {

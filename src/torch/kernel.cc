@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "torch/foreign.h"
@@ -118,6 +119,18 @@ void CallScope::Wrap(const Invocation& invocation) {
     }
   }
   arguments_ = wrapped_.data();
+}
+
+void CallScope::CheckWrapped(const Invocation& invocation) const {
+  for (std::size_t i = 0; i < invocation.size; ++i) {
+    if (invocation.arguments[i].tag != Argument::Tag::kTensor) continue;
+    const Tensor& view = *invocation.arguments[i].As<Tensor>();
+    const auto shape = wrapped_[i].As<at::Tensor>()->sizes();
+    if (!std::equal(shape.begin(), shape.end(), view.shape().begin(), view.shape().end())) {
+      throw std::invalid_argument("an output of shape " + c10::str(shape) + " was given as " +
+                                  Describe(view) + ", which can't be resized");
+    }
+  }
 }
 
 at::Scalar ToScalar(const Scalar& scalar) {

@@ -37,8 +37,15 @@ class CallScope {
   // `kForeignTensor` with `size` elements.
   const Argument* arguments() const { return arguments_; }
 
+  // To be called after the kernel: throws `std::invalid_argument` when ATen gave a wrapped
+  // tensor another shape. Its owner would not see that, and take part of the memory for all.
+  void CheckShapes(const Invocation& invocation) const {
+    if (!wrapped_.empty()) CheckWrapped(invocation);
+  }
+
  private:
   void Wrap(const Invocation& invocation);
+  void CheckWrapped(const Invocation& invocation) const;
 
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
   std::optional<c10::Stream> previous_stream_;
@@ -192,6 +199,7 @@ template <typename Op>
 void Invoke(const Invocation& invocation) {
   const CallScope scope(invocation);
   Caller<typename Op::schema>::template Call<Op>(scope.arguments());
+  scope.CheckShapes(invocation);
 }
 
 }  // namespace infini::ops::torch_backend

@@ -46,8 +46,8 @@ struct Overload {
   Span<Parameter> parameters;
   std::vector<Implementation> implementations;
 
-  // The implementation at `slot`, or without one the lowest that supports the call.
-  // Throws `std::invalid_argument` that lists the active slots when there is none.
+  // The implementation at `slot`, or without one the lowest that supports the call; where none
+  // does, the lowest. Throws `std::invalid_argument` that lists the active slots.
   const Implementation& Select(const Invocation& invocation, std::optional<int> slot) const;
 };
 

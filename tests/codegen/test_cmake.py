@@ -1,0 +1,50 @@
+"""What CMake says to a wrong combination of options, before anything is compiled."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
+    pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is installed"),
+]
+
+
+def configure(root: Path, build: Path, *options: str) -> str:
+    """Configures, expects it to fail, and returns the message on one line."""
+    finished = subprocess.run(
+        ["cmake", "-S", root, "-B", build, f"-DPython_EXECUTABLE={sys.executable}", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode != 0
+    return re.sub(r"\s+", " ", finished.stderr)
+
+
+def test_two_accelerators(root: Path, tmp_path: Path) -> None:
+    message = configure(root, tmp_path, "-DWITH_NVIDIA=ON", "-DWITH_METAX=ON")
+    assert "At most one accelerator can be enabled beside the CPU" in message
+    assert "got WITH_NVIDIA, WITH_METAX" in message
+    assert "Set one of them to ON" in message
+
+
+def test_no_device(root: Path, tmp_path: Path) -> None:
+    message = configure(root, tmp_path, "-DWITH_CPU=OFF", "-DAUTO_DETECT_DEVICES=OFF")
+    assert "No device is enabled" in message
+
+
+def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "empty", with_pip=False)
+    python = tmp_path / "empty" / "bin" / "python"
+    message = configure(
+        root, tmp_path / "build", "-DWITH_TORCH=ON", f"-DTORCH_PYTHON_EXECUTABLE={python}"
+    )
+    assert f"WITH_TORCH is ON, but {python} has no torch. Install torch there" in message

@@ -1,0 +1,119 @@
+"""The PyTorch backend's generator, on the schemas of the installed torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from codegen.aten import Schemas, overload_of
+from codegen.emit import METADATA_NAME, render_torch
+from codegen.model import Overload, SkipReason
+from codegen.torch_backend import make_library
+
+if TYPE_CHECKING:
+    from torchgen.model import NativeFunction
+
+GOLDEN = Path(__file__).parent / "golden"
+GOLDEN_TORCH = "2.13.0"
+# One of each shape: unary, defaults between input and out, lists of tensors, optional
+# elements and no out, lists of numbers, several outs, names that change.
+GOLDEN_NAMES = ("_softmax", "abs", "abs_", "add", "cat", "clamp", "index_put_", "mean", "topk")
+UPDATE = "INFINI_OPS_UPDATE_GOLDEN"
+
+# torch 2.13 has 1,107 out= and 337 in-place overloads.
+LEAST_OVERLOADS = 1400
+
+
+def functions(schemas: Schemas) -> list[NativeFunction]:
+    return [function for group in schemas.by_name.values() for function in group]
+
+
+def test_every_schema_is_translated_or_skipped_with_a_reason(schemas: Schemas) -> None:
+    translated = [overload_of(function) for function in functions(schemas)]
+    overloads = [overload for overload in translated if isinstance(overload, Overload)]
+    assert len(overloads) >= LEAST_OVERLOADS
+    assert all(isinstance(skip, Overload | SkipReason) for skip in translated)
+
+
+def test_every_overload_keeps_its_schema(schemas: Schemas) -> None:
+    """What the model holds, printed as a schema again, is the schema."""
+    for function in functions(schemas):
+        overload = overload_of(function)
+        if isinstance(overload, SkipReason):
+            continue
+        arguments = function.func.arguments.flat_all
+        assert len(arguments) == len(overload.parameters), overload.schema
+        for argument, parameter in zip(arguments, overload.parameters, strict=True):
+            assert parameter.aten_type == str(argument.type)
+            assert parameter.aten_default == argument.default
+            assert parameter.is_tensor == str(argument.type).startswith("Tensor")
+            assert parameter.is_optional == str(argument.type).endswith("?")
+            assert parameter.is_list == ("[" in str(argument.type))
+        outs = [argument.name for argument in function.func.arguments.out]
+        tail = overload.parameters[len(overload.parameters) - len(outs) :]
+        assert [parameter.name for parameter in tail] == outs
+        assert all(parameter.is_out for parameter in tail)
+
+
+def test_golden_files(schemas: Schemas) -> None:
+    """The generated text, to be read in review.
+
+    After a wanted change: ``INFINI_OPS_UPDATE_GOLDEN=1 pytest tests/codegen``.
+    """
+    if not schemas.torch_version.startswith(GOLDEN_TORCH):
+        pytest.skip(f"golden files are of torch {GOLDEN_TORCH}, not {schemas.torch_version}")
+    library = make_library(schemas, GOLDEN_NAMES)
+    files = render_torch(library, hand_written=frozenset({"add"}))
+    files = {name: text.replace(schemas.torch_version, "TORCH") for name, text in files.items()}
+    if os.environ.get(UPDATE):
+        for name, text in files.items():
+            (GOLDEN / name).parent.mkdir(parents=True, exist_ok=True)
+            (GOLDEN / name).write_text(text)
+    recorded = {
+        str(path.relative_to(GOLDEN)): path.read_text()
+        for path in GOLDEN.rglob("*")
+        if path.is_file()
+    }
+    assert files == recorded
+
+
+def test_a_hand_written_base_shadows_the_generated_one(schemas: Schemas) -> None:
+    library = make_library(schemas, ["abs", "add"])
+    files = render_torch(library, hand_written=frozenset({"add"}))
+    assert "base/abs.h" in files
+    assert "base/add.h" not in files
+    assert "add_out" in files["torch/kernels.cc"]  # slot 8 stays
+
+
+def test_metadata_describes_the_call(schemas: Schemas) -> None:
+    library = make_library(schemas, ["index_put_", "mean", "topk"])
+    metadata = json.loads(render_torch(library, frozenset())[METADATA_NAME])
+    assert metadata["schema_version"] == 1
+    assert metadata["torch_version"] == schemas.torch_version
+    by_name = {(op["aten_name"], op["overload_name"]): op for op in metadata["ops"]}
+    topk = by_name["topk", "values"]
+    assert [parameter["name"] for parameter in topk["params"]] == [
+        *("input", "k", "dim", "largest", "sorted", "values", "indices")
+    ]
+    assert topk["params"][2] == {
+        "name": "dim",
+        "type": "int",
+        "is_tensor": False,
+        "is_out": False,
+        "default": "-1",
+    }
+    assert [p["name"] for p in topk["params"] if p["is_out"]] == ["values", "indices"]
+    put = by_name["index_put_", ""]
+    assert put["name"] == "index_put_inplace"
+    assert put["params"][0]["is_out"] and put["params"][0]["name"] == "input"
+
+
+def test_skipped_overloads_are_listed_with_their_reason(schemas: Schemas) -> None:
+    library = make_library(schemas, ["set_"])
+    metadata = json.loads(render_torch(library, frozenset())[METADATA_NAME])
+    reasons = {skip["overload_name"]: skip["reason"] for skip in metadata["skipped"]}
+    assert reasons["source_Storage"] == "takes a storage"
