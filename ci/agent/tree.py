@@ -7,12 +7,14 @@ import os
 import resource
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 ENDING = {signal.SIGTERM, signal.SIGINT}
+RESCAN_S = 0.1
 KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never go
 
 
@@ -51,20 +53,20 @@ class ProcessTree:
 
     def end(self, grace_s: float) -> None:
         """End every process that is left: SIGTERM, ``grace_s``, then SIGKILL."""
-        self._signal(signal.SIGTERM)
-        self._drain(grace_s)
-        deadline = time.monotonic() + KILL_TIMEOUT_S
-        while not self._empty and time.monotonic() < deadline:
-            self._signal(signal.SIGKILL)  # again and again: they may fork meanwhile
-            self._drain(0.1)
+        self._end_with(signal.SIGTERM, grace_s)
+        self._end_with(signal.SIGKILL, KILL_TIMEOUT_S)
 
-    def _drain(self, timeout_s: float) -> None:
+    def _end_with(self, number: signal.Signals, timeout_s: float) -> None:
+        """Signal every process once, those included that start only meanwhile."""
+        told: set[int] = set()
         deadline = time.monotonic() + timeout_s
-        while not self._reap():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return
-            signal.sigtimedwait({signal.SIGCHLD}, left)
+        while not self._reap() and time.monotonic() < deadline:
+            for pid in descendants(os.getpid()):
+                if pid not in told:
+                    told.add(pid)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
+            signal.sigtimedwait({signal.SIGCHLD}, RESCAN_S)
 
     def _reap(self) -> bool:
         """Collect whatever has ended; return whether nothing is left."""
@@ -79,13 +81,6 @@ class ProcessTree:
             if pid == self._main:
                 self.status = status
         return self._empty
-
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in [] if self._reap() else descendants(os.getpid()):
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
 
 
 def descendants(ancestor: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,8 @@ from typing import Self
 from ci.engines.base import Observer
 
 LAST_LINES = 20
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class ImageLog:
@@ -35,7 +38,7 @@ class ImageLog:
 
     def write(self, text: str) -> None:
         """Add text; an empty line is left out."""
-        for line in filter(str.strip, text.splitlines()):
+        for line in filter(str.strip, _COLOURS.sub("", text).splitlines()):
             self._file.write(line + "\n")
             self._file.flush()
             self._last.append(line)

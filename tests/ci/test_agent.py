@@ -1,0 +1,272 @@
+"""The agent as containers get it: one file, run by a Python of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci import agent
+from ci.engines.job import agent_archive
+
+MODULES = sorted(Path(agent.__file__).parent.glob("*.py"))
+
+
+class Job:
+    """A job in a temporary folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.workspace = folder / "workspace"
+        self.results = folder / "results"
+        self.workspace.mkdir()
+        self._folder = folder
+        self._stages: list[dict[str, Any]] = []
+        self.artifacts: list[dict[str, str]] = []
+        self.protocol = 1
+
+    def stage(self, name: str, *command: str, **changes: Any) -> None:
+        fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, **changes}
+        self._stages.append({"name": name, "command": command, **fields})
+
+    def python(self, name: str, program: str, **changes: Any) -> None:
+        self.stage(name, sys.executable, "-c", program, **changes)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        program, job = self._folder / "agent.pyz", self._folder / "job.json"
+        program.write_bytes(agent_archive())
+        document = {
+            "protocol": self.protocol,
+            "run_id": "run-1",
+            "platform": "cpu",
+            "workspace": str(self.workspace),
+            "results": str(self.results),
+            "environment": {"GREETING": "hello"},
+            "stages": self._stages,
+            "artifacts": self.artifacts,
+        }
+        job.write_text(json.dumps(document))
+        return subprocess.Popen(
+            [sys.executable, str(program), str(job)], stdout=subprocess.PIPE, cwd="/"
+        )
+
+    def run(self) -> int:
+        with self.start() as process:
+            self.printed = [json.loads(line) for line in process.communicate()[0].splitlines()]
+        return process.returncode
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        lines = (self.results / "events.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if kind in (None, event["event"])]
+
+    def finished(self, stage: str) -> dict[str, Any]:
+        (event,) = [e for e in self.events("stage_finished") if e["stage"] == stage]
+        return event
+
+    def log(self, stage: str) -> str:
+        return (self.results / f"{stage}.log").read_text()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def printed_events(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    yield from map(json.loads, process.stdout)
+
+
+def wait_for_end(pid: int) -> None:
+    """Wait until a process that is nobody's child here has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended, _, _ = select.select([handle], [], [], 30)
+    os.close(handle)
+    assert ended, f"process {pid} still runs"
+
+
+def test_passing_stages(job: Job) -> None:
+    job.python("first", "import os; print(os.environ['GREETING'], os.getcwd())")
+    job.stage("second", "sh", "-c", "echo out; echo err >&2", environment={"X": "1"})
+    assert job.run() == 0
+    assert job.log("first") == f"hello {job.workspace}\n"
+    assert job.log("second") == "out\nerr\n"
+    kinds = [event["event"] for event in job.events()]
+    stage = ["stage_started", "stage_finished"]
+    assert kinds == ["run_started", *stage, *stage, "run_finished"]
+    assert [event for event in job.printed if event["event"] != "output"] == job.events()
+    output = [event["text"] for event in job.printed if event["event"] == "output"]
+    assert output == [f"hello {job.workspace}", "out", "err"]
+
+
+def test_events_tell_machine_and_measurements(job: Job) -> None:
+    job.python("burn", "import time\nwhile time.process_time() < 0.3: pass")
+    job.run()
+    assert job.events("run_started")[0]["machine"]["cores"] >= 1
+    finished = job.finished("burn")
+    assert finished["cpu_user_s"] + finished["cpu_system_s"] >= 0.3
+    assert finished["seconds"] > 0
+    assert (finished["exit_code"], finished["signal"], finished["timed_out"]) == (0, None, False)
+
+
+def test_failing_stage_skips_the_later_ones(job: Job) -> None:
+    job.stage("install", "sh", "-c", "exit 3")
+    job.stage("pytest", "true")
+    assert job.run() == 1
+    assert job.finished("install")["exit_code"] == 3
+    (skipped,) = job.events("stage_skipped")
+    assert (skipped["stage"], skipped["reason"]) == ("pytest", "not run: install failed")
+    assert job.events("run_finished")[0]["exit_code"] == 1
+
+
+def test_crash_is_told_by_its_signal(job: Job) -> None:
+    job.python("crash", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    assert job.run() == 1
+    assert job.finished("crash")["exit_code"] == 139
+    assert job.finished("crash")["signal"] == signal.SIGSEGV
+
+
+def test_missing_command(job: Job) -> None:
+    job.stage("build", "no-such-compiler")
+    assert job.run() == 1
+    assert job.finished("build")["exit_code"] == 127
+    assert job.log("build") == "no-such-compiler: No such file or directory\n"
+
+
+def test_time_out_ends_the_whole_tree(job: Job) -> None:
+    program = """
+import subprocess, sys
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print(child.pid, flush=True)
+child.wait()
+"""
+    job.python("hang", program, timeout_s=1.0)
+    assert job.run() == 1
+    assert job.finished("hang")["timed_out"] is True
+    assert job.finished("hang")["exit_code"] == 143
+    wait_for_end(int(job.log("hang")))
+
+
+def test_leftovers_end_with_their_stage(job: Job) -> None:
+    job.stage("build", "sh", "-c", "setsid sleep 600 & echo $!")
+    assert job.run() == 0
+    wait_for_end(int(job.log("build")))
+
+
+def test_cpu_time_of_orphans_counts(job: Job) -> None:
+    # The grandchild loses its parent at once; the pipe tells when it has ended.
+    program = """
+import os, time
+read, write = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        while time.process_time() < 0.5: pass
+    os._exit(0)
+os.close(write)
+os.read(read, 1)
+"""
+    job.python("orphan", program)
+    job.run()
+    finished = job.finished("orphan")
+    assert finished["cpu_user_s"] + finished["cpu_system_s"] >= 0.5
+
+
+def test_peak_memory_is_the_stage_s_own(job: Job) -> None:
+    job.python("large", "bytearray(200_000_000)")
+    job.python("small", "pass")
+    job.run()
+    assert job.finished("large")["peak_rss_bytes"] > 200_000_000
+    assert job.finished("small")["peak_rss_bytes"] < 100_000_000
+
+
+def test_pytest_stage_gets_its_logs(job: Job) -> None:
+    job.python("pytest", "import sys; print(*sys.argv[1:], sep='\\n')", kind="pytest")
+    job.run()
+    expected = [
+        f"--report-log={job.results / 'pytest.jsonl'}",
+        f"--junitxml={job.results / 'junit.xml'}",
+    ]
+    assert job.log("pytest").splitlines() == expected
+
+
+def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
+    job.stage("install", "sh", "-c", "echo ready; sleep 600")
+    job.stage("pytest", "true")
+    with job.start() as process:
+        for event in printed_events(process):
+            if event.get("text") == "ready":
+                process.terminate()
+    assert process.returncode == 130
+    assert job.finished("install")["interrupted"] is True
+    assert job.finished("install")["exit_code"] == 143
+    assert job.events("stage_skipped")[0]["reason"] == "not run: interrupted"
+    assert job.events("run_finished")[0]["interrupted"] is True
+    assert (job.results / "environment.json").exists()
+
+
+def test_stage_does_not_outlive_a_killed_agent(job: Job) -> None:
+    job.stage("install", "sh", "-c", "echo $$; exec sleep 600")
+    with job.start() as process:
+        pid = next(int(e["text"]) for e in printed_events(process) if e["event"] == "output")
+        process.kill()
+    wait_for_end(pid)
+    assert job.events("run_finished") == []
+
+
+def test_output_without_line_ends_still_shows(job: Job) -> None:
+    job.python("dots", "print('.' * 20_000, end='')")
+    job.run()
+    texts = [event["text"] for event in job.printed if event["event"] == "output"]
+    assert "".join(texts) == "." * 20_000
+
+
+def test_artifacts(job: Job) -> None:
+    (job.workspace / "build/generated").mkdir(parents=True)
+    (job.workspace / "build/generated/abs.h").write_text("// abs\n")
+    (job.workspace / "build/.ninja_log").write_text("# ninja log v5\n")
+    job.artifacts = [
+        {"name": "generated", "path": "build/generated"},
+        {"name": "ninja_log", "path": "build/.ninja_log"},
+        {"name": "profile", "path": "build/profile"},
+    ]
+    assert job.run() == 0
+    assert (job.results / "ninja_log").read_text() == "# ninja log v5\n"
+    with tarfile.open(job.results / "generated.tar.gz") as archive:
+        assert "generated/abs.h" in archive.getnames()
+    (missing,) = job.events("artifact_missing")
+    assert (missing["name"], missing["path"]) == ("profile", "build/profile")
+
+
+def test_environment_is_described(job: Job) -> None:
+    job.run()
+    facts = json.loads((job.results / "environment.json").read_text())
+    assert set(facts) == {"machine", "python", "packages", "compiler", "cmake", "ninja", "torch"}
+    assert facts["python"].startswith("3.")
+
+
+def test_unknown_protocol_is_refused(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
+    job.protocol = 2
+    assert job.run() == 1
+    assert "agent: job protocol 2, expected 1" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.name))
+def test_old_pythons_can_run_it(module: Path) -> None:
+    tree = ast.parse(module.read_text(), feature_version=(3, 8))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
+    names |= {str(node.module).partition(".")[0] for node in froms if node.level == 0}
+    assert names <= sys.stdlib_module_names

@@ -1,0 +1,87 @@
+"""The subprocess wrapper, with real programs."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from pathlib import Path
+
+import pytest
+
+from ci.errors import ExitCode
+from ci.process import ProcessError, run
+
+
+def test_both_streams_and_exit_code() -> None:
+    result = run(["sh", "-c", "echo out; echo err >&2; exit 3"], check=False)
+    assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
+    assert result.seconds > 0
+
+
+def test_lines_as_they_come_with_streams_merged() -> None:
+    lines: list[str] = []
+    result = run(["sh", "-c", "echo out; echo err >&2; printf rest"], on_line=lines.append)
+    assert lines == ["out", "err", "rest"]
+    assert result.stdout == "out\nerr\nrest"
+
+
+def test_folder_and_environment(tmp_path: Path) -> None:
+    program = "import os; print(os.getcwd(), os.environ.get('A'), 'HOME' in os.environ)"
+    result = run([sys.executable, "-c", program], cwd=tmp_path, environment={"A": "1"})
+    assert result.stdout == f"{tmp_path} 1 False\n"
+
+
+def test_words_are_never_seen_by_a_shell() -> None:
+    assert run(["echo", "$HOME; ls", "*"]).stdout == "$HOME; ls *\n"
+
+
+def test_missing_program() -> None:
+    with pytest.raises(ProcessError, match="^no-such-program was not found$") as error:
+        run(["no-such-program"])
+    assert error.value.remedy == "install no-such-program or put it on PATH"
+    assert error.value.exit_code is ExitCode.INFRASTRUCTURE
+
+
+def test_program_that_may_not_run(tmp_path: Path) -> None:
+    program = tmp_path / "data.txt"
+    program.write_text("text")
+    with pytest.raises(ProcessError, match=r"data\.txt cannot be run: Permission denied"):
+        run([str(program)])
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(ProcessError, match=r"cannot run true: .*/nowhere is not a folder"):
+        run(["true"], cwd=tmp_path / "nowhere")
+
+
+def test_failure_quotes_the_last_lines() -> None:
+    with pytest.raises(ProcessError, match=r"failed with exit code 2\n    11\n(.*\n)*    30$"):
+        run(["sh", "-c", "seq 30 >&2; exit 2"])
+
+
+def test_time_out_ends_the_whole_group(tmp_path: Path) -> None:
+    # The grandchild holds the pipe open: killing the shell alone would block for ever.
+    pid_file = tmp_path / "pid"
+    with pytest.raises(ProcessError, match=r"took longer than 0\.5 s and was ended\n    begun"):
+        run(["sh", "-c", f"sleep 600 & echo $! > {pid_file}; echo begun; wait"], timeout_s=0.5)
+    assert ended(int(pid_file.read_text()))
+
+
+def test_error_in_the_callback_ends_the_program(tmp_path: Path) -> None:
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt(line)
+
+    with pytest.raises(KeyboardInterrupt) as error:
+        run(["sh", "-c", "echo $$; exec sleep 600"], on_line=interrupt)
+    assert ended(int(str(error.value)))
+
+
+def ended(pid: int) -> bool:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    readable, _, _ = select.select([handle], [], [], 30)
+    os.close(handle)
+    return bool(readable)
