@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,7 +81,8 @@ def _torch_version(torch: Path) -> str:
 def overload_of(function: NativeFunction) -> Overload | SkipReason:
     """Translates one torchgen function, or says why it cannot be."""
     parameters = []
-    for argument in _arguments_in_call_order(function):
+    # Schema order, outs last: the parameter order of ``at::_ops::*::call``.
+    for argument in function.func.arguments.flat_all:
         parameter = _parameter_of(argument)
         if isinstance(parameter, SkipReason):
             return parameter
@@ -95,11 +95,6 @@ def overload_of(function: NativeFunction) -> Overload | SkipReason:
         function=function.func.name.unambiguous_name(),
         parameters=tuple(parameters),
     )
-
-
-def _arguments_in_call_order(function: NativeFunction) -> Sequence[Argument]:
-    """Schema order, outs last: the parameter order of ``at::_ops::*::call``."""
-    return function.func.arguments.flat_all
 
 
 def _parameter_of(argument: Argument) -> Parameter | SkipReason:
@@ -185,5 +180,3 @@ def _parse_default(text: str | None) -> Default:
         return tuple(int(element) for element in value)
     assert isinstance(value, bool | int | float | str), text
     return value
-
-

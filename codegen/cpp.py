@@ -19,17 +19,11 @@ _VALUE_TYPES = {
     Kind.GENERATOR: "std::nullopt_t",
 }
 _BY_REFERENCE = (Kind.TENSOR, Kind.SCALAR)
-_C_PLUS_PLUS_KEYWORDS = frozenset(
-    "and auto bool break case char class const default delete do double else enum explicit "
-    "export extern false float for friend goto if inline int long mutable namespace new not "
-    "operator or private protected public register return short signed sizeof static struct "
-    "switch template this throw true try typedef union unsigned using virtual void xor".split()
-)
 
 
 def parameter_row(parameter: Parameter) -> str:
     """The entry of the operator table: ``P(kInt, "dim").List(1).Default(kNone)``."""
-    row = f'P(k{parameter.kind}, "{parameter.name}")'
+    row = f'P(k{parameter.kind.value}, "{parameter.name}")'
     if parameter.is_list:
         row += f".List({parameter.list_size})" if parameter.list_size else ".List()"
     if parameter.is_optional:
@@ -67,12 +61,6 @@ def _literal(value: Default) -> str:
         case int() | float():
             return repr(value)
     raise AssertionError(value)
-
-
-def argument_name(parameter: Parameter) -> str:
-    """The parameter's name, kept away from the keywords of C++."""
-    name = parameter.name
-    return f"{name}_" if name in _C_PLUS_PLUS_KEYWORDS else name
 
 
 def argument_type(parameter: Parameter) -> str:

@@ -27,7 +27,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # C++, not HTML
+        autoescape=False,  # noqa: S701 - C++, not HTML
     )
     environment.globals["cpp"] = cpp
     return environment
@@ -75,7 +75,7 @@ def render_metadata(library: Library) -> str:
             {
                 "aten_name": skip.aten_name,
                 "overload_name": skip.overload_name,
-                "reason": skip.reason,
+                "reason": skip.reason.value,
             }
         )
         for skip in library.skipped

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Union
+from enum import Enum
 
 
-class Kind(StrEnum):
+class Kind(Enum):
     """The element type of a parameter: the enumerators of C++ ``Parameter::Type``."""
 
     TENSOR = "Tensor"
@@ -23,7 +22,7 @@ class Kind(StrEnum):
     GENERATOR = "Generator"
 
 
-class SkipReason(StrEnum):
+class SkipReason(Enum):
     """Why a selected overload is not generated. Closed: a test holds the vocabulary."""
 
     DIMNAME = "takes named dimensions"
@@ -32,7 +31,7 @@ class SkipReason(StrEnum):
     QSCHEME = "takes a quantizer scheme"
 
 
-Default = Union[bool, int, float, str, None, tuple[int, ...]]
+Default = bool | int | float | str | None | tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ class Add : public OperatorBase<Add> {
       Parameter(Parameter::Type::kTensor, "out").Out(),
   };
 
-  static void Call(const Tensor& input, const Tensor& other, const Scalar& alpha,
-                   const Tensor& out, const CallOptions& options = {}) {
+  static void Call(const Tensor& input, const Tensor& other, const Scalar& alpha, const Tensor& out,
+                   const CallOptions& options = {}) {
     static const Overload& overload = FindOverload(kName, kOverloadName);
     Dispatch(overload, {input, other, alpha, out}, options);
   }

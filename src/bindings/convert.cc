@@ -60,8 +60,7 @@ bool ConvertScalar(PyObject* object, Scalar* scalar) {
 
 bool ConvertInteger(PyObject* object, std::int64_t* value) {
   if (!IsInteger(object)) return false;
-  *value = ToInteger(PyLong_CheckExact(object) ? object
-                                               : nb::steal(PyNumber_Index(object)).ptr());
+  *value = ToInteger(PyLong_CheckExact(object) ? object : nb::steal(PyNumber_Index(object)).ptr());
   return true;
 }
 
@@ -97,8 +96,7 @@ template <typename Array>
 bool ConvertArray(PyObject* object, CallStorage* storage, Argument* argument) {
   if (PyBytes_Check(object) || PyUnicode_Check(object)) return false;
   Array array;
-  if (!nb::try_cast(nb::handle(object), array) ||
-      array.device_type() != nb::device::cpu::value) {
+  if (!nb::try_cast(nb::handle(object), array) || array.device_type() != nb::device::cpu::value) {
     return false;
   }
   const std::optional<DataType> type = ToDataType(array.dtype());

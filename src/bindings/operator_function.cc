@@ -22,8 +22,7 @@ namespace infini::ops::bindings {
 namespace {
 
 struct OperatorFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   const std::string* name;
   const OperatorEntry* entry;
 };
@@ -183,8 +182,8 @@ PyObject* CallOperator(const OperatorFunction& function, PythonCall* call) {
 // No C++ exception may reach the interpreter.
 PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t flagged_count,
                      PyObject* keyword_names) {
-  PythonCall call{arguments, static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count)),
-                  keyword_names, {}};
+  PythonCall call{
+      arguments, static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count)), keyword_names, {}};
   try {
     return CallOperator(*reinterpret_cast<OperatorFunction*>(self), &call);
   } catch (nb::python_error& error) {
@@ -222,13 +221,14 @@ PyObject* Document(PyObject* self, void*) {
   for (const Overload& overload : function.entry->overloads) {
     text += Signature(function.name->c_str(), overload.parameters) + "\n";
   }
-  text += "\nWrites into its outs. Keywords: implementation_index (a slot; default: the lowest "
-          "active one that supports the call), stream (the vendor's handle; default: the "
-          "current one).\n";
+  text +=
+      "\nWrites into its outs. Keywords: implementation_index (a slot; default: the lowest "
+      "active one that supports the call), stream (the vendor's handle; default: the "
+      "current one).\n";
   for (const DeviceTypeInfo& info : kDeviceTypes) {
     if (!IsEnabled(info.type)) continue;
-    text += "Slots on " + std::string(info.name) + ": " + JoinSlots(*function.entry, info.type) +
-            "\n";
+    text +=
+        "Slots on " + std::string(info.name) + ": " + JoinSlots(*function.entry, info.type) + "\n";
   }
   return PyUnicode_FromString(text.c_str());
 }
@@ -270,8 +270,7 @@ void InitializeOperatorFunction(nb::module_& module) {
   stream_name = PyUnicode_InternFromString("stream");
   operator_function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (!operator_function_type) throw nb::python_error();
-  module.attr("OperatorFunction") =
-      nb::handle(reinterpret_cast<PyObject*>(operator_function_type));
+  module.attr("OperatorFunction") = nb::handle(reinterpret_cast<PyObject*>(operator_function_type));
 }
 
 nb::object MakeOperatorFunction(std::string_view name) {

@@ -34,8 +34,7 @@ std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object) {
       return static_cast<Layout>(reinterpret_cast<THPLayout*>(object)->layout);
     case Parameter::Type::kMemoryFormat:
       if (!THPMemoryFormat_Check(object)) break;
-      return static_cast<MemoryFormat>(
-          reinterpret_cast<THPMemoryFormat*>(object)->memory_format);
+      return static_cast<MemoryFormat>(reinterpret_cast<THPMemoryFormat*>(object)->memory_format);
     case Parameter::Type::kDevice: {
       if (!THPDevice_Check(object)) break;
       const at::Device device = reinterpret_cast<THPDevice*>(object)->device;

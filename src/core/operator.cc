@@ -15,8 +15,8 @@ void AddGeneratedOperators([[maybe_unused]] OperatorMap* operators) {
 #ifdef INFINI_OPS_WITH_TORCH
   for (std::size_t i = 0; i < generated::kTable.size(); ++i) {
     const generated::Row& row = generated::kTable[i];
-    Overload overload{row.operator_name, row.overload_name,
-                      {row.parameters, row.parameter_count}, {}};
+    Overload overload{
+        row.operator_name, row.overload_name, {row.parameters, row.parameter_count}, {}};
     for (const DeviceTypeInfo& info : kDeviceTypes) {
       if (!IsEnabled(info.type)) continue;
       overload.implementations.push_back(
@@ -82,8 +82,8 @@ std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
 
 [[noreturn]] void ThrowNotActive(const Overload& overload, Device::Type device,
                                  std::optional<int> slot) {
-  const std::string what =
-      slot ? "implementation_index " + std::to_string(*slot) + " is not active" : "nothing is active";
+  const std::string what = slot ? "implementation_index " + std::to_string(*slot) + " is not active"
+                                : "nothing is active";
   throw std::invalid_argument(what + " for '" + FullName(overload) + "' on " +
                               std::string(Info(device).name) +
                               "; active: " + JoinSlots(SlotsOn(overload, device)));

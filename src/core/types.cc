@@ -86,7 +86,10 @@ Device::Type ParseDeviceType(std::string_view name) {
 }
 
 Tensor::Tensor(void* data, Span<std::int64_t> shape, DataType data_type, Device device)
-    : data_(data), sizes_(shape.begin(), shape.end()), data_type_(data_type), device_(device),
+    : data_(data),
+      sizes_(shape.begin(), shape.end()),
+      data_type_(data_type),
+      device_(device),
       defined_(true) {
   sizes_.resize(2 * shape.size());
   std::int64_t stride = 1;
@@ -96,8 +99,8 @@ Tensor::Tensor(void* data, Span<std::int64_t> shape, DataType data_type, Device 
   }
 }
 
-Tensor::Tensor(void* data, Span<std::int64_t> shape, Span<std::int64_t> strides,
-               DataType data_type, Device device)
+Tensor::Tensor(void* data, Span<std::int64_t> shape, Span<std::int64_t> strides, DataType data_type,
+               Device device)
     : data_(data), data_type_(data_type), device_(device), defined_(true) {
   if (shape.size() != strides.size()) {
     throw std::invalid_argument("a tensor of " + std::to_string(shape.size()) +

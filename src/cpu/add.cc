@@ -113,8 +113,8 @@ void AddAll(const Tensor& input_tensor, const Tensor& other_tensor, const Scalar
 }
 
 bool IsFloat(DataType type) {
-  return type == DataType::kFloat16 || type == DataType::kBFloat16 ||
-         type == DataType::kFloat32 || type == DataType::kFloat64;
+  return type == DataType::kFloat16 || type == DataType::kBFloat16 || type == DataType::kFloat32 ||
+         type == DataType::kFloat64;
 }
 
 }  // namespace

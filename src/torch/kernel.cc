@@ -89,10 +89,10 @@ CallScope::CallScope(const Invocation& invocation) : arguments_(invocation.argum
   if (invocation.stream && invocation.device.type() != Device::Type::kCpu) {
     // A vendor's stream handle is its own identifier in torch ("external" stream).
     const at::Device device = ToDevice(invocation.device);
-    previous_stream_ = c10::impl::getDeviceGuardImpl(device.type())
-                           ->exchangeStream(c10::Stream(
-                               c10::Stream::UNSAFE, device,
-                               reinterpret_cast<c10::StreamId>(invocation.stream)));
+    previous_stream_ =
+        c10::impl::getDeviceGuardImpl(device.type())
+            ->exchangeStream(c10::Stream(c10::Stream::UNSAFE, device,
+                                         reinterpret_cast<c10::StreamId>(invocation.stream)));
   }
 }
 

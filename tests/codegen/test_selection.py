@@ -67,7 +67,7 @@ def test_malformed_allowlists(tmp_path: Path, text: str, message: str) -> None:
 
 def test_all_findings_are_reported_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - exp\n  - exp\n  - abs\nother: 1\n")
-    with pytest.raises(GenerationError, match="(?s)unknown key.*twice.*belongs before"):
+    with pytest.raises(GenerationError, match=r"(?s)unknown key.*twice.*belongs before"):
         load_allowlist(path)
 
 

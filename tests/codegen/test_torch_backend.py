@@ -109,7 +109,8 @@ def test_metadata_describes_the_call(schemas: Schemas) -> None:
     assert [p["name"] for p in topk["params"] if p["is_out"]] == ["values", "indices"]
     put = by_name["index_put_", ""]
     assert put["name"] == "index_put_inplace"
-    assert put["params"][0]["is_out"] and put["params"][0]["name"] == "input"
+    assert put["params"][0]["name"] == "input"
+    assert put["params"][0]["is_out"]
 
 
 def test_skipped_overloads_are_listed_with_their_reason(schemas: Schemas) -> None:

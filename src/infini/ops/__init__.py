@@ -7,14 +7,13 @@ however many operators there are.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-try:
+with suppress(ModuleNotFoundError):
     # First, so that the libraries that the compiled module needs are loaded from it.
     import torch as _torch  # noqa: F401
-except ModuleNotFoundError:
-    pass
 
 from infini.ops import _core
 

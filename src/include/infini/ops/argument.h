@@ -100,7 +100,8 @@ struct Argument {
   constexpr Argument(Span<Argument> values)
       : Argument(Tag::kArguments, values.data(), values.size()) {}
   template <typename T>
-  constexpr Argument(const std::optional<T>& value) : Argument(value ? Argument(*value) : Argument()) {}
+  constexpr Argument(const std::optional<T>& value)
+      : Argument(value ? Argument(*value) : Argument()) {}
 
   static constexpr Argument ForeignTensor(const void* tensor) {
     return {Tag::kForeignTensor, tensor, 1};
@@ -116,10 +117,10 @@ struct Argument {
   constexpr std::string_view string() const { return {As<char>(), size}; }
 
   Tag tag = Tag::kNone;
-  Device device;             // kDevice
-  std::uint32_t size = 0;    // of what `pointer` points to
+  Device device;           // kDevice
+  std::uint32_t size = 0;  // of what `pointer` points to
   union {
-    Scalar scalar = {};      // kScalar, kEnumeration
+    Scalar scalar = {};  // kScalar, kEnumeration
     const void* pointer;
   };
 

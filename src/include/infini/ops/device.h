@@ -22,7 +22,8 @@ class Device {
   };
 
   constexpr Device() = default;
-  constexpr Device(Type type, int index = 0) : type_(type), index_(static_cast<std::int16_t>(index)) {}
+  constexpr Device(Type type, int index = 0)
+      : type_(type), index_(static_cast<std::int16_t>(index)) {}
 
   constexpr Type type() const { return type_; }
   constexpr int index() const { return index_; }

@@ -1,0 +1,110 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["nox==2026.10.20"]
+# ///
+"""The front door: one session per job that a person runs.
+
+``nox -s build-cpu`` where nox is installed, ``python3 noxfile.py -s build-cpu`` where it is
+not: run as a program, this file first puts nox into a virtual environment of its own, so
+that nothing is installed into the system's Python.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+NOX = "nox==2026.10.20"
+
+
+def enter_own_environment() -> None:
+    """Replaces this process by one that has nox, installing it on the first use."""
+    environment = ROOT / ".nox" / "bootstrap"
+    python = environment / "bin" / "python"
+    installed = environment / NOX  # written last: an interrupted install is repeated
+    if not installed.exists():
+        print(f"noxfile.py: installing {NOX} into {environment}", file=sys.stderr)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", NOX], check=True)
+        except subprocess.CalledProcessError as error:
+            sys.exit(
+                f"noxfile.py: {' '.join(map(str, error.cmd))} failed. Install nox another way "
+                "(apt install python3-venv and try again, or pipx run nox) and use that."
+            )
+        installed.touch()
+    os.execv(python, [python, __file__, *sys.argv[1:]])  # noqa: S606
+
+
+if __name__ == "__main__":
+    try:
+        import nox
+    except ModuleNotFoundError:
+        enter_own_environment()
+
+import nox  # noqa: E402
+
+nox.needs_version = ">=2025.2"
+nox.options.sessions = ["lint", "tests"]
+nox.options.reuse_venv = "yes"
+# uv would not see the wheels that a site offers through pip's settings.
+nox.options.default_venv_backend = "virtualenv"
+
+PLATFORMS = ("cpu",)
+PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+TESTS = ("tests/codegen", "tests/ci", "tests/e2e")
+FORMATTED = ("src/**/*.h", "src/**/*.cc")
+
+
+def install_groups(session: nox.Session, *groups: str) -> None:
+    """Installs dependency groups of pyproject.toml, which need no build of the library."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, *groups))
+
+
+def run_ci(session: nox.Session, *arguments: str) -> None:
+    """``python -m ci`` in an environment that has what it needs."""
+    install_groups(session, "ci")
+    session.run("python", "-m", "ci", *arguments, *session.posargs)
+
+
+def add_build_session(platform: str) -> None:
+    @nox.session(name=f"build-{platform}")
+    def build(session: nox.Session) -> None:
+        run_ci(session, "run", platform)
+
+    build.__doc__ = f"Validate a release on {platform}: build, install, test, table."
+
+
+for platform in PLATFORMS:
+    add_build_session(platform)
+
+
+@nox.session
+def report(session: nox.Session) -> None:
+    """Print the results table of a run, the latest by default."""
+    run_ci(session, "report")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the project's tests, with real containers where a Docker Engine answers."""
+    install_groups(session, "tests")
+    session.run("python", "-m", "pytest", *(session.posargs or TESTS))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format, style and types."""
+    install_groups(session, "lint")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("mypy")
+    sources = [str(path) for pattern in FORMATTED for path in sorted(ROOT.glob(pattern))]
+    session.run("clang-format", "--dry-run", "--Werror", *sources)
+
+
+if __name__ == "__main__":
+    nox.main()
