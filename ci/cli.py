@@ -128,13 +128,12 @@ def _run(options: argparse.Namespace) -> int:
     project = load_project(config, os.environ)
     names = request.platforms if request else options.platforms
     platforms = _chosen(project, names)
-    asked = request.engine if request else options.engine or "auto"
+    engine = select_engine(request.engine if request else options.engine or "auto")
     if request is None:
         names = [platform.name for platform in platforms]
-        request = new_request(project, names, source_folder=source, engine=asked)
+        request = new_request(project, names, source_folder=source, engine=engine.name)
     folder = options.results / request.run_id
     plans = plan_run(project, platforms, run_id=request.run_id, source=source, results=folder)
-    engine = select_engine(asked)
     if options.dry_run:
         return _describe(engine, plans)
     return _execute(options, request, plans, engine)

@@ -131,7 +131,8 @@ def _engine_stages(facts: ExecutionFacts) -> Iterator[StageResult]:
     if facts.image is not None:
         seconds = facts.image.seconds
         yield StageResult(name="image", seconds=seconds, exit_code=0, in_total=False)
-    yield StageResult(name="sync", seconds=facts.sync_seconds, exit_code=0, in_total=False)
+    if facts.sync_seconds:  # zero: another caller's, who did not live to tell
+        yield StageResult(name="sync", seconds=facts.sync_seconds, exit_code=0, in_total=False)
 
 
 def _stage_result(case: Case, stage: StagePlan) -> StageResult:

@@ -6,6 +6,8 @@ from ci.pytest_log import Outcome
 from ci.results import Harness, Product, Verdict
 from ci.verdict import Case, code_after_summary
 
+HOST = "host engine: a fresh virtual environment on this machine"
+
 _HARNESS = {
     Harness.OOM_KILLED: "killed for lack of memory",
     Harness.TIMED_OUT: "timed out",
@@ -16,8 +18,13 @@ _HARNESS = {
 
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Notes on a run that was judged."""
+    engine = [HOST] if case.facts.engine == "host" else []
+    return (*_verdict_notes(case, verdict), *engine, *case.facts.notes)
+
+
+def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
     if case.facts.interrupted:
-        return ("interrupted", *case.facts.notes)
+        return ["interrupted"]
     notes = [_product_note(case, verdict)]
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
@@ -25,9 +32,7 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         notes.append("process crashed" + _victim(case))
     elif verdict.harness is not Harness.CLEAN:
         notes.append(_HARNESS[verdict.harness])
-    if case.facts.engine == "host":
-        notes.append("host engine: a fresh virtual environment on this machine")
-    return (*notes, *case.facts.notes)
+    return notes
 
 
 def _victim(case: Case) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from ci.results import PlatformResult, Product, RunResult, read_results, write_a
 from ci.store import Store
 
 REQUEST_FILE = "request.json"
+RESUMED = "resumed: the first caller's image and sync times are lost"
 PENDING = "it had not begun when these results were written"
 
 
@@ -161,12 +162,12 @@ class Run:
         """What an earlier attempt left: a container, or results that nobody judged."""
         facts = self.engine.resume(plan, self.progress)
         if facts is not None:
-            return facts
+            return replace(facts, notes=(RESUMED, *facts.notes))
         events = plan.results / "events.jsonl"
         if not events.exists():
             return None
         finished = parse_events(events.read_text(encoding="utf-8").splitlines()).run_finished
-        return self._facts(exit_code=finished.exit_code) if finished else None
+        return self._facts(exit_code=finished.exit_code, notes=(RESUMED,)) if finished else None
 
     def _facts(
         self,

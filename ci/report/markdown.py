@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ci.report.rows import HEADINGS, STAGE_HEADINGS, stage_rows, table_rows
+from ci.report.rows import HEADINGS, STAGE_HEADINGS, origin, stage_rows, table_rows
 from ci.results import PlatformResult, RunResult
 
 
@@ -15,15 +15,9 @@ def table_markdown(platforms: Sequence[PlatformResult]) -> str:
 
 def results_markdown(run: RunResult) -> str:
     """``results.md``: the table, then evidence and stages per platform."""
-    parts = [f"# {run.project}: {run.run_id}", _origin(run), table_markdown(run.platforms)]
+    parts = [f"# {run.project}: {run.run_id}", origin(run), table_markdown(run.platforms)]
     parts += [_platform(platform) for platform in run.platforms]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
-
-
-def _origin(run: RunResult) -> str:
-    commit = f"`{run.commit}`" if run.commit else "no commit"
-    changes = " with uncommitted changes" if run.dirty else ""
-    return f"{commit}{changes}, {run.engine} engine, {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _platform(result: PlatformResult) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ci.results import PlatformResult, PytestResult, StageResult
+from ci.results import PlatformResult, PytestResult, RunResult, StageResult
 
 MISSING = "\N{EN DASH}"
 
@@ -54,6 +54,13 @@ STAGE_HEADINGS = StageRow(
     exit_code="exit code",
     in_total="in total",
 )
+
+
+def origin(run: RunResult) -> str:
+    """Where the results come from, on one line."""
+    commit = f"commit {run.commit[:12]}" if run.commit else "no commit"
+    changes = " with uncommitted changes" if run.dirty else ""
+    return f"{commit}{changes}, {run.engine} engine, {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ci.report.rows import HEADINGS, STAGE_HEADINGS, stage_rows, table_rows
+from ci.report.rows import HEADINGS, STAGE_HEADINGS, origin, stage_rows, table_rows
 from ci.results import PlatformResult, Product, RunResult
 
 COLORS = {
@@ -22,6 +22,8 @@ COLORS = {
 
 def print_results(run: RunResult, console: Console) -> None:
     """Print the table, and below it for each platform its stages and evidence."""
+    console.print(f"{run.project}: {origin(run)}", highlight=False, markup=False)
+    console.print()
     console.print(_table(HEADINGS, table_rows(run.platforms), None))
     for platform in run.platforms:
         console.print()

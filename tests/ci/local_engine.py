@@ -1,0 +1,87 @@
+"""An engine for tests: the real agent, in this environment and a folder, without isolation."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ci.engines.base import ExecutionFacts, ImageFacts, Observer
+from ci.engines.job import job_document
+from ci.errors import CiError
+from ci.inputs import REPOSITORY
+from ci.plan import RunPlan
+
+IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, reason="cached")
+
+
+@dataclass
+class LocalEngine:
+    """Fails where it is told to; remembers what it was asked."""
+
+    prepare_error: BaseException | None = None
+    execute_error: CiError | None = None
+    interrupted: bool = False
+    adopted: ExecutionFacts | None = None
+    calls: list[str] = field(default_factory=list)
+    name: str = "docker"
+
+    def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+        self.calls.append(f"prepare {plan.platform}")
+        if self.prepare_error is not None:
+            raise self.prepare_error
+        observer.event({"event": "engine", "text": "building"})
+        return IMAGE
+
+    def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
+        self.calls.append(f"execute {plan.platform}")
+        code = run_agent(plan, observer)
+        if self.execute_error is not None:
+            raise self.execute_error
+        return facts(image, exit_code=code, interrupted=self.interrupted)
+
+    def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
+        self.calls.append(f"resume {plan.platform}")
+        return self.adopted
+
+    def describe(self, plan: RunPlan) -> str:
+        return f"run {plan.platform} with {plan.network.environment.get('PIP_INDEX_URL')}"
+
+
+def facts(
+    image: ImageFacts | None, *, exit_code: int | None, interrupted: bool = False
+) -> ExecutionFacts:
+    return ExecutionFacts(
+        engine="docker",
+        engine_version="1",
+        image=image,
+        sync_seconds=0.25,
+        exit_code=exit_code,
+        oom_killed=False,
+        lost=False,
+        interrupted=interrupted,
+        wrapper_seconds=1.0,
+    )
+
+
+def run_agent(plan: RunPlan, observer: Observer) -> int:
+    """Run the stages in the source folder itself; its files are the test's own."""
+    job = plan.results.parent / "job.json"
+    document = job_document(
+        plan, workspace=str(plan.source), results=str(plan.results), environment=_environment()
+    )
+    job.write_bytes(document)
+    command = [sys.executable, "-m", "ci.agent", str(job)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines():
+        observer.event(json.loads(line))
+    return done.returncode
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"PATH": path, "PYTEST_ADDOPTS": "-p no:cacheprovider"}

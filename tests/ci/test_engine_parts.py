@@ -1,0 +1,172 @@
+"""The engines' helpers: archives, event streams, the wheelhouse, the choice of an engine."""
+
+from __future__ import annotations
+
+import io
+import socket
+import tarfile
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ci.engines import select_engine
+from ci.engines.archives import extract, pack
+from ci.engines.events import EventReader
+from ci.engines.wheelhouse import serve
+from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.plan import NetworkPlan
+
+
+class Recorder:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Mapping[str, object]] = []
+
+    def event(self, event: Mapping[str, object]) -> None:
+        self.events.append(event)
+
+
+def archive(*members: tuple[str, bytes, str]) -> io.BytesIO:
+    """Make an archive of (name, type, content or link target)."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as file:
+        for name, kind, text in members:
+            entry = tarfile.TarInfo(name)
+            entry.type = kind
+            if kind == tarfile.REGTYPE:
+                entry.size = len(text)
+            else:
+                entry.linkname = text
+            file.addfile(entry, io.BytesIO(text.encode()))
+    buffer.seek(0)
+    return buffer
+
+
+def test_extract_drops_leading_parts(tmp_path: Path) -> None:
+    content = archive(
+        ("results", tarfile.DIRTYPE, ""),
+        ("results/events.jsonl", tarfile.REGTYPE, "{}"),
+        ("results/deep/er/a.log", tarfile.REGTYPE, "a"),
+    )
+    assert extract(content, tmp_path, strip=1) == ()
+    assert (tmp_path / "events.jsonl").read_text() == "{}"
+    assert (tmp_path / "deep/er/a.log").read_text() == "a"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param([("../escaped", tarfile.REGTYPE, "x")], id="parent"),
+        pytest.param([("a/../../escaped", tarfile.REGTYPE, "x")], id="hidden parent"),
+        pytest.param([("/escaped", tarfile.REGTYPE, "x")], id="absolute"),
+        pytest.param([("link", tarfile.SYMTYPE, "/etc/passwd")], id="absolute link"),
+        pytest.param([("link", tarfile.SYMTYPE, "../..")], id="link to parent"),
+        pytest.param([("link", tarfile.LNKTYPE, "../escaped")], id="hard link"),
+        pytest.param([("tty", tarfile.CHRTYPE, "")], id="device"),
+        pytest.param([("fifo", tarfile.FIFOTYPE, "")], id="fifo"),
+    ],
+)
+def test_extract_refuses_what_leads_out(
+    tmp_path: Path, members: list[tuple[str, bytes, str]]
+) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (name, _, _) = members[0]
+    assert extract(archive(*members, ("good", tarfile.REGTYPE, "x")), inside) == (name,)
+    assert sorted(path.name for path in tmp_path.rglob("*")) in (
+        ["good", "inside"],
+        ["a", "good", "inside"],
+    )
+
+
+def test_extract_does_not_write_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("mine")
+    members = (("link", tarfile.SYMTYPE, "target"), ("link", tarfile.REGTYPE, "theirs"))
+    assert extract(archive(*members), tmp_path) == ("link",)
+    assert (tmp_path / "target").read_text() == "mine"
+
+
+def test_pack_is_deterministic_and_extracts_again(tmp_path: Path) -> None:
+    contents = {"b/c": b"2", "a": b"1"}
+    packed = pack(contents, folder="results", owner=1000)
+    assert (
+        packed.read() == pack(dict(reversed(contents.items())), folder="results", owner=1000).read()
+    )
+    packed.seek(0)
+    assert extract(packed, tmp_path) == ()
+    assert (tmp_path / "b/c").read_bytes() == b"2"
+    assert (tmp_path / "results").is_dir()
+
+
+STREAM = (
+    b'{"event": "stage_started", "stage": "build"}\n'
+    b'{"event": "output", "stage": "build", "text": "caf\xc3\xa9"}\n'
+    b"Traceback (most recent call last):\n"
+    b"[1, 2]\n"
+    b'{"event": "run_finished", "exit_code": 0}\n'
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_events_from_pieces_of_any_size(size: int) -> None:
+    recorder = Recorder()
+    reader = EventReader(recorder)
+    for start in range(0, len(STREAM), size):
+        reader.feed(STREAM[start : start + size])
+    assert recorder.events == [
+        {"event": "stage_started", "stage": "build"},
+        {"event": "output", "stage": "build", "text": "café"},
+        {"event": "engine", "text": "Traceback (most recent call last):"},
+        {"event": "engine", "text": "[1, 2]"},
+        {"event": "run_finished", "exit_code": 0},
+    ]
+    assert reader.finished == {"event": "run_finished", "exit_code": 0}
+
+
+def test_events_are_passed_once_when_the_stream_starts_again() -> None:
+    recorder = Recorder()
+    reader = EventReader(recorder)
+    reader.feed(STREAM[:70])
+    reader.restart()
+    reader.feed(STREAM)
+    assert [event["event"] for event in recorder.events] == [
+        "stage_started",
+        "output",
+        "engine",
+        "engine",
+        "run_finished",
+    ]
+
+
+def test_wheelhouse_is_served_while_needed(tmp_path: Path) -> None:
+    (tmp_path / "tiny-1-py3-none-any.whl").write_bytes(b"wheel")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
+    address = f"http://127.0.0.1:{port}/"
+    with serve(network), serve(network):  # the second finds the port taken, and the folder served
+        with urllib.request.urlopen(address + "tiny-1-py3-none-any.whl") as response:
+            assert response.read() == b"wheel"
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(address)
+
+
+def test_unknown_engine() -> None:
+    with pytest.raises(UsageError, match="unknown engine 'podman'") as error:
+        select_engine("podman")
+    assert error.value.remedy == "use one of auto, docker, host"
+
+
+def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
+    with pytest.raises(InfrastructureError, match="no Docker Engine answers: ") as error:
+        select_engine("docker")
+    assert error.value.exit_code is ExitCode.INFRASTRUCTURE
+    assert error.value.remedy is not None
+    assert "docker/start-engine" in error.value.remedy
+    assert select_engine("auto").name == "host"

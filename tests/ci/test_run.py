@@ -1,0 +1,286 @@
+"""The coordinator with the real agent: what is planted is what table, JSON and code say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from local_engine import LocalEngine, facts, run_agent
+from rich.console import Console
+
+from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.inputs import chosen_platforms, load_project, plan_run
+from ci.progress import Progress
+from ci.report import table_markdown
+from ci.results import Harness, PlatformResult, Product, RunResult, exit_code, read_results
+from ci.run import Run, RunRequest, load_request, new_request
+from ci.store import Store, default_url
+
+CONFIG = """\
+project: tiny
+platforms:
+  cpu: {}
+stages:
+- name: build
+  command: python build.py
+- name: pytest
+  kind: pytest
+  command: python -m pytest -q tests
+artifacts:
+  generated: out
+"""
+BUILD = "import pathlib\npathlib.Path('out').mkdir()\npathlib.Path('out/a.txt').touch()\n"
+PASSING = "def test_a(): pass\n"
+
+
+@dataclass
+class Workplace:
+    """A project and a results folder; runs as the command line does."""
+
+    folder: Path
+    engine: LocalEngine = field(default_factory=LocalEngine)
+    console: Console = field(default_factory=lambda: Console(file=StringIO(), width=200))
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def run(self, request: RunRequest | None = None) -> tuple[RunResult, Run]:
+        source = self.folder / "source"
+        project = load_project(source / "ci.yaml", {})
+        resumed = request is not None
+        if request is None:
+            request = new_request(project, ["cpu"], source_folder=source, engine="docker")
+        folder = self.results / request.run_id
+        platforms = chosen_platforms(project.config, request.platforms)
+        plans = plan_run(
+            project, platforms, run_id=request.run_id, source=source, results=folder
+        )
+        with Store(default_url(self.results)) as store, Progress(self.console) as progress:
+            run = Run(
+                request=request,
+                plans=plans,
+                engine=self.engine,
+                results=folder,
+                store=store,
+                progress=progress,
+                resumed=resumed,
+            )
+            result = run.execute()
+            assert store.load(request.run_id) == result
+        assert read_results(self.results / "latest" / "results.json") == result
+        return result, run
+
+    def only(self) -> PlatformResult:
+        result, _ = self.run()
+        return result.platforms[0]
+
+    def output(self) -> str:
+        assert isinstance(self.console.file, StringIO)
+        return self.console.file.getvalue()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Workplace]:
+    workplace = Workplace(folder=tmp_path)
+    workplace.write("ci.yaml", CONFIG)
+    workplace.write("build.py", BUILD)
+    workplace.write("tests/test_a.py", PASSING)
+    yield workplace
+
+
+def judged(result: PlatformResult) -> tuple[Product, Harness, ExitCode]:
+    return result.verdict.product, result.verdict.harness, exit_code([result])
+
+
+def test_a_good_run(work: Workplace) -> None:
+    result = work.only()
+    assert judged(result) == (Product.PASSED, Harness.CLEAN, ExitCode.PASSED)
+    assert result.built is True
+    assert result.pytest is not None
+    assert result.pytest.passed == 1
+    assert result.pytest.summary is not None
+    assert result.pytest.summary.startswith("1 passed in ")
+    in_total = {stage.name: stage.in_total for stage in result.stages}
+    assert in_total == {"image": False, "sync": False, "build": True, "pytest": True}
+    assert result.build_install_s is not None
+    assert result.pytest_s is not None
+    assert result.total_s == result.build_install_s + result.pytest_s
+    assert {"events.jsonl", "pytest.jsonl", "junit.xml", "generated.tar.gz"} <= set(
+        result.artifacts
+    )
+    assert "full suite passed" in result.notes
+
+
+def test_what_lies_on_disk(work: Workplace) -> None:
+    result, run = work.run()
+    latest = work.results / "latest"
+    assert latest.readlink() == Path(result.run_id)
+    assert json.loads((latest / "results.json").read_text())["run_id"] == result.run_id
+    assert table_markdown(result.platforms) in (latest / "results.md").read_text()
+    assert all((latest / path).is_file() for path in result.platforms[0].artifacts.values())
+    assert load_request(work.results, result.run_id) == run.request
+
+
+def test_a_failing_test(work: Workplace) -> None:
+    work.write("tests/test_b.py", "def test_b(): assert 1 == 2\n")
+    result = work.only()
+    assert judged(result) == (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert result.verdict.evidence[0].text == "1 failed, 0 errors: tests/test_b.py::test_b"
+    assert "1 test failed" in result.notes
+    assert "assert 1 == 2" in work.output()  # the end of the failing stage's log
+
+
+def test_a_failing_build(work: Workplace) -> None:
+    work.write("build.py", "raise SystemExit('error: no such header')\n")
+    result = work.only()
+    assert judged(result) == (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert result.built is False
+    assert result.pytest is None
+    assert result.total_s is None
+    assert (result.stages[-1].name, result.stages[-1].seconds) == ("pytest", None)
+    assert "| CPU | No | not run |" in table_markdown([result])
+    assert "error: no such header" in work.output()
+    assert "pytest: not run: build failed" in work.output()
+
+
+def test_a_crash_of_the_test_process(work: Workplace) -> None:
+    crash = "import os, signal\ndef test_b(): os.kill(os.getpid(), signal.SIGSEGV)\n"
+    work.write("tests/test_b.py", crash)
+    result = work.only()
+    assert judged(result) == (Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
+    assert "process crashed in tests/test_b.py::test_b" in result.notes
+    assert result.pytest is not None
+    assert (result.pytest.passed, result.pytest.summary) == (1, None)
+    assert result.stages[-1].exit_code == 139
+
+
+def test_a_crash_after_the_summary(work: Workplace) -> None:
+    die = "import os\ndef pytest_unconfigure(config):\n    os._exit(137)\n"
+    work.write("tests/conftest.py", die)
+    result = work.only()
+    assert judged(result) == (Product.PASSED, Harness.EXIT_AFTER_SUMMARY, ExitCode.PASSED)
+    assert "outer wrapper returned 137 after the pytest summary" in result.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("import pytest\ndef test_a(): pytest.skip('no device')\n", "no test passed: 1 skipped"),
+        ("", "no test was collected"),
+    ],
+)
+def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: str) -> None:
+    work.write("tests/test_a.py", text)
+    result = work.only()
+    assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert note in result.notes
+
+
+def test_a_broken_image(work: Workplace) -> None:
+    error = InfrastructureError("cannot pull https://me:secret@host/base", remedy="Log in.")
+    work.engine.prepare_error = error
+    result = work.only()
+    assert judged(result) == (
+        Product.NOT_RUN,
+        Harness.INFRASTRUCTURE,
+        ExitCode.INFRASTRUCTURE,
+    )
+    assert result.notes == ("not run: cannot pull https://***@host/base (Log in.)",)
+    assert "cannot pull https://***@host/base" in work.output()
+    assert "secret" not in work.output() + result.model_dump_json()
+
+
+def test_an_engine_that_fails_later_loses_nothing(work: Workplace) -> None:
+    work.engine.execute_error = InfrastructureError("the engine went away")
+    result = work.only()
+    assert (result.verdict.product, result.verdict.harness) == (Product.PASSED, Harness.LOST)
+    assert "the engine went away" in result.notes
+
+
+def test_an_interrupt_while_the_image_is_built(work: Workplace) -> None:
+    work.engine.prepare_error = KeyboardInterrupt()
+    result, run = work.run()
+    assert run.interrupted
+    assert judged(result.platforms[0])[0] is Product.NOT_RUN
+    assert "interrupted while the image was prepared" in result.platforms[0].notes[0]
+
+
+def test_an_interrupt_keeps_what_was_measured(work: Workplace) -> None:
+    work.engine.interrupted = True
+    result, run = work.run()
+    assert run.interrupted
+    assert "interrupted" in result.platforms[0].notes
+    assert result.platforms[0].build_install_s is not None
+
+
+def test_resuming_a_finished_run_runs_nothing(work: Workplace) -> None:
+    first, run = work.run()
+    work.engine.calls.clear()
+    second, _ = work.run(load_request(work.results, run.request.run_id))
+    assert work.engine.calls == []
+    assert second.platforms == first.platforms
+
+
+def test_resuming_adopts_what_the_engine_still_has(work: Workplace) -> None:
+    request = _interrupted_before_the_verdict(work)
+    work.engine.adopted = facts(None, exit_code=0)
+    result, _ = work.run(request)
+    assert work.engine.calls == ["resume cpu"]
+    assert result.platforms[0].verdict.product is Product.PASSED
+    assert result.run_id == request.run_id
+    assert result.platforms[0].notes[1].startswith("resumed: ")
+
+
+def test_resuming_judges_results_that_nobody_judged(work: Workplace) -> None:
+    request = _interrupted_before_the_verdict(work)
+    result, _ = work.run(request)
+    assert work.engine.calls == ["resume cpu"]
+    assert result.platforms[0].verdict.product is Product.PASSED
+    assert [stage.name for stage in result.platforms[0].stages] == ["build", "pytest"]
+
+
+def test_resuming_begins_anew_where_nothing_is_left(work: Workplace) -> None:
+    work.engine.prepare_error = InfrastructureError("no space left")
+    _, run = work.run()
+    work.engine = LocalEngine()
+    result, _ = work.run(load_request(work.results, run.request.run_id))
+    assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
+    assert result.platforms[0].verdict.product is Product.PASSED
+
+
+def _interrupted_before_the_verdict(work: Workplace) -> RunRequest:
+    """A run whose caller died after the stages and before anybody looked at them."""
+    work.engine.prepare_error = InfrastructureError("never reached the verdict")
+    _, run = work.run()
+    run_agent(run.plans[0], run.progress)
+    work.engine = LocalEngine()
+    return run.request
+
+
+def test_an_unknown_run_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no run 'x' in"):
+        load_request(tmp_path, "x")
+
+
+def test_a_request_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "request.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"request\.json is not a request"):
+        load_request(tmp_path, "x")
+
+
+def test_a_run_id_names_time_and_commit(work: Workplace) -> None:
+    result, _ = work.run()
+    time, commit, digits = result.run_id.split("-")
+    assert time == f"{result.started_at:%Y%m%dT%H%M%SZ}"
+    assert (commit, len(digits)) == ("nogit", 4)
