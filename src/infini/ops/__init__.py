@@ -5,13 +5,12 @@ on first use from the operator table of the compiled library, so importing costs
 however many operators there are.
 """
 
-from __future__ import annotations
+# Imports are private: operators and their classes take any public name (`Any`, for one).
+import contextlib as _contextlib
+import pathlib as _pathlib
+import typing as _typing
 
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
-
-with suppress(ModuleNotFoundError):
+with _contextlib.suppress(ModuleNotFoundError):
     # First, so that the libraries that the compiled module needs are loaded from it.
     import torch as _torch  # noqa: F401
 
@@ -19,7 +18,7 @@ from infini.ops import _core
 
 __all__ = ["Operator", "devices", "include_dir", "metadata_path", *_core.operator_names()]
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = _pathlib.Path(__file__).parent
 _NAMES = frozenset(_core.operator_names())
 
 
@@ -48,12 +47,12 @@ def devices() -> list[str]:
     return _core.devices()
 
 
-def metadata_path() -> Path:
+def metadata_path() -> _pathlib.Path:
     """``torch_ops_metadata.json``: the generated operators; absent in a build without torch."""
     return _PACKAGE / "torch_ops_metadata.json"
 
 
-def include_dir() -> Path:
+def include_dir() -> _pathlib.Path:
     """The folder to include the C++ headers from."""
     return _PACKAGE / "include"
 
@@ -65,9 +64,9 @@ def _class_name(name: str) -> str:
 _CLASSES = {_class_name(name): name for name in _NAMES}
 
 
-def __getattr__(attribute: str) -> Any:
+def __getattr__(attribute: str) -> _typing.Any:
     if attribute in _NAMES:
-        value: Any = _core.operator_function(attribute)
+        value: _typing.Any = _core.operator_function(attribute)
     elif attribute in _CLASSES:
         name = _CLASSES[attribute]
         value = type(attribute, (Operator,), {"name": name, "__module__": __name__})
