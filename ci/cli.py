@@ -17,7 +17,7 @@ from ci.errors import CiError, ExitCode, UsageError
 from ci.inputs import REPOSITORY, Project, chosen_platforms, load_project, plan_run
 from ci.network import mask_credentials
 from ci.plan import RunPlan
-from ci.platforms import PLATFORMS, Platform
+from ci.platforms import PLATFORMS
 from ci.progress import Progress
 from ci.report import print_results, results_markdown
 from ci.results import RunResult, exit_code
@@ -120,23 +120,28 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    request = None
     if options.resume:
         _refuse_changes(options)
         request = load_request(options.results, options.resume)
-    source, config = _places(options) if request is None else (request.source, request.config)
-    project = load_project(config, os.environ)
-    names = request.platforms if request else options.platforms
-    platforms = _chosen(project, names)
-    engine = select_engine(request.engine if request else options.engine or "auto")
-    if request is None:
-        names = [platform.name for platform in platforms]
-        request = new_request(project, names, source_folder=source, engine=engine.name)
-    folder = options.results / request.run_id
-    plans = plan_run(project, platforms, run_id=request.run_id, source=source, results=folder)
+        project = load_project(request.config, os.environ)
+    else:
+        source, config = _places(options)
+        project = load_project(config, os.environ)
+        names = _named(project, options.platforms)
+        engine_name = options.engine or "auto"
+        request = new_request(project, names, source_folder=source, engine=engine_name)
+    plans = plan_run(
+        project,
+        chosen_platforms(project.config, request.platforms),
+        run_id=request.run_id,
+        source=request.source,
+        results=options.results / request.run_id,
+    )
+    engine = select_engine(request.engine)
     if options.dry_run:
         return _describe(engine, plans)
-    return _execute(options, request, plans, engine)
+    # What `auto` has become: a resumed run needs the same.
+    return _execute(options, request.model_copy(update={"engine": engine.name}), plans, engine)
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
@@ -152,11 +157,11 @@ def _places(options: argparse.Namespace) -> tuple[Path, Path]:
     return options.source or config.resolve().parent, config
 
 
-def _chosen(project: Project, names: Sequence[str]) -> Sequence[Platform]:
+def _named(project: Project, names: Sequence[str]) -> list[str]:
     if not names:
         configured = ", ".join(project.config.platforms)
         raise UsageError("run: no platform is named", remedy=f"Configured: {configured}.")
-    return chosen_platforms(project.config, names)
+    return [platform.name for platform in chosen_platforms(project.config, names)]
 
 
 def _describe(engine: Engine, plans: Sequence[RunPlan]) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ci.results import PlatformResult, PytestResult, RunResult, StageResult
 
-MISSING = "\N{EN DASH}"
+MISSING = "-"
 
 
 class Row(NamedTuple):

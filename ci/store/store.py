@@ -19,7 +19,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import RunResult
 from ci.store.convert import run_result, run_row
-from ci.store.tables import RunRow, OutcomeRow
+from ci.store.tables import OutcomeRow, RunRow
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK_TIMEOUT_S = 60

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from published import PUBLISHED, ascend_after_summary, platform_result
 
 from ci.results import RunResult
-from published import PUBLISHED, ascend_after_summary, platform_result
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -18,9 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_outside_world(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def _no_outside_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a unit test that reaches for an engine or the network; loopback is allowed."""
     if request.node.get_closest_marker("docker") is None:
         connect = socket.socket.connect
@@ -31,7 +28,6 @@ def _no_outside_world(
             pytest.fail(f"a unit test connects to {address}; mark it `docker` if it must")
 
         monkeypatch.setattr(socket.socket, "connect", guarded)
-    yield
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -81,7 +82,9 @@ def run_agent(plan: RunPlan, observer: Observer) -> int:
 
 
 def _environment() -> dict[str, str]:
-    import os
-
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"PATH": path, "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    return {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        # Only the plug-in that counts: the others of a development environment take a second.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider -p pytest_reportlog.plugin",
+    }

@@ -15,7 +15,8 @@ from ci.results import (
     Verdict,
 )
 
-# Label, passed, skipped, warnings, duration in the summary, build/install, pytest and total seconds.
+# Label, passed, skipped, warnings, duration in the summary, seconds of build/install, pytest
+# and in total.
 PUBLISHED = (
     ("NVIDIA", 9206, 8664, 104, "177.98s (0:02:57)", 889, 182, 1074),
     ("Iluvatar", 7410, 8942, 100, "150.05s (0:02:30)", 629, 153, 783),

@@ -127,7 +127,8 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         ),
         (
             MINIMAL + "stages:\n- {name: build, command: make}\n",
-            "ci.yaml:4: stages: got a list, expected exactly one stage with 'kind: pytest', found 0",
+            "ci.yaml:4: stages: got a list, expected exactly one stage with 'kind: pytest',"
+            " found 0",
         ),
         (
             MINIMAL + "stages:\n- {name: a, command: x}\n- {name: a, command: x, kind: pytest}\n",
@@ -184,7 +185,7 @@ def test_no_object_is_ever_constructed(write) -> None:
 
 
 def test_a_missing_file_says_which(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing.yaml: no such file"):
+    with pytest.raises(ConfigError, match=r"nothing\.yaml: no such file"):
         load_config(tmp_path / "nothing.yaml")
 
 

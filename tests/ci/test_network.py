@@ -79,7 +79,7 @@ def test_a_ca_bundle_beside_the_configuration(tmp_path: Path) -> None:
 
 
 def test_a_missing_ca_bundle_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="ca_bundle: got '/no/such.pem', expected a PEM file"):
+    with pytest.raises(ConfigError, match=r"ca_bundle: got '/no/such\.pem', expected a PEM file"):
         resolve_network({"PIP_CERT": "/no/such.pem"}, folder=tmp_path)
 
 

@@ -6,13 +6,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from published import PUBLISHED, platform_result
 from rich.console import Console
 
 from ci.report import print_results, results_markdown, table_markdown
 from ci.report.rows import HEADINGS, stage_rows, table_rows, whole_seconds
 from ci.results import Evidence, Grade, Harness, Product, RunResult, StageResult, Verdict
-
-from published import PUBLISHED, platform_result
 
 REFERENCE = Path(__file__).parent / "data" / "published.md"
 
@@ -48,7 +47,7 @@ def test_the_page_has_origin_evidence_and_stages(published: RunResult) -> None:
     assert "Product: **passed**. Harness: **exit_after_summary**." in text
     assert "* fact: exit code 137 after the pytest summary" in text
     assert "| install | 888.8 s | 2667.0 s | 11.5 s | 3072 MiB | 0 | yes |" in text
-    assert "| image | 0.4 s | – | – | – | 0 | no |" in text
+    assert "| image | 0.4 s | - | - | - | 0 | no |" in text
 
 
 def test_a_platform_that_was_not_run(published: RunResult) -> None:
@@ -65,11 +64,11 @@ def test_a_platform_that_was_not_run(published: RunResult) -> None:
         notes=("not run: cannot pull a|b\nat all",),
     )
     run = published.model_copy(update={"platforms": (result,)})
-    assert "| CPU | – | not run | – | – | – | Not run: cannot pull a\\|b at all. |" in (
+    assert "| CPU | - | not run | - | - | - | Not run: cannot pull a\\|b at all. |" in (
         table_markdown(run.platforms)
     )
     assert "* fact: cannot pull a\\|b at all" in results_markdown(run)
-    assert "| install | – | – | – | – | not run | yes |" in results_markdown(run)
+    assert "| install | - | - | - | - | not run | yes |" in results_markdown(run)
 
 
 def test_a_session_without_an_end_shows_what_it_counted() -> None:
@@ -87,7 +86,7 @@ def test_markup_in_a_note_is_not_interpreted(published: RunResult) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(888.6, "889s"), (0.0, "0s"), (0.4, "0s"), (None, "–")]
+    ("seconds", "text"), [(888.6, "889s"), (0.0, "0s"), (0.4, "0s"), (None, "-")]
 )
 def test_seconds_are_rounded_for_the_table_only(seconds: float | None, text: str) -> None:
     assert whole_seconds(seconds) == text
@@ -95,4 +94,4 @@ def test_seconds_are_rounded_for_the_table_only(seconds: float | None, text: str
 
 def test_a_stage_that_was_ended_has_no_exit_code() -> None:
     [row] = stage_rows([StageResult(name="x", seconds=1.25, exit_code=None, in_total=False)])
-    assert row == ("x", "1.2 s", "–", "–", "–", "–", "no")
+    assert row == ("x", "1.2 s", "-", "-", "-", "-", "no")

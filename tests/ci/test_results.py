@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from published import PUBLISHED, platform_result
 
 from ci.errors import ExitCode, InfrastructureError
 from ci.results import (
@@ -18,8 +19,6 @@ from ci.results import (
     read_results,
     write_atomically,
 )
-
-from published import PUBLISHED, platform_result
 
 RUN_FIELDS = {
     *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -62,9 +61,7 @@ class Workplace:
             request = new_request(project, ["cpu"], source_folder=source, engine="docker")
         folder = self.results / request.run_id
         platforms = chosen_platforms(project.config, request.platforms)
-        plans = plan_run(
-            project, platforms, run_id=request.run_id, source=source, results=folder
-        )
+        plans = plan_run(project, platforms, run_id=request.run_id, source=source, results=folder)
         with Store(default_url(self.results)) as store, Progress(self.console) as progress:
             run = Run(
                 request=request,
@@ -90,12 +87,12 @@ class Workplace:
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Iterator[Workplace]:
+def work(tmp_path: Path) -> Workplace:
     workplace = Workplace(folder=tmp_path)
     workplace.write("ci.yaml", CONFIG)
     workplace.write("build.py", BUILD)
     workplace.write("tests/test_a.py", PASSING)
-    yield workplace
+    return workplace
 
 
 def judged(result: PlatformResult) -> tuple[Product, Harness, ExitCode]:

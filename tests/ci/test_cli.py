@@ -1,0 +1,226 @@
+"""The command line: options, exit codes, what goes to which stream."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from local_engine import LocalEngine
+
+from ci import cli
+from ci.config import schema_text
+from ci.errors import ExitCode, InfrastructureError
+from ci.inputs import REPOSITORY
+from ci.results import RunResult
+from ci.store import Store, default_url
+
+CONFIG = "project: tiny\nplatforms:\n  cpu: {}\n"
+STAGES = """\
+stages:
+- {name: build, command: "true"}
+- {name: pytest, command: python -m pytest, kind: pytest}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The tests' machine may have settings of its own."""
+    for name in ("PIP_INDEX_URL", "PIP_FIND_LINKS", "INFINI_CI_SITE", "DOCKER_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "ci.yaml").write_text(CONFIG + STAGES)
+    (folder / "test_a.py").write_text("def test_a(): pass\n")
+    return folder
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
+    local = LocalEngine()
+    monkeypatch.setattr(cli, "select_engine", lambda name: local)
+    return local
+
+
+def run(*arguments: object) -> int:
+    return cli.main([str(argument) for argument in arguments])
+
+
+@pytest.mark.usefixtures("engine")
+def test_run_shows_the_table_and_where_the_results_are(
+    source: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("run", "cpu", "--source", source) == ExitCode.PASSED
+    shown = capsys.readouterr()
+    assert "1 passed in " in shown.out
+    assert "Full suite passed." in shown.out
+    assert "CPU: pytest finished after " in shown.err
+    assert "CPU: image finished after 0.5 s (cached)" in shown.err
+    assert (tmp_path / "results" / "latest" / "results.json").is_file()
+
+
+@pytest.mark.usefixtures("engine")
+def test_run_with_json_prints_nothing_else(
+    source: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("run", "cpu", "--source", source, "--json", "--results", "r") == ExitCode.PASSED
+    printed = capsys.readouterr().out
+    assert printed == (tmp_path / "r" / "latest" / "results.json").read_text()
+    assert RunResult.model_validate_json(printed).platforms[0].pytest is not None
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_failing_suite_is_exit_code_1(source: Path) -> None:
+    (source / "test_a.py").write_text("def test_a(): assert False\n")
+    assert run("run", "cpu", "--source", source) == ExitCode.PRODUCT_FAILURE
+
+
+def test_an_engine_failure_is_exit_code_3(source: Path, engine: LocalEngine) -> None:
+    engine.prepare_error = InfrastructureError("no space left")
+    assert run("run", "cpu", "--source", source) == ExitCode.INFRASTRUCTURE
+
+
+def test_an_interrupt_is_exit_code_130(source: Path, engine: LocalEngine) -> None:
+    engine.interrupted = True
+    assert run("run", "cpu", "--source", source) == ExitCode.INTERRUPTED
+
+
+def test_no_engine_where_one_is_asked_for(
+    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    assert run("run", "cpu", "--engine", "docker", "--source", source) == ExitCode.INFRASTRUCTURE
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: no Docker Engine answers")
+    assert "--engine host" in shown
+    assert not Path("results").exists()
+
+
+def test_a_dry_run_runs_nothing_and_masks_credentials(
+    source: Path,
+    engine: LocalEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:secret@host/simple")
+    assert run("run", "cpu", "--dry-run", "--source", source) == ExitCode.PASSED
+    assert capsys.readouterr().out == "run cpu with https://***@host/simple\n"
+    assert engine.calls == []
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "run: no platform is named\nConfigured: cpu."),
+        (["run", "cpuu"], "unknown platform 'cpuu', configured: cpu; did you mean 'cpu'?"),
+        (["run", "cpu", "nvidia", "x"], "unknown platform 'nvidia', configured: cpu"),
+        (["run", "cpu", "--source", "nowhere"], "nowhere/ci.yaml: no such file"),
+        (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
+        (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
+        (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --engine, --source and --config."),
+        (["report", "--results", "nowhere"], "--results: nowhere is not a folder"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == ExitCode.USAGE
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["build"], ["run", "cpu", "--engine", "podman"], ["run", "--json", "--dry-run", "cpu"]],
+)
+def test_what_the_parser_refuses_is_exit_code_2_too(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(*arguments)
+    assert "usage: python -m ci" in capsys.readouterr().err
+
+
+def test_a_wrong_configuration_shows_every_finding(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "ci.yaml").write_text(CONFIG + "projct: x\nartifacts: 1\n")
+    (source / "ci.site.yaml").write_text("netwrk: {}\n")
+    assert run("run", "cpu", "--source", source) == ExitCode.USAGE
+    shown = capsys.readouterr().err
+    assert "ci.yaml:4: projct: got an unknown key" in shown
+    assert "ci.yaml:5: artifacts: got 1 (integer), expected a mapping" in shown
+    assert "ci.site.yaml:1: netwrk: got an unknown key" in shown
+
+
+def test_a_missing_recipe_is_named(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source / "ci.yaml").write_text(CONFIG.replace("{}", "{recipe: my.Dockerfile}"))
+    assert run("run", "cpu", "--source", source) == ExitCode.USAGE
+    assert "platforms.cpu.recipe: got 'my.Dockerfile', expected a file" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("engine")
+def test_several_platforms_named_twice_run_once(source: Path, engine: LocalEngine) -> None:
+    assert run("run", "cpu", "cpu", "--source", source) == ExitCode.PASSED
+    assert engine.calls == ["prepare cpu", "execute cpu"]
+
+
+def test_report_of_the_latest_run_and_of_a_named_one(
+    published: RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(default_url(tmp_path)) as store:
+        store.save(published, {})
+    for arguments in ([], [published.run_id]):
+        assert run("report", *arguments, "--results", tmp_path) == ExitCode.PASSED
+        assert "9206 passed, 8664 skipped" in capsys.readouterr().out
+    assert run("report", "--results", tmp_path, "--format", "json") == ExitCode.PASSED
+    assert capsys.readouterr().out == published.to_json()
+    assert run("report", "--results", tmp_path, "--format", "markdown") == ExitCode.PASSED
+    reference = Path(__file__).parent / "data" / "published.md"
+    assert reference.read_text(encoding="utf-8") in capsys.readouterr().out
+
+
+def test_report_of_an_unknown_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("report", "x", "--results", tmp_path) == ExitCode.USAGE
+    assert "the store holds no run 'x'" in capsys.readouterr().err
+
+
+def test_the_results_folder_comes_from_the_environment(
+    published: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(default_url(tmp_path)) as store:
+        store.save(published, {})
+    monkeypatch.setenv("INFINI_CI_RESULTS", str(tmp_path))
+    assert run("report") == ExitCode.PASSED
+
+
+def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("platforms") == ExitCode.PASSED
+    assert capsys.readouterr().out == "cpu: CPU\n"
+    assert run("platforms", "--json") == ExitCode.PASSED
+    assert json.loads(capsys.readouterr().out) == ["cpu"]
+
+
+def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("schema") == ExitCode.PASSED
+    assert capsys.readouterr().out == schema_text()
+
+
+def test_without_its_dependencies_it_says_what_installs_them() -> None:
+    command = [sys.executable, "-S", "-m", "ci", "platforms"]  # -S: no site-packages
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env={}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == ExitCode.USAGE
+    assert "is not installed" in done.stderr
+    assert "python3 noxfile.py -s build-cpu" in done.stderr
+    assert "Traceback" not in done.stderr
