@@ -22,7 +22,7 @@ from ci.progress import Progress
 from ci.report import print_results, results_markdown
 from ci.results import RunResult, exit_code
 from ci.run import Run, RunRequest, load_request, new_request
-from ci.store import Store, default_url
+from ci.store import DATABASE, Store, default_url
 
 CONFIG_FILE = "ci.yaml"
 FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
@@ -46,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.remedy:
             print(error.remedy, file=sys.stderr)
         return error.exit_code
+    except OSError as error:  # a full disk, a folder that is not ours
+        print(f"error: {error}", file=sys.stderr)
+        return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
@@ -205,8 +208,8 @@ def _print(result: RunResult, form: str) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    if not options.results.is_dir():
-        message = f"--results: {options.results} is not a folder"
+    if not (options.results / DATABASE).is_file():
+        message = f"--results: there is no {DATABASE} in {options.results}"
         raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
     with Store(default_url(options.results)) as store:
         _print(store.load(options.run), options.format)

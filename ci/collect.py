@@ -24,7 +24,7 @@ ENVIRONMENT = "environment.json"
 
 def judged(plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
     """Judge a platform by what lies in its results folder."""
-    record = _read_record(plan.results)
+    record = read_record(plan.results)
     case = Case(stages=plan.stages, record=record, tests=read_log(plan.results), facts=facts)
     verdict = judge(case)
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
@@ -73,7 +73,8 @@ def read_log(folder: Path) -> PytestLog | None:
     return parse_log(_lines(path)) if path.is_file() and path.stat().st_size else None
 
 
-def _read_record(folder: Path) -> RunRecord:
+def read_record(folder: Path) -> RunRecord:
+    """The agent's record in a platform's results folder; empty if it never began."""
     path = folder / EVENTS
     return parse_events(_lines(path)) if path.is_file() else RunRecord()
 

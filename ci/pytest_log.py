@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
+
 # The record pytest-xdist makes in the name of a worker process that died.
 _WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
 _WORKER_CRASH_PHASE = "???"
@@ -124,7 +126,7 @@ def _reason(report: Mapping[str, Any]) -> str | None:
         detail = str(detail[-1]).removeprefix("Skipped: ")
     if report.get("outcome") == "skipped" and report.get("wasxfail"):
         detail = report["wasxfail"]
-    return str(detail) if detail else None
+    return str(detail)[:REASON_LENGTH] if detail else None
 
 
 @dataclass

@@ -16,10 +16,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ci import source
-from ci.collect import judged, not_run_result, read_log
+from ci.collect import judged, not_run_result, read_log, read_record
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts
 from ci.errors import CiError, UsageError
-from ci.events import parse_events
 from ci.inputs import Project
 from ci.plan import RunPlan
 from ci.progress import Progress
@@ -124,10 +123,9 @@ class Run:
                 self._tests[result.platform] = _tests_in(self.results / result.platform)
 
     def _platform(self, plan: RunPlan) -> PlatformResult:
-        plan.results.mkdir(parents=True, exist_ok=True)
         try:
             facts = self._adopt(plan) if self.resumed else None
-            image = facts.image if facts else self._prepare(plan)
+            image = facts.image if facts else self._begin(plan)
         except CiError as error:
             self.progress.failure(_message(error))
             return not_run_result(plan, _message(error))
@@ -141,12 +139,13 @@ class Run:
         self._tests[plan.platform] = _tests_in(plan.results)
         return judged(plan, facts)
 
-    def _prepare(self, plan: RunPlan) -> ImageFacts:
+    def _begin(self, plan: RunPlan) -> ImageFacts:
+        _set_aside(plan.results)
+        plan.results.mkdir(parents=True)
         self.progress.event({"event": "stage_started", "stage": "image"})
         image = self.engine.prepare(plan, self.progress)
-        finished = {"stage": "image", "seconds": image.seconds, "exit_code": 0}
-        finished["reason"] = image.reason
-        self.progress.event({"event": "stage_finished", **finished})
+        finished = {"event": "stage_finished", "stage": "image", "exit_code": 0}
+        self.progress.event({**finished, "seconds": image.seconds, "reason": image.reason})
         return image
 
     def _carry_out(self, plan: RunPlan, image: ImageFacts) -> ExecutionFacts:
@@ -163,10 +162,7 @@ class Run:
         facts = self.engine.resume(plan, self.progress)
         if facts is not None:
             return replace(facts, notes=(RESUMED, *facts.notes))
-        events = plan.results / "events.jsonl"
-        if not events.exists():
-            return None
-        finished = parse_events(events.read_text(encoding="utf-8").splitlines()).run_finished
+        finished = read_record(plan.results).run_finished
         return self._facts(exit_code=finished.exit_code, notes=(RESUMED,)) if finished else None
 
     def _facts(
@@ -216,6 +212,14 @@ class Run:
 def _tests_in(folder: Path) -> Sequence[TestOutcome]:
     log = read_log(folder)
     return log.tests if log else ()
+
+
+def _set_aside(folder: Path) -> None:
+    """Keep what an earlier attempt left, so that two attempts never mix in one log."""
+    if not folder.exists():
+        return
+    taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
+    folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))
 
 
 def _message(error: CiError) -> str:

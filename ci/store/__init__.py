@@ -1,5 +1,5 @@
 """The store: runs, platforms, stages and tests in one SQL database."""
 
-from ci.store.store import Store, default_url
+from ci.store.store import DATABASE, Store, default_url
 
-__all__ = ["Store", "default_url"]
+__all__ = ["DATABASE", "Store", "default_url"]

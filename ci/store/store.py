@@ -21,13 +21,14 @@ from ci.results import RunResult
 from ci.store.convert import run_result, run_row
 from ci.store.tables import OutcomeRow, RunRow
 
+DATABASE = "ci.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK_TIMEOUT_S = 60
 
 
 def default_url(results: Path) -> str:
     """The SQLite database beside the results."""
-    return f"sqlite:///{(results / 'ci.db').resolve()}"
+    return f"sqlite:///{(results / DATABASE).resolve()}"
 
 
 class Store:

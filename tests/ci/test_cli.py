@@ -126,7 +126,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --engine, --source and --config."),
-        (["report", "--results", "nowhere"], "--results: nowhere is not a folder"),
+        (["report", "--results", "nowhere"], "--results: there is no ci.db in nowhere"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(
@@ -190,6 +190,7 @@ def test_report_of_the_latest_run_and_of_a_named_one(
 
 
 def test_report_of_an_unknown_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Store(default_url(tmp_path)).close()
     assert run("report", "x", "--results", tmp_path) == ExitCode.USAGE
     assert "the store holds no run 'x'" in capsys.readouterr().err
 
@@ -201,6 +202,16 @@ def test_the_results_folder_comes_from_the_environment(
         store.save(published, {})
     monkeypatch.setenv("INFINI_CI_RESULTS", str(tmp_path))
     assert run("report") == ExitCode.PASSED
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_results_folder_that_cannot_be_made(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").touch()
+    code = run("run", "cpu", "--source", source, "--results", "file/results")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "file/results" in capsys.readouterr().err
 
 
 def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ stages:
 artifacts:
   generated: out
 """
-BUILD = "import pathlib\npathlib.Path('out').mkdir()\npathlib.Path('out/a.txt').touch()\n"
+BUILD = "import pathlib\npathlib.Path('out').mkdir(exist_ok=True)\npathlib.Path('out/a.txt').touch()\n"
 PASSING = "def test_a(): pass\n"
 
 
@@ -253,6 +253,19 @@ def test_resuming_begins_anew_where_nothing_is_left(work: Workplace) -> None:
     result, _ = work.run(load_request(work.results, run.request.run_id))
     assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
     assert result.platforms[0].verdict.product is Product.PASSED
+
+
+def test_two_attempts_never_mix(work: Workplace) -> None:
+    work.write("tests/test_a.py", "def test_a(): assert False\n")
+    _, run = work.run()
+    # As if the machine had gone down before the agent's end: nothing to adopt, nothing judged.
+    events = run.results / "cpu" / "events.jsonl"
+    events.write_text("".join(events.read_text().splitlines(keepends=True)[:-1]))
+    (run.results / "results.json").unlink()
+    work.write("tests/test_a.py", PASSING)
+    result, _ = work.run(run.request)
+    assert result.platforms[0].verdict.product is Product.PASSED
+    assert (run.results / "cpu.attempt-1" / "events.jsonl").is_file()
 
 
 def _interrupted_before_the_verdict(work: Workplace) -> RunRequest:
