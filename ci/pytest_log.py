@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -96,6 +96,13 @@ class _Attempt:
         self.rerun |= report.get("outcome") == "rerun"
         self.keep(_phase_outcome(report), _reason(report))
 
+    def results(self, node_id: str) -> Iterator[TestOutcome]:
+        """The test's outcome, if any phase has told one."""
+        if self.outcome is not None:
+            yield TestOutcome(
+                node_id=node_id, outcome=self.outcome, seconds=self.seconds, reason=self.reason
+            )
+
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:
         """Take over what is worse than all before."""
         if outcome is None:
@@ -177,12 +184,13 @@ class _Reader:
         attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(report))
 
     def result(self) -> PytestLog:
-        tests, running = [], []
+        tests: list[TestOutcome] = []
+        running: list[str] = []
         for node_id, attempt in self.attempts.items():
             if not attempt.ended:
                 running.append(node_id)
-            if attempt.outcome is not None and (attempt.ended or _is_bad(attempt.outcome)):
-                tests.append(_test_outcome(node_id, attempt))
+            if attempt.ended or attempt.outcome in (Outcome.FAILED, Outcome.ERROR):
+                tests += attempt.results(node_id)
         return PytestLog(
             tests=tuple(tests),
             warnings=self.warnings,
@@ -191,20 +199,6 @@ class _Reader:
             crashed=tuple(self.crashed),
             unreadable_lines=self.unreadable,
         )
-
-
-def _is_bad(outcome: Outcome) -> bool:
-    return outcome in (Outcome.FAILED, Outcome.ERROR)
-
-
-def _test_outcome(node_id: str, attempt: _Attempt) -> TestOutcome:
-    assert attempt.outcome is not None
-    return TestOutcome(
-        node_id=node_id,
-        outcome=attempt.outcome,
-        seconds=attempt.seconds,
-        reason=attempt.reason,
-    )
 
 
 def parse_log(lines: Iterable[str]) -> PytestLog:

@@ -6,7 +6,6 @@ what is on disk is true, and ``--resume`` goes on from there.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -124,17 +123,18 @@ class Run:
 
     def _platform(self, plan: RunPlan) -> PlatformResult:
         try:
-            facts = self._adopt(plan) if self.resumed else None
-            image = facts.image if facts else self._begin(plan)
+            if facts := self._adopt(plan) if self.resumed else None:
+                return self._judged(plan, facts)
+            image = self._begin(plan)
         except CiError as error:
             self.progress.failure(_message(error))
             return not_run_result(plan, _message(error))
         except KeyboardInterrupt:
             self.interrupted = True
             return not_run_result(plan, "the run was interrupted while the image was prepared")
-        if facts is None:
-            assert image is not None
-            facts = self._carry_out(plan, image)
+        return self._judged(plan, self._carry_out(plan, image))
+
+    def _judged(self, plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
         self.interrupted |= facts.interrupted
         self._tests[plan.platform] = _tests_in(plan.results)
         return judged(plan, facts)
@@ -231,4 +231,4 @@ def _link_latest(folder: Path) -> None:
     temporary = folder.parent / f".latest-{folder.name}"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(folder.name)
-    os.replace(temporary, folder.parent / "latest")
+    temporary.replace(folder.parent / "latest")

@@ -89,33 +89,30 @@ def _unknown(text: str) -> Evidence:
 def _product(case: Case) -> Opinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
         return Product.NOT_RUN, [_fact("no stage was started")]
-    return _commands(case) or _suite(case)
+    at = list(case.stages).index(case.pytest_stage)
+    if early := _failed_command(case) or _without_result(case, case.stages[:at]):
+        return early
+    suite = _suite(case)
+    late = _without_result(case, case.stages[at + 1 :])
+    return late if late and suite[0] is Product.PASSED else suite
 
 
-def _commands(case: Case) -> Opinion | None:
-    """The first command that did not end well; ``None``: all did."""
+def _failed_command(case: Case) -> Opinion | None:
     for stage in case.commands:
         end = case.finished(stage)
-        if end is None:
-            if _waits_for_tests(case, stage):
-                return None
-            return Product.INCOMPLETE, [_fact(f"stage {stage.name} has no result")]
-        if end.exit_code != 0:
-            own = not _ended_from_outside(case, end)
+        if end is not None and end.exit_code != 0:
+            product = Product.INCOMPLETE if _ended_from_outside(end) else Product.FAILED
             text = f"stage {stage.name} ended with {_exit(end)}; its output is {stage.name}.log"
-            return Product.FAILED if own else Product.INCOMPLETE, [_fact(text)]
+            return product, [_fact(text)]
     return None
 
 
-def _waits_for_tests(case: Case, stage: StagePlan) -> bool:
-    """Whether ``stage`` comes after the tests, which then say why it has no result."""
-    order = list(case.stages)
-    tests = case.finished(case.pytest_stage)
-    passed = tests is not None and tests.exit_code == 0
-    return order.index(stage) > order.index(case.pytest_stage) and not passed
+def _without_result(case: Case, stages: Sequence[StagePlan]) -> Opinion | None:
+    names = [stage.name for stage in stages if case.finished(stage) is None]
+    return (Product.INCOMPLETE, [_fact(f"stage {names[0]} has no result")]) if names else None
 
 
-def _ended_from_outside(case: Case, end: StageFinished) -> bool:
+def _ended_from_outside(end: StageFinished) -> bool:
     killed = end.signal is not None and end.signal not in FAULTS
     return killed or end.timed_out or end.interrupted or bool(end.oom_kills)
 

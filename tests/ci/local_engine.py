@@ -45,6 +45,7 @@ class LocalEngine:
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         self.calls.append(f"resume {plan.platform}")
+        observer.event({"event": "engine", "text": "looking for what is left"})
         return self.adopted
 
     def describe(self, plan: RunPlan) -> str:

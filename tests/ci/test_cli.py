@@ -45,7 +45,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
     local = LocalEngine()
-    monkeypatch.setattr(cli, "select_engine", lambda name: local)
+    monkeypatch.setattr(cli, "select_engine", lambda _: local)
     return local
 
 

@@ -32,7 +32,11 @@ stages:
 artifacts:
   generated: out
 """
-BUILD = "import pathlib\npathlib.Path('out').mkdir(exist_ok=True)\npathlib.Path('out/a.txt').touch()\n"
+BUILD = """\
+import pathlib
+pathlib.Path('out').mkdir(exist_ok=True)
+pathlib.Path('out/a.txt').touch()
+"""
 PASSING = "def test_a(): pass\n"
 
 

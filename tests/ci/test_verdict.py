@@ -333,8 +333,9 @@ def test_a_stage_that_failing_tests_kept_from_running_is_no_failure_of_its_own()
     assert notes_of(given, judge(given)) == ("2 tests failed",)
 
 
-def test_a_stage_that_never_ran_leaves_the_product_incomplete() -> None:
-    given = case(PASSING, end("install"), end("pytest"), last(), exit_code=0)
+@pytest.mark.parametrize("pytest_exit", [0, 137])
+def test_a_stage_that_never_ran_leaves_the_product_incomplete(pytest_exit: int) -> None:
+    given = case(PASSING, end("install"), end("pytest", pytest_exit), last(), exit_code=0)
     verdict = judge(replace(given, stages=(*STAGES, stage("package"))))
     assert verdict.product is Product.INCOMPLETE
     assert "fact: stage package has no result" in texts(verdict)
