@@ -1,0 +1,93 @@
+"""What planning reads: the site's file, recipes and requirements, also of a foreign project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ci.errors import ConfigError, UsageError
+from ci.inputs import (
+    DEFAULT_REQUIREMENTS,
+    REPOSITORY,
+    chosen_platforms,
+    load_project,
+    plan_run,
+)
+from ci.plan import RunPlan
+from ci.platforms import PLATFORMS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "ci.yaml").write_text("project: tiny\nplatforms:\n  cpu: {}\n")
+    return tmp_path
+
+
+def plan(folder: Path, environ: dict[str, str] | None = None) -> RunPlan:
+    project = load_project(folder / "ci.yaml", environ or {})
+    platforms = chosen_platforms(project.config, ["cpu"])
+    [planned] = plan_run(
+        project, platforms, run_id="run", source=folder, results=folder / "results" / "run"
+    )
+    return planned
+
+
+def test_a_foreign_project_gets_what_comes_with_the_program(folder: Path) -> None:
+    planned = plan(folder)
+    recipe = (REPOSITORY / "docker" / "cpu.Dockerfile").read_bytes()
+    assert planned.image.context == {
+        "Dockerfile": recipe,
+        "requirements-cpu.txt": DEFAULT_REQUIREMENTS.read_bytes(),
+    }
+    assert planned.host.requirements == DEFAULT_REQUIREMENTS
+    assert planned.source == folder.resolve()
+
+
+def test_a_project_has_its_own_recipe_and_requirements(folder: Path) -> None:
+    settings = "{recipe: my.Dockerfile, requirements: needs.txt}"
+    (folder / "ci.yaml").write_text(f"project: tiny\nplatforms:\n  cpu: {settings}\n")
+    (folder / "my.Dockerfile").write_text("FROM x\n")
+    (folder / "needs.txt").write_text("pytest\n")
+    context = plan(folder).image.context
+    assert context == {"Dockerfile": b"FROM x\n", "requirements-cpu.txt": b"pytest\n"}
+
+
+def test_the_certificates_are_in_the_build_context(folder: Path) -> None:
+    (folder / "ca.pem").write_text("certificates")
+    (folder / "ci.site.yaml").write_text("network: {ca_bundle: ca.pem}\n")
+    assert plan(folder).image.context["site-ca-bundle.pem"] == b"certificates"
+
+
+def test_the_sites_base_image(folder: Path) -> None:
+    assert plan(folder).image.base_image == PLATFORMS["cpu"].base_image
+    (folder / "ci.site.yaml").write_text("platforms: {cpu: {base_image: site/python}}\n")
+    assert plan(folder).image.base_image == "site/python"
+    environ = {"INFINI_CI_BASE_IMAGE_CPU": "environment/python"}
+    assert plan(folder, environ).image.base_image == "environment/python"
+
+
+def test_a_site_file_elsewhere(folder: Path, tmp_path: Path) -> None:
+    site = tmp_path / "elsewhere.yaml"
+    site.write_text("network: {pip_index_url: 'https://mirror.example/'}\n")
+    planned = plan(folder, {"INFINI_CI_SITE": str(site)})
+    assert planned.network.environment == {"PIP_INDEX_URL": "https://mirror.example/"}
+
+
+def test_a_named_site_file_must_exist(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
+        plan(folder, {"INFINI_CI_SITE": "nowhere.yaml"})
+
+
+def test_findings_of_both_files_come_together(folder: Path) -> None:
+    (folder / "ci.yaml").write_text("project: tiny\nplatforms: {}\n")
+    (folder / "ci.site.yaml").write_text("network: 1\n")
+    both = r"(?s)ci\.yaml:2: platforms: .*ci\.site\.yaml:1: network: "
+    with pytest.raises(ConfigError, match=both):
+        plan(folder)
+
+
+def test_a_source_that_is_no_folder(folder: Path) -> None:
+    project = load_project(folder / "ci.yaml", {})
+    with pytest.raises(UsageError, match=r"--source: .*ci\.yaml is not a folder"):
+        plan_run(project, [PLATFORMS["cpu"]], run_id="r", source=folder / "ci.yaml", results=folder)
