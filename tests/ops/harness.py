@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import torch
-
 from samples import Sample
 from samples.values import BlankValue, Value, leaves
+
+import torch
 
 Arguments = dict[str, Any]  # every argument of the schema by ATen name, in schema order
 Call = Callable[[Arguments], object]
@@ -118,7 +118,7 @@ def _with_poisoned_outputs(sample: Sample, expected: Arguments, fresh: Arguments
 
 def _poisoned(recorded: Value, expected: Any, fresh: Any) -> Any:
     if isinstance(recorded, list):
-        return [_poisoned(*items) for items in zip(recorded, expected, fresh)]
+        return [_poisoned(*items) for items in zip(recorded, expected, fresh, strict=True)]
     if isinstance(recorded, BlankValue):
         return poison(expected)
     return fresh
@@ -139,7 +139,8 @@ def poison(expected: torch.Tensor) -> torch.Tensor:
 
 
 def _first_difference(expected: Arguments, actual: Arguments) -> str | None:
-    for (name, wanted), (_, got) in zip(_tensors(expected), _tensors(actual)):
+    pairs = zip(_tensors(expected), _tensors(actual), strict=True)
+    for (name, wanted), (_, got) in pairs:
         if wanted.dtype != got.dtype:
             return f"{name}: expected {wanted.dtype}, got {got.dtype}"
         if wanted.shape != got.shape:

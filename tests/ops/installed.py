@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness import Arguments, Call
+
 import infini.ops
 import torch
-from harness import Arguments, Call
 
 METADATA_FILE = Path(infini.ops.__file__).with_name("torch_ops_metadata.json")
 TORCH_SLOT = 8
@@ -45,7 +46,7 @@ class Overload:
 
     @property
     def qualified_name(self) -> str:
-        """"add.out" or "abs_": the key of the samples and the test id."""
+        """ "add.out" or "abs_": the key of the samples and the test id."""
         return f"{self.aten_name}.{self.overload_name}".rstrip(".")
 
     @property
@@ -56,7 +57,7 @@ class Overload:
     def operator_class(self) -> Any:
         return getattr(infini.ops, class_name(self.name))
 
-    def aten(self) -> Any | None:
+    def aten(self) -> Any:
         """Returns torch's own overload, or None where this torch lacks it."""
         packet = getattr(torch.ops.aten, self.aten_name, None)
         return getattr(packet, self.overload_name or "default", None)
@@ -66,20 +67,37 @@ class Overload:
 
     def call(self, slot: int, *, by_keyword: bool) -> Call:
         """Returns a call of the library that takes the arguments under their ATen names."""
+        style = self._by_keyword if by_keyword else self._by_position
 
         def call(arguments: Arguments) -> None:
-            values = self._in_order(arguments)
-            if by_keyword:
-                named = {parameter.name: values[parameter] for parameter in self.parameters}
-                self.function(**named, implementation_index=slot)
-            else:
-                self.function(*values.values(), implementation_index=slot)
+            positional, keywords = style(arguments)
+            self.function(*positional, **keywords, implementation_index=slot)
 
         return call
 
-    def _in_order(self, arguments: Arguments) -> dict[Parameter, Any]:
-        assert len(arguments) == len(self.parameters), (self.qualified_name, list(arguments))
-        return {parameter: arguments[parameter.aten_name(arguments)] for parameter in self.parameters}
+    def _by_keyword(self, arguments: Arguments) -> tuple[list[Any], dict[str, Any]]:
+        names = {parameter.aten_name(arguments): parameter.name for parameter in self.parameters}
+        return [], {names[aten_name]: value for aten_name, value in arguments.items()}
+
+    def _by_position(self, arguments: Arguments) -> tuple[list[Any], dict[str, Any]]:
+        """Passes inputs that ATen takes by keyword only by keyword, all else by position.
+
+        ``random_(x, 50, None)`` could mean ``from=50, to=None`` or ``to=50, generator=None``.
+        """
+        keyword_only = {
+            argument.name
+            for argument in self.aten()._schema.arguments
+            if argument.kwarg_only and not argument.is_out
+        }
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        for parameter in self.parameters:
+            aten_name = parameter.aten_name(arguments)
+            if aten_name in keyword_only:
+                keywords[parameter.name] = arguments[aten_name]
+            else:
+                positional.append(arguments[aten_name])
+        return positional, keywords
 
 
 def class_name(public_name: str) -> str:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 
-class SkipReason(str, Enum):  # noqa: UP042 -- enum.StrEnum needs Python 3.11, images have 3.10
+class SkipReason(str, Enum):
     """Why a test did not execute its overload."""
 
     NOT_IN_THIS_TORCH = "not in this torch"
@@ -30,7 +30,7 @@ TORCH_DEFECTS = {
 
 def skip(reason: SkipReason, detail: str) -> NoReturn:
     """Skips the running test, with the message that led to the reason."""
-    pytest.skip(f"{reason.value}: {_first_line(detail)}")
+    pytest.skip(f"{reason.value}: {_first_sentence(detail)}")
 
 
 # Phrases of torch's own messages, in the order in which they are tried.
@@ -53,5 +53,6 @@ def classify(error: Exception) -> SkipReason | None:
     return None
 
 
-def _first_line(message: str) -> str:
-    return message.strip().splitlines()[0] if message.strip() else ""
+def _first_sentence(message: str) -> str:
+    """Leaves out the advice and the lists of backends that torch appends."""
+    return message.strip().partition("\n")[0].partition(". ")[0]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import keyword
 from concurrent.futures import ThreadPoolExecutor
 
-import infini.ops
 import pytest
-import torch
-from installed import TORCH_SLOT, class_name, metadata, overloads
 from harness import equal
+from installed import TORCH_SLOT, class_name, metadata, overloads
+
+import infini.ops
+import torch
 
 
 def filled(*shape: int) -> torch.Tensor:
@@ -55,7 +56,8 @@ class TestMetadata:
     def test_every_overload_writes_a_tensor(self) -> None:
         for overload in overloads():
             outs = [parameter for parameter in overload.parameters if parameter.is_out]
-            assert outs and all(parameter.is_tensor for parameter in outs), overload
+            assert outs, overload
+            assert all(parameter.is_tensor for parameter in outs), overload
 
     def test_nothing_is_both_generated_and_skipped(self) -> None:
         generated = {(overload.aten_name, overload.overload_name) for overload in overloads()}
@@ -93,7 +95,7 @@ class TestOperatorClasses:
 
     def test_class_names_are_pascal_case(self) -> None:
         assert class_name("internal_log_softmax") == "InternalLogSoftmax"
-        assert infini.ops.AbsInplace.active_implementation_indices("cpu") == [TORCH_SLOT]
+        assert TORCH_SLOT in infini.ops.AddInplace.active_implementation_indices("cpu")
 
 
 class TestCalls:
@@ -137,8 +139,8 @@ class TestCalls:
 
     def test_an_in_place_operator_writes_its_input(self) -> None:
         x = torch.tensor([-1.0, 2.0])
-        infini.ops.abs_inplace(x)
-        assert x.tolist() == [1, 2]
+        infini.ops.add_inplace(x, torch.tensor([3.0, 4.0]))
+        assert x.tolist() == [2, 6]
 
     def test_both_slots_of_add_agree(self) -> None:
         x, y = torch.randn(3, 1, 5), torch.randn(4, 5)
@@ -222,5 +224,5 @@ def test_threads_do_not_disturb_one_another() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(double_often, inputs))
-    for x, result in zip(inputs, results):
+    for x, result in zip(inputs, results, strict=True):
         assert equal(result, 2 * x)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import infini.ops
 import pytest
-import torch
 from harness import poison
 from installed import NATIVE_SLOTS, class_name, operator_names
 from reasons import SkipReason, skip
+
+import infini.ops
+import torch
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)

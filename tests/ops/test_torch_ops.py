@@ -9,7 +9,6 @@ import pytest
 from harness import RefusedError, VacuousError, check
 from installed import TORCH_SLOT, Overload, overloads
 from reasons import TORCH_DEFECTS, SkipReason, classify, skip
-
 from samples import Sample, UnboundArgumentError, load
 
 # What torch has to say about a sample is not the library's doing.
@@ -49,9 +48,9 @@ _SAMPLES = load().samples
 
 
 def test_overload(case: Case, device: str, record_property: Callable[[str, object], None]) -> None:
-    active = case.slot in case.overload.active_slots(device)
     record_property("overload", case.overload.qualified_name)
     record_property("slot", case.slot)
+    active = case.slot in case.overload.active_slots(device)
     record_property("active", active)
     _skip_what_cannot_run(case, device, active)
     executed, refusals = _execute(case, device)

@@ -31,8 +31,17 @@ def handwritten(overload: str) -> list[dict[str, Value]]:
 @cache
 def _table() -> dict[str, list[Call]]:
     torch.manual_seed(SEED)
-    groups = (_factories, _random, _pointwise, _matrices, _convolutions, _normalizations, _others)
-    groups += (_sobol, _without_cpu_kernel)
+    groups = (
+        _factories,
+        _random,
+        _pointwise,
+        _matrices,
+        _convolutions,
+        _normalizations,
+        _others,
+        _sobol,
+        _without_cpu_kernel,
+    )
     table: dict[str, list[Call]] = {}
     for group in groups:
         for overloads, call in group():
@@ -117,6 +126,9 @@ def _pointwise() -> Rows:
 def _matrices() -> Rows:
     square = torch.randn(4, 4)
     yield "chain_matmul.out", {"matrices": [torch.randn(2, 3), torch.randn(3, 4), square]}
+    tall = {"self": torch.randn(5, 3), "b": torch.randn(5, 2)}
+    for driver in ("gels", "gelsd", "gelss"):
+        yield "linalg_lstsq.out", tall | {"driver": driver}
     yield "fill_diagonal_", {"self": square, "fill_value": 9.0}
     yield "slogdet.out nuclear_norm.out", {"self": square}
     yield "nuclear_norm.dim_out frobenius_norm.out", {"self": square, "dim": [0, 1]}
@@ -135,7 +147,7 @@ def _matrices() -> Rows:
     definite = square @ square.T + torch.eye(4)
     solve = {"self": torch.randn(4, 2), "A": torch.linalg.cholesky(definite), "upper": False}
     yield "_cholesky_solve_helper.out", solve
-    scaled = {
+    scaled: Call = {
         "self": torch.randn(16, 32).to(torch.float8_e4m3fn),
         "mat2": torch.randn(16, 32).to(torch.float8_e4m3fn).t(),
         "scale_a": torch.tensor(1.5),
@@ -159,7 +171,7 @@ def _convolutions() -> Rows:
     backward = {"grad_output": torch.randn(2, 4, 5, 5), "self": image, "weight": kernel} | sizes
     yield "_slow_conv2d_backward.grad_input", backward
     yield "_slow_conv2d_backward.output_mask_out", backward | {"output_mask": [True, True, True]}
-    volume = {
+    volume: Call = {
         "self": torch.randn(1, 2, 4, 4, 4),
         "weight": torch.randn(3, 2, 2, 2, 2),
         "bias": torch.randn(3),
@@ -179,11 +191,11 @@ def _convolutions() -> Rows:
     flags = ("benchmark", "deterministic", "cudnn_enabled", "allow_tf32")
     yield "_convolution.out", general | geometry | dict.fromkeys(flags, False)
     yield "_nnpack_spatial_convolution.out", general | geometry
-    resize = {"self": image, "output_size": [3, 4], "align_corners": False}
+    resize: Call = {"self": image, "output_size": [3, 4], "align_corners": False}
     yield "_upsample_bicubic2d_aa.out _upsample_lanczos2d_aa.out", resize
-    backward = resize | {"grad_output": torch.randn(2, 3, 3, 4), "input_size": [2, 3, 6, 6]}
+    resized = resize | {"grad_output": torch.randn(2, 3, 3, 4), "input_size": [2, 3, 6, 6]}
     kinds = ("bicubic", "lanczos")
-    yield " ".join(f"_upsample_{kind}2d_aa_backward.grad_input" for kind in kinds), backward
+    yield " ".join(f"_upsample_{kind}2d_aa_backward.grad_input" for kind in kinds), resized
     grid = {"input": image, "grid": torch.rand(2, 3, 3, 2), "align_corners": False}
     modes = {"interpolation_mode": 0, "padding_mode": 0}
     yield "_grid_sampler_2d_cpu_fallback.out", grid | modes
@@ -205,7 +217,7 @@ def _normalizations() -> Rows:
     yield "_masked_softmax_backward.out", mask | softmax
     renorm = {"self": torch.randn(5, 3) * 9, "indices": torch.tensor([0, 3]), "norm_type": 2.0}
     yield "embedding_renorm_ embedding_renorm.out", renorm | {"max_norm": 1.0}
-    losses = {
+    losses: Call = {
         "log_probs": torch.randn(6, 2, 4).log_softmax(2),
         "targets": torch.tensor([[1, 2], [3, 1]]),
         "input_lengths": [6, 5],
@@ -235,7 +247,11 @@ def _others() -> Rows:
     yield "bincount.out", {"self": torch.tensor([0, 3, 1, 3]), "minlength": 6}
     weighted = {"self": torch.tensor([0, 3, 1, 3]), "weights": torch.rand(4)}
     yield "bincount.out", weighted
-    yield "resize_as_", {"self": torch.randn(3, 4), "the_template": torch.randn(6)}
+    yield "_convert_indices_from_coo_to_csr.out", {"self": torch.tensor([0, 2, 2]), "size": 4}
+    pointers = {"crow_indices": torch.tensor([0, 1, 3]), "col_indices": torch.tensor([1, 0, 2])}
+    yield "_convert_indices_from_csr_to_coo.out", pointers
+    shrinking = {"self": torch.randn(3, 4), "size": [2, 3], "the_template": torch.randn(6)}
+    yield "resize_ resize.out resize_as_ resize_as.out", shrinking
     yield "view_copy.dtype_out", {"self": torch.randn(3, 4), "dtype": torch.int32}
     yield "lift.out _neg_view_copy.out _test_warn_in_autograd.out", {"self": torch.randn(3, 4)}
     multiple = "_test_autograd_multiple_dispatch"
@@ -257,14 +273,14 @@ def _others() -> Rows:
     yield "_dirichlet_grad.out", {"x": torch.rand(2, 3), "alpha": total, "total": total + 2}
     heads = {"qkv": torch.randn(2, 3, 12), "qkv_bias": torch.randn(12), "num_heads": 2}
     yield "_transform_bias_rescale_qkv.out", heads
-    yield "_resize_output_", {"self": torch.zeros(0), "size": [3], "device": torch.device("cpu")}
 
 
 def _sobol() -> Rows:
     state = torch.ones(2, 30, dtype=torch.int64)
     yield "_sobol_engine_initialize_state_", {"self": state * 0, "dimension": 2}
-    triangle = torch.ones(2, 30, 30, dtype=torch.int64).tril()
-    yield "_sobol_engine_scramble_", {"self": state, "ltm": triangle, "dimension": 2}
+    triangle = torch.randint(2, (2, 30, 30)).tril()
+    directions = torch.randint(1 << 30, (2, 30))
+    yield "_sobol_engine_scramble_", {"self": directions, "ltm": triangle, "dimension": 2}
     quasi = {"self": torch.zeros(2, dtype=torch.int64), "sobolstate": state, "dimension": 2}
     yield "_sobol_engine_ff_", quasi | {"n": 3, "num_generated": 0}
 
@@ -281,7 +297,7 @@ def _without_cpu_kernel() -> Rows:
     batches = {"self": torch.randn(1, 8, 8), "batch1": left[None], "batch2": right[None]}
     yield "baddbmm.dtype_out", batches | {"out": batch["out"]} | wide
     image = torch.randn(2, 3, 6, 6)
-    depthwise = {
+    depthwise: Call = {
         "self": image,
         "weight": torch.randn(3, 1, 2, 2),
         "bias": torch.randn(3),
@@ -298,7 +314,10 @@ def _without_cpu_kernel() -> Rows:
     yield "cudnn_convolution.out", cudnn | geometry | output
     normalized = {"input": image, "weight": torch.rand(3), "bias": torch.rand(3), "eps": 1e-5}
     statistics = {"mean": torch.randn(3), "invstd": torch.rand(3) + 0.5}
-    yield "batch_norm_elemt.out", normalized | statistics | {"out": BlankValue("float32", (2, 3, 6, 6))}
+    yield (
+        "batch_norm_elemt.out",
+        normalized | statistics | {"out": BlankValue("float32", (2, 3, 6, 6))},
+    )
     blank = BlankValue("float32", (3,))
     yield "batch_norm_stats.out", {"input": image, "eps": 1e-5, "out0": blank, "out1": blank}
 
@@ -357,7 +376,7 @@ def _fused_optimizer(overload: str) -> Iterator[Call]:
     call |= {name: value for name, value in _HYPERPARAMETERS.items() if name in names}
     if "tensor_lr" in overload:
         call["lr"] = torch.tensor(0.1)
-    call |= {name: None for name in ("grad_scale", "found_inf")}
+    call |= dict.fromkeys(("grad_scale", "found_inf"))
     call |= {"max_exp_avg_sqs": []} if "max_exp_avg_sqs" in names else {}
     call |= {"state_steps": [torch.ones(()), torch.ones(())]} if "state_steps" in names else {}
     yield call

@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
+
+import torch
 
 from .values import BlankValue, DeviceValue, NamedValue, TensorValue, Value
 
@@ -68,12 +69,17 @@ def _capture_tensor(tensor: torch.Tensor) -> TensorValue:
 def _span(tensor: torch.Tensor) -> int:
     if tensor.numel() == 0:
         return 0
-    return 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
+    return 1 + sum((size - 1) * step for size, step in _axes(tensor))
+
+
+def _axes(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
+    return zip(tensor.shape, tensor.stride(), strict=True)
 
 
 def bind(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Names the arguments of a call and drops those equal to their default."""
-    named = dict(zip((argument.name for argument in schema.arguments), args)) | kwargs
+    names = [argument.name for argument in schema.arguments]
+    named = dict(zip(names, args, strict=False)) | kwargs  # the rest is at its default
     defaults = {
         argument.name: argument.default_value
         for argument in schema.arguments
@@ -92,11 +98,11 @@ def _is_default(value: Any, default: Any) -> bool:
     return bool(value == default)
 
 
-class CallRecorder(TorchDispatchMode):
+class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every ATen call, and the calls inside CompositeImplicit operators."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.dtype = ""
         self.calls: Recorded = defaultdict(lambda: defaultdict(list))
         self._seen: set[tuple[Any, ...]] = set()
@@ -136,7 +142,7 @@ def record(dtypes: tuple[str, ...]) -> Recorded:
         for dtype in dtypes:
             recorder.dtype = dtype
             for op in op_db:
-                if getattr(torch, dtype) in op.supported_dtypes("cpu"):
+                if getattr(torch, dtype) in op.supported_dtypes("cpu"):  # type: ignore[no-untyped-call]
                     _run_operator(op, getattr(torch, dtype), recorder)
     return recorder.calls
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import torch
 from harness import MismatchError, RefusedError, VacuousError, check, invoke
 from reasons import SkipReason, classify
+
+import torch
 
 from . import Sample, UnboundArgumentError
 from .recorder import SEED
@@ -20,6 +21,13 @@ MAX_SAMPLES = 3
 
 # Of many candidates with the same features, trying more than this finds nothing new.
 _MAX_ATTEMPTS = 30
+
+# Recorded tensors above this are taken only where no smaller ones show the same.
+_LARGE_BYTES = 4096
+
+# How often a sample must give the same result: some calls read uninitialized memory.
+_ROUNDS = 4
+
 _OUTPUT_DTYPES = ("float32", "int64", "bool", "complex64", "float64", "int32", "uint8")
 
 
@@ -75,15 +83,14 @@ def _leaf_features(name: str, leaf: Value) -> set[Any]:
 
 
 def _rank(new: set[Any], arguments: dict[str, Value]) -> tuple[bool, int, int]:
-    """Sorts calls: those without an empty tensor first, then the most new, then the smallest."""
-    tensors = [
-        leaf
+    """Sorts calls: empty and large ones last, then by the most new, then by the least bytes."""
+    sizes = [
+        len(leaf.data)
         for value in arguments.values()
         for leaf in leaves(value)
         if isinstance(leaf, TensorValue)
     ]
-    empty = any(not tensor.data for tensor in tensors)
-    return empty, -len(new), sum(len(tensor.data) for tensor in tensors)
+    return 0 in sizes or sum(sizes) > _LARGE_BYTES, -len(new), sum(sizes)
 
 
 def for_other_devices(target: Target, calls: Iterable[dict[str, Value]]) -> dict[str, list[Sample]]:
@@ -111,16 +118,22 @@ def complete(target: Target, dtype: str, arguments: dict[str, Value]) -> Sample 
 
 
 def _works(target: Target, sample: Sample) -> bool:
+    """Says whether the sample does real work, and the same work every time."""
     try:
-        check(sample, target.aten, partial(invoke, target.aten), "cpu")
+        for number in range(_ROUNDS):
+            _disturb_allocator(float(number))
+            check(sample, target.aten, partial(invoke, target.aten), "cpu")
     except Exception:  # refused, vacuous, or differing from one call to the next
         return False
     return True
 
 
-def _outputs(
-    target: Target, dtype: str, arguments: dict[str, Value]
-) -> Iterator[dict[str, Value]]:
+def _disturb_allocator(value: float) -> None:
+    """Leaves freed memory of many sizes behind, for whoever reads what nobody wrote."""
+    _ = [torch.full((elements,), value) for elements in range(1, 64) for _ in range(2)]
+
+
+def _outputs(target: Target, dtype: str, arguments: dict[str, Value]) -> Iterator[dict[str, Value]]:
     """Yields guesses of the outputs: the functional sibling's result, then by trial."""
     names = [argument.name for argument in target.aten._schema.arguments if argument.is_out]
     missing = [name for name in names if name not in arguments]
@@ -129,7 +142,8 @@ def _outputs(
         return
     known = _functional_outputs(target, arguments)
     if known is not None and len(known) >= len(names):
-        yield {name: blank for name, blank in zip(names, known) if name in missing}
+        blanks = dict(zip(names, known, strict=False))  # in-place results may follow
+        yield {name: blanks[name] for name in missing}
         return
     for output_dtype in dict.fromkeys((dtype, *_OUTPUT_DTYPES)):
         shape = _shape_by_trial(target, arguments, missing, output_dtype)
@@ -169,5 +183,3 @@ def _shape_by_trial(
         return {name: _blank(bound[name]) for name in missing}
     except Exception:
         return None
-
-

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import torchgen
 from torchgen.gen import parse_native_yaml
 from torchgen.model import NativeFunction, SchemaKind
+
+import torch
 
 from .recorder import Recorded
 from .values import NamedValue, TensorValue, Value
@@ -67,7 +68,7 @@ def targets() -> list[Target]:
 
 
 def _family(function: NativeFunction) -> str:
-    return function.func.name.name.base.strip("_").removesuffix("_copy")
+    return str(function.func.name.name.base).strip("_").removesuffix("_copy")
 
 
 def direct_candidates(target: Target, recorded: Recorded) -> Iterator[dict[str, Value]]:

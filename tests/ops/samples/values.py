@@ -28,7 +28,9 @@ class TensorValue:
     def materialize(self, device: str) -> torch.Tensor:
         dtype = getattr(torch, self.dtype)
         if self.data:
-            storage = torch.frombuffer(bytearray(self.data), dtype=dtype).to(device)
+            # Copied, because MKL's last bits depend on how memory is aligned: torch's own
+            # always is to 64 bytes, a Python buffer is not.
+            storage = torch.frombuffer(bytearray(self.data), dtype=dtype).clone().to(device)
         else:
             storage = torch.empty(0, dtype=dtype, device=device)
         return storage.as_strided(self.shape, self.stride)
@@ -51,24 +53,22 @@ class NamedValue:
 
     name: str
 
-    def materialize(self, device: str) -> Any:
-        return getattr(torch, self.name)
-
 
 @dataclass(frozen=True)
 class DeviceValue:
     """Stands for whatever device the test runs on."""
-
-    def materialize(self, device: str) -> torch.device:
-        return torch.device(device)
 
 
 def materialize(value: Value, device: str) -> Any:
     """Builds the argument that an operator on ``device`` is called with."""
     if isinstance(value, list):
         return [materialize(item, device) for item in value]
-    if isinstance(value, (TensorValue, BlankValue, NamedValue, DeviceValue)):
+    if isinstance(value, (TensorValue, BlankValue)):
         return value.materialize(device)
+    if isinstance(value, NamedValue):
+        return getattr(torch, value.name)
+    if isinstance(value, DeviceValue):
+        return torch.device(device)
     return value
 
 
@@ -107,14 +107,17 @@ def decode(data: Any, tensors: list[TensorValue]) -> Value:
     if not isinstance(data, dict):
         return data
     ((kind, content),) = data.items()
-    return _DECODERS[kind](content, tensors)
-
-
-_DECODERS: dict[str, Callable[[Any, list[TensorValue]], Value]] = {
-    "tensor": lambda content, tensors: tensors[content],
-    "blank": lambda content, tensors: BlankValue(content[0], tuple(content[1])),
-    "torch": lambda content, tensors: NamedValue(content),
-    "device": lambda content, tensors: DeviceValue(),
-    "complex": lambda content, tensors: complex(*(decode(part, tensors) for part in content)),
-    "float": lambda content, tensors: float(content),
-}
+    match kind:
+        case "tensor":
+            return tensors[content]
+        case "blank":
+            return BlankValue(content[0], tuple(content[1]))
+        case "torch":
+            return NamedValue(content)
+        case "device":
+            return DeviceValue()
+        case "complex":
+            return complex(*(decode(part, tensors) for part in content))
+        case "float":
+            return float(content)
+    raise ValueError(f"a sample has a value of unknown kind '{kind}'")

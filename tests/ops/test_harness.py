@@ -1,0 +1,151 @@
+"""The harness itself: a wrong call must not pass, whatever it does wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from conftest import coverage_lines
+from harness import (
+    Arguments,
+    MismatchError,
+    RefusedError,
+    VacuousError,
+    check,
+    equal,
+    invoke,
+    poison,
+)
+from reasons import SkipReason, classify
+from samples import Sample, SampleSet, UnboundArgumentError, load, save
+from samples.values import BlankValue, DeviceValue, NamedValue, TensorValue
+
+import torch
+
+ABS = torch.ops.aten.abs.out
+VECTOR = TensorValue("float32", (3,), (1,), bytes(torch.tensor([-1.0, 2.0, 0.5]).view(torch.uint8)))
+ABS_SAMPLE = Sample("abs.out", "float32", {"self": VECTOR, "out": BlankValue("float32", (3,))})
+
+
+def leave_out(arguments: Arguments) -> None:
+    """Does nothing."""
+
+
+def write_all_but_one(arguments: Arguments) -> None:
+    arguments["out"][:-1] = arguments["self"].abs()[:-1]
+
+
+def change_an_input(arguments: Arguments) -> None:
+    invoke(ABS, arguments)
+    arguments["self"].neg_()
+
+
+def move_the_output(arguments: Arguments) -> None:
+    arguments["out"].set_(arguments["self"].abs())
+
+
+def change_the_shape(arguments: Arguments) -> None:
+    invoke(ABS, arguments)
+    arguments["out"].unsqueeze_(0)
+
+
+class TestCheck:
+    def test_the_right_call_passes(self) -> None:
+        check(ABS_SAMPLE, ABS, partial(invoke, ABS), "cpu")
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            (leave_out, "out: expected"),
+            (write_all_but_one, "out: expected"),
+            (change_an_input, "self: expected"),
+            (move_the_output, "memory moved"),
+            (change_the_shape, "out: expected shape"),
+        ],
+    )
+    def test_a_wrong_call_is_found(self, wrong: Callable[[Arguments], None], message: str) -> None:
+        with pytest.raises(MismatchError, match=message):
+            check(ABS_SAMPLE, ABS, wrong, "cpu")
+
+    def test_a_sample_that_changes_nothing_is_vacuous(self) -> None:
+        positive = TensorValue("float32", (1,), (1,), bytes(torch.ones(1).view(torch.uint8)))
+        in_place = torch.ops.aten.abs_.default
+        with pytest.raises(VacuousError, match="abs_ changes nothing"):
+            check(Sample("abs_", "float32", {"self": positive}), in_place, leave_out, "cpu")
+
+    def test_what_torch_refuses_must_be_refused(self) -> None:
+        scalar = Sample("abs.out", "float32", {"self": VECTOR, "out": BlankValue("bool", (3,))})
+        with pytest.raises(RefusedError, match="Found dtype Bool"):
+            check(scalar, ABS, partial(invoke, ABS), "cpu")
+        with pytest.raises(MismatchError, match="torch refuses this call, the library did not"):
+            check(scalar, ABS, leave_out, "cpu")
+
+    def test_random_operators_draw_the_same_numbers(self) -> None:
+        uniform = torch.ops.aten.uniform_.default
+        sample = Sample("uniform_", "float32", {"self": VECTOR})
+        check(sample, uniform, partial(invoke, uniform), "cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.bfloat16])
+def test_poison_differs_in_every_element(dtype: torch.dtype) -> None:
+    expected = torch.tensor([0, 1, 1, 0]).to(dtype)
+    assert not (poison(expected) == expected).any()
+    assert poison(expected).dtype == dtype
+
+
+def test_poison_differs_from_nan() -> None:
+    assert not poison(torch.tensor([float("nan"), 1.0])).isnan()[0]
+
+
+def test_any_nan_equals_any_other() -> None:
+    nan = torch.tensor([float("nan")])
+    assert equal(nan, -nan)
+    assert not equal(nan, torch.zeros(1))
+
+
+class TestSamples:
+    def test_a_file_reads_back_as_it_was_written(self, tmp_path: Path) -> None:
+        arguments = {
+            "tensors": [VECTOR, None, VECTOR],
+            "numbers": [True, 3, 0.5, float("inf"), complex(1, float("-inf")), "text"],
+            "named": NamedValue("float32"),
+            "device": DeviceValue(),
+            "out": BlankValue("int64", (2, 0)),
+        }
+        samples = {"some.out": {"float32": [Sample("some.out", "float32", arguments)]}}
+        written = SampleSet(load().header, samples)
+        save(written, tmp_path / "samples.zip")
+        assert load(tmp_path / "samples.zip") == written
+
+    def test_the_committed_file_says_where_it_comes_from(self) -> None:
+        assert load().header.keys() >= {"torch_version", "recorded", "command"}
+
+    def test_an_argument_that_torch_does_not_have_is_unbound(self) -> None:
+        sample = Sample("abs.out", "float32", ABS_SAMPLE.arguments | {"colour": 1})
+        with pytest.raises(UnboundArgumentError, match="has no argument colour"):
+            sample.bind(ABS._schema, "cpu")
+
+    def test_an_argument_that_was_not_recorded_is_unbound(self) -> None:
+        with pytest.raises(UnboundArgumentError, match="needs out"):
+            Sample("abs.out", "float32", {"self": VECTOR}).bind(ABS._schema, "cpu")
+
+
+def test_only_known_refusals_have_a_reason() -> None:
+    unsupported = RuntimeError("\"abs\" not implemented for 'Half'")
+    assert classify(unsupported) is SkipReason.DTYPE_UNSUPPORTED
+    missing = NotImplementedError("Could not run 'aten::abs.out' with arguments from ...")
+    assert classify(missing) is SkipReason.NO_KERNEL
+    assert classify(RuntimeError("segmentation fault")) is None
+
+
+def test_an_overload_counts_as_executed_once_one_of_its_tests_ran_a_sample() -> None:
+    properties = [
+        {"overload": "abs.out", "slot": 8, "active": True, "executed": 2, "passed": True},
+        {"overload": "abs.out", "slot": 8, "active": True, "passed": False},
+        {"overload": "neg.out", "slot": 8, "active": True, "passed": False},
+        {"overload": "add.out", "slot": 0, "active": False, "passed": False},
+        {"overload": "mul.out", "slot": 8, "passed": False},
+    ]
+    assert coverage_lines(properties) == ["slot 8: 1 of 3 active overloads executed (33.3%)"]
