@@ -7,10 +7,12 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Timer
 from time import monotonic
+from typing import IO, cast
 
 from ci.errors import InfrastructureError
 
@@ -116,10 +118,9 @@ def _start(
 def _read(process: subprocess.Popen[str], on_line: Callable[[str], None] | None) -> tuple[str, str]:
     if on_line is None:
         return process.communicate()
-    assert process.stdout is not None
     lines = []
-    with process.stdout:
-        for line in process.stdout:
+    with cast(IO[str], process.stdout) as output:
+        for line in output:
             lines.append(line)
             on_line(line.rstrip("\n"))
     process.wait()
@@ -128,10 +129,8 @@ def _read(process: subprocess.Popen[str], on_line: Callable[[str], None] | None)
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
     """Kill the process and all that it started; it leads a group of its own."""
-    try:
+    with suppress(ProcessLookupError):  # it may have ended by itself meanwhile
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it ended by itself meanwhile
 
 
 def _failure(result: ProcessResult) -> ProcessError:

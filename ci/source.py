@@ -13,19 +13,8 @@ from ci import process
 from ci.errors import UsageError
 
 JUNK = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".nox",
-        ".tox",
-        ".venv",
-        "venv",
-        "__pycache__",
-        "results",
-        "node_modules",
-    }
-    | {".mypy_cache", ".pytest_cache", ".ruff_cache"}
-)
+    [".git", ".hg", ".nox", ".tox", ".venv", "venv", "results", "node_modules"]
+) | frozenset(["__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
 
 # Archives of one tree are equal byte for byte. Not zero: zip files (wheels) start in 1980.
 TIMESTAMP = 946_684_800  # 2000-01-01
@@ -69,8 +58,8 @@ def write_archive(
     """Write the tree as an uncompressed tar file and return what had to be left out.
 
     Names start with ``prefix``, a folder that is part of the archive, though its parents are
-    not; ``owner`` is the numeric user and group of every entry. Links are stored as links; a link that leads out
-    of the tree is left out, never followed.
+    not; ``owner`` is the numeric user and group of every entry. Links are stored as links; a link
+    that leads out of the tree is left out, never followed.
     """
     left_out = []
     folders = {Path(), *Path(prefix).parents}  # what needs no further entry
@@ -92,7 +81,7 @@ def write_archive(
 def _add(archive: tarfile.TarFile, path: Path, name: Path, owner: int) -> None:
     if path.is_symlink():
         entry = _entry(name, tarfile.SYMTYPE, 0o777, owner)
-        entry.linkname = os.readlink(path)
+        entry.linkname = str(path.readlink())
         archive.addfile(entry)
         return
     with path.open("rb") as content:

@@ -55,10 +55,10 @@ class Stage:
 
     def follow(self, write: Callable[[bytes], None]) -> dict[str, object]:
         """Pass on the output as it comes; return the measurements when all has ended."""
-        with open(self._output, "rb", buffering=0) as output:
+        with os.fdopen(self._output, "rb", buffering=0) as output:
             for chunk in iter(lambda: output.read(65536), b""):
                 write(chunk)
-        with open(self._result, "rb") as result:
+        with os.fdopen(self._result, "rb") as result:
             written = result.read()
         _, status = os.waitpid(self._pid, 0)
         if written:

@@ -11,7 +11,7 @@ import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, BinaryIO, cast
 
 from ci.source import TIMESTAMP
 
@@ -61,10 +61,8 @@ def _extract_one(members: tarfile.TarFile, member: tarfile.TarInfo, root: Path, 
     if member.isdir():
         path.mkdir(exist_ok=True)
     elif member.isreg():
-        content = members.extractfile(member)
-        assert content is not None  # only special files have none
         with path.open("wb") as file:
-            shutil.copyfileobj(content, file)
+            shutil.copyfileobj(cast(IO[bytes], members.extractfile(member)), file)
         path.chmod(0o755 if member.mode & 0o100 else 0o644)
         os.utime(path, (member.mtime, member.mtime))
     elif member.issym() and _inside(root, path.parent / member.linkname):

@@ -6,15 +6,16 @@ from the beginning and takes the results out, as the first caller would have don
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any
 
 from docker.client import DockerClient
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 from docker.models.containers import Container
 from docker.types import LogConfig
 
@@ -36,7 +37,6 @@ COMMAND = ("python3", AGENT, JOB)
 OWNER = 1000  # the recipes' unprivileged user
 
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
-STOP_GRACE_S = 30  # the agent needs 10 s to end a stage, then collects artifacts
 
 START_REMEDY = "start one with docker/start-engine, or use --engine host"
 
@@ -231,8 +231,9 @@ def _attend(container: Container, plan: RunPlan, observer: Observer) -> _Ending:
         except KeyboardInterrupt:
             interrupted = True
             observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
-            container.stop(timeout=STOP_GRACE_S)
-            _follow(container, reader)
+            with suppress(APIError):  # it may have ended by itself just now
+                container.kill(signal="SIGTERM")
+            _follow(container, reader)  # the agent takes 10 s at most; a second Ctrl-C, none
         refused = _collect(container, plan)
         state = container.attrs["State"]
     except (DockerException, OSError) as error:
@@ -251,11 +252,24 @@ def _follow(container: Container, reader: EventReader) -> None:
     """Read the log from its beginning until the container has ended."""
     while True:
         reader.restart()
-        for chunk in container.logs(stream=True, follow=True):
-            reader.feed(chunk)
+        with _log(container) as chunks:
+            for chunk in chunks:
+                reader.feed(chunk)
         container.reload()
         if container.status != "running":
             return
+
+
+@contextmanager
+def _log(container: Container) -> Iterator[Iterator[bytes]]:
+    """Stream the log; when that ends early, close the connection, which takes two steps."""
+    stream = container.logs(stream=True, follow=True)
+    try:
+        yield stream
+    finally:
+        with suppress(OSError):
+            stream.close()  # half of it: what is left in the buffers keeps it open
+        deque(stream, maxlen=0)
 
 
 def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:

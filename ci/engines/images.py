@@ -82,12 +82,11 @@ class ImageBuilder:
         log.write(f"pulling {reference}")
         try:
             for message in self._client.api.pull(reference, stream=True, decode=True):
-                if "error" in message:
-                    raise APIError(message["error"])
                 if "progressDetail" not in message:  # one line a layer, not one a kilobyte
                     log.write(_text(message))
         except APIError as error:
             log.write(f"cannot pull {reference}: {error.explanation or error}")
+        if self.find(reference) is None:
             self._unpullable.add(reference)
             return False
         return True
@@ -109,13 +108,15 @@ class ImageBuilder:
 
 
 def _follow_build(messages: Iterable[Mapping[str, Any]], plan: RunPlan, log: ImageLog) -> None:
-    for message in messages:
+    failed = False
+    for message in messages:  # to the end also after an error, which then closes the connection
         log.write(_text(message))
-        if "error" in message:
-            raise InfrastructureError(
-                f"image {plan.image.tag} of platform {plan.platform} cannot be built{log.tail()}",
-                remedy=f"the whole log is {log.path}",
-            )
+        failed |= "error" in message
+    if failed:
+        raise InfrastructureError(
+            f"image {plan.image.tag} of platform {plan.platform} cannot be built{log.tail()}",
+            remedy=f"the whole log is {log.path}",
+        )
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,10 +100,9 @@ class WorkFolder:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the agent, if it lives."""
         if self.agent is not None and self.alive():
-            try:
+            # Gone but locked: only the supervisor of its last stage is left, and about to go.
+            with suppress(ProcessLookupError):
                 os.kill(self.agent, number)
-            except ProcessLookupError:
-                pass  # only the supervisor of its last stage is left, and about to go
 
     def remove(self) -> None:
         """End whatever still runs and remove the folder."""

@@ -146,12 +146,12 @@ def test_wheelhouse_is_served_while_needed(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
-    address = f"http://127.0.0.1:{port}/"
-    with serve(network), serve(network):  # the second finds the port taken, and the folder served
-        with urllib.request.urlopen(address + "tiny-1-py3-none-any.whl") as response:
-            assert response.read() == b"wheel"
+    wheel = f"http://127.0.0.1:{port}/tiny-1-py3-none-any.whl"
+    # The second finds the port taken, and the folder served.
+    with serve(network), serve(network), urllib.request.urlopen(wheel) as response:
+        assert response.read() == b"wheel"
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(address)
+        urllib.request.urlopen(wheel)
 
 
 def test_unknown_engine() -> None:

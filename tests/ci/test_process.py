@@ -37,7 +37,7 @@ def test_words_are_never_seen_by_a_shell() -> None:
 
 
 def test_missing_program() -> None:
-    with pytest.raises(ProcessError, match="^no-such-program was not found$") as error:
+    with pytest.raises(ProcessError, match=r"^no-such-program was not found$") as error:
         run(["no-such-program"])
     assert error.value.remedy == "install no-such-program or put it on PATH"
     assert error.value.exit_code is ExitCode.INFRASTRUCTURE
@@ -68,7 +68,7 @@ def test_time_out_ends_the_whole_group(tmp_path: Path) -> None:
     assert ended(int(pid_file.read_text()))
 
 
-def test_error_in_the_callback_ends_the_program(tmp_path: Path) -> None:
+def test_error_in_the_callback_ends_the_program() -> None:
     def interrupt(line: str) -> None:
         raise KeyboardInterrupt(line)
 

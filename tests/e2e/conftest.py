@@ -1,0 +1,87 @@
+"""Real engines for the end-to-end tests."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plans import make_run_plan, write_project
+
+from ci.engines import Engine, ExecutionFacts, select_engine
+from ci.errors import InfrastructureError
+from ci.plan import RunPlan, StagePlan
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "docker: needs a Docker Engine")
+
+
+class Recorder:
+    """Keeps the events of a run; may react to a line of output."""
+
+    def __init__(self) -> None:
+        self.events: list[Mapping[str, object]] = []
+        self.reactions: dict[str, Callable[[], None]] = {}
+
+    def event(self, event: Mapping[str, object]) -> None:
+        self.events.append(event)
+        if event["event"] == "output":
+            self.reactions.get(str(event["text"]), lambda: None)()
+
+    def named(self, kind: str) -> list[Mapping[str, object]]:
+        return [event for event in self.events if event["event"] == kind]
+
+
+class Bench:
+    """An engine, and a folder with the tiny project to run on it."""
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self.engine = engine
+        self.folder = folder
+        self.run_id = f"test-{uuid.uuid4().hex[:8]}"
+        self.observer = Recorder()
+        write_project(folder / "project")
+
+    def plan(self, *stages: StagePlan, **changes: Any) -> RunPlan:
+        return make_run_plan(self.folder, *stages, run_id=self.run_id, **changes)
+
+    def run(self, plan: RunPlan) -> ExecutionFacts:
+        image = self.engine.prepare(plan, self.observer)
+        return self.engine.execute(plan, image, self.observer)
+
+
+def engine_or_skip(name: str) -> Engine:
+    try:
+        return select_engine(name)
+    except InfrastructureError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["host", pytest.param("docker", marks=pytest.mark.docker)])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    """Both engines: what they have in common is tested on each."""
+    return Bench(engine_or_skip(request.param), tmp_path)
+
+
+@pytest.fixture
+def docker_bench(tmp_path: Path) -> Bench:
+    return Bench(engine_or_skip("docker"), tmp_path)
+
+
+@pytest.fixture
+def host_bench(tmp_path: Path) -> Bench:
+    return Bench(engine_or_skip("host"), tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _no_leftover_folders(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Whatever an engine puts into the temporary folder must be gone after the test."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield
+    assert list(folder.iterdir()) == []

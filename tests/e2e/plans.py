@@ -1,0 +1,150 @@
+"""Hand-made plans of a tiny project, for tests that really run engines."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from ci.network import resolve_network
+from ci.plan import (
+    ArtifactPlan,
+    Column,
+    ContainerPlan,
+    HostPlan,
+    ImagePlan,
+    RunPlan,
+    StageKind,
+    StagePlan,
+)
+
+OFFLINE_BASE = "infini-ops-base:bookworm"
+REQUIREMENTS = "pytest\npytest-reportlog\nsetuptools>=77\n"
+DOCKERFILE = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/sbin:/usr/bin:/bin
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_INDEX_URL
+COPY requirements.txt site-ca-bundle.pe[m] /tmp/
+RUN useradd --uid 1000 --create-home builder && python3 -m venv /opt/venv \\
+    && if [ -s /tmp/site-ca-bundle.pem ]; then export PIP_CERT=/tmp/site-ca-bundle.pem; fi \\
+    && pip install -r /tmp/requirements.txt && chown -R builder /opt/venv
+"""
+
+# The project that the plans run: files of its own tree, so that no test of it is collected here.
+PROJECT = {
+    "pyproject.toml": """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "tiny"
+version = "1"
+""",
+    "src/tiny/__init__.py": "ANSWER = 42\n",
+    "tests/test_tiny.py": """\
+import os
+
+import tiny
+
+
+def test_answer():
+    assert tiny.ANSWER == 42
+
+
+def test_environment():
+    assert os.environ["GREETING"] == "good morning"
+
+
+def test_that_fails():
+    assert tiny.ANSWER == 43
+""",
+}
+
+
+def write_project(folder: Path) -> None:
+    for name, text in PROJECT.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def stage(
+    name: str,
+    *command: str,
+    kind: StageKind = StageKind.COMMAND,
+    timeout_s: float = 60.0,
+    environment: Mapping[str, str] | None = None,
+) -> StagePlan:
+    return StagePlan(
+        name=name,
+        kind=kind,
+        command=command,
+        column=Column.BUILD_INSTALL,
+        timeout_s=timeout_s,
+        environment=environment or {},
+    )
+
+
+def python_stage(name: str, program: str) -> StagePlan:
+    return stage(name, "python", "-c", program)
+
+
+def make_run_plan(
+    folder: Path,
+    *stages: StagePlan,
+    run_id: str,
+    requirements: str = "",
+    dockerfile: str = DOCKERFILE,
+    memory_bytes: int | None = None,
+    artifacts: Mapping[str, str] | None = None,
+) -> RunPlan:
+    """Plan a run of ``folder / "project"`` on either engine."""
+    network = resolve_network(os.environ, folder=folder)
+    context = {"Dockerfile": dockerfile.encode(), "requirements.txt": REQUIREMENTS.encode()}
+    if network.ca_bundle is not None:
+        context["site-ca-bundle.pem"] = network.ca_bundle.read_bytes()
+    digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:16]
+    arguments = {
+        name: value
+        for name, value in network.environment.items()
+        if name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") or "proxy" in name.lower()
+    }
+    (folder / "requirements.txt").write_text(requirements)
+    return RunPlan(
+        run_id=run_id,
+        platform="cpu",
+        label="CPU",
+        source=folder / "project",
+        results=folder / "results",
+        stages=stages,
+        artifacts=tuple(
+            ArtifactPlan(name=name, path=path) for name, path in (artifacts or {}).items()
+        ),
+        environment={"GREETING": "good morning"},
+        network=network,
+        image=ImagePlan(
+            tag=f"infini-ci/engine-tests:{digest}",
+            dockerfile="Dockerfile",
+            context=context,
+            build_arguments=arguments,
+            base_image="registry.invalid/python:3.11",
+            offline_base_image=OFFLINE_BASE,
+            offline_base_command=("docker/make-base-image",),
+        ),
+        container=ContainerPlan(
+            name=f"infini-ci-{run_id}-cpu",
+            labels={"infini-ci.run": run_id, "infini-ci.platform": "cpu"},
+            user="builder",
+            workspace="/workspace",
+            results="/results",
+            shm_size_bytes=None,
+            memory_bytes=memory_bytes,
+            network_mode="host" if network.wheelhouse else None,
+        ),
+        host=HostPlan(python=sys.executable, requirements=folder / "requirements.txt"),
+    )

@@ -1,0 +1,138 @@
+"""What only containers have: images, limits, isolation."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from conftest import Bench
+from docker.client import DockerClient
+from plans import DOCKERFILE, OFFLINE_BASE, python_stage, stage
+
+from ci.engines import select_engine
+from ci.errors import ExitCode, InfrastructureError
+from ci.plan import RunPlan
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def client() -> Iterator[DockerClient]:
+    client = DockerClient.from_env()
+    yield client
+    client.close()
+
+
+def finished(plan: RunPlan) -> dict[str, Any]:
+    lines = (plan.results / "events.jsonl").read_text().splitlines()
+    return next(event for event in map(json.loads, lines) if event["event"] == "stage_finished")
+
+
+def test_image_is_built_once_and_says_what_it_stands_on(docker_bench: Bench) -> None:
+    plan = docker_bench.plan(stage("build", "true"))
+    docker_bench.engine.prepare(plan, docker_bench.observer)
+    again = docker_bench.engine.prepare(plan, docker_bench.observer)
+    assert (again.reference, again.built, again.reason) == (plan.image.tag, False, "cached")
+    facts = docker_bench.engine.execute(plan, again, docker_bench.observer)
+    note = "base image registry.invalid/python:3.11 could not be pulled"
+    assert facts.notes == (f"{note}; built on an offline Debian base",)
+    assert facts.engine_version is not None
+    assert facts.sync_seconds > 0
+
+
+def test_image_that_cannot_be_built(docker_bench: Bench) -> None:
+    recipe = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo about to fail && exit 7\n"
+    plan = docker_bench.plan(stage("build", "true"), dockerfile=recipe)
+    with pytest.raises(InfrastructureError, match=r"cannot be built\n(.*\n)*.*about to fail") as e:
+        docker_bench.engine.prepare(plan, docker_bench.observer)
+    assert e.value.exit_code is ExitCode.INFRASTRUCTURE
+    assert e.value.remedy == f"the whole log is {plan.results / 'image.log'}"
+    assert "returned a non-zero code: 7" in (plan.results / "image.log").read_text()
+
+
+def test_base_image_without_a_stand_in(docker_bench: Bench) -> None:
+    plan = docker_bench.plan(stage("build", "true"), dockerfile=DOCKERFILE + "# another tag\n")
+    alone = replace(plan.image, offline_base_image=None, offline_base_command=None)
+    wanted = r"base image registry\.invalid/python:3\.11 is not here and cannot be pulled"
+    with pytest.raises(InfrastructureError, match=wanted):
+        docker_bench.engine.prepare(replace(plan, image=alone), docker_bench.observer)
+
+
+def test_memory_limit_kills_the_stage_not_the_run(docker_bench: Bench) -> None:
+    hog = python_stage("hog", "bytearray(1 << 30)")
+    plan = docker_bench.plan(hog, memory_bytes=128 << 20)
+    facts = docker_bench.run(plan)
+    assert (facts.exit_code, facts.lost) == (1, False)
+    assert facts.oom_killed
+    assert (finished(plan)["exit_code"], finished(plan)["oom_kills"]) == (137, 1)
+
+
+def test_killed_container_is_lost(docker_bench: Bench, client: DockerClient) -> None:
+    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 600"))
+    container = plan.container.name
+    kill = lambda: client.containers.get(container).kill()  # noqa: E731
+    docker_bench.observer.reactions["ready"] = kill
+    facts = docker_bench.run(plan)
+    assert (facts.lost, facts.interrupted, facts.exit_code) == (True, False, 137)
+    assert (plan.results / "build.log").read_text() == "ready\n"  # what there was is kept
+
+
+def test_vanished_container_is_lost(docker_bench: Bench, client: DockerClient) -> None:
+    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 600"))
+    container = plan.container.name
+    remove = lambda: client.containers.get(container).remove(force=True)  # noqa: E731
+    docker_bench.observer.reactions["ready"] = remove
+    facts = docker_bench.run(plan)
+    assert facts.lost
+    assert any(f"lost the container {container}" in note for note in facts.notes)
+
+
+def test_container_is_unprivileged_and_gone_afterwards(
+    docker_bench: Bench, client: DockerClient
+) -> None:
+    program = """
+import os
+status = open("/proc/self/status").read()
+print(os.getuid(), [line.split()[1] for line in status.splitlines() if line.startswith("CapEff")])
+open("/workspace/a", "w"), open("/results/b.log", "w")
+"""
+    plan = docker_bench.plan(python_stage("look", program))
+    assert docker_bench.run(plan).exit_code == 0
+    assert (plan.results / "look.log").read_text() == "1000 ['0000000000000000']\n"
+    assert (plan.results / "b.log").is_file()
+    labels = [f"infini-ci.run={plan.run_id}"]
+    assert client.containers.list(all=True, filters={"label": labels}) == []
+
+
+def test_container_that_never_started_is_not_adopted(
+    docker_bench: Bench, client: DockerClient
+) -> None:
+    plan = docker_bench.plan(stage("build", "true"))
+    docker_bench.engine.prepare(plan, docker_bench.observer)
+    client.containers.create(plan.image.tag, labels=dict(plan.container.labels))
+    assert docker_bench.engine.resume(plan, docker_bench.observer) is None
+    assert docker_bench.engine.resume(plan, docker_bench.observer) is None
+
+
+def test_description_is_what_one_would_type(docker_bench: Bench) -> None:
+    plan = docker_bench.plan(stage("build", "make", "-j", "2", environment={"CC": "gcc 12"}))
+    text = select_engine("docker").describe(plan)
+    assert f"docker/make-base-image {OFFLINE_BASE}\n" in text
+    assert re.search(r"^docker build .*--build-arg BASE_IMAGE=registry\.invalid/", text, re.M)
+    assert re.search(r"^docker create .*--user builder .*--env 'GREETING=good morning'", text, re.M)
+    assert "env 'CC=gcc 12' make -j 2  # build, at most 60 s\n" in text
+    assert f"docker cp {plan.container.name}:/results/. {plan.results}\n" in text
+
+
+def test_description_hides_passwords(docker_bench: Bench) -> None:
+    plan = docker_bench.plan(stage("build", "true"))
+    secret = {"PIP_INDEX_URL": "https://me:secret@index.example/simple"}
+    network = replace(plan.network, environment=secret)
+    image = replace(plan.image, build_arguments=secret)
+    text = docker_bench.engine.describe(replace(plan, network=network, image=image))
+    assert "secret" not in text
+    assert "PIP_INDEX_URL=https://***@index.example/simple" in text

@@ -1,0 +1,118 @@
+"""What every engine must do, on real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from conftest import Bench
+from plans import REQUIREMENTS, python_stage, stage
+
+from ci.plan import RunPlan, StageKind
+
+INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
+PYTEST = stage("pytest", "python", "-m", "pytest", "tests", kind=StageKind.PYTEST)
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def events(plan: RunPlan, kind: str) -> list[dict[str, Any]]:
+    lines = (plan.results / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def test_install_and_tests(bench: Bench) -> None:
+    plan = bench.plan(
+        INSTALL, PYTEST, requirements=REQUIREMENTS, artifacts={"sources": "src", "gone": "gone"}
+    )
+    facts = bench.run(plan)
+    assert facts.engine == bench.engine.name
+    assert (facts.exit_code, facts.lost, facts.interrupted) == (1, False, False)
+    install, pytest_stage = events(plan, "stage_finished")
+    assert (install["exit_code"], pytest_stage["exit_code"]) == (0, 1)
+    assert "1 failed, 2 passed" in (plan.results / "pytest.log").read_text()
+    reports = (plan.results / "pytest.jsonl").read_text()
+    assert reports.count('"when": "call"') == 3
+    assert (plan.results / "junit.xml").is_file()
+    assert json.loads((plan.results / "environment.json").read_text())["packages"]["tiny"] == "1"
+    with tarfile.open(plan.results / "sources.tar.gz") as archive:
+        assert "src/tiny/__init__.py" in archive.getnames()
+    assert [event["name"] for event in events(plan, "artifact_missing")] == ["gone"]
+    assert "Successfully installed tiny-1" in str(bench.observer.named("output"))
+    assert bench.observer.named("run_finished")
+
+
+def test_crashing_stage(bench: Bench) -> None:
+    crash = python_stage("crash", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    plan = bench.plan(crash, stage("later", "true"))
+    facts = bench.run(plan)
+    assert (facts.exit_code, facts.lost, facts.oom_killed) == (1, False, False)
+    (finished,) = events(plan, "stage_finished")
+    assert (finished["exit_code"], finished["signal"]) == (139, signal.SIGSEGV)
+    assert [event["stage"] for event in events(plan, "stage_skipped")] == ["later"]
+
+
+def test_interrupt_keeps_what_there_is(bench: Bench) -> None:
+    plan = bench.plan(stage("first", "true"), stage("hang", "sh", "-c", "echo ready; sleep 600"))
+    bench.observer.reactions["ready"] = lambda: signal.raise_signal(signal.SIGINT)
+    facts = bench.run(plan)
+    assert facts.interrupted
+    assert not facts.lost
+    assert facts.exit_code == 130
+    first, hang = events(plan, "stage_finished")
+    assert (first["exit_code"], hang["interrupted"]) == (0, True)
+    assert bench.engine.resume(plan, bench.observer) is None  # nothing is left
+
+
+def test_second_interrupt_still_cleans_up(bench: Bench) -> None:
+    stubborn = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done"
+    plan = bench.plan(stage("hang", "sh", "-c", stubborn))
+    for text in ("ready", "asked"):
+        bench.observer.reactions[text] = lambda: signal.raise_signal(signal.SIGINT)
+    assert bench.run(plan).interrupted
+    assert bench.engine.resume(plan, bench.observer) is None
+
+
+CALLER = """
+import os, signal, sys
+from pathlib import Path
+
+sys.path[:0] = sys.argv[4:]
+from conftest import Bench
+from test_engines import survivor
+from ci.engines import select_engine
+
+bench = Bench(select_engine(sys.argv[1]), Path(sys.argv[2]))
+bench.run_id = sys.argv[3]
+bench.observer.reactions["begun"] = lambda: os.kill(os.getpid(), signal.SIGKILL)
+bench.run(survivor(bench))
+"""
+
+
+def survivor(bench: Bench) -> RunPlan:
+    """Plan a run that goes on for a while after its caller has been killed."""
+    return bench.plan(
+        stage("build", "sh", "-c", "echo begun; sleep 2; echo ended"), stage("later", "true")
+    )
+
+
+def test_killed_caller_is_replaced(bench: Bench) -> None:
+    paths = [str(REPOSITORY), str(Path(__file__).parent)]
+    arguments = [bench.engine.name, str(bench.folder), bench.run_id, *paths]
+    environment = {**os.environ, "TMPDIR": str(bench.folder)}
+    dead = subprocess.run([sys.executable, "-c", CALLER, *arguments], env=environment, check=False)
+    assert dead.returncode == -signal.SIGKILL
+    plan = survivor(bench)
+    facts = bench.engine.resume(plan, bench.observer)
+    assert facts is not None
+    assert (facts.exit_code, facts.lost) == (0, False)
+    texts = [event["text"] for event in bench.observer.named("output")]
+    assert texts == ["begun", "ended"]  # the log from its beginning, each line once
+    assert (plan.results / "build.log").read_text() == "begun\nended\n"
+    assert bench.engine.resume(plan, bench.observer) is None

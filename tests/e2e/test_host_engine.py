@@ -1,0 +1,57 @@
+"""What only the host engine has: a virtual environment beside the user's own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import Bench
+from plans import python_stage, stage
+
+from ci.errors import InfrastructureError
+
+
+def test_stages_see_the_fresh_environment(
+    host_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
+    monkeypatch.setenv("AMBIENT", "yes")
+    program = """
+import json, os, sys
+names = ("AMBIENT", "GREETING", "PYTHONPATH", "VIRTUAL_ENV")
+print(json.dumps([sys.prefix, os.getcwd(), *map(os.environ.get, names)]))
+"""
+    plan = host_bench.plan(python_stage("look", program))
+    facts = host_bench.run(plan)
+    prefix, folder, ambient, greeting, python_path, venv = json.loads(
+        (plan.results / "look.log").read_text()
+    )
+    assert prefix == venv
+    assert not folder.startswith(str(plan.source))
+    assert (ambient, greeting, python_path) == ("yes", "good morning", None)
+    assert facts.image is not None
+    assert (facts.image.built, facts.image.digest) == (True, None)
+    assert sorted(path.name for path in plan.source.iterdir()) == ["pyproject.toml", "src", "tests"]
+    assert not (plan.results / "host.lock").exists()
+
+
+def test_requirements_that_cannot_be_met(host_bench: Bench) -> None:
+    plan = host_bench.plan(stage("build", "true"), requirements="--no-index\nno-such-package\n")
+    with pytest.raises(InfrastructureError, match=r"cannot be made\n(.*\n)*.*no-such-package"):
+        host_bench.engine.prepare(plan, host_bench.observer)
+    assert "no-such-package" in (plan.results / "image.log").read_text()
+
+
+def test_run_that_never_began_is_not_adopted(host_bench: Bench) -> None:
+    plan = host_bench.plan(stage("build", "true"))
+    image = host_bench.engine.prepare(plan, host_bench.observer)  # and its caller dies here
+    assert host_bench.engine.resume(plan, host_bench.observer) is None
+    with pytest.raises(InfrastructureError, match="has no virtual environment any more"):
+        host_bench.engine.execute(plan, image, host_bench.observer)
+
+
+def test_description_is_what_one_would_type(host_bench: Bench) -> None:
+    text = host_bench.engine.describe(host_bench.plan(stage("build", "make", "all")))
+    assert "-m venv venv\n" in text
+    assert "export GREETING='good morning'\n" in text
+    assert text.endswith("make all  # build, at most 60 s")
