@@ -163,7 +163,9 @@ class Run:
         if facts is not None:
             return replace(facts, notes=(RESUMED, *facts.notes))
         finished = read_record(plan.results).run_finished
-        return self._facts(exit_code=finished.exit_code, notes=(RESUMED,)) if finished else None
+        if finished is None or finished.interrupted:
+            return None
+        return self._facts(exit_code=finished.exit_code, notes=(RESUMED,))
 
     def _facts(
         self,

@@ -259,6 +259,17 @@ def test_resuming_begins_anew_where_nothing_is_left(work: Workplace) -> None:
     assert result.platforms[0].verdict.product is Product.PASSED
 
 
+def test_resuming_an_interrupted_run_runs_it_again(work: Workplace) -> None:
+    request = _interrupted_before_the_verdict(work)
+    events = work.results / request.run_id / "cpu" / "events.jsonl"
+    *others, last = events.read_text().splitlines()
+    ended = json.dumps({**json.loads(last), "exit_code": 130, "interrupted": True})
+    events.write_text("\n".join([*others, ended, ""]))
+    result, _ = work.run(request)
+    assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
+    assert result.platforms[0].verdict.product is Product.PASSED
+
+
 def test_two_attempts_never_mix(work: Workplace) -> None:
     work.write("tests/test_a.py", "def test_a(): assert False\n")
     _, run = work.run()
