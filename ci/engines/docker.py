@@ -7,7 +7,7 @@ from the beginning and takes the results out, as the first caller would have don
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -87,34 +87,34 @@ class DockerEngine:
         start = monotonic()
         sync_seconds = 0.0
         ending = _Ending(interrupted=True)
-        left_out: tuple[str, ...] = ()
+        notes: list[str] = []
         try:
             with serve(plan.network), _typed_errors():
+                notes += self._images.notes(plan)
                 container = self._create(plan)
                 sync_start = monotonic()
-                left_out = _put_sources(container, plan)
+                notes += _put_sources(container, plan)
                 _put_agent(container, plan)
                 sync_seconds = monotonic() - sync_start
                 container.start()
                 ending = _attend(container, plan, observer)
         except KeyboardInterrupt:
-            pass
+            pass  # the second one, or one that came before the start
         finally:
             self._remove(plan)
-        notes = tuple(f"left out of the sources: {name}" for name in left_out)
-        return self._facts(plan, image, ending, notes, sync_seconds, monotonic() - start)
+        return self._facts(image, ending, notes, sync_seconds, monotonic() - start)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container that a dead caller left behind, running or ended."""
         start = monotonic()
         with serve(plan.network), _typed_errors():
+            notes = self._images.notes(plan)
             container = next(iter(self._containers(plan)), None)
             if container is None:
                 return None
-            if container.status == "created":  # its caller died before it could be started
-                self._remove(plan)
-                return None
             try:
+                if container.status == "created":  # its caller died before it could start it
+                    return None
                 ending = _attend(container, plan, observer)
             finally:
                 self._remove(plan)
@@ -125,7 +125,7 @@ class DockerEngine:
             seconds=0.0,
             reason="of the adopted container",
         )
-        return self._facts(plan, image, ending, (), 0.0, monotonic() - start)
+        return self._facts(image, ending, notes, 0.0, monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:
         """Return the commands that do the same by hand."""
@@ -154,10 +154,9 @@ class DockerEngine:
 
     def _facts(
         self,
-        plan: RunPlan,
         image: ImageFacts,
         ending: _Ending,
-        notes: tuple[str, ...],
+        notes: Sequence[str],
         sync_seconds: float,
         wrapper_seconds: float,
     ) -> ExecutionFacts:
@@ -171,7 +170,7 @@ class DockerEngine:
             lost=ending.lost,
             interrupted=ending.interrupted,
             wrapper_seconds=wrapper_seconds,
-            notes=(*self._images.notes(plan), *notes, *ending.notes),
+            notes=(*notes, *ending.notes),
         )
 
 
@@ -194,7 +193,8 @@ def container_options(plan: RunPlan) -> Mapping[str, Any]:
     }
 
 
-def _put_sources(container: Container, plan: RunPlan) -> tuple[str, ...]:
+def _put_sources(container: Container, plan: RunPlan) -> list[str]:
+    """Copy the sources in; return a note for each file that had to stay out."""
     with TemporaryFile() as archive:
         left_out = source.write_archive(
             plan.source,
@@ -204,7 +204,7 @@ def _put_sources(container: Container, plan: RunPlan) -> tuple[str, ...]:
         )
         archive.seek(0)
         container.put_archive("/", archive)
-    return left_out
+    return [f"left out of the sources: {name}" for name in left_out]
 
 
 def _put_agent(container: Container, plan: RunPlan) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -71,10 +71,10 @@ class HostEngine:
         if folder is None:
             raise InfrastructureError(f"run {plan.run_id} has no virtual environment any more")
         sync_seconds, ending = 0.0, _Ending(interrupted=True)
-        left_out: tuple[str, ...] = ()
+        notes: list[str] = []
         agent = None
         try:
-            left_out = _sync(plan, folder)
+            notes += _sync(plan, folder)
             sync_seconds = monotonic() - start
             agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
             ending = _attend(folder, observer)
@@ -84,7 +84,6 @@ class HostEngine:
             folder.remove()
             if agent is not None:
                 agent.wait()
-        notes = tuple(f"left out of the sources: {name}" for name in left_out)
         return self._facts(image, ending, notes, sync_seconds, monotonic() - start)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
@@ -99,7 +98,7 @@ class HostEngine:
             ending = _attend(folder, observer)
         finally:
             folder.remove()
-        return self._facts(None, ending, (), 0.0, monotonic() - start)
+        return self._facts(None, ending, [], 0.0, monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:
         """Return the commands that do the same by hand."""
@@ -109,7 +108,7 @@ class HostEngine:
         self,
         image: ImageFacts | None,
         ending: _Ending,
-        notes: tuple[str, ...],
+        notes: Sequence[str],
         sync_seconds: float,
         wrapper_seconds: float,
     ) -> ExecutionFacts:
@@ -123,7 +122,7 @@ class HostEngine:
             lost=ending.lost,
             interrupted=ending.interrupted,
             wrapper_seconds=wrapper_seconds,
-            notes=notes,
+            notes=tuple(notes),
         )
 
 
@@ -157,13 +156,13 @@ def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
     return {**ambient, **active, **plan.network.host_environment, **plan.environment}
 
 
-def _sync(plan: RunPlan, folder: WorkFolder) -> tuple[str, ...]:
+def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
     """Copy the sources by way of the same archive that a container gets."""
     with TemporaryFile() as archive:
         left_out = source.write_archive(plan.source, archive)
         archive.seek(0)
         extract(archive, folder.workspace)
-    return left_out
+    return [f"left out of the sources: {name}" for name in left_out]
 
 
 def _job(plan: RunPlan, folder: WorkFolder) -> bytes:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +94,30 @@ def test_vanished_container_is_lost(docker_bench: Bench, client: DockerClient) -
     facts = docker_bench.run(plan)
     assert facts.lost
     assert any(f"lost the container {container}" in note for note in facts.notes)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_lost_connection_leaves_the_container_to_be_adopted(
+    docker_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 1; echo ended"))
+    listen = docker_bench.folder / "docker.sock"
+    connect = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+    command = [sys.executable, str(Path(__file__).with_name("relay.py")), str(listen), connect]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as relay:
+        assert relay.stdout is not None
+        assert relay.stdout.readline() == b"ready\n"
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{listen}")
+        engine = select_engine("docker")
+        docker_bench.observer.reactions["ready"] = relay.kill
+        image = engine.prepare(plan, docker_bench.observer)
+        facts = engine.execute(plan, image, docker_bench.observer)
+    gc.collect()  # the SDK leaves a socket open when it cannot connect it
+    assert (facts.lost, facts.exit_code) == (True, None)
+    adopted = docker_bench.engine.resume(plan, docker_bench.observer)
+    assert adopted is not None
+    assert (adopted.lost, adopted.exit_code) == (False, 0)
+    assert (plan.results / "build.log").read_text() == "ready\nended\n"
 
 
 def test_container_is_unprivileged_and_gone_afterwards(
