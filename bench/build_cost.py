@@ -53,10 +53,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        generate = [sys.executable, "-m", "codegen", "torch", "--output-dir", f"{scratch}/generated"]
+        python = (sys.executable, "-m")
+        generate = [*python, "codegen", "torch", "--output-dir", f"{scratch}/generated"]
         install = [
-            *(sys.executable, "-m", "pip", "install", ".", "--no-build-isolation"),
-            *("--no-deps", "--target", f"{scratch}/site", "-C", f"build-dir={scratch}/build"),
+            *(*python, "pip", "install", ".", "--no-build-isolation", "--no-deps"),
+            *("--target", f"{scratch}/site", f"--config-settings=build-dir={scratch}/build"),
         ]
         figures = [
             measure("generate, cold", generate),
