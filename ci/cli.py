@@ -16,6 +16,7 @@ from ci.engines import Engine, select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.inputs import REPOSITORY, Project, chosen_platforms, load_project, plan_run
 from ci.network import mask_credentials
+from ci.pip_settings import read_pip_settings
 from ci.plan import RunPlan
 from ci.platforms import PLATFORMS
 from ci.progress import Progress
@@ -126,10 +127,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.resume:
         _refuse_changes(options)
         request = load_request(options.results, options.resume)
-        project = load_project(request.config, os.environ)
+        project = load_project(request.config, os.environ, read_pip_settings())
     else:
         source, config = _places(options)
-        project = load_project(config, os.environ)
+        project = load_project(config, os.environ, read_pip_settings())
         names = _named(project, options.platforms)
         engine_name = options.engine or "auto"
         request = new_request(project, names, source_folder=source, engine=engine_name)

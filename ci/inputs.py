@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.config import Config, SiteConfig, load_config, load_site
+from ci.config import Config, NetworkConfig, SiteConfig, load_config, load_site
 from ci.errors import ConfigError, UsageError
 from ci.network import resolve_network
 from ci.plan import (
@@ -34,13 +34,14 @@ class Project:
     config: Config
     site: SiteConfig
     environ: Mapping[str, str]
+    pip: NetworkConfig
 
     @property
     def folder(self) -> Path:
         return self.path.parent
 
     def network(self) -> NetworkPlan:
-        sections = (self.site.network, self.config.network)
+        sections = (self.site.network, self.config.network, self.pip)
         return resolve_network(self.environ, *sections, folder=self.folder)
 
     def base_image(self, platform: str) -> str | None:
@@ -51,8 +52,13 @@ class Project:
         return section.base_image if section else None
 
 
-def load_project(path: Path, environ: Mapping[str, str]) -> Project:
-    """Load a configuration and the site's file beside it, or where INFINI_CI_SITE says."""
+def load_project(
+    path: Path, environ: Mapping[str, str], pip: NetworkConfig | None = None
+) -> Project:
+    """Load a configuration and the site's file beside it, or where INFINI_CI_SITE says.
+
+    ``pip`` is what pip's own configuration says, the last to be asked about the network.
+    """
     path = path.resolve()
     named = environ.get("INFINI_CI_SITE")
     site_path = Path(named) if named else path.parent / SITE_FILE
@@ -68,7 +74,7 @@ def load_project(path: Path, environ: Mapping[str, str]) -> Project:
     if config is None or site is None:
         remedy = next((error.remedy for error in wrong if error.remedy), None)
         raise ConfigError("\n".join(map(str, wrong)), remedy=remedy)
-    return Project(path=path, config=config, site=site, environ=environ)
+    return Project(path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig())
 
 
 def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ...]:

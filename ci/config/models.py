@@ -80,7 +80,8 @@ ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
 class NetworkConfig(Model):
     """How this site reaches its package index; also read from the environment.
 
-    Precedence: environment, then ``ci.site.yaml``, then ``ci.yaml``.
+    Precedence: environment, then ``ci.site.yaml``, then ``ci.yaml``, then pip's own
+    configuration files.
     """
 
     pip_index_url: str | None = None
