@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import infini.ops
 import torch
 
 # torch's device type -> the plug-in that brings it, where torch does not have it itself.
@@ -37,11 +38,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    plugin = DEVICES[config.getoption("device")]
-    if plugin is not None:
-        importlib.import_module(plugin)
+    _prepare(config.getoption("device"))
     # The operands are small and the suite runs one process per core.
     torch.set_num_threads(1)
+
+
+def _prepare(device: str) -> None:
+    """Imports the device's plug-in; stops where torch or the library cannot use the device."""
+    try:
+        plugin = DEVICES[device]
+        if plugin is not None:
+            importlib.import_module(plugin)
+        torch.empty(0, device=device)
+        infini.ops.Abs.active_implementation_indices(device)
+    except Exception as error:
+        raise pytest.UsageError(f"--device {device} cannot be used here: {error}") from error
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,10 +1,14 @@
-"""The contract of the installed module: names, classes, arguments, errors and metadata."""
+"""The contract of the installed module: names, classes, arguments, errors and metadata.
+
+The module is the same on every platform, so these tests use the CPU, which all have.
+"""
 
 from __future__ import annotations
 
 import keyword
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from harness import equal
 from installed import TORCH_SLOT, class_name, metadata, overloads
@@ -16,11 +20,6 @@ import torch
 def filled(*shape: int) -> torch.Tensor:
     """Returns an output that no result equals."""
     return torch.full(shape, float("nan"))
-
-
-@pytest.fixture(autouse=True)
-def _on_cpu(device: str) -> None:
-    """The module is the same everywhere; only the CPU is present everywhere."""
 
 
 class TestMetadata:
@@ -159,10 +158,18 @@ class TestCalls:
 
     @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
     def test_numpy_arrays_are_taken_on_the_cpu(self, slot: int) -> None:
-        numpy = pytest.importorskip("numpy", reason="no sample: numpy is not installed")
-        x, y, out = (numpy.full(3, value, dtype=numpy.float32) for value in (1, 2, 0))
+        x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3,), dtype=np.float32)
+        out = np.zeros((3, 2), dtype=np.float32).T
         infini.ops.add(x, y, out, implementation_index=slot)
-        assert out.tolist() == [3, 3, 3]
+        assert out.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+    def test_a_read_only_array_is_an_input_but_no_output(self) -> None:
+        x, out = np.ones(2, dtype=np.float32), np.zeros(2, dtype=np.float32)
+        x.flags.writeable = False
+        infini.ops.add(x, x, out)
+        assert out.tolist() == [2, 2]
+        with pytest.raises(TypeError, match="no overload takes"):
+            infini.ops.add(out, out, x)
 
     def test_autograd_is_not_recorded(self) -> None:
         x, out = torch.ones(2, requires_grad=True), filled(2)

@@ -116,7 +116,11 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._observe(func._schema, args, kwargs)
         with self:
             result = func.decompose(*args, **kwargs)
-        return func(*args, **kwargs) if result is NotImplemented else result
+        if result is NotImplemented:
+            result = func(*args, **kwargs)
+        if "empty" in func._schema.name:
+            result.zero_()  # or whatever lay in memory would be recorded as the next argument
+        return result
 
     def _observe(self, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = overload_name(schema)
