@@ -6,11 +6,10 @@ Runs against the installed ``infini.ops``; samples and helpers lie beside this f
 from __future__ import annotations
 
 import importlib
-from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from tally import coverage_lines, report_properties
 
 import infini.ops
 import torch
@@ -59,9 +58,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = config.getoption("slot")
     if wanted is None:
         return
-    kept = [item for item in items if _slot(item) in (None, *wanted)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    deselected = [item for item in items if _slot(item) not in (None, *wanted)]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for item in items if _slot(item) in (None, *wanted)]
 
 
 def _slot(item: pytest.Item) -> int | None:
@@ -82,28 +81,3 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     reports = [report for group in terminalreporter.stats.values() for report in group]
     for line in coverage_lines(report_properties(reports)):
         terminalreporter.write_line(line)
-
-
-def report_properties(reports: Iterable[Any]) -> list[dict[str, Any]]:
-    """Returns the properties that the operator tests recorded, one entry per test."""
-    return [
-        {**dict(report.user_properties), "passed": report.passed}
-        for report in reports
-        if getattr(report, "when", None) == "call" and dict(report.user_properties).get("overload")
-    ]
-
-
-def coverage_lines(properties: list[dict[str, Any]]) -> list[str]:
-    """Counts an overload as executed on a slot if one of its tests ran a sample and passed."""
-    active: dict[int, set[str]] = defaultdict(set)
-    executed: dict[int, set[str]] = defaultdict(set)
-    for entry in properties:
-        if entry.get("active", True):  # unknown where the test failed before it could ask
-            active[entry["slot"]].add(entry["overload"])
-        if entry["passed"] and entry.get("executed"):
-            executed[entry["slot"]].add(entry["overload"])
-    return [
-        f"slot {slot}: {len(executed[slot])} of {len(active[slot])} active overloads executed "
-        f"({len(executed[slot]) / len(active[slot]):.1%})"
-        for slot in sorted(active)
-    ]

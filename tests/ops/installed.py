@@ -46,7 +46,7 @@ class Overload:
 
     @property
     def qualified_name(self) -> str:
-        """ "add.out" or "abs_": the key of the samples and the test id."""
+        """The key of the samples and of the test id: "add.out" or "abs_"."""
         return f"{self.aten_name}.{self.overload_name}".rstrip(".")
 
     @property

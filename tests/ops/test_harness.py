@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import coverage_lines
 from harness import (
     Arguments,
     MismatchError,
@@ -21,6 +20,7 @@ from harness import (
 from reasons import SkipReason, classify
 from samples import Sample, SampleSet, UnboundArgumentError, load, save
 from samples.values import BlankValue, DeviceValue, NamedValue, TensorValue
+from tally import coverage_lines
 
 import torch
 
