@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -105,9 +104,9 @@ class WorkFolder:
                 os.kill(self.agent, number)
 
     def remove(self) -> None:
-        """End whatever still runs and remove the folder."""
+        """End whatever still runs and remove the folder, without waiting for it."""
         self.signal(signal.SIGKILL)
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove_in_background(self.path)
         self.state.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any]:
@@ -117,3 +116,10 @@ class WorkFolder:
     def _write(self, *, agent: int | None) -> None:
         # In place: a rename would make a second file, without the lock.
         self.state.write_text(json.dumps({"path": str(self.path), "agent": agent}))
+
+
+def _remove_in_background(folder: Path) -> None:
+    """Leave it to a process that outlives this one: 1.1 GB took 6 to 25 s on a busy disk."""
+    silent = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    command = ["rm", "-rf", str(folder)]
+    os.posix_spawnp(command[0], command, os.environ, file_actions=silent, setsid=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,4 +86,7 @@ def _no_leftover_folders(
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield
+    with suppress(ChildProcessError):
+        while True:  # the removal goes on in a child
+            os.waitpid(-1, 0)
     assert list(folder.iterdir()) == []
