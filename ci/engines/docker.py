@@ -49,6 +49,7 @@ class _Ending:
     oom_killed: bool = False
     lost: bool = False
     interrupted: bool = False
+    abandoned: bool = False  # out of reach, perhaps running: left for a later caller
     notes: tuple[str, ...] = ()
 
 
@@ -101,7 +102,8 @@ class DockerEngine:
         except KeyboardInterrupt:
             pass  # the second one, or one that came before the start
         finally:
-            self._remove(plan)
+            if not ending.abandoned:
+                self._remove(plan)
         return self._facts(image, ending, notes, sync_seconds, monotonic() - start)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
@@ -112,12 +114,14 @@ class DockerEngine:
             container = next(iter(self._containers(plan)), None)
             if container is None:
                 return None
+            ending = _Ending()
             try:
                 if container.status == "created":  # its caller died before it could start it
                     return None
                 ending = _attend(container, plan, observer)
             finally:
-                self._remove(plan)
+                if not ending.abandoned:
+                    self._remove(plan)
         image = ImageFacts(
             reference=plan.image.tag,
             digest=container.attrs["Image"],
@@ -237,8 +241,8 @@ def _attend(container: Container, plan: RunPlan, observer: Observer) -> _Ending:
         refused = _collect(container, plan)
         state = container.attrs["State"]
     except (DockerException, OSError) as error:
-        note = f"lost the container {plan.container.name}: {error}"
-        return _Ending(lost=True, interrupted=interrupted, notes=(note,))
+        note = f"lost the container {plan.container.name}, --resume may find it again: {error}"
+        return _Ending(lost=True, interrupted=interrupted, abandoned=not interrupted, notes=(note,))
     return _Ending(
         exit_code=state["ExitCode"],
         oom_killed=state["OOMKilled"],
@@ -284,11 +288,11 @@ def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:
 
 @contextmanager
 def _typed_errors() -> Iterator[None]:
-    """Turn the SDK's and the connection's errors into typed ones."""
+    """Turn errors of the SDK, the connection and the disk into typed ones."""
     try:
         yield
     except (DockerException, OSError) as error:
         raise InfrastructureError(
-            f"the Docker Engine failed: {error}",
+            f"the run on the Docker Engine failed: {error}",
             remedy="look at `docker info` and the engine's log, then run again",
         ) from error
