@@ -9,7 +9,7 @@
 # its CA bundle is read from site-ca-bundle.pem in the build context, if it is there.
 
 ARG BASE_IMAGE=python:3.11-slim-bookworm
-FROM ${BASE_IMAGE}
+FROM ${BASE_IMAGE} AS base
 
 # A base imported from an archive has no environment at all, so nothing is inherited here.
 ENV LANG=C.UTF-8 \
@@ -24,19 +24,19 @@ RUN if command -v g++ && command -v git && [ -e /etc/ssl/certs/ca-certificates.c
     && rm -rf /var/lib/apt/lists/*
 
 RUN useradd --uid 1000 --create-home --shell /bin/bash builder \
-    && python3 -m venv /opt/venv \
-    && install --directory --owner=builder --group=builder /workspace /results /opt/context \
-    && chown -R builder:builder /opt/venv
+    && install --directory --owner=builder --group=builder \
+        /opt/context /opt/venv /results /workspace
+USER builder
 
-# Declared as arguments, these reach RUN only and stay out of the image's environment.
+# A stage of its own: its arguments, among them index addresses with a password in them, are
+# not in the history of the image that is made from it.
+FROM base AS tools
 ARG PIP_DEFAULT_TIMEOUT
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_FIND_LINKS
 ARG PIP_INDEX_URL
 ARG PIP_NO_INDEX
 ARG PIP_TRUSTED_HOST
-
-USER builder
 WORKDIR /opt/context
 # The bracket makes the bundle optional: COPY fails on a missing name, not on a pattern.
 COPY --chown=builder:builder requirements-cpu.txt site-ca-bundle.pe[m] ./
@@ -45,7 +45,9 @@ RUN if [ -s site-ca-bundle.pem ]; then \
         export PIP_CERT=/opt/context/site-ca-bundle.pem; \
     fi \
     && export PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    && pip install --retries 1 --requirement requirements-cpu.txt \
-    && rm -f site-ca-bundle.pem
+    && python3 -m venv /opt/venv \
+    && pip install --retries 1 --requirement requirements-cpu.txt
 
+FROM base
+COPY --from=tools --chown=builder:builder /opt/venv /opt/venv
 WORKDIR /workspace
