@@ -1,13 +1,23 @@
-"""YAML with line numbers: duplicate keys and foreign types are findings, not surprises."""
+"""YAML with line numbers: duplicate keys and foreign types are findings, not surprises.
+
+Aliases are refused: a configuration has no need of them, and nine lines of nested ones are
+a billion values.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
 
 Location = tuple[str | int, ...]
+
+DEEPEST = 16  # levels; no model has half as many
+
+# A command line ends at NUL, and UTF-8 has no halves of a character.
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,21 +67,24 @@ class _Reader:
 
     def __init__(self, loader: _Loader) -> None:
         self._loader = loader
-        self._open: list[yaml.Node] = []
+        self._seen: set[int] = set()
         self.lines: dict[Location, int] = {}
         self.findings: list[Finding] = []
 
     def read(self, node: yaml.Node, location: Location, line: int | None = None) -> object:
         self.lines[location] = line = line or node.start_mark.line + 1
-        if node in self._open:
-            text = "got an alias of its own parent, expected a value"
-            self.findings.append(Finding(line=line, location=location, text=text))
+        wrong = self._wrong(node, location)
+        if wrong:
+            self.findings.append(Finding(line=line, location=location, text=wrong))
             return None
-        self._open.append(node)
-        try:
-            return self._value(node, location)
-        finally:
-            self._open.pop()
+        self._seen.add(id(node))
+        return self._value(node, location)
+
+    def _wrong(self, node: yaml.Node, location: Location) -> str | None:
+        """Why a value must not even be looked into."""
+        if id(node) in self._seen:
+            return "got an alias of another value, expected the value itself"
+        return f"got more than {DEEPEST} levels" if len(location) > DEEPEST else None
 
     def _value(self, node: yaml.Node, location: Location) -> object:
         if isinstance(node, yaml.MappingNode):
@@ -87,6 +100,9 @@ class _Reader:
             if key is None:
                 self._report(key_node, location, "got a list or mapping as a key, expected a name")
                 continue
+            if _NO_TEXT.search(key):
+                self._report(key_node, location, f"got {key!a} as a key, expected a name")
+                continue
             place = (*location, key)
             if key in values:
                 first = self.lines[place]
@@ -100,6 +116,9 @@ class _Reader:
             value = self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError):
             value = NotImplemented
+        if isinstance(value, str) and _NO_TEXT.search(value):
+            self._report(node, location, f"got {value!a}, expected text")
+            return None
         if value is None or isinstance(value, str | int | float):
             return value
         self._report(node, location, f"got the type {node.tag}, expected plain YAML")
@@ -114,11 +133,18 @@ def read_document(text: str) -> Document:
     """Parse one YAML document; a syntax error is a document with that one finding."""
     try:
         loader = _Loader(text)
-        node = loader.get_single_node()
-    except yaml.MarkedYAMLError as error:
-        return _broken(error)
     except yaml.YAMLError as error:  # a control character, found before any parsing
         return _failed(1, "not valid YAML: " + str(error).splitlines()[0])
+    try:
+        return _document(loader)
+    except yaml.MarkedYAMLError as error:
+        return _broken(error)
+    except RecursionError:
+        return _failed(loader.line + 1, f"got more than {DEEPEST} levels")
+
+
+def _document(loader: _Loader) -> Document:
+    node = loader.get_single_node()
     if node is None:
         return Document(data={}, lines={}, findings=())
     reader = _Reader(loader)

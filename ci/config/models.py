@@ -5,6 +5,7 @@ The docstring below a field is its description in the JSON schema (``python -m c
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from pathlib import PurePosixPath
@@ -26,6 +27,12 @@ from ci.plan import Column, StageKind
 from ci.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
+LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
+# What the agent and the engines write into a platform's results, beside each stage's log.
+RECORDS = frozenset(
+    {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
+    | {"host.lock"}
+)
 SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
 
 
@@ -55,11 +62,24 @@ def _check_command(command: str) -> str:
     return command
 
 
+def _check_variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        message = "a variable's name of letters, digits and underscores"
+        raise PydanticCustomError("variable", message)
+    return name
+
+
 def _check_workspace_path(path: str) -> str:
     parts = PurePosixPath(path)
     if not path or parts.is_absolute() or ".." in parts.parts:
         raise PydanticCustomError("path", "a relative path without '..'")
     return path
+
+
+def _check_artifact(name: str) -> str:
+    if name in RECORDS or name.endswith(".log"):
+        raise PydanticCustomError("artifact", "a name that is no record of the run's own")
+    return name
 
 
 def _check_platform(name: str) -> str:
@@ -71,6 +91,9 @@ def _check_platform(name: str) -> str:
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
 Command = Annotated[str, AfterValidator(_check_command)]
+ArtifactName = Annotated[Name, AfterValidator(_check_artifact)]
+VariableName = Annotated[str, AfterValidator(_check_variable)]
+Environment = dict[VariableName, str]
 PlatformName = Annotated[str, AfterValidator(_check_platform)]
 ImageReference = Annotated[str, StringConstraints(pattern=r"^[\w][\w./:@-]*$")]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
@@ -119,9 +142,9 @@ class StageConfig(Model):
     column: Column | None = None
     """Column of the table that the seconds count in: by default ``pytest`` for a stage of
     that kind and ``build_install`` for a command; ``none`` keeps it out of the total."""
-    timeout_s: Annotated[float, Field(gt=0)] = 7200.0
+    timeout_s: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT_S)] = 7200.0
     """Seconds after which the stage's whole process group is ended."""
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: Environment = Field(default_factory=dict)
     """Environment variables of this stage only."""
 
     @model_validator(mode="after")
@@ -144,7 +167,7 @@ class PlatformConfig(Model):
     requirements: ConfigPath | None = None
     """pip requirements of the image and of the host engine's environment, relative to this
     file; must include pytest and pytest-reportlog. By default just these two."""
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: Environment = Field(default_factory=dict)
     """Environment variables of every stage."""
     shm_size_bytes: PositiveInt | None = None
     """Size of the container's /dev/shm; by default the engine's."""
@@ -168,7 +191,7 @@ class Config(Model):
     stages: tuple[StageConfig, ...] = DEFAULT_STAGES
     """What runs, in order; by default ``pip install .`` and ``pytest``. A stage that fails
     ends the run: the later ones are not run."""
-    artifacts: dict[Name, WorkspacePath] = Field(default_factory=dict)
+    artifacts: dict[ArtifactName, WorkspacePath] = Field(default_factory=dict)
     """Files and folders of the workspace to bring back: name of the result to path. A folder
     becomes ``<name>.tar.gz``."""
     network: NetworkConfig = NetworkConfig()

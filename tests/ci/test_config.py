@@ -161,13 +161,67 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         ),
         (
             "a: &a\n  b: *a\n" + MINIMAL,
-            "ci.yaml:2: a.b: got an alias of its own parent, expected a value",
+            "ci.yaml:2: a.b: got an alias of another value, expected the value itself",
+        ),
+        (
+            "project: &name tiny\nplatforms:\n  cpu: {label: *name}\n",
+            "ci.yaml:3: platforms.cpu.label: got an alias of another value, expected the value"
+            " itself",
+        ),
+        (
+            MINIMAL + 'stages:\n- {name: t, command: "a\\0b", kind: pytest}\n',
+            "ci.yaml:5: stages.0.command: got 'a\\x00b', expected text",
+        ),
+        (
+            MINIMAL + 'artifacts: {x: "\\udce9"}\n',
+            "ci.yaml:4: artifacts.x: got '\\udce9', expected text",
+        ),
+        (
+            'project: tiny\nplatforms:\n  cpu: {environment: {"A\\0": x}}\n',
+            "ci.yaml:3: platforms.cpu.environment: got 'A\\x00' as a key, expected a name",
+        ),
+        (
+            "project: tiny\nplatforms:\n  cpu: {environment: {A=B: x}}\n",
+            "ci.yaml:3: platforms.cpu.environment.A=B: got 'A=B', expected a variable's name of"
+            " letters, digits and underscores",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, environment: {a b: x}}\n",
+            "ci.yaml:5: stages.0.environment.a b: got 'a b', expected a variable's name of"
+            " letters, digits and underscores",
+        ),
+        (
+            MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, timeout_s: 1.0e+10}\n",
+            "ci.yaml:5: stages.0.timeout_s: got 10000000000.0 (number), expected less than or"
+            " equal to 10000000",
         ),
         ("[a]: 1\n" + MINIMAL, "ci.yaml:1: got a list or mapping as a key, expected a name"),
     ],
 )
 def test_a_finding(write, text: str, finding: str) -> None:
     assert finding in findings(write(text))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "host.lock", "build.log"],
+)
+def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None:
+    [finding] = findings(write(f"{MINIMAL}artifacts: {{{name}: out}}\n"))
+    expected = "expected a name that is no record of the run's own"
+    assert finding == f"ci.yaml:4: artifacts.{name}: got '{name}', {expected}"
+
+
+@pytest.mark.parametrize("depth", [50, 3000])
+def test_deep_nesting_is_a_finding(write, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    assert "got more than 16 levels" in findings(write(f"{MINIMAL}network: {nested}\n"))[0]
+
+
+def test_nested_aliases_do_not_explode(write) -> None:
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]" for n in range(1, 30))]
+    aliases = [line for line in findings(write("\n".join(lines))) if ": got an alias" in line]
+    assert len(aliases) == 29 * 9
 
 
 @pytest.mark.parametrize(
