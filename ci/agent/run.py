@@ -7,16 +7,14 @@ import os
 import shutil
 import signal
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from . import machine
 from .events import EventLog
+from .output import LiveOutput
 from .stage import Stage
-
-LONGEST_LINE = 8192  # a line without an end is passed on in pieces of this size
 
 INTERRUPTED = 130
 
@@ -64,7 +62,7 @@ class Run:
                 reason = "not run: interrupted"
             if reason is not None:
                 self._log.emit("stage_skipped", stage=stage["name"], reason=reason)
-            elif self._run_stage(stage)["exit_code"] != 0:
+            elif not _ended_well(self._run_stage(stage)):
                 reason = f"not run: {stage['name']} failed"
         return reason is None
 
@@ -81,7 +79,7 @@ class Run:
         if self._interrupted:  # the signal came when there was no stage to tell yet
             self._stage.end()
         with (self._results / f"{name}.log").open("wb", buffering=0) as log:
-            output = _Lines(lambda line: self._log.output(name, line))
+            output = LiveOutput(lambda line: self._log.output(name, line))
 
             def write(chunk: bytes) -> None:
                 log.write(chunk)
@@ -118,24 +116,10 @@ class Run:
             self._log.emit("artifact_missing", name=name, path=path)
 
 
-class _Lines:
-    """Cuts chunks of output into lines of text."""
-
-    def __init__(self, emit: Callable[[str], None]) -> None:
-        self._emit = emit
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> None:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
-            self._emit(line.decode(errors="replace"))
-        if len(self._rest) > LONGEST_LINE:
-            self.finish()
-
-    def finish(self) -> None:
-        if self._rest:
-            self._emit(self._rest.decode(errors="replace"))
-        self._rest = b""
+def _ended_well(outcome: dict[str, object]) -> bool:
+    """Tell whether a stage got to its end: one that was told to end may still say 0."""
+    ended_early = outcome["timed_out"] or outcome.get("interrupted", False)
+    return outcome["exit_code"] == 0 and not ended_early
 
 
 def _write(path: Path, content: dict[str, object]) -> None:

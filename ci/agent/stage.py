@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import time
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 
 from . import tree
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end
 LEFTOVER_GRACE_S = 2.0  # the same for what a finished stage leaves running
+QUIET_S = 1.0
+LARGEST_PIPE = 1 << 20  # Linux lets nobody make one larger, so one read empties it
+SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
 
 class Stage:
@@ -39,33 +45,63 @@ class Stage:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, tree.ENDING)
         self._pid = os.fork()
         if self._pid == 0:
+            code = SUPERVISOR_FAILED
             try:
                 os.close(self._output)
                 outcome = _supervise(command, environment, workspace, timeout_s, output)
                 os.write(result, json.dumps(outcome).encode())
+                code = 0
+            except BaseException:
+                os.write(output, traceback.format_exc().encode())
             finally:
-                os._exit(0)
+                os._exit(code)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._running = True
         os.close(output)
         os.close(result)
 
     def end(self) -> None:
-        """Ask the supervisor to end the stage; ``follow`` then returns in a while."""
-        os.kill(self._pid, signal.SIGTERM)
+        """Ask the supervisor, if there still is one, to end the stage."""
+        if self._running:
+            os.kill(self._pid, signal.SIGTERM)
 
     def follow(self, write: Callable[[bytes], None]) -> dict[str, object]:
-        """Pass on the output as it comes; return the measurements when all has ended."""
-        with os.fdopen(self._output, "rb", buffering=0) as output:
-            for chunk in iter(lambda: output.read(65536), b""):
-                write(chunk)
-        with os.fdopen(self._result, "rb") as result:
-            written = result.read()
+        """Pass on the output, and nothing every quiet second; return the measurements."""
+        written = self._pass_on(write)
+        os.close(self._output)
+        os.close(self._result)
+        self._running = False  # now: once it is waited for, its number may be another process's
         _, status = os.waitpid(self._pid, 0)
         if written:
             outcome: dict[str, object] = json.loads(written)
             return outcome
-        # Somebody killed the supervisor itself, so the agent's own counters must do.
+        # The supervisor failed or was killed, so the agent's own counters must do.
+        status = status or SUPERVISOR_FAILED << 8
         return {**_finished(self._start, status, None), "oom_kills": None}
+
+    def _pass_on(self, write: Callable[[bytes], None]) -> bytes:
+        """Pass on the output until the supervisor has ended; return what it has written.
+
+        The output itself need not end: a process out of the supervisor's reach may hold it open.
+        """
+        written = b""
+        reading = {self._output, self._result}
+        while self._result in reading:
+            ready, _, _ = select.select(reading, [], [], QUIET_S)
+            for pipe in ready:
+                chunk = os.read(pipe, LARGEST_PIPE)
+                if not chunk:
+                    reading.remove(pipe)
+                elif pipe == self._output:
+                    write(chunk)
+                else:
+                    written += chunk
+            if not ready:
+                write(b"")
+        os.set_blocking(self._output, False)
+        with suppress(BlockingIOError):
+            write(os.read(self._output, LARGEST_PIPE))
+        return written
 
 
 def _supervise(
@@ -91,10 +127,8 @@ def _supervise(
         )
     except OSError as error:
         os.write(output, f"{command[0]}: {error.strerror}\n".encode())
-        os.close(output)
         code = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell would
         return {**_finished(start, code << 8, None), "oom_kills": None}
-    os.close(output)
     processes = tree.ProcessTree(process.pid)
     cause = processes.wait(timeout_s)
     if cause is not None:

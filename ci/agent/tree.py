@@ -64,7 +64,8 @@ class ProcessTree:
             for pid in descendants(os.getpid()):
                 if pid not in told:
                     told.add(pid)
-                    with suppress(ProcessLookupError):
+                    # Ended meanwhile, or another user's (sudo): nothing more can be done.
+                    with suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, number)
             signal.sigtimedwait({signal.SIGCHLD}, RESCAN_S)
 

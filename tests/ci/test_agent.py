@@ -17,9 +17,17 @@ from typing import Any
 import pytest
 
 from ci import agent
+from ci.agent.output import BYTES_PER_SECOND, TAIL_LINES, LiveOutput
+from ci.agent.stage import Stage
 from ci.engines.job import agent_archive
 
 MODULES = sorted(Path(agent.__file__).parent.glob("*.py"))
+# Of the standard library of every Python from 3.8 on; what is added here must be, too.
+OLD_MODULES = frozenset(
+    {"collections", "contextlib", "ctypes", "json", "os", "pathlib", "platform", "resource"}
+    | {"select", "shutil", "signal", "subprocess", "sys", "tarfile", "time", "traceback", "types"}
+    | {"__future__", "typing"}
+)
 
 
 class Job:
@@ -159,6 +167,31 @@ child.wait()
     wait_for_end(int(job.log("hang")))
 
 
+def test_stage_that_says_0_when_its_time_is_up_stops_the_run(job: Job) -> None:
+    job.stage("build", "sh", "-c", "trap 'exit 0' TERM; sleep 600 & wait", timeout_s=1.0)
+    job.stage("pytest", "true")
+    assert job.run() == 1
+    assert (job.finished("build")["exit_code"], job.finished("build")["timed_out"]) == (0, True)
+    assert job.events("stage_skipped")[0]["reason"] == "not run: build failed"
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "error"),
+    [
+        pytest.param("exit 7", {"environment": {"A=B": "x"}}, "ValueError: illegal", id="name"),
+        pytest.param("exit \0", {}, "ValueError: embedded null byte", id="null"),
+        pytest.param("exit 7", {"timeout_s": 1e10}, "OverflowError: ", id="time-out"),
+    ],
+)
+def test_failing_supervisor_is_a_failing_stage(
+    job: Job, command: str, changes: dict[str, Any], error: str
+) -> None:
+    job.stage("build", "sh", "-c", command, **changes)
+    assert job.run() == 1
+    assert job.finished("build")["exit_code"] == 70
+    assert error in job.log("build")
+
+
 def test_leftovers_end_with_their_stage(job: Job) -> None:
     job.stage("build", "sh", "-c", "setsid sleep 600 & echo $!")
     assert job.run() == 0
@@ -216,6 +249,25 @@ def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
     assert (job.results / "environment.json").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the agent has no threads
+def test_signal_after_the_end_of_a_stage_is_no_error(tmp_path: Path) -> None:
+    stage = Stage(["true"], environment={}, workspace=str(tmp_path), timeout_s=60.0)
+    assert stage.follow(lambda _: None)["exit_code"] == 0
+    stage.end()
+
+
+def test_output_held_open_from_outside_does_not_hold_up_the_run(job: Job) -> None:
+    os.mkfifo(job.workspace / "go")
+    job.stage("build", "sh", "-c", "echo $$; read line <go; echo last")
+    with job.start() as process:
+        events = printed_events(process)
+        pid = next(event["text"] for event in events if event["event"] == "output")
+        with Path(f"/proc/{pid}/fd/1").open("wb"):
+            (job.workspace / "go").write_text("go\n")
+            assert "run_finished" in [event["event"] for event in events]
+    assert job.log("build") == f"{pid}\nlast\n"
+
+
 def test_stage_does_not_outlive_a_killed_agent(job: Job) -> None:
     job.stage("install", "sh", "-c", "echo $$; exec sleep 600")
     with job.start() as process:
@@ -230,6 +282,35 @@ def test_output_without_line_ends_still_shows(job: Job) -> None:
     job.run()
     texts = [event["text"] for event in job.printed if event["event"] == "output"]
     assert "".join(texts) == "." * 20_000
+
+
+def test_of_a_flood_the_last_lines_show() -> None:
+    now, shown = 0.0, list[str]()
+    output = LiveOutput(shown.append, clock=lambda: now)
+    output.feed(b"x" * (BYTES_PER_SECOND - 1) + b"\n")
+    before = len(shown)
+    output.feed(b"".join(b"%d\n" % number for number in range(100)))
+    assert shown[before:] == []
+    now = 1.0
+    output.feed(b"")  # a quiet second
+    tail = [str(number) for number in range(100 - TAIL_LINES, 100)]
+    assert shown[before:] == [f"[{100 - TAIL_LINES} lines are only in the log]", *tail]
+    output.feed(b"and on\nwithout end")
+    output.finish()
+    assert shown[-2:] == ["and on", "without end"]
+
+
+def test_log_has_a_flood_that_is_not_printed(job: Job) -> None:
+    count = 200_000
+    job.stage("flood", "seq", str(count))
+    job.run()
+    assert job.log("flood").splitlines()[-1] == str(count)
+    texts = [event["text"] for event in job.printed if event["event"] == "output"]
+    notes = [text for text in texts if text.startswith("[")]
+    left_out = sum(int(text[1:].split()[0]) for text in notes)
+    assert left_out + len(texts) - len(notes) == count
+    assert left_out > 0
+    assert texts[-TAIL_LINES:] == [str(count - TAIL_LINES + i + 1) for i in range(TAIL_LINES)]
 
 
 def test_artifacts(job: Job) -> None:
@@ -263,10 +344,10 @@ def test_unknown_protocol_is_refused(job: Job, capfd: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.name))
-def test_old_pythons_can_run_it(module: Path) -> None:
+def test_old_pythons_know_its_syntax_and_modules(module: Path) -> None:
     tree = ast.parse(module.read_text(), feature_version=(3, 8))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
     names |= {str(node.module).partition(".")[0] for node in froms if node.level == 0}
-    assert names <= sys.stdlib_module_names
+    assert names <= OLD_MODULES
