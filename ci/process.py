@@ -42,15 +42,17 @@ def run(
     timeout_s: float | None = None,
     on_line: Callable[[str], None] | None = None,
     check: bool = True,
+    decoding_errors: str = "replace",
 ) -> ProcessResult:
     """Run ``command`` to its end and return its exit code and output.
 
     With ``on_line`` the two streams are merged and every line is passed on as it comes.
     With ``timeout_s`` the whole process group is killed when the time is up. An interrupt
-    (Ctrl-C) ends the group as well. ``check`` turns a failure into ``ProcessError``.
+    (Ctrl-C) ends the group as well. ``check`` turns a failure into ``ProcessError``. Output that
+    is no UTF-8 is decoded as ``decoding_errors`` says: "surrogateescape" keeps names of files.
     """
     start = monotonic()
-    process = _start(command, cwd=cwd, environment=environment, merged=on_line is not None)
+    process = _start(command, cwd, environment, decoding_errors, merged=on_line is not None)
     expired = Event()
 
     def expire() -> None:
@@ -87,9 +89,10 @@ def run(
 
 def _start(
     command: Sequence[str],
-    *,
     cwd: Path | None,
     environment: Mapping[str, str] | None,
+    decoding_errors: str,
+    *,
     merged: bool,
 ) -> subprocess.Popen[str]:
     if cwd is not None and not cwd.is_dir():
@@ -103,7 +106,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             encoding="utf-8",
-            errors="replace",
+            errors=decoding_errors,
             start_new_session=True,
         )
     except FileNotFoundError as error:

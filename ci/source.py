@@ -41,7 +41,8 @@ def files(folder: Path) -> list[Path]:
     """Return the files of the tree, relative to ``folder``, sorted.
 
     In git: tracked and untracked files that are not ignored, as far as they exist, those of
-    submodules included. Elsewhere, and in a folder that git ignores: everything but ``JUNK``.
+    submodules included; of a submodule that is not checked out, its folder. Elsewhere, and in a
+    folder that git ignores: everything but ``JUNK``.
     """
     if not folder.is_dir():
         raise UsageError(f"the source {folder} is not a folder", remedy="name an existing folder")
@@ -58,8 +59,8 @@ def write_archive(
     """Write the tree as an uncompressed tar file and return what had to be left out.
 
     Names start with ``prefix``, a folder that is part of the archive, though its parents are
-    not; ``owner`` is the numeric user and group of every entry. Links are stored as links; a link
-    that leads out of the tree is left out, never followed.
+    not; ``owner`` is the numeric user and group of every entry. Links are stored as links that
+    work anywhere; a link that leads out of the tree is left out, never followed.
     """
     left_out = []
     folders = {Path(), *Path(prefix).parents}  # what needs no further entry
@@ -67,21 +68,35 @@ def write_archive(
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for relative in files(folder):
             path, name = folder / relative, Path(prefix) / relative
-            if not Path(os.path.realpath(path)).is_relative_to(root):
-                left_out.append(f"{relative} (a link out of the tree)")
+            if reason := _unfit(path, root):
+                left_out.append(f"{printable(relative)} ({reason})")
                 continue
             for parent in reversed(name.parents):
                 if parent not in folders:
                     folders.add(parent)
                     archive.addfile(_entry(parent, tarfile.DIRTYPE, 0o755, owner))
-            _add(archive, path, name, owner)
+            _add(archive, path, name, root, owner)
     return tuple(left_out)
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: Path, owner: int) -> None:
+def printable(name: Path | str) -> str:
+    """Return the name of a file as text: names are bytes, and not always UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
+
+
+def _unfit(path: Path, root: Path) -> str | None:
+    """Say why ``path`` cannot be part of an archive, if so."""
+    if not _real(path).is_relative_to(root):
+        return "a link out of the tree"
+    if path.is_dir() and not path.is_symlink():
+        return "a submodule that is not checked out"
+    return None
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: int) -> None:
     if path.is_symlink():
         entry = _entry(name, tarfile.SYMTYPE, 0o777, owner)
-        entry.linkname = str(path.readlink())
+        entry.linkname = _link_target(path, root)
         archive.addfile(entry)
         return
     with path.open("rb") as content:
@@ -89,6 +104,19 @@ def _add(archive: tarfile.TarFile, path: Path, name: Path, owner: int) -> None:
         entry = _entry(name, tarfile.REGTYPE, 0o755 if status.st_mode & 0o100 else 0o644, owner)
         entry.size = status.st_size
         archive.addfile(entry, content)
+
+
+def _link_target(path: Path, root: Path) -> str:
+    """Return where a link leads, by a way that is the same wherever the tree lies."""
+    target, parent = path.readlink(), _real(path.parent)
+    way = Path(os.path.normpath(parent.relative_to(root) / target))
+    if not way.is_absolute() and ".." not in way.parts:
+        return str(target)
+    return os.path.relpath(_real(path), parent)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # Path.resolve raises where links go round in circles
 
 
 def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
@@ -107,14 +135,17 @@ def _in_git(folder: Path) -> bool:
 
 
 def _git(folder: Path, *arguments: str, check: bool = True) -> str:
-    return process.run(["git", *arguments], cwd=folder, check=check).stdout
+    command = ["git", *arguments]
+    return process.run(command, cwd=folder, check=check, decoding_errors="surrogateescape").stdout
 
 
 def _git_files(folder: Path) -> Iterator[Path]:
     listing = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listing.split("\0")):
         path = folder / name
-        if path.is_dir() and not path.is_symlink():  # a submodule, or a repository inside
+        # A submodule, or a repository inside. One that is not checked out is an empty folder,
+        # in which git would answer for the repository around it.
+        if (path / ".git").exists() and not path.is_symlink():
             yield from (Path(name) / inner for inner in _git_files(path))
         elif os.path.lexists(path):
             yield Path(name)

@@ -32,6 +32,13 @@ def test_folder_and_environment(tmp_path: Path) -> None:
     assert result.stdout == f"{tmp_path} 1 False\n"
 
 
+def test_output_that_is_no_utf_8() -> None:
+    command = ["printf", r"caf\351"]
+    assert run(command).stdout == "caf\N{REPLACEMENT CHARACTER}"
+    kept = run(command, decoding_errors="surrogateescape").stdout
+    assert os.fsencode(kept) == b"caf\xe9"
+
+
 def test_words_are_never_seen_by_a_shell() -> None:
     assert run(["echo", "$HOME; ls", "*"]).stdout == "$HOME; ls *\n"
 

@@ -23,7 +23,7 @@ def write(folder: Path, *names: str) -> None:
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{name}\n")
+        path.write_bytes(os.fsencode(f"{name}\n"))
 
 
 @pytest.fixture
@@ -80,6 +80,15 @@ def test_repository_inside_a_repository(repository: Path) -> None:
     write(repository, "vendor/lib/b.cc")
     git(repository / "vendor/lib", "init", "--quiet")
     assert "vendor/lib/b.cc" in names(repository)
+
+
+def test_submodule_that_is_not_checked_out(repository: Path, tmp_path: Path) -> None:
+    commit = run(["git", "rev-parse", "HEAD"], cwd=repository).stdout.strip()
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},vendor/lib")
+    (repository / "vendor/lib").mkdir(parents=True)
+    with (tmp_path / "archive.tar").open("wb") as archive:
+        left_out = source.write_archive(repository, archive)
+    assert left_out == ("vendor/lib (a submodule that is not checked out)",)
 
 
 def test_part_of_a_repository(repository: Path) -> None:
@@ -144,3 +153,28 @@ def test_links_inside_are_kept_and_links_outside_left_out(tmp_path: Path) -> Non
         assert archive.getmember("inside").linkname == "a.py"
         assert archive.getmember("inside-folder").issym()
         assert "secret" not in "".join(archive.getnames())
+
+
+def test_names_that_are_no_utf_8_are_kept(repository: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    write(repository, name)
+    git(repository, "add", ".")
+    assert name in members(repository, prefix=".", owner=0)
+    (repository / name).unlink()
+    (repository / name).symlink_to("/")
+    left_out = source.write_archive(repository, io.BytesIO())
+    assert left_out == ("caf\N{REPLACEMENT CHARACTER}.txt (a link out of the tree)",)
+
+
+@pytest.mark.parametrize(
+    ("target", "stored"),
+    [
+        pytest.param("{root}/src/a.cc", "../src/a.cc", id="absolute"),
+        pytest.param("../../repository/src/a.cc", "../src/a.cc", id="out and in again"),
+        pytest.param("../src/../src/a.cc", "../src/../src/a.cc", id="inside"),
+    ],
+)
+def test_links_work_wherever_the_tree_lies(repository: Path, target: str, stored: str) -> None:
+    write(repository, "folder/b.txt")
+    (repository / "folder/link").symlink_to(target.format(root=repository))
+    assert members(repository, prefix=".", owner=0)["folder/link"].linkname == stored
