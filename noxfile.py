@@ -67,7 +67,9 @@ def install_groups(session: nox.Session, *groups: str) -> None:
 def run_ci(session: nox.Session, *arguments: str) -> None:
     """``python -m ci`` in an environment that has what it needs."""
     install_groups(session, "ci")
-    session.run("python", "-m", "ci", *arguments, *session.posargs)
+    # On Ctrl-C nox would kill it after half a second; it needs longer to stop a container, take
+    # the results out and store them. A second Ctrl-C makes it give up on that.
+    session.run("python", "-m", "ci", *arguments, *session.posargs, interrupt_timeout=None)
 
 
 def add_build_session(platform: str) -> None:
@@ -107,4 +109,5 @@ def lint(session: nox.Session) -> None:
 
 
 if __name__ == "__main__":
+    os.chdir(ROOT)
     nox.main()

@@ -8,7 +8,7 @@ that it is compiled against.
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib.machinery
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +35,10 @@ def load_schemas(torch_root: Path | None = None) -> Schemas:
 
     ``torch_root`` is a site-packages folder. Raises ``GenerationError`` without a torch.
     """
-    if torch_root is not None:
-        # Last, so that this Python's own packages win: an isolated build has its own
-        # Jinja2 and PyYAML and borrows only torch from the outer environment.
-        sys.path.append(str(torch_root))
-    packages = _find_packages()
+    packages = _find_packages(torch_root)
+    # First, so that torchgen is the one beside the headers. What else the generator needs
+    # (an isolated build has its own Jinja2 and PyYAML) is imported already.
+    sys.path.insert(0, str(packages["torchgen"].parent))
     from torchgen.gen import parse_native_yaml
     from torchgen.model import SchemaKind
 
@@ -55,14 +54,15 @@ def load_schemas(torch_root: Path | None = None) -> Schemas:
     return Schemas(torch_version=_torch_version(packages["torch"]), by_name=by_name)
 
 
-def _find_packages() -> dict[str, Path]:
+def _find_packages(torch_root: Path | None) -> dict[str, Path]:
     found = {}
     for name in ("torch", "torchgen"):
-        spec = importlib.util.find_spec(name)
+        where = [str(torch_root)] if torch_root else None
+        spec = importlib.machinery.PathFinder.find_spec(name, where)
         if spec is None or not spec.submodule_search_locations:
             raise GenerationError(
-                f"no {name} in {sys.executable}; expected a Python with torch installed. "
-                "Install torch there, or pass --torch-root SITE_PACKAGES"
+                f"no {name} in {torch_root or sys.executable}; expected torch to be installed. "
+                "Install it there, or pass --torch-root SITE_PACKAGES"
             )
         found[name] = Path(spec.submodule_search_locations[0])
     return found

@@ -1,4 +1,4 @@
-"""The command line: ``python -m codegen torch|inspect|slots``."""
+"""Generators of the operator library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codegen.aten import load_schemas
-from codegen.emit import hand_written_bases, render_slot_header, render_torch, synchronize
+from codegen.emit import (
+    hand_written_bases,
+    render_slot_header,
+    render_torch,
+    synchronize,
+    write_if_changed,
+)
 from codegen.errors import GenerationError
 from codegen.selection import check_known, load_allowlist
 from codegen.torch_backend import make_library
@@ -25,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
     except GenerationError as error:
         print(f"codegen: error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except OSError as error:  # an output folder that is a file, or not ours
+        print(f"codegen: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_BAD_INPUT
     return EXIT_OK
 
@@ -73,6 +82,8 @@ def _add_output(parser: argparse.ArgumentParser, *, default: Path | None) -> Non
 
 
 def _run_torch(options: argparse.Namespace) -> None:
+    if not options.base_dir.is_dir():
+        raise GenerationError(f"--base-dir: {options.base_dir} is not a folder")
     allowlist = load_allowlist(options.allowlist)
     schemas = load_schemas(options.torch_root)
     check_known(allowlist, schemas.by_name)
@@ -95,10 +106,9 @@ def _run_torch(options: argparse.Namespace) -> None:
 
 def _run_slots(options: argparse.Namespace) -> None:
     path = options.output_dir / "slot.h"
-    if options.dry_run:
+    changed = write_if_changed(path, render_slot_header(), options.dry_run)
+    if changed and options.dry_run:
         _print_changes("would write", (str(path),))
-    else:
-        path.write_text(render_slot_header())
 
 
 def _print_changes(verb: str, names: Sequence[str]) -> None:

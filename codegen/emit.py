@@ -126,10 +126,10 @@ def synchronize(files: Mapping[str, str], folder: Path, *, dry_run: bool = False
     manifest = json.dumps({"files": sorted(names)}, indent=1) + "\n"
     wanted = {**files, MANIFEST_NAME: manifest}
     stale = sorted(_earlier_files(folder) - wanted.keys())
-    changed = [name for name, text in wanted.items() if _read(folder / name) != text]
+    changed = [
+        name for name, text in wanted.items() if write_if_changed(folder / name, text, dry_run)
+    ]
     if not dry_run:
-        for name in changed:
-            _write(folder / name, wanted[name])
         for name in stale:
             (folder / name).unlink(missing_ok=True)
     return Changes(
@@ -139,25 +139,25 @@ def synchronize(files: Mapping[str, str], folder: Path, *, dry_run: bool = False
     )
 
 
+def write_if_changed(path: Path, text: str, dry_run: bool = False) -> bool:
+    """Makes the file hold ``text``; returns whether it did not, and with ``dry_run`` only that."""
+    content = text.encode()
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    if not dry_run:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_bytes(content)
+        partial.replace(path)
+    return True
+
+
 def _earlier_files(folder: Path) -> set[str]:
-    text = _read(folder / MANIFEST_NAME)
+    """What the last manifest names and is there; a damaged manifest vouches for nothing."""
     try:
-        names = json.loads(text or "{}").get("files", [])
-    except (ValueError, AttributeError):
-        return set()  # a damaged manifest vouches for nothing
-    inside = folder.resolve()
-    return {name for name in names if (folder / name).resolve().is_relative_to(inside)}
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
+        names = json.loads((folder / MANIFEST_NAME).read_bytes())["files"]
+        inside = folder.resolve()
+        found = {name: (folder / name).resolve() for name in names}
+    except (OSError, ValueError, TypeError, KeyError):
+        return set()
+    return {name for name, path in found.items() if path.is_relative_to(inside) and path.is_file()}

@@ -17,7 +17,7 @@ _KEYS = ("operators", "excluded")
 
 @dataclass(frozen=True, kw_only=True)
 class Allowlist:
-    """A parsed allowlist; ``lines`` says where each name stands, for messages."""
+    """A parsed allowlist; ``lines`` says where each name, excluded or not, stands."""
 
     path: Path
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class Allowlist:
 def load_allowlist(path: Path) -> Allowlist:
     """Reads and checks an allowlist; raises ``GenerationError`` with every finding."""
     try:
-        root = yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+        root = yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
     except OSError as error:
         raise GenerationError(
             f"{path}: {error.strerror}; expected an allowlist of operators"
@@ -36,6 +36,8 @@ def load_allowlist(path: Path) -> Allowlist:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise GenerationError(f"{path}:{line}: not YAML: {error.problem}") from None
+    except (yaml.YAMLError, RecursionError) as error:  # not UTF-8, a control character, a bomb
+        raise GenerationError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
     return _Reader(path).read(root)
 
 
@@ -60,7 +62,7 @@ class _Reader:
             path=self._path,
             names=tuple(names),
             excluded={name: reason for name, (reason, _) in excluded.items()},
-            lines=names,
+            lines=names | {name: line for name, (_, line) in excluded.items()},
         )
 
     def _report(self, line: int, text: str) -> None:
@@ -72,23 +74,25 @@ class _Reader:
             return {}
         sections: dict[str, yaml.Node] = {}
         for key, value in root.value:
-            if key.value not in _KEYS:
-                self._report(_line(key), f"unknown key '{key.value}'{_nearest(key.value, _KEYS)}")
+            if not _is_plain(key, "str") or key.value not in _KEYS:
+                hint = _nearest(str(key.value), _KEYS)
+                self._report(_line(key), f"unknown key {_shown(key)}{hint}")
             elif key.value in sections:
                 self._report(_line(key), f"key '{key.value}' stands twice")
-            sections[key.value] = value
+            else:
+                sections[key.value] = value
         return sections
 
     def _names(self, node: yaml.Node | None) -> dict[str, int]:
         if node is None:
             return {}
-        if not isinstance(node, yaml.SequenceNode):
+        if not isinstance(node, yaml.SequenceNode) or not _is_plain(node, "seq"):
             self._report(_line(node), "operators: expected a list of ATen base names")
             return {}
         names: dict[str, int] = {}
         previous = ""
         for item in node.value:
-            if not isinstance(item, yaml.ScalarNode) or item.tag != "tag:yaml.org,2002:str":
+            if not _is_plain(item, "str"):
                 self._report(_line(item), f"operators: got {_shown(item)}, expected a name")
                 continue
             if item.value in names:
@@ -102,16 +106,25 @@ class _Reader:
     def _reasons(self, node: yaml.Node | None) -> dict[str, tuple[str, int]]:
         if node is None:
             return {}
-        if not isinstance(node, yaml.MappingNode):
+        if not isinstance(node, yaml.MappingNode) or not _is_plain(node, "map"):
             self._report(_line(node), "excluded: expected a mapping from names to reasons")
             return {}
         reasons: dict[str, tuple[str, int]] = {}
         for key, value in node.value:
-            if not isinstance(value, yaml.ScalarNode) or not value.value:
+            if not _is_plain(key, "str"):
+                self._report(_line(key), f"excluded: got {_shown(key)}, expected a name")
+            elif not _is_plain(value, "str") or not value.value:
                 self._report(_line(value), f"excluded: '{key.value}' needs a reason")
-                continue
-            reasons[key.value] = (value.value, _line(key))
+            elif key.value in reasons:
+                self._report(_line(key), f"excluded: '{key.value}' stands twice")
+            else:
+                reasons[key.value] = (value.value, _line(key))
         return reasons
+
+
+def _is_plain(node: yaml.Node, tag: str) -> bool:
+    """True for a node of a type of YAML's own: ``str``, ``seq`` or ``map``."""
+    return bool(node.tag == f"tag:yaml.org,2002:{tag}")
 
 
 def _line(node: yaml.Node) -> int:
@@ -133,7 +146,7 @@ def check_known(allowlist: Allowlist, known: Iterable[str]) -> None:
     findings = [
         f"{allowlist.path}:{allowlist.lines[name]}: ATen has no out= or in-place operator "
         f"'{name}'{_nearest(name, known)}"
-        for name in allowlist.names
+        for name in (*allowlist.names, *allowlist.excluded)
         if name not in known
     ]
     if findings:

@@ -37,8 +37,8 @@ class CallStorage {
     return booleans_.emplace_back(std::make_unique<bool[]>(size)).get();
   }
 
-  // Keeps a list's element alive while other threads may change the list.
-  void Hold(PyObject* object) { held_.push_back(nanobind::borrow(object)); }
+  // Keeps an object alive through the call.
+  nanobind::handle Hold(nanobind::object object) { return held_.emplace_back(std::move(object)); }
 
   // Views an array, keeping it alive. `array` is any instance of `nanobind::ndarray`.
   const Tensor& AddView(nanobind::ndarray<nanobind::ro> array, Tensor view) {

@@ -1,5 +1,7 @@
 #include "bindings/convert.h"
 
+#include <algorithm>
+#include <charconv>
 #include <string>
 
 #ifdef INFINI_OPS_WITH_TORCH
@@ -17,10 +19,18 @@ namespace nb = nanobind;
 namespace infini::ops::bindings {
 namespace {
 
-// A number that is not one of Python's own, such as `numpy.float32(1)`; arrays and tensors
-// have the number protocol too, but are sequences.
+bool HasLength(PyObject* object) {
+  const PyTypeObject* type = Py_TYPE(object);
+  return (type->tp_as_sequence && type->tp_as_sequence->sq_length) ||
+         (type->tp_as_mapping && type->tp_as_mapping->mp_length);
+}
+
+// A number that is not one of Python's own, such as `numpy.float32(1)`. Arrays have the number
+// protocol too, but also a length.
 bool IsForeignNumber(PyObject* object) {
-  return PyNumber_Check(object) && !PySequence_Check(object) && !UnpackTensor(object);
+  // NumPy's complex numbers have no other sign of being numbers than `__complex__`.
+  return !HasLength(object) &&
+         (PyNumber_Check(object) || PyObject_HasAttrString(object, "__complex__"));
 }
 
 bool IsInteger(PyObject* object) {
@@ -28,8 +38,14 @@ bool IsInteger(PyObject* object) {
          (PyLong_Check(object) || (PyIndex_Check(object) && IsForeignNumber(object)));
 }
 
+nb::object Checked(PyObject* new_reference) {
+  if (!new_reference) throw nb::python_error();
+  return nb::steal(new_reference);
+}
+
 std::int64_t ToInteger(PyObject* object) {
-  const long long value = PyLong_AsLongLong(object);
+  const nb::object index = Checked(PyNumber_Index(object));
+  const long long value = PyLong_AsLongLong(index.ptr());
   if (value == -1 && PyErr_Occurred()) throw nb::python_error();
   return value;
 }
@@ -40,27 +56,9 @@ double ToDouble(PyObject* object) {
   return value;
 }
 
-bool ConvertScalar(PyObject* object, Scalar* scalar) {
-  if (PyBool_Check(object)) {
-    *scalar = object == Py_True;
-  } else if (PyFloat_Check(object)) {
-    *scalar = PyFloat_AS_DOUBLE(object);
-  } else if (IsInteger(object)) {
-    *scalar = ToInteger(nb::steal(PyNumber_Index(object)).ptr());
-  } else if (PyComplex_Check(object)) {
-    const Py_complex value = PyComplex_AsCComplex(object);
-    *scalar = std::complex<double>(value.real, value.imag);
-  } else if (IsForeignNumber(object)) {
-    *scalar = ToDouble(object);
-  } else {
-    return false;
-  }
-  return true;
-}
-
 bool ConvertInteger(PyObject* object, std::int64_t* value) {
   if (!IsInteger(object)) return false;
-  *value = ToInteger(PyLong_CheckExact(object) ? object : nb::steal(PyNumber_Index(object)).ptr());
+  *value = ToInteger(object);
   return true;
 }
 
@@ -71,32 +69,81 @@ bool ConvertDouble(PyObject* object, double* value) {
   return true;
 }
 
+bool ConvertScalar(PyObject* object, Scalar* scalar) {
+  if (PyBool_Check(object)) {
+    *scalar = object == Py_True;
+  } else if (PyFloat_Check(object)) {
+    *scalar = PyFloat_AS_DOUBLE(object);
+  } else if (PyLong_Check(object)) {
+    *scalar = ToInteger(object);
+  } else if (PyComplex_Check(object)) {
+    const Py_complex value = PyComplex_AsCComplex(object);
+    *scalar = std::complex<double>(value.real, value.imag);
+  } else if (!IsForeignNumber(object)) {
+    return false;
+  } else if (PyObject_HasAttrString(object, "item")) {
+    // NumPy's numbers know which of Python's they are.
+    const nb::object item = Checked(PyObject_CallMethod(object, "item", nullptr));
+    return Py_TYPE(item.ptr()) != Py_TYPE(object) && ConvertScalar(item.ptr(), scalar);
+  } else if (PyIndex_Check(object)) {
+    *scalar = ToInteger(object);
+  } else {
+    *scalar = ToDouble(object);
+  }
+  return true;
+}
+
+struct DataTypeCode {
+  nb::dlpack::dtype_code code;
+  std::uint8_t bits;
+  DataType type;
+};
+
+constexpr DataTypeCode kDataTypeCodes[] = {
+    {nb::dlpack::dtype_code::Int, 8, DataType::kInt8},
+    {nb::dlpack::dtype_code::Int, 16, DataType::kInt16},
+    {nb::dlpack::dtype_code::Int, 32, DataType::kInt32},
+    {nb::dlpack::dtype_code::Int, 64, DataType::kInt64},
+    {nb::dlpack::dtype_code::UInt, 8, DataType::kUInt8},
+    {nb::dlpack::dtype_code::UInt, 16, DataType::kUInt16},
+    {nb::dlpack::dtype_code::UInt, 32, DataType::kUInt32},
+    {nb::dlpack::dtype_code::UInt, 64, DataType::kUInt64},
+    {nb::dlpack::dtype_code::Float, 16, DataType::kFloat16},
+    {nb::dlpack::dtype_code::Float, 32, DataType::kFloat32},
+    {nb::dlpack::dtype_code::Float, 64, DataType::kFloat64},
+    {nb::dlpack::dtype_code::Bfloat, 16, DataType::kBFloat16},
+    {nb::dlpack::dtype_code::Complex, 32, DataType::kComplex32},
+    {nb::dlpack::dtype_code::Complex, 64, DataType::kComplex64},
+    {nb::dlpack::dtype_code::Complex, 128, DataType::kComplex128},
+    {nb::dlpack::dtype_code::Bool, 8, DataType::kBool},
+};
+
 std::optional<DataType> ToDataType(nb::dlpack::dtype type) {
-  using Code = nb::dlpack::dtype_code;
-  if (type.lanes != 1) return std::nullopt;
-  for (int i = 0; i <= static_cast<int>(DataType::kUInt64); ++i) {
-    const auto candidate = static_cast<DataType>(i);
-    if (DataTypeSize(candidate) * 8 != type.bits) continue;
-    const std::string_view name = DataTypeName(candidate);
-    const auto starts_with = [&](std::string_view start) { return name.rfind(start, 0) == 0; };
-    const auto code = static_cast<Code>(type.code);
-    if ((code == Code::Int && starts_with("int")) || (code == Code::UInt && starts_with("uint")) ||
-        (code == Code::Float && starts_with("float") && !starts_with("float8")) ||
-        (code == Code::Bfloat && starts_with("bfloat")) ||
-        (code == Code::Complex && starts_with("complex")) ||
-        (code == Code::Bool && starts_with("bool"))) {
-      return candidate;
+  for (const DataTypeCode& row : kDataTypeCodes) {
+    if (type.lanes == 1 && type.code == static_cast<std::uint8_t>(row.code) &&
+        type.bits == row.bits) {
+      return row.type;
     }
   }
   return std::nullopt;
 }
 
+// What to import an array from. Some buffers (ctypes) leave out their strides, which nanobind
+// reads; a memoryview of them has them.
+nb::object ArraySource(PyObject* object) {
+  if (PyObject_CheckBuffer(object) && !PyObject_HasAttrString(object, "__dlpack__")) {
+    if (PyObject* view = PyMemoryView_FromObject(object)) return nb::steal(view);
+    PyErr_Clear();
+  }
+  return nb::borrow(object);
+}
+
 // An array of another library in host memory, through DLPack or the buffer protocol.
 template <typename Array>
 bool ConvertArray(PyObject* object, CallStorage* storage, Argument* argument) {
-  if (PyBytes_Check(object) || PyUnicode_Check(object)) return false;
+  if (PyBytes_Check(object) || PyUnicode_Check(object) || IsForeignNumber(object)) return false;
   Array array;
-  if (!nb::try_cast(nb::handle(object), array) || array.device_type() != nb::device::cpu::value) {
+  if (!nb::try_cast(ArraySource(object), array) || array.device_type() != nb::device::cpu::value) {
     return false;
   }
   const std::optional<DataType> type = ToDataType(array.dtype());
@@ -141,8 +188,13 @@ bool ConvertDataTypeName(std::string_view name, Argument* argument) {
 
 // "cpu" or "nvidia:1".
 bool ConvertDeviceName(std::string_view name, Argument* argument) {
-  const std::size_t colon = name.find(':');
-  const int index = colon == name.npos ? 0 : std::stoi(std::string(name.substr(colon + 1)));
+  const std::size_t colon = std::min(name.find(':'), name.size());
+  std::uint8_t index = 0;
+  if (colon < name.size()) {
+    const char* end = name.data() + name.size();
+    const auto [rest, error] = std::from_chars(name.data() + colon + 1, end, index);
+    if (error != std::errc() || rest != end) return false;
+  }
   *argument = Device(ParseDeviceType(name.substr(0, colon)), index);
   return true;
 }
@@ -201,10 +253,10 @@ bool ConvertElement(const Parameter& parameter, PyObject* object, CallStorage* s
 template <typename T, typename Function>
 bool ConvertElements(nb::handle list, Function convert, std::vector<T>* values,
                      Argument* argument) {
-  const Py_ssize_t size = PySequence_Fast_GET_SIZE(list.ptr());
+  const Py_ssize_t size = PyTuple_GET_SIZE(list.ptr());
   for (Py_ssize_t i = 0; i < size; ++i) {
     T value;
-    if (!convert(PySequence_Fast_GET_ITEM(list.ptr(), i), &value)) return false;
+    if (!convert(PyTuple_GET_ITEM(list.ptr(), i), &value)) return false;
     values->push_back(value);
   }
   *argument = Span<T>(*values);
@@ -215,20 +267,19 @@ bool ConvertTensors(const Parameter& parameter, nb::handle list, CallStorage* st
                     Argument* argument) {
   const auto convert = [&](PyObject* element, Argument* value) {
     if (parameter.has_optional_elements && element == Py_None) return true;
-    storage->Hold(element);
     return ConvertTensor(parameter, element, storage, value);
   };
-  const Py_ssize_t size = PySequence_Fast_GET_SIZE(list.ptr());
+  const Py_ssize_t size = PyTuple_GET_SIZE(list.ptr());
   return ConvertElements<Argument>(list, convert, &storage->AddArguments(size), argument);
 }
 
 bool ConvertBooleans(const Parameter& parameter, nb::handle list, CallStorage* storage,
                      Argument* argument) {
-  const Py_ssize_t size = PySequence_Fast_GET_SIZE(list.ptr());
+  const Py_ssize_t size = PyTuple_GET_SIZE(list.ptr());
   if (parameter.list_size != Parameter::kAnySize && size != parameter.list_size) return false;
   bool* values = storage->AddBooleans(size);
   for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject* element = PySequence_Fast_GET_ITEM(list.ptr(), i);
+    PyObject* element = PyTuple_GET_ITEM(list.ptr(), i);
     if (!PyBool_Check(element)) return false;
     values[i] = element == Py_True;
   }
@@ -238,7 +289,7 @@ bool ConvertBooleans(const Parameter& parameter, nb::handle list, CallStorage* s
 
 bool ConvertList(const Parameter& parameter, nb::handle list, CallStorage* storage,
                  Argument* argument) {
-  const std::size_t size = PySequence_Fast_GET_SIZE(list.ptr());
+  const std::size_t size = PyTuple_GET_SIZE(list.ptr());
   switch (parameter.type) {
     case Parameter::Type::kTensor:
       return ConvertTensors(parameter, list, storage, argument);
@@ -279,7 +330,9 @@ bool Convert(const Parameter& parameter, PyObject* object, CallStorage* storage,
   }
   if (!parameter.is_list()) return ConvertElement(parameter, object, storage, argument);
   if (PyList_Check(object) || PyTuple_Check(object)) {
-    return ConvertList(parameter, nb::handle(object), storage, argument);
+    // A tuple of its own: converting an element can run code that changes the list.
+    return ConvertList(parameter, storage->Hold(Checked(PySequence_Tuple(object))), storage,
+                       argument);
   }
   return ConvertRepeated(parameter, object, storage, argument);
 }

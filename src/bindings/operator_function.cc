@@ -57,16 +57,16 @@ void ReadOptions(PythonCall* call) {
     PyObject* value = call->keyword_value(i);
     const bool is_stream = SameString(call->keyword(i), stream_name);
     if (!is_stream && value == Py_None) continue;
-    if (!PyLong_Check(value)) {
+    if (!PyLong_Check(value) || PyBool_Check(value)) {
       throw nb::type_error(is_stream ? "stream: expected an int, the vendor's stream handle"
                                      : "implementation_index: expected an int or None");
     }
-    const std::size_t bits = PyLong_AsUnsignedLongLongMask(value);
     if (is_stream) {
-      call->options.stream = reinterpret_cast<void*>(bits);
+      call->options.stream = PyLong_AsVoidPtr(value);
     } else {
-      call->options.implementation_index = static_cast<int>(bits);
+      call->options.implementation_index = _PyLong_AsInt(value);
     }
+    if (PyErr_Occurred()) throw nb::python_error();
   }
 }
 
@@ -140,6 +140,13 @@ bool Match(const Overload& overload, const PythonCall& call, CallStorage* storag
   return true;
 }
 
+std::string KeywordText(PyObject* name) {
+  // A keyword can hold what no UTF-8 text can.
+  const nb::object text = nb::steal(PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace"));
+  if (!text.is_valid()) throw nb::python_error();
+  return PyBytes_AS_STRING(text.ptr());
+}
+
 [[noreturn]] void ThrowNoMatch(const OperatorFunction& function, const PythonCall& call) {
   std::string text = *function.name + "(): no overload takes (";
   const char* separator = "";
@@ -147,8 +154,7 @@ bool Match(const Overload& overload, const PythonCall& call, CallStorage* storag
     text += separator;
     separator = ", ";
     if (i >= call.positional) {
-      text += nb::str(nb::handle(call.keyword(i - call.positional))).c_str();
-      text += '=';
+      text += KeywordText(call.keyword(i - call.positional)) + '=';
     }
     text += Py_TYPE(call.arguments[i])->tp_name;
   }
@@ -164,9 +170,11 @@ PyObject* Run(const Overload& overload, const CallStorage& storage, const CallOp
 #ifdef INFINI_OPS_WITH_TORCH
   return DispatchWithTorchErrors(overload, arguments, options);
 #else
-  const ReleasedLock released;
-  Dispatch(overload, arguments, options);
-  return Py_NewRef(Py_None);
+  {
+    const ReleasedLock released;
+    Dispatch(overload, arguments, options);
+  }
+  Py_RETURN_NONE;
 #endif
 }
 
@@ -207,14 +215,6 @@ PyObject* Represent(PyObject* self) {
                               reinterpret_cast<OperatorFunction*>(self)->name->c_str());
 }
 
-std::string JoinSlots(const OperatorEntry& entry, Device::Type device) {
-  std::string text;
-  for (int slot : entry.ActiveSlots(device)) {
-    text += (text.empty() ? "" : ", ") + std::to_string(slot);
-  }
-  return text;
-}
-
 PyObject* Document(PyObject* self, void*) {
   const auto& function = *reinterpret_cast<OperatorFunction*>(self);
   std::string text;
@@ -227,8 +227,8 @@ PyObject* Document(PyObject* self, void*) {
       "current one).\n";
   for (const DeviceTypeInfo& info : kDeviceTypes) {
     if (!IsEnabled(info.type)) continue;
-    text +=
-        "Slots on " + std::string(info.name) + ": " + JoinSlots(*function.entry, info.type) + "\n";
+    text += "Slots on " + std::string(info.name) + ": " +
+            Join(function.entry->ActiveSlots(info.type)) + "\n";
   }
   return PyUnicode_FromString(text.c_str());
 }

@@ -15,8 +15,10 @@
 
 namespace infini::ops::bindings {
 
+// Not `THPVariable_Check`: that asks `isinstance`, which an object can answer as it likes.
 const void* UnpackTensor(PyObject* object) {
-  return THPVariable_Check(object) ? &THPVariable_Unpack(object) : nullptr;
+  auto* type = reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  return type && PyObject_TypeCheck(object, type) ? &THPVariable_Unpack(object) : nullptr;
 }
 
 const void* UnpackGenerator(PyObject* object) {
@@ -55,8 +57,7 @@ PyObject* DispatchWithTorchErrors(const Overload& overload, Span<Argument> argum
     Dispatch(overload, arguments, options);
   } catch (const std::invalid_argument& error) {
     // Our own complaint about the call; torch would make a RuntimeError of it.
-    PyErr_SetString(PyExc_ValueError, error.what());
-    return nullptr;
+    C10_THROW_ERROR(ValueError, error.what());
   }
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS

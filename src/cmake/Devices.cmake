@@ -16,11 +16,11 @@ foreach(accelerator IN LISTS accelerators)
   endif()
 endforeach()
 
-# What was asked for by name wins over what is found.
+# What was said by name, ON or OFF, wins over what is found.
 if(AUTO_DETECT_DEVICES AND NOT enabled)
   foreach(accelerator IN LISTS accelerators)
     file(GLOB found ${device_files_${accelerator}})
-    if(found)
+    if(found AND NOT DEFINED WITH_${accelerator})
       message(STATUS "Found ${found}: enabling WITH_${accelerator}")
       list(APPEND enabled ${accelerator})
     endif()

@@ -16,7 +16,7 @@ print(pathlib.Path(spec.origin).parents[1] if has_headers else "", end="")
 ]=])
 
 set(TORCH_ROOT "")
-if(WITH_TORCH OR AUTO_DETECT_BACKENDS)
+if(WITH_TORCH OR (AUTO_DETECT_BACKENDS AND NOT DEFINED WITH_TORCH))
   foreach(flags "" "-I")
     if(NOT TORCH_ROOT)
       execute_process(
@@ -40,11 +40,11 @@ if(TORCH_ROOT AND NOT WITH_TORCH)
   set(WITH_TORCH ON)
 endif()
 
-# Runs the generator, which writes only what changed, and adds the library target `torch_deps`.
+# Runs the generator, which writes only what changed.
 function(infini_ops_generate_torch output)
   execute_process(
-    COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${PROJECT_SOURCE_DIR}:$ENV{PYTHONPATH}"
-      "${Python_EXECUTABLE}" -m codegen torch --output-dir "${output}" --torch-root "${TORCH_ROOT}"
+    COMMAND "${Python_EXECUTABLE}" -m codegen torch
+      --output-dir "${output}" --torch-root "${TORCH_ROOT}"
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     RESULT_VARIABLE status)
   if(NOT status EQUAL 0)

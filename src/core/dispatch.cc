@@ -1,3 +1,5 @@
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "infini/ops/operator.h"
@@ -14,26 +16,50 @@ bool TakesForeign(const Implementation& implementation) {
   return implementation.slot == static_cast<int>(Slot::kTorch);
 }
 
-std::optional<Device> FindDevice(Span<Argument> arguments) {
-  for (const Argument& argument : arguments) {
-    switch (argument.tag) {
-      case Argument::Tag::kTensor:
-        return argument.As<Tensor>()->device();
-      case Argument::Tag::kTensors:
-        if (argument.size > 0) return argument.As<Tensor>()->device();
-        break;
-      case Argument::Tag::kArguments:
-        if (auto found = FindDevice({argument.As<Argument>(), argument.size})) return found;
-        break;
+// The devices of the tensors among the arguments.
+struct Devices {
+  std::optional<Device> first;
+  bool mixed = false;
+
+  void Add(Device device) {
+    mixed |= first.value_or(device) != device;
+    if (!first) first = device;
+  }
+
+  void AddAll(Span<Argument> arguments) {
+    for (const Argument& argument : arguments) {
+      switch (argument.tag) {
+        case Argument::Tag::kTensor:
+        case Argument::Tag::kTensors:
+          for (std::uint32_t i = 0; i < argument.size; ++i) Add(argument.As<Tensor>()[i].device());
+          break;
+        case Argument::Tag::kArguments:
+          AddAll({argument.As<Argument>(), argument.size});
+          break;
 #ifdef INFINI_OPS_WITH_TORCH
-      case Argument::Tag::kForeignTensor:
-        return torch_backend::DeviceOf(argument.As<void>());
+        case Argument::Tag::kForeignTensor:
+          Add(torch_backend::DeviceOf(argument.As<void>()));
+          break;
 #endif
-      default:
-        break;
+        default:
+          break;
+      }
     }
   }
-  return std::nullopt;
+};
+
+// Where tensors lie on several devices only torch knows whether that can work (it takes a
+// number on the CPU, for instance). Returns the slot to ask for in place of `slot`.
+std::optional<int> SlotForMixedDevices(const Overload& overload, const Invocation& invocation,
+                                       std::optional<int> slot) {
+  for (const Implementation& implementation : overload.implementations) {
+    if (implementation.device == invocation.device.type() && TakesForeign(implementation) &&
+        slot.value_or(implementation.slot) == implementation.slot) {
+      return implementation.slot;
+    }
+  }
+  throw std::invalid_argument(std::string(overload.operator_name) +
+                              ": the tensors are on more than one device");
 }
 
 #ifdef INFINI_OPS_WITH_TORCH
@@ -89,9 +115,12 @@ bool HasNative(const Overload& overload, Device::Type device) {
 }  // namespace
 
 void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOptions& options) {
-  const std::optional<int> slot = options.implementation_index;
-  Invocation invocation{arguments.data(), arguments.size(),
-                        FindDevice(arguments).value_or(Device()), options.stream};
+  std::optional<int> slot = options.implementation_index;
+  Devices devices;
+  devices.AddAll(arguments);
+  const Invocation invocation{arguments.data(), arguments.size(), devices.first.value_or(Device()),
+                              options.stream};
+  if (devices.mixed) slot = SlotForMixedDevices(overload, invocation, slot);
 #ifdef INFINI_OPS_WITH_TORCH
   // Making views costs more than a small call, so it is left out where no implementation
   // would look at them.

@@ -65,13 +65,6 @@ Overload& FindOrAddOverload(const char* operator_name, const char* overload_name
   return overloads.emplace_back(Overload{operator_name, overload_name, parameters, {}});
 }
 
-std::string JoinSlots(const std::vector<int>& slots) {
-  if (slots.empty()) return "none";
-  std::string text;
-  for (int slot : slots) text += (text.empty() ? "" : ", ") + std::to_string(slot);
-  return text;
-}
-
 std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
   std::vector<int> slots;
   for (const Implementation& implementation : overload.implementations) {
@@ -86,7 +79,7 @@ std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
                                 : "nothing is active";
   throw std::invalid_argument(what + " for '" + FullName(overload) + "' on " +
                               std::string(Info(device).name) +
-                              "; active: " + JoinSlots(SlotsOn(overload, device)));
+                              "; active: " + Join(SlotsOn(overload, device)));
 }
 
 }  // namespace
@@ -114,6 +107,13 @@ std::vector<int> OperatorEntry::ActiveSlots(Device::Type device) const {
     for (int slot : SlotsOn(overload, device)) slots.insert(slot);
   }
   return {slots.begin(), slots.end()};
+}
+
+std::string Join(const std::vector<int>& slots) {
+  if (slots.empty()) return "none";
+  std::string text;
+  for (int slot : slots) text += (text.empty() ? "" : ", ") + std::to_string(slot);
+  return text;
 }
 
 void OperatorEntry::ClearCache() const {

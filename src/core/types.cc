@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "infini/ops/data_type.h"
 #include "infini/ops/device.h"
@@ -127,7 +129,40 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
+namespace {
+
+// The addresses that the elements lie between.
+std::pair<const char*, const char*> Extent(const Tensor& tensor) {
+  const auto size = static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
+  const char* begin = tensor.data<char>();
+  const char* end = begin + size;
+  for (std::size_t i = 0; i < tensor.dimensions(); ++i) {
+    const std::int64_t reach = (tensor.shape()[i] - 1) * tensor.strides()[i] * size;
+    (reach < 0 ? begin : end) += reach;
+  }
+  return {begin, end};
+}
+
+bool SameView(const Tensor& a, const Tensor& b) {
+  return a.data() == b.data() && a.data_type() == b.data_type() &&
+         std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end()) &&
+         std::equal(a.strides().begin(), a.strides().end(), b.strides().begin(), b.strides().end());
+}
+
+}  // namespace
+
+bool IsWritable(const Tensor& out, const Tensor& input) {
+  if (out.element_count() == 0 || input.element_count() == 0) return true;
+  for (std::size_t i = 0; i < out.dimensions(); ++i) {
+    if (out.strides()[i] == 0 && out.shape()[i] > 1) return false;
+  }
+  const auto [out_begin, out_end] = Extent(out);
+  const auto [input_begin, input_end] = Extent(input);
+  return SameView(out, input) || out_end <= input_begin || input_end <= out_begin;
+}
+
 std::string Describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "undefined";
   std::string text = DataTypeName(tensor.data_type());
   text += '[';
   for (std::size_t i = 0; i < tensor.dimensions(); ++i) {

@@ -1,8 +1,11 @@
 #include "base/add.h"
 
+#include <cmath>
 #include <stdexcept>
+#include <type_traits>
 
 #include "cpu/half.h"
+#include "infini/ops/tensor.h"
 
 namespace infini::ops {
 namespace {
@@ -32,17 +35,19 @@ struct Operand {
 // The tensor's strides as seen from the shape of `out`. Throws `std::invalid_argument` when
 // it does not broadcast to it.
 Operand Broadcast(const Tensor& tensor, const Tensor& out) {
-  const std::size_t missing = out.dimensions() - tensor.dimensions();
+  const bool fits = tensor.dimensions() <= out.dimensions();
+  const std::size_t missing = fits ? out.dimensions() - tensor.dimensions() : 0;
   const auto size = static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
   Operand operand{tensor.data<char>(), std::vector<std::int64_t>(out.dimensions())};
-  for (std::size_t i = 0; i < out.dimensions(); ++i) {
-    const bool present = tensor.dimensions() <= out.dimensions() && i >= missing;
-    const std::int64_t extent = present ? tensor.shape()[i - missing] : 1;
-    if (tensor.dimensions() > out.dimensions() || (extent != 1 && extent != out.shape()[i])) {
-      throw std::invalid_argument("add: " + Describe(tensor) + " does not broadcast to out, " +
-                                  Describe(out));
-    }
+  bool broadcasts = fits;
+  for (std::size_t i = missing; broadcasts && i < out.dimensions(); ++i) {
+    const std::int64_t extent = tensor.shape()[i - missing];
+    broadcasts = extent == 1 || extent == out.shape()[i];
     operand.strides[i] = extent == 1 ? 0 : tensor.strides()[i - missing] * size;
+  }
+  if (!broadcasts) {
+    throw std::invalid_argument("add: " + Describe(tensor) + " does not broadcast to out, " +
+                                Describe(out));
   }
   return operand;
 }
@@ -112,9 +117,46 @@ void AddAll(const Tensor& input_tensor, const Tensor& other_tensor, const Scalar
   }
 }
 
-bool IsFloat(DataType type) {
-  return type == DataType::kFloat16 || type == DataType::kBFloat16 || type == DataType::kFloat32 ||
-         type == DataType::kFloat64;
+// True when torch, too, would take `alpha` for tensors of T.
+template <typename T>
+bool Fits(const Scalar& alpha) {
+  if (alpha.kind() == Scalar::Kind::kBool || alpha.kind() == Scalar::Kind::kComplex) return false;
+  if constexpr (std::is_integral_v<T>) {
+    const auto value = alpha.To<std::int64_t>();
+    return alpha.is_integral() && static_cast<std::int64_t>(static_cast<T>(value)) == value;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return true;
+  } else {
+    const auto value = alpha.To<double>();
+    return std::isinf(value) || !std::isinf(static_cast<float>(static_cast<T>(value)));
+  }
+}
+
+// Calls `function` with a null pointer to the element type; false for an unsupported type.
+template <typename Function>
+bool WithElementType(DataType type, Function function) {
+  switch (type) {
+    case DataType::kFloat16:
+      return function(static_cast<Float16*>(nullptr));
+    case DataType::kBFloat16:
+      return function(static_cast<BFloat16*>(nullptr));
+    case DataType::kFloat32:
+      return function(static_cast<float*>(nullptr));
+    case DataType::kFloat64:
+      return function(static_cast<double*>(nullptr));
+    case DataType::kInt64:
+      return function(static_cast<std::int64_t*>(nullptr));
+    case DataType::kInt32:
+      return function(static_cast<std::int32_t*>(nullptr));
+    case DataType::kInt16:
+      return function(static_cast<std::int16_t*>(nullptr));
+    case DataType::kInt8:
+      return function(static_cast<std::int8_t*>(nullptr));
+    case DataType::kUInt8:
+      return function(static_cast<std::uint8_t*>(nullptr));
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -125,39 +167,24 @@ struct Operator<Add, Device::Type::kCpu, 0> {
                        const Tensor& out) {
     if (!input.defined() || !other.defined() || !out.defined()) return false;
     const DataType type = out.data_type();
-    return input.data_type() == type && other.data_type() == type &&
-           (IsFloat(type) ? alpha.kind() != Scalar::Kind::kComplex : alpha.is_integral()) &&
-           (IsFloat(type) || type == DataType::kInt32 || type == DataType::kInt64 ||
-            type == DataType::kInt16 || type == DataType::kInt8 || type == DataType::kUInt8);
+    return input.data_type() == type && other.data_type() == type && IsWritable(out, input) &&
+           IsWritable(out, other) && WithElementType(type, [&](auto* element) {
+             return Fits<std::remove_pointer_t<decltype(element)>>(alpha);
+           });
   }
 
   static void Run(const Tensor& input, const Tensor& other, const Scalar& alpha,
                   const Tensor& out) {
     if (!Supports(input, other, alpha, out)) {
-      throw std::invalid_argument("add: slot 0 takes tensors of one real type, got " +
-                                  Describe(input) + ", " + Describe(other) + " and out " +
-                                  Describe(out));
+      throw std::invalid_argument(
+          "add: slot 0 takes strided tensors of one real type, an alpha that the type can hold, "
+          "and an out that overlaps neither itself nor, in part, an input; got " +
+          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
-    switch (out.data_type()) {
-      case DataType::kFloat16:
-        return AddAll<Float16>(input, other, alpha, out);
-      case DataType::kBFloat16:
-        return AddAll<BFloat16>(input, other, alpha, out);
-      case DataType::kFloat32:
-        return AddAll<float>(input, other, alpha, out);
-      case DataType::kFloat64:
-        return AddAll<double>(input, other, alpha, out);
-      case DataType::kInt64:
-        return AddAll<std::int64_t>(input, other, alpha, out);
-      case DataType::kInt32:
-        return AddAll<std::int32_t>(input, other, alpha, out);
-      case DataType::kInt16:
-        return AddAll<std::int16_t>(input, other, alpha, out);
-      case DataType::kInt8:
-        return AddAll<std::int8_t>(input, other, alpha, out);
-      default:
-        return AddAll<std::uint8_t>(input, other, alpha, out);
-    }
+    WithElementType(out.data_type(), [&](auto* element) {
+      AddAll<std::remove_pointer_t<decltype(element)>>(input, other, alpha, out);
+      return true;
+    });
   }
 };
 

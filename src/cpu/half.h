@@ -24,6 +24,7 @@ class BFloat16 {
  public:
   BFloat16() = default;
   // Rounds to nearest, ties to even; a NaN stays one.
+  explicit BFloat16(double value) : BFloat16(static_cast<float>(value)) {}
   explicit BFloat16(float value) {
     const std::uint32_t bits = FloatToBits(value);
     bits_ = value != value ? 0x7FC0
@@ -39,6 +40,7 @@ class BFloat16 {
 class Float16 {
  public:
   Float16() = default;
+  explicit Float16(double value) : Float16(static_cast<float>(value)) {}
   explicit Float16(float value) : bits_(Round(value)) {}
   explicit operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits_ & 0x8000) << 16;

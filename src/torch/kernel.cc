@@ -43,6 +43,11 @@ at::Tensor FromView(const Tensor& view) {
   if (!view.defined()) return {};
   const auto shape = view.shape();
   const auto strides = view.strides();
+  // ATen checks this too, but in a function that must not throw, which ends the process.
+  if (std::any_of(strides.begin(), strides.end(), [](std::int64_t s) { return s < 0; })) {
+    throw std::invalid_argument("torch takes no array with negative strides: " + Describe(view) +
+                                "; pass a copy");
+  }
   const at::Device device = ToDevice(view.device());
   return at::for_blob(view.data(), at::IntArrayRef(shape.data(), shape.size()))
       .strides(at::IntArrayRef(strides.data(), strides.size()))
@@ -70,6 +75,28 @@ std::vector<at::Tensor> ToTensors(const Argument& list) {
                                                           : ToTensor(list.As<Argument>()[i]));
   }
   return tensors;
+}
+
+void CheckShape(const Tensor& view, const at::Tensor& wrapped) {
+  const auto shape = wrapped.sizes();
+  if (!std::equal(shape.begin(), shape.end(), view.shape().begin(), view.shape().end())) {
+    throw std::invalid_argument("an output of shape " + c10::str(shape) + " was given as " +
+                                Describe(view) + ", which can't be resized");
+  }
+}
+
+// True for a tensor whose memory holds its values as they are: not sparse, nested or meta,
+// not a lazily conjugated, negated or zero one, not a wrapper around another tensor.
+bool IsPlain(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.is_nested() || tensor.layout() != at::kStrided ||
+      tensor.is_meta() || !tensor.has_storage()) {
+    return false;
+  }
+  constexpr c10::DispatchKeySet unusual({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+                                         c10::DispatchKey::ZeroTensor, c10::DispatchKey::Conjugate,
+                                         c10::DispatchKey::Negative});
+  return !tensor.key_set().has_any(unusual) &&
+         (tensor.numel() == 0 || tensor.storage().nbytes() > 0);
 }
 
 bool NeedsWrapping(const Argument& argument) {
@@ -123,12 +150,14 @@ void CallScope::Wrap(const Invocation& invocation) {
 
 void CallScope::CheckWrapped(const Invocation& invocation) const {
   for (std::size_t i = 0; i < invocation.size; ++i) {
-    if (invocation.arguments[i].tag != Argument::Tag::kTensor) continue;
-    const Tensor& view = *invocation.arguments[i].As<Tensor>();
-    const auto shape = wrapped_[i].As<at::Tensor>()->sizes();
-    if (!std::equal(shape.begin(), shape.end(), view.shape().begin(), view.shape().end())) {
-      throw std::invalid_argument("an output of shape " + c10::str(shape) + " was given as " +
-                                  Describe(view) + ", which can't be resized");
+    const Argument& given = invocation.arguments[i];
+    const auto* wrapped = wrapped_[i].As<at::Tensor>();
+    if (given.tag == Argument::Tag::kTensor) CheckShape(*given.As<Tensor>(), *wrapped);
+    for (std::uint32_t j = 0; j < given.size; ++j) {
+      if (given.tag == Argument::Tag::kTensors) CheckShape(given.As<Tensor>()[j], wrapped[j]);
+      if (given.tag != Argument::Tag::kArguments) continue;
+      const Argument& element = given.As<Argument>()[j];
+      if (element.tag == Argument::Tag::kTensor) CheckShape(*element.As<Tensor>(), wrapped[j]);
     }
   }
 }
@@ -180,7 +209,7 @@ Device DeviceOf(const void* tensor) {
 
 Tensor ViewOf(const void* tensor) {
   const at::Tensor& torch = AsTorch(tensor);
-  if (!torch.defined() || torch.layout() != at::kStrided || !torch.has_storage()) return {};
+  if (!IsPlain(torch)) return {};
   const auto shape = torch.sizes();
   const auto strides = torch.strides();
   return {torch.data_ptr(),

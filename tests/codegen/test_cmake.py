@@ -17,14 +17,18 @@ pytestmark = [
 ]
 
 
-def configure(root: Path, build: Path, *options: str) -> str:
-    """Configures, expects it to fail, and returns the message on one line."""
-    finished = subprocess.run(
+def run_cmake(root: Path, build: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ["cmake", "-S", root, "-B", build, f"-DPython_EXECUTABLE={sys.executable}", *options],
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def configure(root: Path, build: Path, *options: str) -> str:
+    """Configures, expects it to fail, and returns the message on one line."""
+    finished = run_cmake(root, build, *options)
     assert finished.returncode != 0
     return re.sub(r"\s+", " ", finished.stderr)
 
@@ -48,3 +52,14 @@ def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
         root, tmp_path / "build", "-DWITH_TORCH=ON", f"-DTORCH_PYTHON_EXECUTABLE={python}"
     )
     assert f"WITH_TORCH is ON, but {python} has no torch. Install torch there" in message
+
+
+def test_off_is_off_where_torch_is_installed(root: Path, tmp_path: Path) -> None:
+    """Detection fills in only what nobody said."""
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    detected = run_cmake(root, tmp_path / "detected")
+    assert "enabling WITH_TORCH" in detected.stdout
+    assert (tmp_path / "detected" / "generated" / "operator_table.cc").exists()
+    off = run_cmake(root, tmp_path / "off", "-DWITH_TORCH=OFF")
+    assert "enabling WITH_TORCH" not in off.stdout
+    assert not (tmp_path / "off" / "generated").exists()

@@ -43,6 +43,30 @@ def test_bad_input_is_a_message_and_exit_code_2(
     )
 
 
+def test_an_output_folder_that_is_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["slots", "--output-dir", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.startswith(f"codegen: error: {tmp_path}/file")
+
+
+def test_a_folder_without_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["torch", "--output-dir", str(tmp_path / "out"), "--torch-root", str(tmp_path)]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        f"codegen: error: no torch in {tmp_path}; expected torch to be installed. "
+        "Install it there, or pass --torch-root SITE_PACKAGES\n"
+    )
+
+
+def test_a_base_folder_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["torch", "--output-dir", str(tmp_path), "--base-dir", str(tmp_path / "no")]) == 2
+    assert capsys.readouterr().err == f"codegen: error: --base-dir: {tmp_path}/no is not a folder\n"
+
+
 def test_slots_can_be_shown_without_writing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,3 +74,5 @@ def test_slots_can_be_shown_without_writing(
     assert capsys.readouterr().out == f"would write {tmp_path}/slot.h\n"
     assert main(["slots", "--output-dir", str(tmp_path)]) == 0
     assert "kTorch = 8" in (tmp_path / "slot.h").read_text()
+    assert main(["slots", "--output-dir", str(tmp_path), "--dry-run"]) == 0
+    assert capsys.readouterr().out == ""

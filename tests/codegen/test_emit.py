@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from codegen.emit import MANIFEST_NAME, render_slot_header, synchronize
 
 
@@ -45,8 +47,11 @@ def test_a_manifest_can_not_name_files_outside(tmp_path: Path) -> None:
     assert victim.exists()
 
 
-def test_a_damaged_manifest_vouches_for_nothing(tmp_path: Path) -> None:
-    (tmp_path / MANIFEST_NAME).write_text("{")
+@pytest.mark.parametrize(
+    "manifest", [b"{", b"\xff", b"[3]", b'{"files": null}', b'{"files": [3]}', b'{"files": ["."]}']
+)
+def test_a_damaged_manifest_vouches_for_nothing(tmp_path: Path, manifest: bytes) -> None:
+    (tmp_path / MANIFEST_NAME).write_bytes(manifest)
     (tmp_path / "old.h").write_text("x")
     assert synchronize({"a.h": "1"}, tmp_path).removed == ()
 

@@ -56,6 +56,11 @@ def test_unknown_names_are_reported_together_with_the_nearest(
         ("operators:\n  - abs\nexcluded: {exp: }\n", "3: excluded: 'exp' needs a reason"),
         ("operators:\n  - abs\nexcluded: [exp]\n", "3: excluded: expected a mapping"),
         ("operators:\n  - abs\nexcluded:\n  abs: odd\n", "2: 'abs' is both listed and excluded"),
+        ("operators: !!python/object:os.system [abs]\n", "1: operators: expected a list"),
+        ("operators:\n  - abs\nexcluded: {exp: null}\n", "3: excluded: 'exp' needs a reason"),
+        ("operators:\n  - abs\nexcluded: {exp: a, exp: b}\n", "3: excluded: 'exp' stands twice"),
+        ("operators:\n  - abs\nexcluded: {[exp]: a}\n", "3: excluded: got a sequence, expected"),
+        ("{[operators]: [abs]}\n", "1: unknown key a sequence"),
         ("excluded:\n  abs: odd\n", "1: expected at least one name under 'operators'"),
     ],
 )
@@ -74,3 +79,23 @@ def test_all_findings_are_reported_at_once(tmp_path: Path) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(GenerationError, match=r"ops\.yaml: No such file or directory; expected"):
         load_allowlist(tmp_path / "ops.yaml")
+
+
+@pytest.mark.parametrize("content", [b"operators: [caf\xe9]\n", b"operators: [\x00]\n"])
+def test_what_is_no_text(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ops.yaml"
+    path.write_bytes(content)
+    with pytest.raises(GenerationError, match=r"ops\.yaml: not YAML: "):
+        load_allowlist(path)
+
+
+def test_deep_nesting(tmp_path: Path) -> None:
+    path = write(tmp_path, "operators: " + "[" * 3000)
+    with pytest.raises(GenerationError, match=r"ops\.yaml(:1)?: not YAML: "):
+        load_allowlist(path)
+
+
+def test_an_excluded_name_that_aten_lacks(tmp_path: Path, schemas: Schemas) -> None:
+    allowlist = load_allowlist(write(tmp_path, "operators:\n  - abs\nexcluded: {gelo: odd}\n"))
+    with pytest.raises(GenerationError, match=r":3: ATen has no .* 'gelo'; did you mean 'gelu'\?"):
+        check_known(allowlist, schemas.by_name)

@@ -1,7 +1,6 @@
 #ifndef INFINI_OPS_ARGUMENT_H_
 #define INFINI_OPS_ARGUMENT_H_
 
-#include <array>
 #include <complex>
 #include <cstdint>
 #include <optional>

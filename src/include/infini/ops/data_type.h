@@ -7,7 +7,7 @@
 namespace infini::ops {
 
 // Element types. The values are those of `c10::ScalarType`, which torch keeps stable
-// because it serialises them; `src/torch/convert.cc` asserts it. So a conversion between
+// because it serialises them; `src/torch/kernel.cc` asserts it. So a conversion between
 // the two is a cast, and a torch newer than this list can pass types unknown here.
 enum class DataType : std::int8_t {
   kUInt8 = 0,

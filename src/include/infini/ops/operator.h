@@ -62,6 +62,9 @@ struct OperatorEntry {
   void ClearCache() const;
 };
 
+// "0, 8", or "none": slots in a message.
+std::string Join(const std::vector<int>& slots);
+
 // All operators by public name.
 const std::map<std::string, OperatorEntry, std::less<>>& Operators();
 

@@ -49,7 +49,11 @@ class Tensor {
   bool defined_ = false;
 };
 
-// "float32[2, 3]", for messages.
+// True when an elementwise kernel may write `out` while it reads `input`: no element of `out`
+// stands for two, and the two are the same view or lie apart.
+bool IsWritable(const Tensor& out, const Tensor& input);
+
+// "float32[2, 3]"; "undefined" for `Tensor()`. For messages.
 std::string Describe(const Tensor& tensor);
 
 }  // namespace infini::ops
