@@ -85,8 +85,8 @@ class ImagePlan:
 
     ``context`` maps names inside the build context to file contents, Dockerfile included,
     so that the tag can be computed, and the context sent, without touching the disk again.
-    ``offline_base`` is the command (an argument list, run from the repository root with
-    ``base_image`` appended) that makes a base image without any registry; used only when
+    ``offline_base_command`` is the command (an argument list, run from the repository root with
+    ``offline_base_image`` appended) that makes a base image without any registry; used only when
     ``base_image`` is neither present nor pullable.
     """
 
@@ -158,7 +158,7 @@ class PlanInputs:
 
 DOCKERFILE = "Dockerfile"
 CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
-USER = "builder"  # as the recipes make it
+USER = "1000"  # as the recipes make it; by number, as its files are put in by number
 WORKSPACE = "/workspace"
 RESULTS = "/results"
 

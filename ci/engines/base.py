@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from ci.errors import InfrastructureError
 from ci.plan import RunPlan
 
 
@@ -66,3 +68,12 @@ class Engine(Protocol):
 
     def describe(self, plan: RunPlan) -> str:
         """Return what ``execute`` would do, as one would type it."""
+
+
+@contextmanager
+def typed_errors(what: str, *kinds: type[Exception], remedy: str) -> Iterator[None]:
+    """Turn errors of the given kinds into ``InfrastructureError``: ``what`` failed."""
+    try:
+        yield
+    except kinds as error:
+        raise InfrastructureError(f"{what} failed: {error}", remedy=remedy) from error

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any
 
 from docker.client import DockerClient
-from docker.errors import APIError, DockerException
+from docker.errors import APIError, DockerException, StreamParseError
 from docker.models.containers import Container
 from docker.types import LogConfig
+from urllib3.exceptions import HTTPError
 
 from ci import source
 from ci.engines.archives import extract, pack
-from ci.engines.base import ExecutionFacts, ImageFacts, Observer
+from ci.engines.base import ExecutionFacts, ImageFacts, Observer, typed_errors
 from ci.engines.describe import describe_docker
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
@@ -34,7 +35,9 @@ from ci.plan import CONTAINER_CA_BUNDLE, RunPlan
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
 COMMAND = ("python3", AGENT, JOB)
-OWNER = 1000  # the recipes' unprivileged user
+
+# What the SDK lets through when the connection is cut, beside its own errors.
+ERRORS = (DockerException, StreamParseError, HTTPError, OSError)
 
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
@@ -69,7 +72,7 @@ class DockerEngine:
         try:
             client = DockerClient.from_env()
             return cls(client, str(client.version()["Version"]))
-        except (DockerException, OSError) as error:
+        except ERRORS as error:
             raise InfrastructureError(
                 f"no Docker Engine answers: {error}", remedy=START_REMEDY
             ) from error
@@ -77,9 +80,9 @@ class DockerEngine:
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
         with (
+            _typed_errors(),
             ImageLog(plan.results, observer) as log,
             serve(plan.network),
-            _typed_errors(),
         ):
             return self._images.prepare(plan, log)
 
@@ -90,7 +93,7 @@ class DockerEngine:
         ending = _Ending(interrupted=True)
         notes: list[str] = []
         try:
-            with serve(plan.network), _typed_errors():
+            with _typed_errors(), serve(plan.network):
                 notes += self._images.notes(plan)
                 container = self._create(plan)
                 sync_start = monotonic()
@@ -109,7 +112,7 @@ class DockerEngine:
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container that a dead caller left behind, running or ended."""
         start = monotonic()
-        with serve(plan.network), _typed_errors():
+        with _typed_errors(), serve(plan.network):
             notes = self._images.notes(plan)
             container = next(iter(self._containers(plan)), None)
             if container is None:
@@ -153,7 +156,7 @@ class DockerEngine:
         try:
             for container in self._containers(plan):
                 container.remove(force=True, v=True)
-        except (DockerException, OSError):
+        except ERRORS:
             pass  # with the engine gone there is nothing to be done; the run says that it was lost
 
     def _facts(
@@ -204,7 +207,7 @@ def _put_sources(container: Container, plan: RunPlan) -> list[str]:
             plan.source,
             archive,
             prefix=plan.container.workspace.strip("/"),
-            owner=OWNER,
+            owner=int(plan.container.user),
         )
         archive.seek(0)
         container.put_archive("/", archive)
@@ -222,7 +225,9 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
     if plan.network.ca_bundle is not None:
         contents[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle.read_bytes()
     files = {name.strip("/"): content for name, content in contents.items()}
-    container.put_archive("/", pack(files, folder=plan.container.results.strip("/"), owner=OWNER))
+    owner = int(plan.container.user)
+    folder = plan.container.results.strip("/")
+    container.put_archive("/", pack(files, folder=folder, owner=owner))
 
 
 def _attend(container: Container, plan: RunPlan, observer: Observer) -> _Ending:
@@ -240,7 +245,7 @@ def _attend(container: Container, plan: RunPlan, observer: Observer) -> _Ending:
             _follow(container, reader)  # the agent takes 10 s at most; a second Ctrl-C, none
         refused = _collect(container, plan)
         state = container.attrs["State"]
-    except (DockerException, OSError) as error:
+    except ERRORS as error:
         note = f"lost the container {plan.container.name}, --resume may find it again: {error}"
         return _Ending(lost=True, interrupted=interrupted, abandoned=not interrupted, notes=(note,))
     return _Ending(
@@ -248,7 +253,7 @@ def _attend(container: Container, plan: RunPlan, observer: Observer) -> _Ending:
         oom_killed=state["OOMKilled"],
         lost=reader.finished is None,
         interrupted=interrupted,
-        notes=tuple(f"refused from the results: {name}" for name in refused),
+        notes=tuple(f"refused from the results: {source.printable(name)}" for name in refused),
     )
 
 
@@ -286,13 +291,7 @@ def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:
         return extract(archive, plan.results, strip=1)
 
 
-@contextmanager
-def _typed_errors() -> Iterator[None]:
+def _typed_errors() -> AbstractContextManager[None]:
     """Turn errors of the SDK, the connection and the disk into typed ones."""
-    try:
-        yield
-    except (DockerException, OSError) as error:
-        raise InfrastructureError(
-            f"the run on the Docker Engine failed: {error}",
-            remedy="look at `docker info` and the engine's log, then run again",
-        ) from error
+    remedy = "look at `docker info` and the engine's log, then run again"
+    return typed_errors("the run on the Docker Engine", *ERRORS, remedy=remedy)

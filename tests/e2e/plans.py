@@ -139,7 +139,7 @@ def make_run_plan(
         container=ContainerPlan(
             name=f"infini-ci-{run_id}-cpu",
             labels={"infini-ci.run": run_id, "infini-ci.platform": "cpu"},
-            user="builder",
+            user="1000",
             workspace="/workspace",
             results="/results",
             shm_size_bytes=None,
