@@ -26,12 +26,16 @@ struct Devices {
     if (!first) first = device;
   }
 
+  void Add(const Tensor& tensor) {
+    if (tensor.defined()) Add(tensor.device());
+  }
+
   void AddAll(Span<Argument> arguments) {
     for (const Argument& argument : arguments) {
       switch (argument.tag) {
         case Argument::Tag::kTensor:
         case Argument::Tag::kTensors:
-          for (std::uint32_t i = 0; i < argument.size; ++i) Add(argument.As<Tensor>()[i].device());
+          for (std::uint32_t i = 0; i < argument.size; ++i) Add(argument.As<Tensor>()[i]);
           break;
         case Argument::Tag::kArguments:
           AddAll({argument.As<Argument>(), argument.size});
