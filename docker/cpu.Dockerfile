@@ -29,13 +29,12 @@ RUN useradd --uid 1000 --create-home --shell /bin/bash builder \
 USER builder
 
 # A stage of its own: its arguments, among them index addresses with a password in them, are
-# not in the history of the image that is made from it.
+# not in the history of the image that is made from it. They are in the history of this stage,
+# which the orchestrator therefore removes; by hand: docker image prune.
 FROM base AS tools
-ARG PIP_DEFAULT_TIMEOUT
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_FIND_LINKS
 ARG PIP_INDEX_URL
-ARG PIP_NO_INDEX
 ARG PIP_TRUSTED_HOST
 WORKDIR /opt/context
 # The bracket makes the bundle optional: COPY fails on a missing name, not on a pattern.

@@ -10,6 +10,7 @@ import os
 import platform
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -18,7 +19,7 @@ from typing import BinaryIO
 
 from ci import process, source
 from ci.engines.archives import extract
-from ci.engines.base import ExecutionFacts, ImageFacts, Observer
+from ci.engines.base import ExecutionFacts, ImageFacts, Observer, typed_errors
 from ci.engines.describe import describe_host
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
@@ -49,13 +50,14 @@ class HostEngine:
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Make a fresh virtual environment with the plan's requirements."""
         start = monotonic()
-        folder = WorkFolder.create(plan)
-        try:
-            with ImageLog(plan.results, observer) as log:
-                _make_environment(plan, folder, log)
-        except BaseException:
-            folder.remove()
-            raise
+        with _typed_errors():
+            folder = WorkFolder.create(plan)
+            try:
+                with ImageLog(plan.results, observer) as log:
+                    _make_environment(plan, folder, log)
+            except BaseException:
+                folder.remove()
+                raise
         return ImageFacts(
             reference=f"virtual environment, Python {platform.python_version()}",
             digest=None,
@@ -74,10 +76,11 @@ class HostEngine:
         notes: list[str] = []
         agent = None
         try:
-            notes += _sync(plan, folder)
-            sync_seconds = monotonic() - start
-            agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
-            ending = _attend(folder, observer)
+            with _typed_errors():
+                notes += _sync(plan, folder)
+                sync_seconds = monotonic() - start
+                agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
+                ending = _attend(folder, observer)
         except KeyboardInterrupt:
             pass
         finally:
@@ -95,7 +98,8 @@ class HostEngine:
         try:
             if folder.agent is None:
                 return None
-            ending = _attend(folder, observer)
+            with _typed_errors():
+                ending = _attend(folder, observer)
         finally:
             folder.remove()
         return self._facts(None, ending, [], 0.0, monotonic() - start)
@@ -161,8 +165,9 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
     with TemporaryFile() as archive:
         left_out = source.write_archive(plan.source, archive)
         archive.seek(0)
-        extract(archive, folder.workspace)
-    return [f"left out of the sources: {name}" for name in left_out]
+        refused = extract(archive, folder.workspace)
+    names = (*left_out, *map(source.printable, refused))
+    return [f"left out of the sources: {name}" for name in names]
 
 
 def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
@@ -209,3 +214,9 @@ def _follow(
             return
         if not chunk:
             sleep(POLL_S)
+
+
+def _typed_errors() -> AbstractContextManager[None]:
+    """Turn errors of the disk and of the system into typed ones."""
+    remedy = "look at the disk's free space and at the rights on its folders, then run again"
+    return typed_errors("the run on this machine", OSError, remedy=remedy)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,10 +18,13 @@ from ci.engines.archives import pack
 from ci.engines.base import ImageFacts
 from ci.engines.image_log import ImageLog
 from ci.errors import InfrastructureError
+from ci.network import mask_credentials
 from ci.plan import ImagePlan, RunPlan
 
 REPOSITORY_ROOT = Path(__file__).parents[2]
 BASE_LABEL = "ci.base-image"  # what an image was really built on
+
+_STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
 
 class ImageBuilder:
@@ -104,13 +109,34 @@ class ImageBuilder:
             forcerm=True,
             decode=True,
         )
-        _follow_build(messages, plan, log)
+        made: set[str] = set()
+        try:
+            _follow_build(messages, plan, log, made)
+        finally:
+            arguments = plan.image.build_arguments.values()
+            if any(mask_credentials(value) != value for value in arguments):
+                self._remove_unnamed(made)
+
+    def _remove_unnamed(self, made: set[str]) -> None:
+        """Remove what a build has made beside its image: earlier stages.
+
+        Their history holds the build's arguments, passwords included. Without them they stay:
+        the next build of a changed recipe takes from them what is still the same.
+        """
+        for image in self._client.images.list(filters={"dangling": True}):
+            if image.short_id.removeprefix("sha256:") in made:
+                with suppress(ImageNotFound):  # another caller's build of the same recipe was first
+                    image.remove()
 
 
-def _follow_build(messages: Iterable[Mapping[str, Any]], plan: RunPlan, log: ImageLog) -> None:
+def _follow_build(
+    messages: Iterable[Mapping[str, Any]], plan: RunPlan, log: ImageLog, made: set[str]
+) -> None:
+    """Log a build; add the short ids of all images that its steps result in to ``made``."""
     failed = False
     for message in messages:  # to the end also after an error, which then closes the connection
         log.write(_text(message))
+        made.update(_STEP_RESULT.findall(_text(message)))
         failed |= "error" in message
     if failed:
         raise InfrastructureError(

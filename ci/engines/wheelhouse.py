@@ -1,4 +1,8 @@
-"""Serves a folder of wheels on loopback while an image is built or a run goes on."""
+"""Serves a folder of wheels on loopback while an image is built or a run goes on.
+
+The port is fixed, as the address is part of the image's recipe, so runs beside each other
+share it: one serves, the others verify that it serves their folder and wait to take over.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,26 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from http.client import HTTPConnection, HTTPException
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from pathlib import Path
+from threading import Event, Thread
 
 from ci.errors import InfrastructureError
 from ci.plan import NetworkPlan
 
+LOOPBACK = "127.0.0.1"
+IDENTITY = "X-Infini-CI-Wheelhouse"  # a header of every answer: which folder is served
+POLL_S = 0.1
+TIMEOUT_S = 10.0
+REMEDY = "set network.wheelhouse_port to a free port"
+
 
 class _Handler(SimpleHTTPRequestHandler):
+    def end_headers(self) -> None:
+        self.send_header(IDENTITY, _identity(Path(self.directory)))
+        super().end_headers()
+
     def log_message(self, format: str, *args: object) -> None:
         """Keep requests out of the progress display; pip's own log names them."""
 
@@ -24,17 +40,62 @@ def serve(network: NetworkPlan) -> Iterator[None]:
     if network.wheelhouse is None or network.wheelhouse_port is None:
         yield
         return
-    handler = partial(_Handler, directory=str(network.wheelhouse))
+    folder, port = network.wheelhouse, network.wheelhouse_port
+    server = _listen(folder, port)
+    if server is None and not _is_served(folder, port):
+        server = _listen(folder, port)  # who had the port may have ended just now
+        if server is None:
+            message = f"cannot serve {folder} at port {port}: another program has that port"
+            raise InfrastructureError(message, remedy=REMEDY)
+    ended = Event()
+    keeper = Thread(target=_keep_serving, args=(folder, port, server, ended), daemon=True)
+    keeper.start()
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", network.wheelhouse_port), handler)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise InfrastructureError(f"cannot serve {network.wheelhouse}: {error}") from error
-        yield  # a run beside this one serves the folder already
-        return
+        yield
+    finally:
+        ended.set()
+        keeper.join()
+
+
+def _keep_serving(
+    folder: Path, port: int, server: ThreadingHTTPServer | None, ended: Event
+) -> None:
+    """Serve until ``ended``; while another run serves the folder, wait to take its place."""
+    while server is None:
+        if ended.wait(POLL_S):
+            return
+        server = _listen(folder, port)
     with server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield
-        finally:
-            server.shutdown()
+        while not ended.is_set():
+            server.handle_request()
+
+
+def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
+    """Take the port; None where it is taken already."""
+    try:
+        server = ThreadingHTTPServer((LOOPBACK, port), partial(_Handler, directory=str(folder)))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return None
+        message = f"cannot serve {folder} at port {port}: {error}"
+        raise InfrastructureError(message, remedy=REMEDY) from error
+    server.timeout = POLL_S
+    return server
+
+
+def _is_served(folder: Path, port: int) -> bool:
+    """Tell whether it is ``folder`` that is served at the port."""
+    connection = HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_S)
+    try:
+        connection.request("HEAD", "/")
+        return connection.getresponse().getheader(IDENTITY) == _identity(folder)
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _identity(folder: Path) -> str:
+    """Return the same text for the same folder, however it is spelled."""
+    status = folder.stat()
+    return f"{status.st_dev}-{status.st_ino}"

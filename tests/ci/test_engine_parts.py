@@ -7,7 +7,10 @@ import socket
 import tarfile
 import urllib.request
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
+from time import monotonic
 
 import pytest
 
@@ -141,17 +144,73 @@ def test_events_are_passed_once_when_the_stream_starts_again() -> None:
     ]
 
 
-def test_wheelhouse_is_served_while_needed(tmp_path: Path) -> None:
-    (tmp_path / "tiny-1-py3-none-any.whl").write_bytes(b"wheel")
+@pytest.fixture
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
-    wheel = f"http://127.0.0.1:{port}/tiny-1-py3-none-any.whl"
-    # The second finds the port taken, and the folder served.
-    with serve(network), serve(network), urllib.request.urlopen(wheel) as response:
-        assert response.read() == b"wheel"
+        port: int = free.getsockname()[1]
+    return port
+
+
+def wheelhouse(folder: Path, port: int) -> NetworkPlan:
+    folder.mkdir(exist_ok=True)
+    (folder / "tiny-1-py3-none-any.whl").write_bytes(b"wheel")
+    return NetworkPlan(environment={}, wheelhouse=folder, wheelhouse_port=port)
+
+
+def fetch(port: int) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/tiny-1-py3-none-any.whl") as response:
+        content: bytes = response.read()
+    return content
+
+
+def test_wheelhouse_is_served_while_needed(tmp_path: Path, free_port: int) -> None:
+    with serve(wheelhouse(tmp_path, free_port)):
+        assert fetch(free_port) == b"wheel"
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(wheel)
+        fetch(free_port)
+
+
+def test_wheelhouse_outlives_the_run_that_first_served_it(tmp_path: Path, free_port: int) -> None:
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(serve(wheelhouse(tmp_path, free_port)))
+    with first, second:
+        second.enter_context(serve(wheelhouse(tmp_path, free_port)))
+        first.close()
+        wait_for_server(free_port)
+        assert fetch(free_port) == b"wheel"
+
+
+def wait_for_server(port: int) -> None:
+    """Wait until somebody takes the port over, with a guard against waiting for ever."""
+    deadline = monotonic() + 30
+    while monotonic() < deadline:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+    pytest.fail(f"nobody serves at port {port}")
+
+
+def test_wheelhouse_of_another_folder_is_not_taken_for_ours(tmp_path: Path, free_port: int) -> None:
+    message = rf"cannot serve .*/mine at port {free_port}: another program has that port"
+    with (
+        serve(wheelhouse(tmp_path / "theirs", free_port)),
+        pytest.raises(InfrastructureError, match=message) as error,
+        serve(wheelhouse(tmp_path / "mine", free_port)),
+    ):
+        pass
+    assert error.value.remedy == "set network.wheelhouse_port to a free port"
+
+
+def test_port_of_a_program_that_says_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        closing = Thread(target=lambda: other.accept()[0].close())
+        closing.start()
+        port = other.getsockname()[1]
+        with (
+            pytest.raises(InfrastructureError, match="another program has that port"),
+            serve(wheelhouse(tmp_path, port)),
+        ):
+            pass
+        closing.join()
 
 
 def test_unknown_engine() -> None:

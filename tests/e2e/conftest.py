@@ -30,7 +30,7 @@ class Recorder:
 
     def event(self, event: Mapping[str, object]) -> None:
         self.events.append(event)
-        if event["event"] == "output":
+        if event["event"] in ("output", "engine"):
             self.reactions.get(str(event["text"]), lambda: None)()
 
     def named(self, kind: str) -> list[Mapping[str, object]]:

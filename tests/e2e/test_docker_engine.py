@@ -59,6 +59,30 @@ def test_image_that_cannot_be_built(docker_bench: Bench) -> None:
     assert "returned a non-zero code: 7" in (plan.results / "image.log").read_text()
 
 
+# A second stage, as the platforms' recipes have one, that says which index it was given.
+STAGES = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE} AS tools
+ARG PIP_INDEX_URL
+RUN echo %s >/made
+FROM ${BASE_IMAGE}
+COPY --from=tools /made /made
+"""
+
+
+def test_passwords_stay_in_no_image(docker_bench: Bench, client: DockerClient) -> None:
+    plan = docker_bench.plan(stage("build", "true"), dockerfile=STAGES % docker_bench.run_id)
+    secret = f"https://me:{docker_bench.run_id}@index.example/simple"
+    image = replace(plan.image, build_arguments={"PIP_INDEX_URL": secret})
+    docker_bench.engine.prepare(replace(plan, image=image), docker_bench.observer)
+    try:
+        texts = [str(found.history()) for found in client.images.list(all=True)]
+        made = [text for text in texts if f"echo {docker_bench.run_id}" in text]
+        assert [text for text in made if secret in text] == []
+    finally:
+        client.images.remove(plan.image.tag)
+
+
 def test_base_image_without_a_stand_in(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "true"), dockerfile=DOCKERFILE + "# another tag\n")
     alone = replace(plan.image, offline_base_image=None, offline_base_command=None)
@@ -96,11 +120,11 @@ def test_vanished_container_is_lost(docker_bench: Bench, client: DockerClient) -
     assert any(f"lost the container {container}" in note for note in facts.notes)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_lost_connection_leaves_the_container_to_be_adopted(
+@pytest.fixture
+def relay(
     docker_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 1; echo ended"))
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A way to the engine that ends with this process; new clients take it."""
     listen = docker_bench.folder / "docker.sock"
     connect = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
     command = [sys.executable, str(Path(__file__).with_name("relay.py")), str(listen), connect]
@@ -108,16 +132,37 @@ def test_lost_connection_leaves_the_container_to_be_adopted(
         assert relay.stdout is not None
         assert relay.stdout.readline() == b"ready\n"
         monkeypatch.setenv("DOCKER_HOST", f"unix://{listen}")
-        engine = select_engine("docker")
-        docker_bench.observer.reactions["ready"] = relay.kill
-        image = engine.prepare(plan, docker_bench.observer)
-        facts = engine.execute(plan, image, docker_bench.observer)
+        yield relay
+        relay.kill()
     gc.collect()  # the SDK leaves a socket open when it cannot connect it
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_lost_connection_leaves_the_container_to_be_adopted(
+    docker_bench: Bench, relay: subprocess.Popen[bytes]
+) -> None:
+    plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 1; echo ended"))
+    engine = select_engine("docker")
+    docker_bench.observer.reactions["ready"] = relay.kill
+    image = engine.prepare(plan, docker_bench.observer)
+    facts = engine.execute(plan, image, docker_bench.observer)
     assert (facts.lost, facts.exit_code) == (True, None)
     adopted = docker_bench.engine.resume(plan, docker_bench.observer)
     assert adopted is not None
     assert (adopted.lost, adopted.exit_code) == (False, 0)
     assert (plan.results / "build.log").read_text() == "ready\nended\n"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_lost_connection_ends_a_build_with_a_typed_error(
+    docker_bench: Bench, relay: subprocess.Popen[bytes]
+) -> None:
+    begun = f"begun {docker_bench.run_id}"  # new every time: nothing of it is cached
+    recipe = f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nRUN echo {begun} && sleep 600\n"
+    plan = docker_bench.plan(stage("build", "true"), dockerfile=recipe)
+    docker_bench.observer.reactions[begun] = relay.kill
+    with pytest.raises(InfrastructureError, match="the run on the Docker Engine failed: "):
+        select_engine("docker").prepare(plan, docker_bench.observer)
 
 
 def test_container_is_unprivileged_and_gone_afterwards(

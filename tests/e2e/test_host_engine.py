@@ -42,6 +42,22 @@ def test_requirements_that_cannot_be_met(host_bench: Bench) -> None:
     assert "no-such-package" in (plan.results / "image.log").read_text()
 
 
+def test_disk_that_cannot_be_written_to(host_bench: Bench) -> None:
+    plan = host_bench.plan(stage("build", "true"))
+    plan.results.write_text("a file where a folder must be")
+    with pytest.raises(InfrastructureError, match=r"the run on this machine failed: .*results"):
+        host_bench.engine.prepare(plan, host_bench.observer)
+
+
+def test_sources_that_cannot_be_read(host_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = host_bench.plan(stage("build", "true"))
+    image = host_bench.engine.prepare(plan, host_bench.observer)
+    # As if the disk for temporary files had gone meanwhile.
+    monkeypatch.setattr("tempfile.tempdir", str(host_bench.folder / "gone"))
+    with pytest.raises(InfrastructureError, match=r"the run on this machine failed: .*gone"):
+        host_bench.engine.execute(plan, image, host_bench.observer)
+
+
 def test_run_that_never_began_is_not_adopted(host_bench: Bench) -> None:
     plan = host_bench.plan(stage("build", "true"))
     image = host_bench.engine.prepare(plan, host_bench.observer)  # and its caller dies here
