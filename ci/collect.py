@@ -102,7 +102,7 @@ def _built(case: Case) -> bool | None:
     begun = {*case.record.finished_stages, *case.record.unfinished_stages}
     if not begun.intersection(stage.name for stage in stages):
         return None
-    return all(end is not None and end.exit_code == 0 for end in ends)
+    return all(end is not None and not end.failed for end in ends)
 
 
 def _pytest_result(case: Case, folder: Path) -> PytestResult | None:

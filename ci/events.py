@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from ci.text import parse_json
+
 
 class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -46,6 +48,11 @@ class StageFinished(_Event):
     timed_out: bool = False
     oom_kills: int | None = None
     interrupted: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """A command that was ended has failed, also one that then says that all is well."""
+        return self.exit_code != 0 or self.timed_out or self.interrupted
 
 
 class StageSkipped(_Event):
@@ -91,10 +98,6 @@ class RunRecord:
         return {e.stage: e for e in self.events if isinstance(e, StageFinished)}
 
     @property
-    def skipped_stages(self) -> dict[str, StageSkipped]:
-        return {e.stage: e for e in self.events if isinstance(e, StageSkipped)}
-
-    @property
     def unfinished_stages(self) -> tuple[str, ...]:
         """Stages that began and have no end: the agent died while they ran."""
         started = [e.stage for e in self.events if isinstance(e, StageStarted)]
@@ -113,18 +116,21 @@ def parse_events(lines: Iterable[str]) -> RunRecord:
     """Read the lines of ``events.jsonl``."""
     events: list[Event] = []
     unreadable = 0
-    for line in lines:
+    for line in filter(str.strip, lines):
         try:
-            events.append(_EVENT.validate_json(line))
+            event = parse_json(line)
+            events.append(_EVENT.validate_python(event))
         except ValidationError:
-            unreadable += bool(line.strip()) and not _is_unknown(line)
+            unreadable += not _is_unknown(event)
+        except ValueError:
+            unreadable += 1
     return RunRecord(events=tuple(events), unreadable_lines=unreadable)
 
 
-def _is_unknown(line: str) -> bool:
+def _is_unknown(event: object) -> bool:
     known = {"run_started", "stage_started", "stage_finished", "stage_skipped"}
     known |= {"artifact_missing", "run_finished"}
     try:
-        return _Named.model_validate_json(line).event not in known
+        return _Named.model_validate(event).event not in known
     except ValidationError:
         return False

@@ -46,7 +46,7 @@ def _victim(case: Case) -> str:
 def _product_note(case: Case, verdict: Verdict) -> str:
     if verdict.product is Product.PASSED:
         return "full suite passed"
-    failed = [end.stage for end in case.record.finished_stages.values() if end.exit_code != 0]
+    failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
     if any(stage.name in failed for stage in case.commands):
         return f"stage {failed[0]} failed"
     if case.tests and verdict.product is Product.FAILED:

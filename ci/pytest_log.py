@@ -7,13 +7,14 @@ whose teardown then fails too is one failure here and "1 failed, 1 error" in pyt
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from ci.text import parse_json
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
 
@@ -150,7 +151,7 @@ class _Reader:
         if not line.strip():
             return
         try:
-            self._record(json.loads(line))
+            self._record(parse_json(line))
         except (ValueError, KeyError, TypeError, AttributeError):
             self.unreadable += 1
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from ci.errors import ExitCode, InfrastructureError
+from ci.text import Storable, Text
 
 SCHEMA_VERSION = 1
 
@@ -53,7 +55,7 @@ class Evidence(_Model):
     """One reason for a verdict."""
 
     grade: Grade
-    text: str
+    text: Text
 
 
 class Verdict(_Model):
@@ -74,9 +76,9 @@ class PytestResult(_Model):
     xfailed: int
     xpassed: int
     warnings: int
-    deselected: int | None  # the per-test log does not record it
+    deselected: int | None  # always None: no log records it; ``summary`` has pytest's own count
     seconds: float | None
-    summary: str | None
+    summary: Text | None
 
 
 class StageResult(_Model):
@@ -103,9 +105,9 @@ class PlatformResult(_Model):
     pytest_s: float | None
     total_s: float | None
     verdict: Verdict
-    notes: tuple[str, ...]
-    environment: dict[str, JsonValue]
-    artifacts: dict[str, str]  # file name to path, relative to results.json
+    notes: tuple[Text, ...]
+    environment: Annotated[dict[str, JsonValue], Storable]
+    artifacts: dict[Text, Text]  # file name to path, relative to results.json
 
 
 class RunResult(_Model):

@@ -88,7 +88,7 @@ def _unknown(text: str) -> Evidence:
 
 def _product(case: Case) -> Opinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
-        return Product.NOT_RUN, [_fact("no stage was started")]
+        return _without_record(case)
     at = list(case.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _without_result(case, case.stages[:at]):
         return early
@@ -97,10 +97,22 @@ def _product(case: Case) -> Opinion:
     return late if late and suite[0] is Product.PASSED else suite
 
 
+def _without_record(case: Case) -> Opinion:
+    if _out_of_sight(case):
+        text = "whether a stage was started: the agent's record could not be fetched"
+        return Product.INCOMPLETE, [_unknown(text)]
+    return Product.NOT_RUN, [_fact("no stage was started")]
+
+
+def _out_of_sight(case: Case) -> bool:
+    """Nobody saw the end; where an exit code is known, the agent crashed instead."""
+    return case.facts.lost and case.facts.exit_code is None
+
+
 def _failed_command(case: Case) -> Opinion | None:
     for stage in case.commands:
         end = case.finished(stage)
-        if end is not None and end.exit_code != 0:
+        if end is not None and end.failed:
             product = Product.INCOMPLETE if _ended_from_outside(end) else Product.FAILED
             text = f"stage {stage.name} ended with {_exit(end)}; its output is {stage.name}.log"
             return product, [_fact(text)]
@@ -146,6 +158,9 @@ def _unfinished_session(case: Case, tests: PytestLog) -> Opinion:
 
 
 def _finished_session(tests: PytestLog, status: int) -> Opinion:
+    if tests.running:  # pytest.exit() chooses the status, and 0 is among the choices
+        text = f"pytest ended with status {status} in the middle of {_names(tests.running)}"
+        return Product.INCOMPLETE, [_fact(text)]
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if not passed:
         text = f"no test passed: {skipped} skipped" if tests.tests else "no test was collected"
@@ -214,8 +229,7 @@ def _out_of_memory(case: Case) -> tuple[Harness, list[Evidence]] | None:
 
 
 def _lost(case: Case) -> tuple[Harness, list[Evidence]] | None:
-    """Nobody saw the end; where an exit code is known, the agent crashed instead."""
-    if not case.facts.lost or case.facts.exit_code is not None:
+    if not _out_of_sight(case):
         return None
     return Harness.LOST, [_fact("the agent vanished without a result")]
 
@@ -275,7 +289,8 @@ def _ends(case: Case) -> list[StageFinished]:
 
 def _exit(end: StageFinished) -> str:
     if end.signal is None:
-        return f"exit code {end.exit_code}"
+        told = end.exit_code == 0 and end.failed
+        return f"exit code {end.exit_code}" + (", after it had been told to" if told else "")
     try:
         return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
     except ValueError:  # a real-time signal has no name

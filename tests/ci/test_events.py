@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.events import RunRecord, parse_events
+from ci.events import RunRecord, StageSkipped, parse_events
 
 LINES = (
     (Path(__file__).parent / "data" / "events-crash.jsonl").read_text(encoding="utf-8").splitlines()
@@ -17,7 +17,8 @@ def test_a_recorded_run() -> None:
     record = parse_events(LINES)
     pytest_stage = record.finished_stages["pytest"]
     assert (pytest_stage.exit_code, pytest_stage.signal) == (139, 11)
-    assert record.skipped_stages["after"].reason == "not run: pytest failed"
+    [skipped] = [event for event in record.events if isinstance(event, StageSkipped)]
+    assert (skipped.stage, skipped.reason) == ("after", "not run: pytest failed")
     assert [missing.path for missing in record.missing_artifacts] == ["nope"]
     assert record.run_finished is not None
     assert record.run_finished.exit_code == 1
@@ -45,6 +46,14 @@ def test_events_and_fields_of_a_newer_agent_are_ignored() -> None:
 )
 def test_malformed_lines_are_counted(line: str) -> None:
     assert parse_events([line]).unreadable_lines == 1
+
+
+def test_half_a_character_is_no_obstacle() -> None:
+    record = parse_events(
+        [r'{"event": "stage_started", "time": 1, "monotonic": 1, "stage": "\udce9"}']
+    )
+    assert record.unfinished_stages == (r"\udce9",)
+    assert record.unreadable_lines == 0
 
 
 def test_nothing_is_an_empty_record() -> None:

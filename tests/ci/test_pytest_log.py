@@ -109,6 +109,11 @@ def test_unreadable_lines_are_counted_and_the_rest_is_read(line: str) -> None:
     assert log.count(Outcome.PASSED) == 1
 
 
+def test_half_a_character_is_written_out() -> None:
+    log = parse_log(phases("a::b[\udce9]", "passed"))  # JSON spells it \\udce9
+    assert [test.node_id for test in log.tests] == [r"a::b[\udce9]"]
+
+
 def test_every_prefix_of_a_log_is_readable() -> None:
     text = (DATA / "mixed.jsonl").read_text(encoding="utf-8")
     whole = recorded("mixed")

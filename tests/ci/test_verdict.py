@@ -120,6 +120,18 @@ CASES = {
         "fact: stage install was ended after 12 s, its time limit",
         "timed out",
     ),
+    "the build takes too long and says that all is well": (
+        case(PASSING, end("install", 0, timed_out=True), end("pytest"), last(), exit_code=0),
+        (Product.INCOMPLETE, Harness.TIMED_OUT),
+        "fact: stage install ended with exit code 0, after it had been told to",
+        "stage install failed; timed out",
+    ),
+    "the build is interrupted and says that all is well": (
+        case(None, end("install", 0, interrupted=True), last(130), exit_code=130),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: stage install ended with exit code 0, after it had been told to",
+        "stage install failed; infrastructure failure",
+    ),
     "the build runs out of memory": (
         case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
         (Product.INCOMPLETE, Harness.OOM_KILLED),
@@ -241,6 +253,12 @@ CASES = {
         "fact: the agent vanished without a result",
         "container lost",
     ),
+    "the container is lost before anything was read": (
+        case(None, lost=True),
+        (Product.INCOMPLETE, Harness.LOST),
+        "unknown: whether a stage was started: the agent's record could not be fetched",
+        "container lost",
+    ),
     "the agent is killed": (
         case(None, begin("install"), exit_code=137, lost=True),
         (Product.INCOMPLETE, Harness.CRASHED),
@@ -282,6 +300,18 @@ CASES = {
         (Product.FAILED, Harness.CLEAN),
         "fact: pytest ended with status 1, though no test failed",
         "the suite failed",
+    ),
+    "a test ends the session": (
+        case(
+            log(Outcome.PASSED, running=("t.py::test_1",)),
+            end("install"),
+            end("pytest"),
+            last(),
+            exit_code=0,
+        ),
+        (Product.INCOMPLETE, Harness.CLEAN),
+        "fact: pytest ended with status 0 in the middle of t.py::test_1",
+        "pytest ended with status 0 in the middle of t.py::test_1",
     ),
     "pytest breaks": (
         case(log(Outcome.PASSED, status=3), end("install"), end("pytest", 3), last(1), exit_code=1),

@@ -1,0 +1,49 @@
+"""Text from elsewhere, made fit to be stored and shown.
+
+Test names, messages and file names are whatever a project makes them: halves of characters
+(which Python puts where a file name is not UTF-8), control characters, colours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def storable(value: Any) -> Any:
+    """``value``, in whose strings halves of characters are written as ``\\udce9``."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    return value
+
+
+Storable = BeforeValidator(storable)
+Text = Annotated[str, Storable]
+
+
+def parse_json(text: str) -> Any:
+    """Decode JSON, which can spell halves of characters that nothing else takes."""
+    value = json.loads(text)
+    return storable(value) if "\\ud" in text.lower() else value
+
+
+def printable(text: str) -> str:
+    """``text`` without what a terminal obeys: colours, other control characters."""
+    plain = _ESCAPE_SEQUENCE.sub("", text)
+    return "".join(map(_printable, plain))
+
+
+def _printable(character: str) -> str:
+    if character.isprintable() or character in "\n\t":
+        return character
+    return " " if character.isspace() else _REPLACEMENT
