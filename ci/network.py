@@ -26,7 +26,8 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "no_proxy": ("NO_PROXY", "no_proxy"),
 }
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+# To the last @ of the word, as passwords hold @ and / too: rather too much than too little.
+_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)")
 
 
 def resolve_network(

@@ -15,6 +15,7 @@ from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ci.network import mask_credentials
+from ci.text import printable
 
 TAIL_LINES = 30
 SIGN_OF_LIFE_S = 60.0
@@ -106,7 +107,8 @@ class Progress:
     def _output(self, text: str) -> None:
         self._tail.append(text.rstrip("\n"))
         if self._live is not None and self._task is not None:
-            shown = f"{self._label}: {self._stage}: {mask_credentials(text)[:LIVE_WIDTH]}"
+            latest = printable(mask_credentials(text))[:LIVE_WIDTH]
+            shown = f"{self._label}: {self._stage}: {latest}"
             self._live.update(self._task, description=shown)
         elif monotonic() - self._last_line > SIGN_OF_LIFE_S:
             self._say(f"{self._stage} running for {monotonic() - self._started:.0f} s: {text}")
@@ -116,5 +118,6 @@ class Progress:
 
     def _print(self, text: str) -> None:
         # Neither markup nor wrapping: a log's line stays as it is.
-        self._console.print(mask_credentials(text), markup=False, highlight=False, soft_wrap=True)
+        shown = printable(mask_credentials(text))
+        self._console.print(shown, markup=False, highlight=False, soft_wrap=True)
         self._last_line = monotonic()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Sequence
 
 from ci.report.rows import HEADINGS, STAGE_HEADINGS, origin, stage_rows, table_rows
 from ci.results import PlatformResult, RunResult
+from ci.text import printable
+
+# An underscore inside of a word, as most test names have it, marks nothing up.
+_MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def table_markdown(platforms: Sequence[PlatformResult]) -> str:
@@ -22,16 +28,16 @@ def results_markdown(run: RunResult) -> str:
 
 def _platform(result: PlatformResult) -> str:
     verdict = result.verdict
-    lines = [f"## {result.label}", ""]
+    lines = [f"## {_escape(result.label)}", ""]
     lines += [f"Product: **{verdict.product}**. Harness: **{verdict.harness}**.", ""]
-    lines += [f"* {evidence.grade}: {_cell(evidence.text)}" for evidence in verdict.evidence]
+    lines += [f"* {evidence.grade}: {_escape(evidence.text)}" for evidence in verdict.evidence]
     lines += ["", _table(STAGE_HEADINGS, stage_rows(result.stages))]
     return "\n".join(lines)
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [_line(headings), "|" + "---|" * len(headings)]
-    lines += [_line([_cell(text) for text in row]) for row in rows]
+    lines += [_line([_escape(text) for text in row]) for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -39,6 +45,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(text: str) -> str:
-    """One line, in which nothing ends the cell."""
-    return " ".join(text.split()).replace("|", "\\|")
+def _escape(text: str) -> str:
+    """One line that reads as it is, in a cell too: neither markup nor HTML."""
+    line = " ".join(printable(text).split())
+    return _MARKUP.sub(r"\\\g<0>", html.escape(line, quote=False))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ci.report.rows import HEADINGS, STAGE_HEADINGS, origin, stage_rows, table_rows
 from ci.results import PlatformResult, Product, RunResult
+from ci.text import printable
 
 COLORS = {
     Product.PASSED: "green",
@@ -29,21 +30,28 @@ def print_results(run: RunResult, console: Console) -> None:
         console.print()
         console.print(_table(STAGE_HEADINGS, stage_rows(platform.stages), platform.label))
         for line in _verdict_lines(platform):
-            console.print(line, highlight=False)
+            console.print(line)
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table = Table(
+        title=title and _text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False
+    )
     for heading in headings:
         table.add_column(heading.replace("`", ""), overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(_text, row))
     return table
 
 
-def _verdict_lines(platform: PlatformResult) -> list[str]:
+def _verdict_lines(platform: PlatformResult) -> Iterator[Text]:
     verdict = platform.verdict
-    color = COLORS[verdict.product]
-    lines = [f"product [{color}]{verdict.product}[/{color}], harness {verdict.harness}"]
-    lines += [f"  {evidence.grade}: {escape(evidence.text)}" for evidence in verdict.evidence]
-    return lines
+    product = (verdict.product, COLORS[verdict.product])
+    yield Text.assemble("product ", product, f", harness {verdict.harness}")
+    for evidence in verdict.evidence:
+        yield _text(f"  {evidence.grade}: {evidence.text}")
+
+
+def _text(text: str) -> Text:
+    """As it is: what a test's name or a message holds is no markup."""
+    return Text(printable(text))

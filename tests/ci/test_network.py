@@ -88,7 +88,9 @@ def test_a_missing_ca_bundle_is_named(tmp_path: Path) -> None:
     [
         ("https://user:pass@host/simple", "https://***@host/simple"),
         ("--index https://token@host:8443/x y", "--index https://***@host:8443/x y"),
-        ("http://host/a@b", "http://host/a@b"),
+        ("http://user:p@ss@host/", "http://***@host/"),
+        ("http://user:p/w@host/", "http://***@host/"),
+        ("http://host/a b@c", "http://host/a b@c"),
         ("me@host", "me@host"),
         ("http://a:b@c/ http://d/ http://e:f@g", "http://***@c/ http://d/ http://***@g"),
     ],

@@ -50,6 +50,11 @@ def test_lines_are_neither_wrapped_nor_interpreted() -> None:
     assert f"    {line}\n" in shown(BEGIN, output(line), {**END, "exit_code": 1})
 
 
+def test_a_log_does_not_command_the_terminal() -> None:
+    text = shown(BEGIN, output("\x1b[31merror\x1b[0m red\x07"), {**END, "exit_code": 1})
+    assert "    error red\N{REPLACEMENT CHARACTER}\n" in text
+
+
 def test_credentials_are_masked() -> None:
     line = output("Looking in indexes: https://user:secret@host/simple")
     assert "secret" not in shown(BEGIN, line, {**END, "exit_code": 1})

@@ -79,6 +79,35 @@ def test_a_session_without_an_end_shows_what_it_counted() -> None:
     assert row.pytest_result == "no summary; until its end: 2 failed, 9206 passed"
 
 
+HOSTILE = (
+    "t.py::test_x[<img src=x onerror=alert(1)>|**b**|`c`|[d](e)] \x1b[31m__f__\x07\x1b]0;g\x07"
+)
+
+
+def hostile(run: RunResult) -> RunResult:
+    evidence = (Evidence(grade=Grade.FACT, text=HOSTILE),)
+    verdict = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
+    result = platform_result("CPU", PUBLISHED[0][1:], verdict=verdict, notes=(HOSTILE,))
+    return run.model_copy(update={"platforms": (result,)})
+
+
+def test_a_page_shows_names_as_they_are(published: RunResult) -> None:
+    text = results_markdown(hostile(published))
+    shown = (
+        r"t.py::test_x\[&lt;img src=x onerror=alert(1)&gt;\|\*\*b\*\*\|\`c\`\|\[d\](e)\]"
+        " \\_\\_f\\_\\_\N{REPLACEMENT CHARACTER}"
+    )
+    assert f"* fact: {shown}\n" in text
+    assert f"| {shown[0].upper()}{shown[1:]}. |" in text
+
+
+def test_a_terminal_is_told_nothing_by_a_name(published: RunResult) -> None:
+    text = terminal(hostile(published), width=300)
+    plain = "test_x[<img src=x onerror=alert(1)>|**b**|`c`|[d](e)] __f__\N{REPLACEMENT CHARACTER}"
+    assert text.count(plain) == 2
+    assert not {"\x1b", "\x07"} & set(text)
+
+
 def test_markup_in_a_note_is_not_interpreted(published: RunResult) -> None:
     result = platform_result("CPU", PUBLISHED[0][1:], notes=("[red]a[/red]",))
     text = terminal(published.model_copy(update={"platforms": (result,)}))
