@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import alembic.command
 import alembic.config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
 from filelock import FileLock
-from sqlalchemy import Engine, create_engine, event, insert, select
+from sqlalchemy import Connection, Engine, create_engine, event, insert, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -36,11 +40,14 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._engine = _connect(url)
+        masked = make_url(url).render_as_string(hide_password=True)
         try:
             with _migration_lock(url):
                 _migrate(self._engine)
+        except CommandError as error:  # Alembic has no migration of that name
+            message = f"the store {masked} is of a newer version of this program: {error}"
+            raise InfrastructureError(message, remedy="Update this program.") from error
         except SQLAlchemyError as error:
-            masked = make_url(url).render_as_string(hide_password=True)
             raise InfrastructureError(f"the store {masked} cannot be opened: {error}") from error
 
     def save(self, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
@@ -48,7 +55,7 @@ class Store:
         try:
             with Session(self._engine) as session, session.begin():
                 _replace(session, run, tests)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ValueError) as error:  # ValueError: a driver's own checks
             raise InfrastructureError(f"the store rejects run {run.run_id}: {error}") from error
 
     def load(self, run_id: str | None = None) -> RunResult:
@@ -124,6 +131,23 @@ def _migration_lock(url: str) -> FileLock | nullcontext[None]:
 def _migrate(engine: Engine) -> None:
     config = alembic.config.Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    migrations = ScriptDirectory.from_config(config)
     with engine.begin() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current == migrations.get_current_head():
+            return
+        if current is not None:
+            migrations.get_revision(current)  # raises for one of a newer version
+            _back_up(connection, current)
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, "head")
+
+
+def _back_up(connection: Connection, revision: str) -> None:
+    """Copy a SQLite file: there, a migration that fails half-way cannot be taken back."""
+    database = connection.engine.url.database
+    if connection.dialect.name != "sqlite" or not database:
+        return
+    with closing(sqlite3.connect(f"{database}.{revision}.backup")) as backup:
+        original: Any = connection.connection.driver_connection
+        original.backup(backup)

@@ -37,7 +37,9 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value and value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, _: Dialect) -> datetime | None:
-        return value and value.replace(tzinfo=UTC)
+        if value is None or value.tzinfo is not None:  # PostgreSQL keeps a zone, its session's
+            return value and value.astimezone(UTC)
+        return value.replace(tzinfo=UTC)
 
 
 class Base(DeclarativeBase):

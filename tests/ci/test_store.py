@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import Dialect, create_engine, func, select
 
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import RunResult
-from ci.store import Store, default_url
-from ci.store.tables import Base, OutcomeRow
+from ci.store import Store, default_url, store
+from ci.store.tables import Base, OutcomeRow, UtcDateTime
 
 
 def outcomes(*node_ids: str) -> list[TestOutcome]:
@@ -78,6 +82,66 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "ci.db").write_text("this is not a database, and it is long enough to tell")
     with pytest.raises(InfrastructureError, match=r"ci\.db cannot be opened"):
         Store(default_url(tmp_path))
+
+
+def migrate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let the program be a version newer, by a migration that adds a table."""
+    migrations = tmp_path / "migrations"
+    shutil.copytree(store.MIGRATIONS, migrations)
+    text = """\
+from alembic import op
+revision, down_revision = "9999", "0001"
+def upgrade():
+    op.execute("CREATE TABLE notes (text VARCHAR)")
+"""
+    (migrations / "versions" / "9999_notes.py").write_text(text)
+    monkeypatch.setattr(store, "MIGRATIONS", migrations)
+
+
+def tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return {name for (name,) in database.execute("select name from sqlite_master")}
+
+
+def test_a_database_of_a_newer_version_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as newer:
+        migrate(newer, tmp_path)
+        Store(default_url(tmp_path)).close()
+    with pytest.raises(InfrastructureError, match=r"ci\.db is of a newer version") as caught:
+        Store(default_url(tmp_path))
+    assert caught.value.remedy == "Update this program."
+    assert list(tmp_path.glob("*.backup")) == []
+
+
+def test_a_database_is_copied_before_it_is_migrated(
+    published: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(default_url(tmp_path)) as old:
+        old.save(published, {})
+    migrate(monkeypatch, tmp_path)
+    for _ in range(2):
+        with Store(default_url(tmp_path)) as new:
+            assert new.load() == published
+    assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0001.backup"]
+    backup = tables(tmp_path / "ci.db.0001.backup")
+    assert "runs" in backup
+    assert tables(tmp_path / "ci.db") - backup == {"notes"}
+
+
+def test_what_a_driver_refuses_is_a_typed_error(published: RunResult, tmp_path: Path) -> None:
+    with (
+        Store(default_url(tmp_path)) as opened,
+        pytest.raises(InfrastructureError, match=f"rejects run {published.run_id}"),
+    ):
+        opened.save(published, {"nvidia": outcomes("half a \udce9 character")})
+
+
+def test_a_time_with_a_zone_is_converted_and_one_without_is_utc() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for read in (noon.replace(tzinfo=None), noon.astimezone(timezone(timedelta(hours=8)))):
+        assert UtcDateTime().process_result_value(read, Dialect()) == noon
 
 
 def test_migrations_make_the_tables(tmp_path: Path) -> None:
