@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ci.config import schema_text
-from ci.engines import Engine, select_engine
+from ci.engines import ENGINES, Engine, select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.inputs import REPOSITORY, Project, chosen_platforms, load_project, plan_run
 from ci.network import mask_credentials
@@ -21,13 +21,13 @@ from ci.plan import RunPlan
 from ci.platforms import PLATFORMS
 from ci.progress import Progress
 from ci.report import print_results, results_markdown
+from ci.request import RunRequest, load_request, new_request
 from ci.results import RunResult, exit_code
-from ci.run import Run, RunRequest, load_request, new_request
+from ci.run import Run
 from ci.store import DATABASE, Store, default_url
 
 CONFIG_FILE = "ci.yaml"
 FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
-ENGINES = ("auto", "docker", "host")
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
   1    product failure: build or tests
@@ -132,8 +132,13 @@ def _run(options: argparse.Namespace) -> int:
         source, config = _places(options)
         project = load_project(config, os.environ, read_pip_settings())
         names = _named(project, options.platforms)
-        engine_name = options.engine or "auto"
-        request = new_request(project, names, source_folder=source, engine=engine_name)
+        request = new_request(
+            project,
+            names,
+            source_folder=source,
+            results=options.results,
+            engine=options.engine or "auto",
+        )
     plans = plan_run(
         project,
         chosen_platforms(project.config, request.platforms),

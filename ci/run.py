@@ -6,77 +6,28 @@ what is on disk is true, and ``--resume`` goes on from there.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from filelock import FileLock, Timeout
 
-from ci import source
 from ci.collect import judged, not_run_result, read_log, read_record
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts
 from ci.errors import CiError, UsageError
-from ci.inputs import Project
 from ci.plan import RunPlan
 from ci.progress import Progress
 from ci.pytest_log import TestOutcome
 from ci.report import results_markdown
+from ci.request import REQUEST_FILE, RunRequest, changed_sources
 from ci.results import PlatformResult, Product, RunResult, read_results, write_atomically
 from ci.store import Store
 
-REQUEST_FILE = "request.json"
+LOCK_FILE = ".lock"
 RESUMED = "resumed: the first caller's image and sync times are lost"
 PENDING = "it had not begun when these results were written"
-
-
-class RunRequest(BaseModel):
-    """What was asked for; kept in the run's folder for ``--resume``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    run_id: str
-    project: str
-    commit: str | None
-    dirty: bool
-    source: Path
-    config: Path
-    platforms: tuple[str, ...]
-    engine: str
-    started_at: datetime
-
-
-def new_request(
-    project: Project, platforms: Sequence[str], *, source_folder: Path, engine: str
-) -> RunRequest:
-    """Describe a new run; its id holds the time, the commit and four random digits."""
-    state = source.state(source_folder)
-    now = datetime.now(UTC).replace(microsecond=0)
-    commit = state.commit[:8] if state.commit else "nogit"
-    return RunRequest(
-        run_id=f"{now:%Y%m%dT%H%M%SZ}-{commit}-{secrets.token_hex(2)}",
-        project=project.config.project,
-        commit=state.commit,
-        dirty=state.dirty,
-        source=source_folder.resolve(),
-        config=project.path,
-        platforms=tuple(platforms),
-        engine=engine,
-        started_at=now,
-    )
-
-
-def load_request(results: Path, run_id: str) -> RunRequest:
-    """Read back the request of an earlier run."""
-    path = results / run_id / REQUEST_FILE
-    try:
-        return RunRequest.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError:
-        message = f"--resume: there is no run '{run_id}' in {results}"
-        raise UsageError(message, remedy=f"Choose one of the folders in {results}.") from None
-    except ValidationError as error:
-        raise UsageError(f"--resume: {path} is not a request: {error}") from None
 
 
 @dataclass(kw_only=True)
@@ -97,10 +48,16 @@ class Run:
     def execute(self) -> RunResult:
         """Carry out every plan in turn; never raises for what a platform does."""
         self.results.mkdir(parents=True, exist_ok=True)
+        with _only_caller(self.results):
+            return self._execute()
+
+    def _execute(self) -> RunResult:
         write_atomically(self.results / REQUEST_FILE, self.request.model_dump_json(indent=2))
         _link_latest(self.results)
         if self.resumed:
             self._keep_finished()
+        else:
+            self._save()
         for plan in self.plans:
             if plan.platform in self._done:
                 continue
@@ -125,14 +82,26 @@ class Run:
         try:
             if facts := self._adopt(plan) if self.resumed else None:
                 return self._judged(plan, facts)
+            if self.resumed:
+                self._refuse_other_sources()
             image = self._begin(plan)
-        except CiError as error:
+        except UsageError:  # nothing that a row of the table could say
+            raise
+        except (CiError, OSError) as error:
             self.progress.failure(_message(error))
             return not_run_result(plan, _message(error))
         except KeyboardInterrupt:
             self.interrupted = True
             return not_run_result(plan, "the run was interrupted while the image was prepared")
         return self._judged(plan, self._carry_out(plan, image))
+
+    def _refuse_other_sources(self) -> None:
+        if changes := self._changes():
+            message = f"--resume: run {self.request.run_id} had other sources: {changes}"
+            raise UsageError(message, remedy="Undo the change, or start a new run.")
+
+    def _changes(self) -> str | None:
+        return changed_sources(self.request, self.results.parent)
 
     def _judged(self, plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
         self.interrupted |= facts.interrupted
@@ -150,8 +119,11 @@ class Run:
 
     def _carry_out(self, plan: RunPlan, image: ImageFacts) -> ExecutionFacts:
         try:
-            return self.engine.execute(plan, image, self.progress)
-        except CiError as error:
+            changes = self._changes()  # making the image may have taken long
+            facts = self.engine.execute(plan, image, self.progress)
+            notes = [f"the sources changed meanwhile: {changes}"] if changes else []
+            return replace(facts, notes=(*notes, *facts.notes))
+        except (CiError, OSError) as error:
             self.progress.failure(_message(error))
             return self._facts(image=image, lost=True, notes=(_message(error),))
         except KeyboardInterrupt:  # outside of the engine's own handling
@@ -211,6 +183,15 @@ class Run:
         return result
 
 
+def _only_caller(folder: Path) -> AbstractContextManager[object]:
+    """A second caller would take the first one's container away. The kernel unlocks."""
+    try:
+        return FileLock(folder / LOCK_FILE).acquire(timeout=0)
+    except Timeout:
+        message = f"run {folder.name} is still going on"
+        raise UsageError(message, remedy="Wait for it, or interrupt it where it runs.") from None
+
+
 def _tests_in(folder: Path) -> Sequence[TestOutcome]:
     log = read_log(folder)
     return log.tests if log else ()
@@ -224,8 +205,9 @@ def _set_aside(folder: Path) -> None:
     folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))
 
 
-def _message(error: CiError) -> str:
-    return f"{error} ({error.remedy})" if error.remedy else str(error)
+def _message(error: CiError | OSError) -> str:
+    remedy = error.remedy if isinstance(error, CiError) else None
+    return f"{error} ({remedy})" if remedy else str(error)
 
 
 def _link_latest(folder: Path) -> None:

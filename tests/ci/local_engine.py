@@ -8,7 +8,10 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from ci import source
+from ci.engines.archives import extract
 from ci.engines.base import ExecutionFacts, ImageFacts, Observer
 from ci.engines.job import job_document
 from ci.errors import CiError
@@ -23,7 +26,7 @@ class LocalEngine:
     """Fails where it is told to; remembers what it was asked."""
 
     prepare_error: BaseException | None = None
-    execute_error: CiError | None = None
+    execute_error: CiError | OSError | None = None
     interrupted: bool = False
     adopted: ExecutionFacts | None = None
     calls: list[str] = field(default_factory=list)
@@ -69,10 +72,15 @@ def facts(
 
 
 def run_agent(plan: RunPlan, observer: Observer) -> int:
-    """Run the stages in the source folder itself; its files are the test's own."""
+    """Run the stages in a copy of the sources."""
     job = plan.results.parent / "job.json"
+    workspace = plan.results.parent / "workspace"
+    with TemporaryFile() as archive:
+        source.write_archive(plan.source, archive)
+        archive.seek(0)
+        extract(archive, workspace)
     document = job_document(
-        plan, workspace=str(plan.source), results=str(plan.results), environment=_environment()
+        plan, workspace=str(workspace), results=str(plan.results), environment=_environment()
     )
     job.write_bytes(document)
     command = [sys.executable, "-m", "ci.agent", str(job)]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from local_engine import LocalEngine, facts, run_agent
 from rich.console import Console
 
+from ci.engines.base import ImageFacts, Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.inputs import chosen_platforms, load_project, plan_run
+from ci.plan import RunPlan
 from ci.progress import Progress
 from ci.report import table_markdown
+from ci.request import RunRequest, load_request, new_request
 from ci.results import Harness, PlatformResult, Product, RunResult, exit_code, read_results
-from ci.run import Run, RunRequest, load_request, new_request
+from ci.run import Run
 from ci.store import Store, default_url
 
 CONFIG = """\
@@ -48,21 +53,33 @@ class Workplace:
     engine: LocalEngine = field(default_factory=LocalEngine)
     console: Console = field(default_factory=lambda: Console(file=StringIO(), width=200))
 
+    results_name: str = "results"
+
     @property
     def results(self) -> Path:
-        return self.folder / "results"
+        return self.folder / self.results_name
 
     def write(self, name: str, text: str) -> None:
         path = self.folder / "source" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
+    def commit(self) -> None:
+        """Commit what there is, also where nothing has changed."""
+        source = self.folder / "source"
+        identity = ["-c", "user.name=Tests", "-c", "user.email=tests@example.org"]
+        message = ["commit", "--quiet", "--allow-empty", "--message", "All"]
+        for command in (["init", "--quiet"], ["add", "."], [*identity, *message]):
+            subprocess.run(["git", *command], cwd=source, check=True)
+
     def run(self, request: RunRequest | None = None) -> tuple[RunResult, Run]:
         source = self.folder / "source"
         project = load_project(source / "ci.yaml", {})
         resumed = request is not None
         if request is None:
-            request = new_request(project, ["cpu"], source_folder=source, engine="docker")
+            request = new_request(
+                project, ["cpu"], source_folder=source, results=self.results, engine="docker"
+            )
         folder = self.results / request.run_id
         platforms = chosen_platforms(project.config, request.platforms)
         plans = plan_run(project, platforms, run_id=request.run_id, source=source, results=folder)
@@ -187,6 +204,43 @@ def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: str)
     assert note in result.notes
 
 
+def test_a_build_that_takes_too_long_and_says_that_all_is_well(work: Workplace) -> None:
+    work.write("ci.yaml", CONFIG.replace("python build.py", "python build.py\n  timeout_s: 1"))
+    ignore = "signal.signal(signal.SIGTERM, lambda *_: os._exit(0))"
+    work.write("build.py", f"import os, signal\n{ignore}\nsignal.pause()\n")
+    result = work.only()
+    assert judged(result) == (
+        Product.INCOMPLETE,
+        Harness.TIMED_OUT,
+        ExitCode.PRODUCT_FAILURE,
+    )
+    assert result.built is False
+
+
+def test_a_session_that_chooses_its_own_end(work: Workplace) -> None:
+    leave = "import pytest\ndef test_b(): pytest.exit('enough', returncode=0)\n"
+    work.write("tests/test_b.py", leave + "def test_c(): assert False\n")
+    result = work.only()
+    assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    middle = "pytest ended with status 0 in the middle of tests/test_b.py::test_b"
+    assert middle in result.notes
+
+
+def test_odd_characters_are_no_obstacle(work: Workplace) -> None:
+    test = """\
+import os
+
+def test_b():
+    name = os.fsdecode(b"caf\\xe9.bin")
+    open(f"../cpu/{name}", "w").close()  # into the results
+    raise OSError(f"cannot open {name}")
+"""
+    work.write("tests/test_b.py", test)
+    result = work.only()
+    assert judged(result) == (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    assert result.artifacts[r"caf\udce9.bin"] == r"cpu/caf\udce9.bin"
+
+
 def test_a_broken_image(work: Workplace) -> None:
     error = InfrastructureError("cannot pull https://me:secret@host/base", remedy="Log in.")
     work.engine.prepare_error = error
@@ -206,6 +260,22 @@ def test_an_engine_that_fails_later_loses_nothing(work: Workplace) -> None:
     result = work.only()
     assert (result.verdict.product, result.verdict.harness) == (Product.PASSED, Harness.LOST)
     assert "the engine went away" in result.notes
+
+
+@pytest.mark.parametrize("step", ["prepare_error", "execute_error"])
+def test_a_full_disk_is_a_result_like_any_other(work: Workplace, step: str) -> None:
+    setattr(work.engine, step, OSError(28, "No space left on device"))
+    result = work.only()
+    assert result.verdict.harness in (Harness.INFRASTRUCTURE, Harness.LOST)
+    assert any("No space left on device" in note for note in result.notes)
+
+
+def test_an_engine_that_breaks_leaves_results_behind(work: Workplace) -> None:
+    work.engine.prepare_error = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        work.run()
+    [path] = work.results.glob("latest/results.json")
+    assert read_results(path).platforms[0].verdict.product is Product.NOT_RUN
 
 
 def test_an_interrupt_while_the_image_is_built(work: Workplace) -> None:
@@ -270,14 +340,77 @@ def test_resuming_an_interrupted_run_runs_it_again(work: Workplace) -> None:
     assert result.platforms[0].verdict.product is Product.PASSED
 
 
-def test_two_attempts_never_mix(work: Workplace) -> None:
+def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
+    work.engine.prepare_error = InfrastructureError("no space left")
+    result, run = work.run()
+    work.engine = LocalEngine()
     work.write("tests/test_a.py", "def test_a(): assert False\n")
+    with pytest.raises(UsageError, match=f"run {result.run_id} had other sources: files in"):
+        work.run(run.request)
+    assert work.engine.calls == ["resume cpu"]
+    assert read_results(run.results / "results.json") == result
+    work.write("tests/test_a.py", PASSING)
+    assert work.run(run.request)[0].platforms[0].verdict.product is Product.PASSED
+
+
+def test_resuming_at_another_commit_is_refused(work: Workplace) -> None:
+    work.commit()
+    work.engine.prepare_error = InfrastructureError("no space left")
+    _, run = work.run()
+    work.engine = LocalEngine()
+    work.commit()  # of the same files
+    with pytest.raises(UsageError, match=rf"commit \w+, the run began with {run.request.commit}"):
+        work.run(run.request)
+
+
+def test_resuming_with_another_configuration_is_refused(work: Workplace) -> None:
+    _, run = work.run()
+    work.write("ci.yaml", CONFIG + "network: {}\n")
+    with pytest.raises(UsageError, match=r"ci\.yaml is not what run .* began with"):
+        load_request(work.results, run.request.run_id)
+
+
+class EditingEngine(LocalEngine):
+    """Takes so long over the image that somebody edits the sources meanwhile."""
+
+    def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+        (plan.source / "new.py").touch()
+        return super().prepare(plan, observer)
+
+
+def test_sources_that_change_while_the_image_is_made_are_noted(work: Workplace) -> None:
+    work.engine = EditingEngine()
+    [note] = [note for note in work.only().notes if note.startswith("the sources changed")]
+    assert note.endswith("are not those that the run began with")
+
+
+def test_results_inside_of_the_sources_are_none_of_them(work: Workplace) -> None:
+    work.engine.prepare_error = InfrastructureError("no space left")
+    work.results_name = "source/here"
+    _, run = work.run()
+    work.engine = LocalEngine()
+    assert work.run(run.request)[0].platforms[0].verdict.product is Product.PASSED
+
+
+def test_a_run_that_is_still_going_on_is_not_resumed(work: Workplace) -> None:
+    _, run = work.run()
+    work.engine.calls.clear()
+    before = (run.results / "results.json").read_bytes()
+    with (
+        FileLock(run.results / ".lock"),
+        pytest.raises(UsageError, match=f"run {run.request.run_id} is still going on"),
+    ):
+        work.run(run.request)
+    assert work.engine.calls == []
+    assert (run.results / "results.json").read_bytes() == before
+
+
+def test_two_attempts_never_mix(work: Workplace) -> None:
     _, run = work.run()
     # As if the machine had gone down before the agent's end: nothing to adopt, nothing judged.
     events = run.results / "cpu" / "events.jsonl"
     events.write_text("".join(events.read_text().splitlines(keepends=True)[:-1]))
     (run.results / "results.json").unlink()
-    work.write("tests/test_a.py", PASSING)
     result, _ = work.run(run.request)
     assert result.platforms[0].verdict.product is Product.PASSED
     assert (run.results / "cpu.attempt-1" / "events.jsonl").is_file()

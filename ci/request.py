@@ -1,0 +1,116 @@
+"""What a run was asked for: kept in its folder, and compared when somebody goes on with it.
+
+A result is credited to a commit, so whoever resumes a run has to find the files and the
+configuration that it began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ci import source
+from ci.errors import UsageError
+from ci.inputs import Project
+
+REQUEST_FILE = "request.json"
+
+
+class RunRequest(BaseModel):
+    """What was asked for; kept in the run's folder for ``--resume``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    project: str
+    commit: str | None
+    dirty: bool
+    source: Path
+    source_digest: str
+    config: Path
+    config_digest: str
+    platforms: tuple[str, ...]
+    engine: str
+    started_at: datetime
+
+
+def new_request(
+    project: Project, platforms: Sequence[str], *, source_folder: Path, results: Path, engine: str
+) -> RunRequest:
+    """Describe a new run; its id holds the time, the commit and four random digits.
+
+    ``results`` is the folder of all runs, no part of the sources wherever it is.
+    """
+    folder = source_folder.resolve()
+    state = source.state(folder)
+    now = datetime.now(UTC).replace(microsecond=0)
+    commit = state.commit[:8] if state.commit else "nogit"
+    return RunRequest(
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{commit}-{secrets.token_hex(2)}",
+        project=project.config.project,
+        commit=state.commit,
+        dirty=state.dirty,
+        source=folder,
+        source_digest=_source_digest(folder, results),
+        config=project.path,
+        config_digest=_file_digest(project.path),
+        platforms=tuple(platforms),
+        engine=engine,
+        started_at=now,
+    )
+
+
+def load_request(results: Path, run_id: str) -> RunRequest:
+    """Read back the request of an earlier run."""
+    path = results / run_id / REQUEST_FILE
+    try:
+        request = RunRequest.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError:
+        message = f"--resume: there is no run '{run_id}' in {results}"
+        raise UsageError(message, remedy=f"Choose one of the folders in {results}.") from None
+    except ValidationError as error:
+        raise UsageError(f"--resume: {path} is not a request: {error}") from None
+    if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
+        message = f"--resume: {request.config} is not what run {run_id} began with"
+        raise UsageError(message, remedy="Undo the change, or start a new run.")
+    return request
+
+
+def changed_sources(request: RunRequest, results: Path) -> str | None:
+    """How the sources differ from those that the run began with; ``None``: not at all."""
+    commit = source.state(request.source).commit
+    if commit != request.commit:
+        return f"they are at commit {commit}, the run began with {request.commit}"
+    if _source_digest(request.source, results) != request.source_digest:
+        return f"files in {request.source} are not those that the run began with"
+    return None
+
+
+def _source_digest(folder: Path, results: Path) -> str:
+    """Names, contents and modes of all files, as an engine copies them."""
+    digest = hashlib.sha256()
+    for relative in source.files(folder):
+        path = folder / relative
+        if not path.is_relative_to(results.resolve()):
+            entry = (str(relative), *_entry(path))
+            digest.update(repr(entry).encode())
+    return digest.hexdigest()
+
+
+def _entry(path: Path) -> tuple[str, ...]:
+    if path.is_symlink():
+        return ("link", str(path.readlink()))
+    if path.is_dir():  # of a submodule that is not checked out
+        return ("folder",)
+    executable = path.stat().st_mode & 0o100
+    return ("program" if executable else "file", _file_digest(path))
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
