@@ -12,8 +12,8 @@ from ci.engines.base import ExecutionFacts
 from ci.events import RunRecord, StageFinished, parse_events
 from ci.network import mask_credentials
 from ci.notes import notes_of
-from ci.plan import Column, RunPlan, StagePlan
-from ci.pytest_log import Outcome, PytestLog, closing_summary, parse_log
+from ci.plan import Column, RunPlan, StageKind, StagePlan
+from ci.pytest_log import Outcome, PytestLog, closing_summary, collected_tests, parse_log
 from ci.results import PlatformResult, PytestResult, StageResult
 from ci.verdict import Case, judge, not_run
 
@@ -25,7 +25,13 @@ ENVIRONMENT = "environment.json"
 def judged(plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
     """Judge a platform by what lies in its results folder."""
     record = read_record(plan.results)
-    case = Case(stages=plan.stages, record=record, tests=read_log(plan.results), facts=facts)
+    case = Case(
+        stages=plan.stages,
+        record=record,
+        tests=read_log(plan.results),
+        facts=facts,
+        collected=_collected(plan),
+    )
     verdict = judge(case)
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     return PlatformResult(
@@ -77,6 +83,12 @@ def read_record(folder: Path) -> RunRecord:
     """The agent's record in a platform's results folder; empty if it never began."""
     path = folder / EVENTS
     return parse_events(_lines(path)) if path.is_file() else RunRecord()
+
+
+def _collected(plan: RunPlan) -> int | None:
+    [stage] = (stage for stage in plan.stages if stage.kind is StageKind.PYTEST)
+    log = plan.results / f"{stage.name}.log"
+    return collected_tests(_lines(log)) if log.is_file() else None
 
 
 def _lines(path: Path) -> Iterator[str]:

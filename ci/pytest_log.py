@@ -27,6 +27,11 @@ _SUMMARY = re.compile(
     r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*)"
     r" in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
 )
+# The second is pytest-xdist's; "selected" is there when some were deselected.
+_COLLECTED = re.compile(
+    r"^(?:collecting \.\.\. )?collected (\d+) items?(?: / .*?(\d+) selected)?"
+    r"|^\d+ workers? \[(\d+) items?\]"
+)
 
 
 class Outcome(StrEnum):
@@ -67,6 +72,8 @@ class PytestLog:
     """Tests that began and have no end."""
     crashed: tuple[str, ...]
     """Tests that a worker process of pytest-xdist died in."""
+    begun: int = 0
+    """How often a test began; a second attempt counts again."""
     unreadable_lines: int = 0
 
     def count(self, outcome: Outcome) -> int:
@@ -145,6 +152,7 @@ class _Reader:
     crashed: list[str] = field(default_factory=list)
     warnings: int = 0
     exit_status: int | None = None
+    begun: int = 0
     unreadable: int = 0
 
     def line(self, line: str) -> None:
@@ -170,6 +178,7 @@ class _Reader:
 
     def _test(self, report: Mapping[str, Any]) -> None:
         node_id = report["nodeid"]
+        self.begun += report["when"] == "setup"
         known = self.attempts.get(node_id)
         if known is None or (report["when"] == "setup" and known.rerun):
             self.attempts[node_id] = known = _Attempt()
@@ -198,6 +207,7 @@ class _Reader:
             exit_status=self.exit_status,
             running=tuple(running),
             crashed=tuple(self.crashed),
+            begun=self.begun,
             unreadable_lines=self.unreadable,
         )
 
@@ -225,3 +235,15 @@ def closing_summary(lines: Iterable[str]) -> ClosingSummary | None:
         match = _SUMMARY.match(_ANSI.sub("", line).strip())
         found = match or found
     return found and ClosingSummary(text=found[1], seconds=float(found[2]))
+
+
+def collected_tests(lines: Iterable[str]) -> int | None:
+    """Find how many tests pytest was going to run, which its terminal output alone tells.
+
+    No count that is shown comes from here: it serves to notice a session that ended early.
+    """
+    for line in lines:
+        if match := _COLLECTED.match(_ANSI.sub("", line)):
+            collected, selected, distributed = match.groups()
+            return int(selected or collected or distributed)
+    return None

@@ -37,6 +37,8 @@ class Case:
     record: RunRecord
     tests: PytestLog | None
     facts: ExecutionFacts
+    collected: int | None = None
+    """Tests that pytest said it would run; ``None``: it did not say."""
 
     def finished(self, stage: StagePlan) -> StageFinished | None:
         return self.record.finished_stages.get(stage.name)
@@ -141,7 +143,7 @@ def _suite(case: Case) -> Opinion:
     if tests.unreadable_lines:
         text = f"{tests.unreadable_lines} lines of the per-test log cannot be read"
         return Product.INCOMPLETE, [_fact(text)]
-    return _finished_session(tests, tests.exit_status)
+    return _cut_short(case, tests) or _finished_session(tests, tests.exit_status)
 
 
 def _no_log(case: Case) -> str:
@@ -157,10 +159,18 @@ def _unfinished_session(case: Case, tests: PytestLog) -> Opinion:
     return Product.FAILED if own else Product.INCOMPLETE, [done]
 
 
+def _cut_short(case: Case, tests: PytestLog) -> Opinion | None:
+    """``pytest.exit`` chooses the exit status, and 0 is among the choices."""
+    ended = f"pytest ended with status {tests.exit_status}"
+    if tests.running:
+        return Product.INCOMPLETE, [_fact(f"{ended} in the middle of {_names(tests.running)}")]
+    if case.collected is not None and tests.begun < case.collected:
+        text = f"{ended} before its end: {tests.begun} of {case.collected} collected tests began"
+        return Product.INCOMPLETE, [_likely(text)]
+    return None
+
+
 def _finished_session(tests: PytestLog, status: int) -> Opinion:
-    if tests.running:  # pytest.exit() chooses the status, and 0 is among the choices
-        text = f"pytest ended with status {status} in the middle of {_names(tests.running)}"
-        return Product.INCOMPLETE, [_fact(text)]
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if not passed:
         text = f"no test passed: {skipped} skipped" if tests.tests else "no test was collected"

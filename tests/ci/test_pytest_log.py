@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.pytest_log import Outcome, PytestLog, closing_summary, parse_log
+from ci.pytest_log import Outcome, PytestLog, closing_summary, collected_tests, parse_log
 
 DATA = Path(__file__).parent / "data"
 
@@ -139,6 +139,27 @@ def test_the_closing_summary_is_verbatim(name: str, text: str, seconds: float) -
     summary = closing_summary((DATA / f"{name}.log").read_text(encoding="utf-8").splitlines())
     assert summary is not None
     assert (summary.text, summary.seconds) == (text, seconds)
+
+
+@pytest.mark.parametrize(("name", "count"), [("mixed", 11), ("mixedx", 11)])
+def test_as_many_tests_began_as_were_collected(name: str, count: int) -> None:
+    lines = (DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()
+    assert collected_tests(lines) == recorded(name).begun == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("collected 1 item", 1),
+        ("collecting ... collected 3 items", 3),
+        ("collected 20 items / 12 deselected / 8 selected", 8),
+        ("\x1b[1mcollecting ... \x1b[0mcollected 20 items / 2 errors", 20),
+        ("1 worker [7 items]", 7),
+        ("a test says: collected 5 items", None),
+    ],
+)
+def test_how_many_tests_were_collected(text: str, count: int | None) -> None:
+    assert collected_tests(["rootdir: /workspace", text]) == count
 
 
 @pytest.mark.parametrize(

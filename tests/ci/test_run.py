@@ -226,6 +226,16 @@ def test_a_session_that_chooses_its_own_end(work: Workplace) -> None:
     assert middle in result.notes
 
 
+def test_a_fixture_that_ends_the_session(work: Workplace) -> None:
+    fixture = "import pytest\n@pytest.fixture\ndef leave(): pytest.exit('x', returncode=0)\n"
+    work.write("tests/test_b.py", fixture + "def test_b(leave): pass\n")
+    work.write("ci.yaml", CONFIG.replace(" -q", ""))  # silent about what it has collected
+    result = work.only()
+    assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+    early = "pytest ended with status 0 before its end: 1 of 2 collected tests began"
+    assert early in result.notes
+
+
 def test_odd_characters_are_no_obstacle(work: Workplace) -> None:
     test = """\
 import os

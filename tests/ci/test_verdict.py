@@ -330,6 +330,14 @@ CASES = {
 }
 
 
+def test_fewer_tests_than_collected_are_likely_an_early_end() -> None:
+    short = case(replace(PASSING, begun=3), end("install"), end("pytest"), last(), exit_code=0)
+    assert judge(replace(short, collected=3)).product is Product.PASSED
+    verdict = judge(replace(short, collected=4))
+    assert verdict.product is Product.INCOMPLETE
+    assert "likely: pytest ended with status 0 before its end: 3 of 4" in texts(verdict)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_verdict(name: str) -> None:
     given, expected, evidence, note = CASES[name]
