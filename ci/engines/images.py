@@ -123,10 +123,10 @@ class ImageBuilder:
         Their history holds the build's arguments, passwords included. Without them they stay:
         the next build of a changed recipe takes from them what is still the same.
         """
-        for image in self._client.images.list(filters={"dangling": True}):
-            if image.short_id.removeprefix("sha256:") in made:
+        for name in self._client.api.images(quiet=True, filters={"dangling": True}):
+            if name.removeprefix("sha256:")[:12] in made:
                 with suppress(ImageNotFound):  # another caller's build of the same recipe was first
-                    image.remove()
+                    self._client.api.remove_image(name)
 
 
 def _follow_build(

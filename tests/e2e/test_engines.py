@@ -48,6 +48,16 @@ def test_install_and_tests(bench: Bench) -> None:
     assert bench.observer.named("run_finished")
 
 
+def test_odd_names_and_absolute_links_arrive(bench: Bench) -> None:
+    program = r"print(open(b'caf\xe9').read(), open('link').read())"
+    plan = bench.plan(python_stage("look", program))
+    (plan.source / os.fsdecode(b"caf\xe9")).write_text("odd")
+    (plan.source / "link").symlink_to(plan.source / "src/tiny/__init__.py")
+    facts = bench.run(plan)
+    assert (plan.results / "look.log").read_text() == "odd ANSWER = 42\n\n"
+    assert not [note for note in facts.notes if "left out" in note]
+
+
 def test_crashing_stage(bench: Bench) -> None:
     crash = python_stage("crash", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     plan = bench.plan(crash, stage("later", "true"))
