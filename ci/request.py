@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ci import source
 from ci.errors import UsageError
 from ci.inputs import Project
+from ci.text import storable
 
 REQUEST_FILE = "request.json"
 
@@ -47,6 +48,8 @@ def new_request(
     ``results`` is the folder of all runs, no part of the sources wherever it is.
     """
     folder = source_folder.resolve()
+    for path in (folder, project.path):
+        _refuse_unwritable(path)
     state = source.state(folder)
     now = datetime.now(UTC).replace(microsecond=0)
     commit = state.commit[:8] if state.commit else "nogit"
@@ -79,6 +82,12 @@ def load_request(results: Path, run_id: str) -> RunRequest:
         message = f"--resume: {request.config} is not what run {run_id} began with"
         raise UsageError(message, remedy="Undo the change, or start a new run.")
     return request
+
+
+def _refuse_unwritable(path: Path) -> None:
+    written = storable(str(path))
+    if written != str(path):
+        raise UsageError(f"{written}: this name is not UTF-8", remedy="Rename the folder.")
 
 
 def changed_sources(request: RunRequest, results: Path) -> str | None:

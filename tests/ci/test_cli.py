@@ -162,6 +162,13 @@ def test_a_wrong_configuration_shows_every_finding(
     assert "ci.site.yaml:1: netwrk: got an unknown key" in shown
 
 
+@pytest.mark.usefixtures("engine")
+def test_a_folder_whose_name_is_not_utf_8(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = source.rename(source.with_name("caf\udce9"))
+    assert run("run", "cpu", "--source", odd) == ExitCode.USAGE
+    assert r"caf\udce9: this name is not UTF-8" in capsys.readouterr().err
+
+
 def test_a_missing_recipe_is_named(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (source / "ci.yaml").write_text(CONFIG.replace("{}", "{recipe: my.Dockerfile}"))
     assert run("run", "cpu", "--source", source) == ExitCode.USAGE
