@@ -66,7 +66,7 @@ class Stage:
             os.kill(self._pid, signal.SIGTERM)
 
     def follow(self, write: Callable[[bytes], None]) -> dict[str, object]:
-        """Pass on the output, and nothing every quiet second; return the measurements."""
+        """Pass on the output, or b"" after a second without any; return the measurements."""
         written = self._pass_on(write)
         os.close(self._output)
         os.close(self._result)
