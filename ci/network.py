@@ -27,7 +27,8 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 }
 
 # To the last @ of the word, as passwords hold @ and / too: rather too much than too little.
-_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)")
+# An engine's error can quote an address as it is written inside of another, percent-encoded.
+_CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)|(?<=%3A%2F%2F)\S+(?=@|%40)", re.IGNORECASE)
 
 
 def resolve_network(
@@ -119,9 +120,17 @@ def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None
         path = folder / (unquote(urlsplit(word).path) if word.startswith("file:") else word)
         if path.is_dir():
             folders.append(path)
-        else:
+        elif path.exists() or _is_address(word):
             links.append(word)
+        else:
+            remedy = "Correct pip_find_links, or the variable PIP_FIND_LINKS."
+            message = f"network.pip_find_links: got '{word}', expected a folder or an address"
+            raise ConfigError(message, remedy=remedy)
     if len(folders) > 1:
         names = ", ".join(map(str, folders))
         raise ConfigError(f"network.pip_find_links: got {names}, expected at most one folder")
     return links, folders[0] if folders else None
+
+
+def _is_address(word: str) -> bool:
+    return "://" in word and not word.startswith("file:")

@@ -61,6 +61,12 @@ def test_two_folders_of_wheels_are_refused(tmp_path: Path) -> None:
         resolve_network(environ, folder=tmp_path)
 
 
+@pytest.mark.parametrize("word", ["/no/such/folder", "file:///no/such/folder", "wheel"])
+def test_a_missing_folder_of_wheels_is_named(tmp_path: Path, word: str) -> None:
+    with pytest.raises(ConfigError, match=rf"pip_find_links: got '{word}', expected a folder or"):
+        resolve_network({"PIP_FIND_LINKS": f"https://links.example/ {word}"}, folder=tmp_path)
+
+
 @pytest.mark.parametrize("variable", ["PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
 def test_the_ca_bundle_has_its_place_in_the_container(tmp_path: Path, variable: str) -> None:
     bundle = tmp_path / "ca.pem"
@@ -92,6 +98,9 @@ def test_a_missing_ca_bundle_is_named(tmp_path: Path) -> None:
         ("http://user:p/w@host/", "http://***@host/"),
         ("http://host/a b@c", "http://host/a b@c"),
         ("me@host", "me@host"),
+        ("a=%22https%3A%2F%2Fme%3Apw%40host%2F%22&b", "a=%22https%3A%2F%2F***%40host%2F%22&b"),
+        ("http://h/build?a=https%3a%2f%2fme%3apw%40i", "http://h/build?a=https%3a%2f%2f***%40i"),
+        ("https%3A%2F%2Fhost%2Fa", "https%3A%2F%2Fhost%2Fa"),
         ("http://a:b@c/ http://d/ http://e:f@g", "http://***@c/ http://d/ http://***@g"),
     ],
 )
