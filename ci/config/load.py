@@ -33,16 +33,16 @@ EXPECTED = {
 
 def load_config(path: Path) -> Config:
     """Load ``ci.yaml``; raises ``ConfigError`` with all findings."""
-    return _load(path, Config)
+    return _load(path, Config, remedy="Name the configuration with --config FILE.")
 
 
 def load_site(path: Path) -> SiteConfig:
     """Load ``ci.site.yaml``; raises ``ConfigError`` with all findings."""
-    return _load(path, SiteConfig)
+    return _load(path, SiteConfig, remedy="Correct the variable INFINI_CI_SITE, or unset it.")
 
 
-def _load(path: Path, model: type[ModelType]) -> ModelType:
-    document = read_document(_read(path))
+def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:
+    document = read_document(_read(path, remedy))
     config, findings = _validate(document, model)
     if config is None or findings:
         ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
@@ -50,11 +50,10 @@ def _load(path: Path, model: type[ModelType]) -> ModelType:
     return config
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, remedy: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        remedy = "Name the configuration with --config FILE."
         raise ConfigError(f"{path}: no such file", remedy=remedy) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None

@@ -16,7 +16,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PositiveInt,
     StringConstraints,
     field_validator,
     model_validator,
@@ -33,6 +32,8 @@ RECORDS = frozenset(
     {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
     | {"host.lock"}
 )
+LEAST_MEMORY_BYTES = 6 * 2**20  # an engine takes no less
+MOST_BYTES = 2**63 - 1  # an engine counts in signed 64 bits
 SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
 
 
@@ -169,9 +170,9 @@ class PlatformConfig(Model):
     file; must include pytest and pytest-reportlog. By default just these two."""
     environment: Environment = Field(default_factory=dict)
     """Environment variables of every stage."""
-    shm_size_bytes: PositiveInt | None = None
+    shm_size_bytes: Annotated[int, Field(gt=0, le=MOST_BYTES)] | None = None
     """Size of the container's /dev/shm; by default the engine's."""
-    memory_bytes: PositiveInt | None = None
+    memory_bytes: Annotated[int, Field(ge=LEAST_MEMORY_BYTES, le=MOST_BYTES)] | None = None
     """Memory limit of the container; by default none."""
 
 

@@ -195,6 +195,16 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             "ci.yaml:5: stages.0.timeout_s: got 10000000000.0 (number), expected less than or"
             " equal to 10000000",
         ),
+        (
+            "project: tiny\nplatforms:\n  cpu: {memory_bytes: 1}\n",
+            "ci.yaml:3: platforms.cpu.memory_bytes: got 1 (integer), expected greater than or"
+            " equal to 6291456",
+        ),
+        (
+            "project: tiny\nplatforms:\n  cpu: {shm_size_bytes: 9223372036854775808}\n",
+            "ci.yaml:3: platforms.cpu.shm_size_bytes: got 9223372036854775808 (integer), expected"
+            " less than or equal to 9223372036854775807",
+        ),
         ("[a]: 1\n" + MINIMAL, "ci.yaml:1: got a list or mapping as a key, expected a name"),
     ],
 )

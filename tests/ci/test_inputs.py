@@ -75,8 +75,9 @@ def test_a_site_file_elsewhere(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_named_site_file_must_exist(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file") as caught:
         plan(folder, {"INFINI_CI_SITE": "nowhere.yaml"})
+    assert caught.value.remedy == "Correct the variable INFINI_CI_SITE, or unset it."
 
 
 def test_findings_of_both_files_come_together(folder: Path) -> None:
