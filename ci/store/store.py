@@ -42,8 +42,9 @@ class Store:
         self._engine = _connect(url)
         masked = make_url(url).render_as_string(hide_password=True)
         try:
-            with _migration_lock(url):
-                _migrate(self._engine)
+            if not _up_to_date(self._engine):  # else reading is enough, without a lock
+                with _migration_lock(url):
+                    _migrate(self._engine)
         except CommandError as error:  # Alembic has no migration of that name
             message = f"the store {masked} is of a newer version of this program: {error}"
             raise InfrastructureError(message, remedy="Update this program.") from error
@@ -65,7 +66,7 @@ class Store:
         with Session(self._engine) as session:
             row = session.scalars(query).one_or_none()
             if row is None:
-                raise UsageError(_missing(run_id), remedy="Run one: python -m ci run cpu")
+                raise _missing(run_id)
             return run_result(row)
 
     def close(self) -> None:
@@ -78,8 +79,12 @@ class Store:
         self.close()
 
 
-def _missing(run_id: str | None) -> str:
-    return "the store holds no run yet" if run_id is None else f"the store holds no run '{run_id}'"
+def _missing(run_id: str | None) -> UsageError:
+    if run_id is None:
+        remedy = "Run one: python -m ci run cpu"
+        return UsageError("the store holds no run yet", remedy=remedy)
+    remedy = "Each run has its folder beside the store; leave RUN out for the latest."
+    return UsageError(f"the store holds no run '{run_id}'", remedy=remedy)
 
 
 def _replace(session: Session, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
@@ -111,6 +116,8 @@ def _test_values(platform_id: int, test: TestOutcome) -> dict[str, Any]:
 def _connect(url: str) -> Engine:
     engine = create_engine(url)
     if engine.dialect.name == "sqlite":
+        if database := engine.url.database:
+            Path(database).parent.mkdir(parents=True, exist_ok=True)
         event.listen(engine, "connect", _enforce_foreign_keys)
     return engine
 
@@ -124,13 +131,23 @@ def _migration_lock(url: str) -> FileLock | nullcontext[None]:
     database = make_url(url).database
     if not url.startswith("sqlite:") or not database:
         return nullcontext()
-    Path(database).parent.mkdir(parents=True, exist_ok=True)
     return FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S)
 
 
-def _migrate(engine: Engine) -> None:
+def _up_to_date(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+    return current == ScriptDirectory.from_config(_migrations()).get_current_head()
+
+
+def _migrations() -> alembic.config.Config:
     config = alembic.config.Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _migrate(engine: Engine) -> None:
+    config = _migrations()
     migrations = ScriptDirectory.from_config(config)
     with engine.begin() as connection:
         current = MigrationContext.configure(connection).get_current_revision()

@@ -84,6 +84,16 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         Store(default_url(tmp_path))
 
 
+def test_reading_needs_no_lock(published: RunResult, tmp_path: Path) -> None:
+    with Store(default_url(tmp_path)) as writer:
+        writer.save(published, {})
+    lock = tmp_path / "ci.db.lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()  # as out of reach as that of another user
+    with Store(default_url(tmp_path)) as reader:
+        assert reader.load() == published
+
+
 def migrate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let the program be a version newer, by a migration that adds a table."""
     migrations = tmp_path / "migrations"
