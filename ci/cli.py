@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +17,7 @@ from ci.config import schema_text
 from ci.engines import ENGINES, Engine, select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.inputs import REPOSITORY, Project, chosen_platforms, load_project, plan_run
+from ci.interrupts import interrupts_go_to
 from ci.network import mask_credentials
 from ci.pip_settings import read_pip_settings
 from ci.plan import RunPlan
@@ -61,12 +64,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Build and test a project on its platforms, and report the results.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_run(commands.add_parser("run", help="build and test platforms"))
-    _add_report(commands.add_parser("report", help="show the results of a run"))
-    _add_platforms(commands.add_parser("platforms", help="list the configured platforms"))
-    schema = commands.add_parser("schema", help="print the JSON schema of ci.yaml")
+    add_parser = partial(commands.add_parser, allow_abbrev=False)
+    _add_run(add_parser("run", help="build and test platforms"))
+    _add_report(add_parser("report", help="show the results of a run"))
+    _add_platforms(add_parser("platforms", help="list the configured platforms"))
+    schema = add_parser("schema", help="print the JSON schema of ci.yaml")
     schema.set_defaults(command=_schema)
     return parser
 
@@ -182,7 +187,7 @@ def _describe(engine: Engine, plans: Sequence[RunPlan]) -> int:
 def _execute(
     options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan], engine: Engine
 ) -> int:
-    options.results.mkdir(parents=True, exist_ok=True)
+    _make_results(options.results)
     with (
         Store(default_url(options.results)) as store,
         Progress(Console(stderr=True)) as progress,
@@ -197,10 +202,18 @@ def _execute(
             resumed=bool(options.resume),
         )
         result = run.execute()
-    _print(result, "json" if options.json else "table")
-    if not options.json:
-        print(f"\nresults: {run.results}")
+    with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
+        _print(result, "json" if options.json else "table")
+        if not options.json:
+            print(f"\nresults: {run.results}")
     return ExitCode.INTERRUPTED if run.interrupted else exit_code(result.platforms)
+
+
+def _make_results(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"--results: {folder}: there is a file in the way") from None
 
 
 def _print(result: RunResult, form: str) -> None:

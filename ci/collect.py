@@ -110,11 +110,11 @@ def _column_seconds(case: Case, column: Column) -> float | None:
 
 def _built(case: Case) -> bool | None:
     stages = [stage for stage in case.stages if stage.column is Column.BUILD_INSTALL]
-    ends = [case.finished(stage) for stage in stages]
-    begun = {*case.record.finished_stages, *case.record.unfinished_stages}
-    if not begun.intersection(stage.name for stage in stages):
-        return None
-    return all(end is not None and not end.failed for end in ends)
+    found = [case.finished(stage) for stage in stages]
+    ends = [end for end in found if end is not None and not end.interrupted]
+    if any(end.failed for end in ends):
+        return False
+    return True if stages and len(ends) == len(stages) else None
 
 
 def _pytest_result(case: Case, folder: Path) -> PytestResult | None:

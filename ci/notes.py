@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ci.pytest_log import Outcome
 from ci.results import Harness, Product, Verdict
+from ci.text import counted
 from ci.verdict import Case, code_after_summary
 
 HOST = "host engine: a fresh virtual environment on this machine"
@@ -50,9 +51,11 @@ def _product_note(case: Case, verdict: Verdict) -> str:
     if any(stage.name in failed for stage in case.commands):
         return f"stage {failed[0]} failed"
     if case.tests and verdict.product is Product.FAILED:
-        count = len(case.tests.named(Outcome.FAILED, Outcome.ERROR))
-        if count:
-            return f"{count} {'test' if count == 1 else 'tests'} failed"
+        failures, errors = map(case.tests.count, (Outcome.FAILED, Outcome.ERROR))
+        parts = [f"{counted(failures, 'test')} failed"] if failures else []
+        parts += [counted(errors, "error")] if errors else []
+        if parts:
+            return ", ".join(parts)
         ended = case.tests.exit_status is not None
         return "the suite failed" if ended else "the suite did not get to its end"
     return verdict.evidence[0].text

@@ -98,7 +98,7 @@ class PlatformResult(_Model):
 
     platform: str
     label: str
-    built: bool | None  # None: it was not tried
+    built: bool | None  # None: nobody tried, or saw the end
     pytest: PytestResult | None  # None: there is no per-test log
     stages: tuple[StageResult, ...]
     build_install_s: float | None

@@ -11,12 +11,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 
 from filelock import FileLock, Timeout
 
 from ci.collect import judged, not_run_result, read_log, read_record
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts
 from ci.errors import CiError, UsageError
+from ci.interrupts import interrupts_go_to
 from ci.plan import RunPlan
 from ci.progress import Progress
 from ci.pytest_log import TestOutcome
@@ -93,7 +95,7 @@ class Run:
         except KeyboardInterrupt:
             self.interrupted = True
             return not_run_result(plan, "the run was interrupted while the image was prepared")
-        return self._judged(plan, self._carry_out(plan, image))
+        return self._carry_out(plan, image)
 
     def _refuse_other_sources(self) -> None:
         if changes := self._changes():
@@ -105,8 +107,9 @@ class Run:
 
     def _judged(self, plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
         self.interrupted |= facts.interrupted
-        self._tests[plan.platform] = _tests_in(plan.results)
-        return judged(plan, facts)
+        with interrupts_go_to(self._interrupt):
+            self._tests[plan.platform] = _tests_in(plan.results)
+            return judged(plan, facts)
 
     def _begin(self, plan: RunPlan) -> ImageFacts:
         _set_aside(plan.results)
@@ -117,17 +120,20 @@ class Run:
         self.progress.event({**finished, "seconds": image.seconds, "reason": image.reason})
         return image
 
-    def _carry_out(self, plan: RunPlan, image: ImageFacts) -> ExecutionFacts:
+    def _carry_out(self, plan: RunPlan, image: ImageFacts) -> PlatformResult:
         try:
             changes = self._changes()  # making the image may have taken long
             facts = self.engine.execute(plan, image, self.progress)
             notes = [f"the sources changed meanwhile: {changes}"] if changes else []
-            return replace(facts, notes=(*notes, *facts.notes))
+            facts = replace(facts, notes=(*notes, *facts.notes))
         except (CiError, OSError) as error:
             self.progress.failure(_message(error))
-            return self._facts(image=image, lost=True, notes=(_message(error),))
+            if not read_record(plan.results).events:
+                return not_run_result(plan, _message(error))
+            facts = self._facts(image=image, lost=True, notes=(_message(error),))
         except KeyboardInterrupt:  # outside of the engine's own handling
-            return self._facts(image=image, interrupted=True)
+            facts = self._facts(image=image, interrupted=True)
+        return self._judged(plan, facts)
 
     def _adopt(self, plan: RunPlan) -> ExecutionFacts | None:
         """What an earlier attempt left: a container, or results that nobody judged."""
@@ -161,7 +167,14 @@ class Run:
             notes=notes,
         )
 
+    def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        self.interrupted = True  # noticed before the next platform
+
     def _save(self) -> RunResult:
+        with interrupts_go_to(self._interrupt):
+            return self._write()
+
+    def _write(self) -> RunResult:
         pending = "the run was interrupted before it began" if self.interrupted else PENDING
         request = self.request
         result = RunResult(

@@ -37,6 +37,11 @@ def parse_json(text: str) -> Any:
     return storable(value) if "\\ud" in text.lower() else value
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 test``, ``2 tests``."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def printable(text: str) -> str:
     """``text`` without what a terminal obeys: colours, other control characters."""
     plain = _ESCAPE_SEQUENCE.sub("", text)

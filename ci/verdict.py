@@ -17,6 +17,7 @@ from ci.events import RunRecord, StageFinished
 from ci.plan import StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog
 from ci.results import Evidence, Grade, Harness, Product, Verdict
+from ci.text import counted
 
 if TYPE_CHECKING:
     from ci.engines.base import ExecutionFacts
@@ -100,14 +101,14 @@ def _product(case: Case) -> Opinion:
 
 
 def _without_record(case: Case) -> Opinion:
-    if _out_of_sight(case):
+    if case.facts.exit_code is None:  # nobody saw the end
         text = "whether a stage was started: the agent's record could not be fetched"
         return Product.INCOMPLETE, [_unknown(text)]
     return Product.NOT_RUN, [_fact("no stage was started")]
 
 
 def _out_of_sight(case: Case) -> bool:
-    """Nobody saw the end; where an exit code is known, the agent crashed instead."""
+    """The engine lost it; where an exit code is known, the agent crashed instead."""
     return case.facts.lost and case.facts.exit_code is None
 
 
@@ -136,13 +137,14 @@ def _suite(case: Case) -> Opinion:
     if tests is None:
         return Product.INCOMPLETE, [_fact(_no_log(case))]
     if bad := tests.named(Outcome.FAILED, Outcome.ERROR):
-        counts = f"{tests.count(Outcome.FAILED)} failed, {tests.count(Outcome.ERROR)} errors"
+        failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
+        counts = f"{failures} failed, {counted(errors, 'error')}"
         return Product.FAILED, [_fact(f"{counts}: {_names(bad)}")]
     if tests.exit_status is None:
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
-        text = f"{tests.unreadable_lines} lines of the per-test log cannot be read"
-        return Product.INCOMPLETE, [_fact(text)]
+        lines = counted(tests.unreadable_lines, "unreadable line")
+        return Product.INCOMPLETE, [_fact(f"the per-test log has {lines}")]
     return _cut_short(case, tests) or _finished_session(tests, tests.exit_status)
 
 
@@ -154,7 +156,8 @@ def _no_log(case: Case) -> str:
 
 def _unfinished_session(case: Case, tests: PytestLog) -> Opinion:
     end = case.finished(case.pytest_stage)
-    done = _fact(f"pytest did not get to its end; {len(tests.tests)} tests have a result")
+    results = counted(len(tests.tests), "result")
+    done = _fact(f"pytest did not get to its end; its log has {results}")
     own = end is not None and end.signal in FAULTS
     return Product.FAILED if own else Product.INCOMPLETE, [done]
 
@@ -251,6 +254,10 @@ def _crashed(case: Case) -> tuple[Harness, list[Evidence]] | None:
     for end in _ends(case):
         if end.signal is not None:
             return Harness.CRASHED, [_fact(_killed(end)), *_outside(end)]
+    left = case.finished(case.pytest_stage)
+    if left is not None and case.tests is not None and not case.session_ended:
+        text = f"pytest left with {_exit(left)} and did not end its session"
+        return Harness.CRASHED, [_fact(text)]
     if case.record.run_finished is None:
         began = bool(case.record.events)
         how = "ended without a result" if began else "never began"
@@ -287,9 +294,8 @@ def _details(case: Case) -> list[Evidence]:
         for missing in case.record.missing_artifacts
     ]
     if case.record.unreadable_lines:
-        details.append(
-            _fact(f"{case.record.unreadable_lines} lines of events.jsonl are unreadable")
-        )
+        lines = counted(case.record.unreadable_lines, "unreadable line")
+        details.append(_fact(f"events.jsonl has {lines}"))
     return details
 
 

@@ -31,7 +31,7 @@ def _platform(result: PlatformResult) -> str:
     lines = [f"## {_escape(result.label)}", ""]
     lines += [f"Product: **{verdict.product}**. Harness: **{verdict.harness}**.", ""]
     lines += [f"* {evidence.grade}: {_escape(evidence.text)}" for evidence in verdict.evidence]
-    lines += ["", _table(STAGE_HEADINGS, stage_rows(result.stages))]
+    lines += ["", _table(STAGE_HEADINGS, stage_rows(result))]
     return "\n".join(lines)
 
 

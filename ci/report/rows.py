@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ci.results import PlatformResult, PytestResult, RunResult, StageResult
+from ci.results import PlatformResult, Product, PytestResult, RunResult, StageResult
 
 MISSING = "-"
+NOT_RUN = "not run"
+NO_RESULT = "no result"  # it began, or may have begun
 
 
 class Row(NamedTuple):
@@ -58,9 +60,9 @@ STAGE_HEADINGS = StageRow(
 
 def origin(run: RunResult) -> str:
     """Where the results come from, on one line."""
-    commit = f"commit {run.commit[:12]}" if run.commit else "no commit"
     changes = " with uncommitted changes" if run.dirty else ""
-    return f"{commit}{changes}, {run.engine} engine, {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    commit = f"commit {run.commit[:12]}{changes}" if run.commit else "no commit"
+    return f"{commit}, {run.engine} engine, {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:
@@ -72,7 +74,7 @@ def _row(result: PlatformResult) -> Row:
     return Row(
         platform=result.label,
         built={True: "Yes", False: "No", None: MISSING}[result.built],
-        pytest_result=_pytest(result.pytest),
+        pytest_result=_pytest(result.pytest) if result.pytest else _without_log(result),
         build_install=whole_seconds(result.build_install_s),
         pytest=whole_seconds(result.pytest_s),
         total=whole_seconds(result.total_s),
@@ -80,14 +82,16 @@ def _row(result: PlatformResult) -> Row:
     )
 
 
-def _pytest(result: PytestResult | None) -> str:
-    if result is None:
-        return "not run"
+def _pytest(result: PytestResult) -> str:
     if result.summary is not None:
         return result.summary
     counts = {name: getattr(result, name) for name in ("failed", "passed", "skipped", "errors")}
     parts = [f"{count} {name}" for name, count in counts.items() if count]
     return f"no summary; until its end: {', '.join(parts) or 'no test'}"
+
+
+def _without_log(result: PlatformResult) -> str:
+    return NOT_RUN if result.pytest_s is None and _not_begun(result) else NO_RESULT
 
 
 def _sentence(text: str) -> str:
@@ -101,8 +105,9 @@ def whole_seconds(seconds: float | None) -> str:
     return MISSING if seconds is None else f"{seconds:.0f}s"
 
 
-def stage_rows(stages: Sequence[StageResult]) -> list[StageRow]:
+def stage_rows(result: PlatformResult) -> list[StageRow]:
     """The rows of the breakdown."""
+    not_begun = _not_begun(result)
     return [
         StageRow(
             stage=stage.name,
@@ -110,11 +115,27 @@ def stage_rows(stages: Sequence[StageResult]) -> list[StageRow]:
             cpu_user=_seconds(stage.cpu_user_s),
             cpu_system=_seconds(stage.cpu_system_s),
             peak_memory=_mebibytes(stage.peak_rss_bytes),
-            exit_code="not run" if stage.seconds is None else _or_missing(stage.exit_code),
+            exit_code=_exit(stage, NOT_RUN if stage.name in not_begun else NO_RESULT),
             in_total="yes" if stage.in_total else "no",
         )
-        for stage in stages
+        for stage in result.stages
     ]
+
+
+def _not_begun(result: PlatformResult) -> list[str]:
+    """The stages that surely did not begin: all, or those after the first that failed."""
+    names, ended = [], result.verdict.product is Product.NOT_RUN
+    for stage in result.stages:
+        if ended and stage.seconds is None:
+            names.append(stage.name)
+        ended = ended or bool(stage.exit_code)
+    return names
+
+
+def _exit(stage: StageResult, without_end: str) -> str:
+    if stage.seconds is None:
+        return without_end
+    return MISSING if stage.exit_code is None else str(stage.exit_code)
 
 
 def _seconds(seconds: float | None) -> str:
@@ -123,7 +144,3 @@ def _seconds(seconds: float | None) -> str:
 
 def _mebibytes(count: int | None) -> str:
     return MISSING if count is None else f"{count / 2**20:.0f} MiB"
-
-
-def _or_missing(value: int | None) -> str:
-    return MISSING if value is None else str(value)

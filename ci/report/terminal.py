@@ -28,7 +28,7 @@ def print_results(run: RunResult, console: Console) -> None:
     console.print(_table(HEADINGS, table_rows(run.platforms), None))
     for platform in run.platforms:
         console.print()
-        console.print(_table(STAGE_HEADINGS, stage_rows(platform.stages), platform.label))
+        console.print(_table(STAGE_HEADINGS, stage_rows(platform), platform.label))
         for line in _verdict_lines(platform):
             console.print(line)
 

@@ -26,6 +26,7 @@ class LocalEngine:
     """Fails where it is told to; remembers what it was asked."""
 
     prepare_error: BaseException | None = None
+    refusal: CiError | None = None
     execute_error: CiError | OSError | None = None
     interrupted: bool = False
     adopted: ExecutionFacts | None = None
@@ -41,6 +42,8 @@ class LocalEngine:
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
         self.calls.append(f"execute {plan.platform}")
+        if self.refusal is not None:
+            raise self.refusal
         code = run_agent(plan, observer)
         if self.execute_error is not None:
             raise self.execute_error

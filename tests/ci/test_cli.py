@@ -140,7 +140,10 @@ def test_a_wrong_command_line_is_exit_code_2(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["build"], ["run", "cpu", "--engine", "podman"], ["run", "--json", "--dry-run", "cpu"]],
+    [
+        *([], ["build"], ["run", "cpu", "--engine", "podman"]),
+        *(["run", "--json", "--dry-run", "cpu"], ["run", "cpu", "--engin", "host"]),
+    ],
 )
 def test_what_the_parser_refuses_is_exit_code_2_too(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -160,6 +163,16 @@ def test_a_wrong_configuration_shows_every_finding(
     assert "ci.yaml:4: projct: got an unknown key" in shown
     assert "ci.yaml:5: artifacts: got 1 (integer), expected a mapping" in shown
     assert "ci.site.yaml:1: netwrk: got an unknown key" in shown
+
+
+def test_a_source_without_files(
+    tmp_path: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ci.yaml").write_text(CONFIG + STAGES)
+    (tmp_path / "empty").mkdir()
+    assert run("run", "cpu", "--source", "empty", "--config", "ci.yaml") == ExitCode.USAGE
+    assert "holds no files" in capsys.readouterr().err
+    assert engine.calls == []
 
 
 @pytest.mark.usefixtures("engine")
@@ -217,8 +230,8 @@ def test_a_results_folder_that_cannot_be_made(
 ) -> None:
     Path("file").touch()
     code = run("run", "cpu", "--source", source, "--results", "file/results")
-    assert code == ExitCode.INFRASTRUCTURE
-    assert "file/results" in capsys.readouterr().err
+    assert code == ExitCode.USAGE
+    assert "--results: file/results: there is a file in the way" in capsys.readouterr().err
 
 
 def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:

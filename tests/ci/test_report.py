@@ -121,6 +121,39 @@ def test_seconds_are_rounded_for_the_table_only(seconds: float | None, text: str
     assert whole_seconds(seconds) == text
 
 
+def stage(name: str, seconds: float | None, exit_code: int | None) -> StageResult:
+    return StageResult(name=name, seconds=seconds, exit_code=exit_code, in_total=False)
+
+
 def test_a_stage_that_was_ended_has_no_exit_code() -> None:
-    [row] = stage_rows([StageResult(name="x", seconds=1.25, exit_code=None, in_total=False)])
+    stages = (stage("x", 1.25, None),)
+    [row] = stage_rows(platform_result("CPU", PUBLISHED[0][1:], stages=stages))
     assert row == ("x", "1.2 s", "-", "-", "-", "-", "no")
+
+
+@pytest.mark.parametrize(
+    ("install", "suite", "exit_codes", "result"),
+    [
+        ((2.0, 1), (None, None), ["1", "not run", "not run"], "not run"),
+        ((2.0, 0), (None, None), ["0", "no result", "no result"], "no result"),
+        ((2.0, 0), (1.0, 4), ["0", "4", "not run"], "no result"),
+        ((None, None), (None, None), ["no result", "no result", "no result"], "no result"),
+    ],
+)
+def test_what_has_begun_is_never_shown_as_not_run(
+    install: tuple[float | None, int | None],
+    suite: tuple[float | None, int | None],
+    exit_codes: list[str],
+    result: str,
+) -> None:
+    stages = (stage("install", *install), stage("pytest", *suite), stage("package", None, None))
+    verdict = Verdict(product=Product.INCOMPLETE, harness=Harness.CRASHED, evidence=())
+    changes = {"pytest": None, "pytest_s": suite[0], "stages": stages, "verdict": verdict}
+    platform = platform_result("CPU", PUBLISHED[0][1:], **changes)
+    assert [row.exit_code for row in stage_rows(platform)] == exit_codes
+    assert table_rows([platform])[0].pytest_result == result
+
+
+def test_a_repository_without_commits(published: RunResult) -> None:
+    run = published.model_copy(update={"commit": None, "dirty": True})
+    assert terminal(run).startswith("infini-ops: no commit, docker engine")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -19,6 +22,7 @@ from ci.inputs import chosen_platforms, load_project, plan_run
 from ci.plan import RunPlan
 from ci.progress import Progress
 from ci.report import table_markdown
+from ci.report.rows import stage_rows
 from ci.request import RunRequest, load_request, new_request
 from ci.results import Harness, PlatformResult, Product, RunResult, exit_code, read_results
 from ci.run import Run
@@ -182,6 +186,52 @@ def test_a_crash_of_the_test_process(work: Workplace) -> None:
     assert result.stages[-1].exit_code == 139
 
 
+KILL_ALL = """\
+import os, pathlib, signal
+
+def test_b():
+    supervisor = os.getppid()
+    status = pathlib.Path(f"/proc/{supervisor}/stat").read_text()
+    agent = int(status.rpartition(")")[2].split()[1])
+    for process in (agent, supervisor, os.getpid()):
+        os.kill(process, signal.SIGKILL)
+"""
+
+
+def test_a_test_that_kills_the_agent_too(work: Workplace) -> None:
+    work.write("tests/test_b.py", KILL_ALL)
+    result = work.only()
+    assert judged(result) == (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
+    assert stage_rows(result)[-1].exit_code == "no result"
+
+
+def test_a_test_that_leaves_pytest_behind(work: Workplace) -> None:
+    work.write("tests/test_b.py", "import os\ndef test_b(): os._exit(0)\n")
+    result = work.only()
+    assert judged(result) == (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
+    assert "process crashed in tests/test_b.py::test_b" in result.notes
+
+
+def test_a_suite_that_cannot_begin_has_no_result(work: Workplace) -> None:
+    work.write("ci.yaml", CONFIG.replace("pytest -q", "pytest --bogus"))
+    result = work.only()
+    assert stage_rows(result)[-1].exit_code == "4"
+    assert "| CPU | Yes | no result |" in table_markdown([result])
+
+
+def test_a_file_that_cannot_be_imported_is_an_error(work: Workplace) -> None:
+    work.write("tests/test_b.py", "import nothing_of_that_name\n")
+    assert "1 error" in work.only().notes
+
+
+def test_an_interrupted_build_proves_nothing(work: Workplace) -> None:
+    stop = "import os, signal\nos.kill(os.getppid(), signal.SIGTERM)\nsignal.pause()\n"
+    work.write("build.py", stop)
+    result = work.only()
+    assert result.built is None
+    assert result.verdict.product is Product.INCOMPLETE
+
+
 def test_a_crash_after_the_summary(work: Workplace) -> None:
     die = "import os\ndef pytest_unconfigure(config):\n    os._exit(137)\n"
     work.write("tests/conftest.py", die)
@@ -265,6 +315,17 @@ def test_a_broken_image(work: Workplace) -> None:
     assert "secret" not in work.output() + result.model_dump_json()
 
 
+def test_an_engine_that_refuses_the_run(work: Workplace) -> None:
+    work.engine.refusal = InfrastructureError("minimum memory limit allowed is 6MB")
+    result = work.only()
+    assert judged(result) == (
+        Product.NOT_RUN,
+        Harness.INFRASTRUCTURE,
+        ExitCode.INFRASTRUCTURE,
+    )
+    assert [evidence.text for evidence in result.verdict.evidence] == [str(work.engine.refusal)]
+
+
 def test_an_engine_that_fails_later_loses_nothing(work: Workplace) -> None:
     work.engine.execute_error = InfrastructureError("the engine went away")
     result = work.only()
@@ -302,6 +363,22 @@ def test_an_interrupt_keeps_what_was_measured(work: Workplace) -> None:
     assert run.interrupted
     assert "interrupted" in result.platforms[0].notes
     assert result.platforms[0].build_install_s is not None
+
+
+def test_an_interrupt_never_keeps_results_from_the_disk(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, handler = Store.save, signal.getsignal(signal.SIGINT)
+
+    def interrupted_save(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        save(*arguments)
+
+    monkeypatch.setattr(Store, "save", interrupted_save)
+    result, run = work.run()  # finds the same on disk and in the store
+    assert run.interrupted
+    assert result.platforms[0].notes == ("not run: the run was interrupted before it began",)
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_resuming_a_finished_run_runs_nothing(work: Workplace) -> None:

@@ -99,8 +99,8 @@ CASES = {
     "tests fail": (
         case(FAILING, end("install"), end("pytest", 1), last(1), exit_code=1),
         (Product.FAILED, Harness.CLEAN),
-        "fact: 1 failed, 1 errors: t.py::test_1, t.py::test_2",
-        "2 tests failed",
+        "fact: 1 failed, 1 error: t.py::test_1, t.py::test_2",
+        "1 test failed, 1 error",
     ),
     "the build fails": (
         case(None, end("install", 1), last(1), exit_code=1),
@@ -160,7 +160,7 @@ CASES = {
         ),
         (Product.FAILED, Harness.CRASHED),
         "fact: a pytest worker process crashed while running t.py::test_1",
-        "2 tests failed; process crashed in t.py::test_1",
+        "1 test failed, 1 error; process crashed in t.py::test_1",
     ),
     "killed after the summary": (
         case(PASSING, end("install"), end("pytest", 137, signal=9), last(1), exit_code=1),
@@ -183,8 +183,8 @@ CASES = {
     "failing tests, killed after the summary": (
         case(FAILING, end("install"), end("pytest", 137, signal=9), last(1), exit_code=1),
         (Product.FAILED, Harness.EXIT_AFTER_SUMMARY),
-        "fact: 1 failed, 1 errors",
-        "2 tests failed",
+        "fact: 1 failed, 1 error",
+        "1 test failed, 1 error",
     ),
     "killed from outside": (
         case(
@@ -196,7 +196,7 @@ CASES = {
         ),
         (Product.INCOMPLETE, Harness.CRASHED),
         "likely: SIGKILL came from outside: the kernel counts no out-of-memory kill",
-        "pytest did not get to its end; 1 tests have a result",
+        "pytest did not get to its end; its log has 1 result",
     ),
     "killed, nobody knows by whom": (
         case(
@@ -231,7 +231,7 @@ CASES = {
             exit_code=1,
         ),
         (Product.FAILED, Harness.TIMED_OUT),
-        "fact: 1 failed, 1 errors",
+        "fact: 1 failed, 1 error",
         "timed out",
     ),
     "the container runs out of memory": (
@@ -276,6 +276,24 @@ CASES = {
         (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
         "fact: the run was interrupted by its caller",
         "interrupted",
+    ),
+    "interrupted, and nobody took the record": (
+        case(None, interrupted=True),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "unknown: whether a stage was started: the agent's record could not be fetched",
+        "interrupted",
+    ),
+    "a test leaves pytest behind": (
+        case(
+            log(Outcome.PASSED, status=None, running=("t.py::test_1",)),
+            end("install"),
+            end("pytest"),
+            last(),
+            exit_code=0,
+        ),
+        (Product.INCOMPLETE, Harness.CRASHED),
+        "fact: pytest left with exit code 0 and did not end its session",
+        "process crashed in t.py::test_1",
     ),
     "exit 0 without a log": (
         case(None, end("install"), end("pytest"), last(), exit_code=0),
@@ -324,8 +342,8 @@ CASES = {
             replace(PASSING, unreadable_lines=1), end("install"), end("pytest"), last(), exit_code=0
         ),
         (Product.INCOMPLETE, Harness.CLEAN),
-        "fact: 1 lines of the per-test log cannot be read",
-        "1 lines of the per-test log cannot be read",
+        "fact: the per-test log has 1 unreadable line",
+        "the per-test log has 1 unreadable line",
     ),
 }
 
@@ -368,7 +386,7 @@ def test_a_stage_that_failing_tests_kept_from_running_is_no_failure_of_its_own()
     events = (end("install"), end("pytest", 1), skipped, last(1))
     given = replace(case(FAILING, *events, exit_code=1), stages=(*STAGES, stage("package")))
     assert "package" not in texts(judge(given))
-    assert notes_of(given, judge(given)) == ("2 tests failed",)
+    assert notes_of(given, judge(given)) == ("1 test failed, 1 error",)
 
 
 @pytest.mark.parametrize("pytest_exit", [0, 137])
