@@ -32,8 +32,8 @@ def machine() -> dict[str, object]:
     }
 
 
-def environment(variables: dict[str, str], workspace: str) -> dict[str, object]:
-    """Describe the machine, the Python and its packages, and the build tools."""
+def tools(variables: dict[str, str], workspace: str) -> dict[str, object]:
+    """Describe the Python and its packages, and the build tools."""
 
     def probe(*command: str) -> str | None:
         return _output(list(command), variables, workspace)
@@ -41,7 +41,6 @@ def environment(variables: dict[str, str], workspace: str) -> dict[str, object]:
     found = probe("python3", "-c", PYTHON_PROBE)
     python = json.loads(found) if found else {"python": None, "packages": {}}
     return {
-        "machine": machine(),
         **python,
         "compiler": _first_line(probe("c++", "--version")),
         "cmake": _first_line(probe("cmake", "--version")),

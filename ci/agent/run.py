@@ -36,19 +36,22 @@ class Run:
         """Run everything and return the exit code: 0, 1, or 130 when interrupted."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._interrupt)
+        environment = self._results / "environment.json"
+        facts = machine.machine()
+        _write(environment, {"machine": facts})  # the rest is known when the stages have ended
         self._log.emit(
             "run_started",
             protocol=self._job["protocol"],
             run_id=self._job["run_id"],
             platform=self._job["platform"],
             pid=os.getpid(),
-            machine=machine.machine(),
+            machine=facts,
         )
         passed = self._run_stages(self._job["stages"])
         for artifact in self._job["artifacts"]:
             self._collect(**artifact)
-        facts = machine.environment(self._environment, self._workspace)
-        _write(self._results / "environment.json", facts)
+        tools = machine.tools(self._environment, self._workspace)
+        _write(environment, {"machine": facts, **tools})
         if self._interrupted:
             self._log.emit("run_finished", exit_code=INTERRUPTED, interrupted=True)
             return INTERRUPTED

@@ -130,11 +130,13 @@ def _supervise(
         code = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell would
         return {**_finished(start, code << 8, None), "oom_kills": None}
     processes = tree.ProcessTree(process.pid)
-    cause = processes.wait(timeout_s)
-    if cause is not None:
-        processes.end(GRACE_S)
-    outcome = _finished(start, processes.status, cause)
-    processes.end(LEFTOVER_GRACE_S)
+    try:
+        cause = processes.wait(timeout_s)
+        if cause is not None:
+            processes.end(GRACE_S)
+        outcome = _finished(start, processes.status, cause)
+    finally:
+        processes.end(LEFTOVER_GRACE_S)
     after = tree.oom_kills()
     killed = None if kills is None or after is None else after - kills
     return {**outcome, **tree.usage(), "oom_kills": killed}

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,16 @@ def wait_for_end(pid: int) -> None:
     assert ended, f"process {pid} still runs"
 
 
+def running_in(folder: Path) -> list[str]:
+    """Return the processes that have ``folder`` as their working directory."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
+            if link.readlink() == folder:
+                found.append(link.parent.name)
+    return found
+
+
 def test_passing_stages(job: Job) -> None:
     job.python("first", "import os; print(os.environ['GREETING'], os.getcwd())")
     job.stage("second", "sh", "-c", "echo out; echo err >&2", environment={"X": "1"})
@@ -180,7 +191,7 @@ def test_stage_that_says_0_when_its_time_is_up_stops_the_run(job: Job) -> None:
     [
         pytest.param("exit 7", {"environment": {"A=B": "x"}}, "ValueError: illegal", id="name"),
         pytest.param("exit \0", {}, "ValueError: embedded null byte", id="null"),
-        pytest.param("exit 7", {"timeout_s": 1e10}, "OverflowError: ", id="time-out"),
+        pytest.param("exec sleep 600", {"timeout_s": 1e10}, "OverflowError: ", id="time-out"),
     ],
 )
 def test_failing_supervisor_is_a_failing_stage(
@@ -190,6 +201,7 @@ def test_failing_supervisor_is_a_failing_stage(
     assert job.run() == 1
     assert job.finished("build")["exit_code"] == 70
     assert error in job.log("build")
+    assert running_in(job.workspace) == []
 
 
 def test_leftovers_end_with_their_stage(job: Job) -> None:
@@ -275,6 +287,8 @@ def test_stage_does_not_outlive_a_killed_agent(job: Job) -> None:
         process.kill()
     wait_for_end(pid)
     assert job.events("run_finished") == []
+    facts = json.loads((job.results / "environment.json").read_text())
+    assert facts == {"machine": job.events("run_started")[0]["machine"]}
 
 
 def test_output_without_line_ends_still_shows(job: Job) -> None:
