@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts, Observer
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
@@ -13,14 +15,18 @@ ENGINES = ("auto", "docker", "host")
 
 
 def select_engine(name: str) -> Engine:
-    """Return the engine called ``name``; ``auto`` is Docker where one answers, else the host."""
+    """Return the engine called ``name``; ``auto`` is Docker where one answers, else the host.
+
+    A DOCKER_HOST that does not answer is told in the notes of the run: somebody expected it to.
+    """
     if name not in ENGINES:
         raise UsageError(f"unknown engine '{name}'", remedy=f"use one of {', '.join(ENGINES)}")
     if name == "host":
         return HostEngine()
     try:
         return DockerEngine.connect()
-    except InfrastructureError:
-        if name == "auto":
-            return HostEngine()
-        raise
+    except InfrastructureError as error:
+        if name == "docker":
+            raise
+        expected = os.environ.get("DOCKER_HOST")
+        return HostEngine(notes=[f"not on DOCKER_HOST: {error}"] if expected else [])

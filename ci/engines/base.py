@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -38,14 +38,14 @@ class ExecutionFacts:
     """What an engine knows about a run beside the files in ``plan.results``."""
 
     engine: str
-    engine_version: str | None
-    image: ImageFacts | None
-    sync_seconds: float
-    exit_code: int | None  # of the container or the agent
-    oom_killed: bool
-    lost: bool  # the agent vanished without a result
-    interrupted: bool
-    wrapper_seconds: float  # wall time of the whole call
+    engine_version: str | None = None
+    image: ImageFacts | None = None
+    sync_seconds: float = 0.0
+    exit_code: int | None = None  # of the container or the agent
+    oom_killed: bool = False
+    lost: bool = False  # the agent vanished without a result
+    interrupted: bool = False
+    wrapper_seconds: float = 0.0  # wall time of the whole call
     notes: tuple[str, ...] = ()
 
 
@@ -71,9 +71,14 @@ class Engine(Protocol):
 
 
 @contextmanager
-def typed_errors(what: str, *kinds: type[Exception], remedy: str) -> Iterator[None]:
+def typed_errors(
+    what: str,
+    *kinds: type[Exception],
+    remedy: str,
+    explain: Callable[[Exception], str] = str,
+) -> Iterator[None]:
     """Turn errors of the given kinds into ``InfrastructureError``: ``what`` failed."""
     try:
         yield
     except kinds as error:
-        raise InfrastructureError(f"{what} failed: {error}", remedy=remedy) from error
+        raise InfrastructureError(f"{what} failed: {explain(error)}", remedy=remedy) from error

@@ -6,28 +6,29 @@ from the beginning and takes the results out, as the first caller would have don
 
 from __future__ import annotations
 
+import signal
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any
 
 from docker.client import DockerClient
-from docker.errors import APIError, DockerException, StreamParseError
+from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
-from urllib3.exceptions import HTTPError
 
 from ci import source
 from ci.engines.archives import extract, pack
-from ci.engines.base import ExecutionFacts, ImageFacts, Observer, typed_errors
+from ci.engines.base import ExecutionFacts, ImageFacts, Observer
 from ci.engines.describe import describe_docker
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
 from ci.engines.images import ImageBuilder
 from ci.engines.job import agent_archive, job_document
+from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
 from ci.engines.wheelhouse import serve
 from ci.errors import InfrastructureError
 from ci.plan import CONTAINER_CA_BUNDLE, RunPlan
@@ -36,24 +37,10 @@ AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
 COMMAND = ("python3", AGENT, JOB)
 
-# What the SDK lets through when the connection is cut, beside its own errors.
-ERRORS = (DockerException, StreamParseError, HTTPError, OSError)
-
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
 START_REMEDY = "start one with docker/start-engine, or use --engine host"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Ending:
-    """How a container ended."""
-
-    exit_code: int | None = None
-    oom_killed: bool = False
-    lost: bool = False
-    interrupted: bool = False
-    abandoned: bool = False  # out of reach, perhaps running: left for a later caller
-    notes: tuple[str, ...] = ()
+PERMISSION_REMEDY = "join the group that owns the engine's socket (docker), or use --engine host"
 
 
 class DockerEngine:
@@ -73,14 +60,13 @@ class DockerEngine:
             client = DockerClient.from_env()
             return cls(client, str(client.version()["Version"]))
         except ERRORS as error:
-            raise InfrastructureError(
-                f"no Docker Engine answers: {error}", remedy=START_REMEDY
-            ) from error
+            message = f"no Docker Engine answers: {explain(error)}"
+            raise InfrastructureError(message, remedy=_remedy(error)) from error
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
         with (
-            _typed_errors(),
+            typed_sdk_errors(),
             ImageLog(plan.results, observer) as log,
             serve(plan.network),
         ):
@@ -90,10 +76,10 @@ class DockerEngine:
         """Run the stages of ``plan`` in a new container and remove it."""
         start = monotonic()
         sync_seconds = 0.0
-        ending = _Ending(interrupted=True)
+        facts = ExecutionFacts(engine=self.name, interrupted=True)
         notes: list[str] = []
         try:
-            with _typed_errors(), serve(plan.network):
+            with typed_sdk_errors(), serve(plan.network):
                 notes += self._images.notes(plan)
                 container = self._create(plan)
                 sync_start = monotonic()
@@ -101,29 +87,36 @@ class DockerEngine:
                 _put_agent(container, plan)
                 sync_seconds = monotonic() - sync_start
                 container.start()
-                ending = _attend(container, plan, observer)
+                facts = _attend(container, plan, observer)
         except KeyboardInterrupt:
-            pass  # the second one, or one that came before the start
+            pass  # it came before the start
         finally:
-            if not ending.abandoned:
+            if not _abandoned(facts):
                 self._remove(plan)
-        return self._facts(image, ending, notes, sync_seconds, monotonic() - start)
+        return replace(
+            facts,
+            engine_version=self._version,
+            image=image,
+            sync_seconds=sync_seconds,
+            wrapper_seconds=monotonic() - start,
+            notes=(*notes, *facts.notes),
+        )
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container that a dead caller left behind, running or ended."""
         start = monotonic()
-        with _typed_errors(), serve(plan.network):
+        with typed_sdk_errors(), serve(plan.network):
             notes = self._images.notes(plan)
             container = next(iter(self._containers(plan)), None)
             if container is None:
                 return None
-            ending = _Ending()
+            facts = ExecutionFacts(engine=self.name)
             try:
                 if container.status == "created":  # its caller died before it could start it
                     return None
-                ending = _attend(container, plan, observer)
+                facts = _attend(container, plan, observer)
             finally:
-                if not ending.abandoned:
+                if not _abandoned(facts):
                     self._remove(plan)
         image = ImageFacts(
             reference=plan.image.tag,
@@ -132,7 +125,13 @@ class DockerEngine:
             seconds=0.0,
             reason="of the adopted container",
         )
-        return self._facts(image, ending, notes, 0.0, monotonic() - start)
+        return replace(
+            facts,
+            engine_version=self._version,
+            image=image,
+            wrapper_seconds=monotonic() - start,
+            notes=(*notes, *facts.notes),
+        )
 
     def describe(self, plan: RunPlan) -> str:
         """Return the commands that do the same by hand."""
@@ -158,27 +157,6 @@ class DockerEngine:
                 container.remove(force=True, v=True)
         except ERRORS:
             pass  # with the engine gone there is nothing to be done; the run says that it was lost
-
-    def _facts(
-        self,
-        image: ImageFacts,
-        ending: _Ending,
-        notes: Sequence[str],
-        sync_seconds: float,
-        wrapper_seconds: float,
-    ) -> ExecutionFacts:
-        return ExecutionFacts(
-            engine=self.name,
-            engine_version=self._version,
-            image=image,
-            sync_seconds=sync_seconds,
-            exit_code=ending.exit_code,
-            oom_killed=ending.oom_killed,
-            lost=ending.lost,
-            interrupted=ending.interrupted,
-            wrapper_seconds=wrapper_seconds,
-            notes=(*notes, *ending.notes),
-        )
 
 
 def container_options(plan: RunPlan) -> Mapping[str, Any]:
@@ -230,31 +208,56 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
     container.put_archive("/", pack(files, folder=folder, owner=owner))
 
 
-def _attend(container: Container, plan: RunPlan, observer: Observer) -> _Ending:
-    """Follow a container to its end, and take its results out."""
+def _attend(container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:
+    """Follow a container to its end, and take its results out.
+
+    A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
+    and gets what there is; a third one leaves at once.
+    """
     reader = EventReader(observer)
-    interrupted = False
-    try:
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        interrupted = number is not None
         try:
+            if number is not None:
+                _end(container, number, observer)
             _follow(container, reader)
+            refused = _collect(container, plan)
+            return _ended(container, reader, refused, interrupted=interrupted)
         except KeyboardInterrupt:
-            interrupted = True
-            observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
-            with suppress(APIError):  # it may have ended by itself just now
-                container.kill(signal="SIGTERM")
-            _follow(container, reader)  # the agent takes 10 s at most; a second Ctrl-C, none
-        refused = _collect(container, plan)
-        state = container.attrs["State"]
-    except ERRORS as error:
-        note = f"lost the container {plan.container.name}, --resume may find it again: {error}"
-        return _Ending(lost=True, interrupted=interrupted, abandoned=not interrupted, notes=(note,))
-    return _Ending(
+            continue
+        except ERRORS as error:
+            name, why = plan.container.name, explain(error)
+            note = f"lost the container {name}, --resume may find it again: {why}"
+            return ExecutionFacts(
+                engine=DockerEngine.name, lost=True, interrupted=interrupted, notes=(note,)
+            )
+    return ExecutionFacts(engine=DockerEngine.name, interrupted=True)
+
+
+def _end(container: Container, number: signal.Signals, observer: Observer) -> None:
+    what = "the running stage" if number is signal.SIGTERM else "the container"
+    observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
+    with suppress(APIError):  # it may have ended by itself just now
+        container.kill(signal=number.name)
+
+
+def _ended(
+    container: Container, reader: EventReader, refused: Iterable[str], *, interrupted: bool
+) -> ExecutionFacts:
+    state = container.attrs["State"]
+    return ExecutionFacts(
+        engine=DockerEngine.name,
         exit_code=state["ExitCode"],
         oom_killed=state["OOMKilled"],
         lost=reader.finished is None,
         interrupted=interrupted,
         notes=tuple(f"refused from the results: {source.printable(name)}" for name in refused),
     )
+
+
+def _abandoned(facts: ExecutionFacts) -> bool:
+    """Tell whether a container out of reach, perhaps running, is left for a later caller."""
+    return facts.lost and facts.exit_code is None and not facts.interrupted
 
 
 def _follow(container: Container, reader: EventReader) -> None:
@@ -291,7 +294,10 @@ def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:
         return extract(archive, plan.results, strip=1)
 
 
-def _typed_errors() -> AbstractContextManager[None]:
-    """Turn errors of the SDK, the connection and the disk into typed ones."""
-    remedy = "look at `docker info` and the engine's log, then run again"
-    return typed_errors("the run on the Docker Engine", *ERRORS, remedy=remedy)
+def _remedy(error: BaseException | None) -> str:
+    """Tell an engine that may not be used from one that is not there."""
+    while error is not None:
+        if isinstance(error, PermissionError):
+            return PERMISSION_REMEDY
+        error = error.__context__
+    return START_REMEDY

@@ -11,7 +11,7 @@ import platform
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic, sleep
@@ -33,19 +33,13 @@ POLL_S = 0.05
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Ending:
-    """How the agent ended."""
-
-    exit_code: int | None = None
-    lost: bool = False
-    interrupted: bool = False
-
-
 class HostEngine:
-    """Runs plans on this machine, without isolation."""
+    """Runs plans on this machine, without isolation; ``notes`` are for each run's readers."""
 
     name = "host"
+
+    def __init__(self, *, notes: Sequence[str] = ()) -> None:
+        self.notes = notes
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Make a fresh virtual environment with the plan's requirements."""
@@ -72,22 +66,28 @@ class HostEngine:
         folder = WorkFolder.find(plan)
         if folder is None:
             raise InfrastructureError(f"run {plan.run_id} has no virtual environment any more")
-        sync_seconds, ending = 0.0, _Ending(interrupted=True)
-        notes: list[str] = []
+        sync_seconds, facts = 0.0, ExecutionFacts(engine=self.name, interrupted=True)
+        notes = [*self.notes]
         agent = None
         try:
             with _typed_errors():
                 notes += _sync(plan, folder)
                 sync_seconds = monotonic() - start
                 agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
-                ending = _attend(folder, observer)
+                facts = _attend(folder, observer)
         except KeyboardInterrupt:
             pass
         finally:
             folder.remove()
             if agent is not None:
                 agent.wait()
-        return self._facts(image, ending, notes, sync_seconds, monotonic() - start)
+        return replace(
+            facts,
+            image=image,
+            sync_seconds=sync_seconds,
+            wrapper_seconds=monotonic() - start,
+            notes=tuple(notes),
+        )
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the agent that a dead caller left behind, running or ended."""
@@ -99,35 +99,14 @@ class HostEngine:
             if folder.agent is None:
                 return None
             with _typed_errors():
-                ending = _attend(folder, observer)
+                facts = _attend(folder, observer)
         finally:
             folder.remove()
-        return self._facts(None, ending, [], 0.0, monotonic() - start)
+        return replace(facts, wrapper_seconds=monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:
         """Return the commands that do the same by hand."""
         return describe_host(plan, {**plan.network.host_environment, **plan.environment})
-
-    def _facts(
-        self,
-        image: ImageFacts | None,
-        ending: _Ending,
-        notes: Sequence[str],
-        sync_seconds: float,
-        wrapper_seconds: float,
-    ) -> ExecutionFacts:
-        return ExecutionFacts(
-            engine=self.name,
-            engine_version=None,
-            image=image,
-            sync_seconds=sync_seconds,
-            exit_code=ending.exit_code,
-            oom_killed=False,  # of the whole machine nobody keeps account; stages do
-            lost=ending.lost,
-            interrupted=ending.interrupted,
-            wrapper_seconds=wrapper_seconds,
-            notes=tuple(notes),
-        )
 
 
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
@@ -176,7 +155,7 @@ def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
     )
 
 
-def _attend(folder: WorkFolder, observer: Observer) -> _Ending:
+def _attend(folder: WorkFolder, observer: Observer) -> ExecutionFacts:
     """Follow the agent to its end."""
     reader = EventReader(observer)
     interrupted = False
@@ -190,7 +169,8 @@ def _attend(folder: WorkFolder, observer: Observer) -> _Ending:
             _follow(printed, reader, folder, timeout_s=STOP_GRACE_S)
     finished = reader.finished
     code = finished["exit_code"] if finished else None
-    return _Ending(
+    return ExecutionFacts(
+        engine=HostEngine.name,
         exit_code=code if isinstance(code, int) else None,
         lost=finished is None,
         interrupted=interrupted,

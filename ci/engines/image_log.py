@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from ci.engines.base import Observer
+from ci.network import mask_credentials
 
 LAST_LINES = 20
 
@@ -37,8 +38,8 @@ class ImageLog:
         self._file.close()
 
     def write(self, text: str) -> None:
-        """Add text; an empty line is left out."""
-        for line in filter(str.strip, _COLOURS.sub("", text).splitlines()):
+        """Add text, without passwords; an empty line is left out."""
+        for line in filter(str.strip, mask_credentials(_COLOURS.sub("", text)).splitlines()):
             self._file.write(line + "\n")
             self._file.flush()
             self._last.append(line)

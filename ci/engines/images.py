@@ -17,6 +17,7 @@ from ci import process
 from ci.engines.archives import pack
 from ci.engines.base import ImageFacts
 from ci.engines.image_log import ImageLog
+from ci.engines.sdk_errors import explain
 from ci.errors import InfrastructureError
 from ci.network import mask_credentials
 from ci.plan import ImagePlan, RunPlan
@@ -90,7 +91,7 @@ class ImageBuilder:
                 if "progressDetail" not in message:  # one line a layer, not one a kilobyte
                     log.write(_text(message))
         except APIError as error:
-            log.write(f"cannot pull {reference}: {error.explanation or error}")
+            log.write(f"cannot pull {reference}: {explain(error)}")
         if self.find(reference) is None:
             self._unpullable.add(reference)
             return False

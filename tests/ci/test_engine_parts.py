@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import tarfile
 import urllib.request
@@ -11,12 +12,17 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Thread
 from time import monotonic
+from urllib.parse import urlencode
 
 import pytest
+from docker.errors import APIError
 
 from ci.engines import select_engine
 from ci.engines.archives import extract, pack
 from ci.engines.events import EventReader
+from ci.engines.host import HostEngine
+from ci.engines.image_log import ImageLog
+from ci.engines.sdk_errors import typed_sdk_errors
 from ci.engines.wheelhouse import serve
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.plan import NetworkPlan
@@ -228,4 +234,38 @@ def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.value.exit_code is ExitCode.INFRASTRUCTURE
     assert error.value.remedy is not None
     assert "docker/start-engine" in error.value.remedy
-    assert select_engine("auto").name == "host"
+    engine = select_engine("auto")
+    assert isinstance(engine, HostEngine)
+    [note] = engine.notes
+    assert note.startswith("not on DOCKER_HOST: no Docker Engine answers: ")
+
+
+ADDRESS = "https://user:s3cretpw@host.invalid/simple"
+QUERY = urlencode({"buildargs": json.dumps({"PIP_INDEX_URL": ADDRESS, "TOKEN": "t0ken"})})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(APIError("400 Client Error: /build?" + QUERY), id="no explanation"),
+        pytest.param(APIError("/build?" + QUERY, explanation="unknown instruction"), id="answer"),
+        pytest.param(ConnectionError(f"retries exceeded with url: /build?{QUERY} (x)"), id="cut"),
+    ],
+)
+def test_error_of_a_build_does_not_tell_its_arguments(error: Exception) -> None:
+    with (
+        pytest.raises(InfrastructureError, match=r"failed: (400|unknown|retries)") as told,
+        typed_sdk_errors(),
+    ):
+        raise error
+    assert not [secret for secret in ("s3cretpw", "t0ken") if secret in str(told.value)]
+
+
+def test_image_log_hides_passwords(tmp_path: Path) -> None:
+    recorder = Recorder()
+    with ImageLog(tmp_path, recorder) as log:
+        log.write(f"Looking in indexes: {ADDRESS}")
+        expected = "Looking in indexes: https://***@host.invalid/simple"
+        assert log.tail().strip() == expected
+    assert log.path.read_text() == expected + "\n"
+    assert recorder.events == [{"event": "engine", "text": expected}]

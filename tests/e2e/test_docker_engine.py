@@ -6,10 +6,11 @@ import gc
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from plans import DOCKERFILE, OFFLINE_BASE, python_stage, stage
 
+from ci.collect import not_run_result
 from ci.engines import select_engine
 from ci.errors import ExitCode, InfrastructureError
 from ci.plan import RunPlan
 
 pytestmark = pytest.mark.docker
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -80,6 +84,18 @@ def test_passwords_stay_in_no_image(docker_bench: Bench, client: DockerClient) -
     found = [text for text in histories(client) if secret in text]
     client.images.remove(plan.image.tag)
     assert found == []
+
+
+def test_error_of_a_build_does_not_tell_its_arguments(docker_bench: Bench) -> None:
+    recipe = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\ngarbage\n"
+    plan = docker_bench.plan(stage("build", "true"), dockerfile=recipe)
+    arguments = {"PIP_INDEX_URL": "https://me:s3cret@index.example/simple", "TOKEN": "s3cret"}
+    secretive = replace(plan, image=replace(plan.image, build_arguments=arguments))
+    with pytest.raises(InfrastructureError, match=r"(?i)unknown instruction: garbage") as error:
+        docker_bench.engine.prepare(secretive, docker_bench.observer)
+    result = not_run_result(plan, str(error.value))
+    log = (plan.results / "image.log").read_text()
+    assert "s3cret" not in f"{error.value} {log} {result} {docker_bench.observer.events}"
 
 
 def histories(client: DockerClient) -> Iterator[str]:
@@ -168,6 +184,42 @@ def test_lost_connection_ends_a_build_with_a_typed_error(
     docker_bench.observer.reactions[begun] = relay.kill
     with pytest.raises(InfrastructureError, match="the run on the Docker Engine failed: "):
         select_engine("docker").prepare(plan, docker_bench.observer)
+
+
+@pytest.fixture
+def closed_socket(tmp_path: Path) -> Iterator[Path]:
+    """A socket at which somebody listens, but not to everybody."""
+    path = tmp_path / "closed.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        path.chmod(0)
+        yield path
+    gc.collect()  # the SDK leaves a socket open when it cannot connect it
+
+
+@contextmanager
+def held_back_by_permissions() -> Iterator[None]:
+    """Be somebody else than root, whom no permission holds back."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_engine_that_may_not_be_used(closed_socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{closed_socket}")
+    with (
+        pytest.raises(InfrastructureError, match="Permission denied") as error,
+        held_back_by_permissions(),
+    ):
+        select_engine("docker")
+    assert error.value.remedy is not None
+    assert error.value.remedy.startswith("join the group that owns the engine's socket")
 
 
 def test_container_is_unprivileged_and_gone_afterwards(

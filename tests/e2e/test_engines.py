@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
@@ -80,12 +81,21 @@ def test_interrupt_keeps_what_there_is(bench: Bench) -> None:
     assert bench.engine.resume(plan, bench.observer) is None  # nothing is left
 
 
-def test_second_interrupt_still_cleans_up(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param("asked", id="later"),
+        pytest.param("interrupted: ending the running stage", id="at once"),
+    ],
+)
+def test_second_interrupt_keeps_what_there_is(bench: Bench, second: str) -> None:
     stubborn = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done"
-    plan = bench.plan(stage("hang", "sh", "-c", stubborn))
-    for text in ("ready", "asked"):
+    plan = bench.plan(stage("first", "true"), stage("hang", "sh", "-c", stubborn))
+    for text in ("ready", second):
         bench.observer.reactions[text] = lambda: signal.raise_signal(signal.SIGINT)
     assert bench.run(plan).interrupted
+    assert [event["stage"] for event in events(plan, "stage_finished")] == ["first"]
+    assert (plan.results / "hang.log").read_text().startswith("ready\n")
     assert bench.engine.resume(plan, bench.observer) is None
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import Bench
 from plans import python_stage, stage
 
+from ci.engines.host import HostEngine
 from ci.errors import InfrastructureError
 
 
@@ -33,6 +35,11 @@ print(json.dumps([sys.prefix, os.getcwd(), *map(os.environ.get, names)]))
     assert (facts.image.built, facts.image.digest) == (True, None)
     assert sorted(path.name for path in plan.source.iterdir()) == ["pyproject.toml", "src", "tests"]
     assert not (plan.results / "host.lock").exists()
+
+
+def test_notes_of_the_choice_reach_the_reader(tmp_path: Path) -> None:
+    bench = Bench(HostEngine(notes=["not on DOCKER_HOST"]), tmp_path)
+    assert bench.run(bench.plan(stage("build", "true"))).notes == ("not on DOCKER_HOST",)
 
 
 def test_requirements_that_cannot_be_met(host_bench: Bench) -> None:
