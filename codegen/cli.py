@@ -39,10 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m codegen", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m codegen", description=__doc__, allow_abbrev=False
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    torch = commands.add_parser("torch", help="the PyTorch backend, from the installed torchgen")
+    torch = commands.add_parser(
+        "torch", help="the PyTorch backend, from the installed torchgen", allow_abbrev=False
+    )
     _add_output(torch, default=None)
     torch.add_argument(
         "--allowlist",
@@ -66,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     torch.set_defaults(run=_run_torch)
 
-    slots = commands.add_parser("slots", help="slot.h, from codegen/slots.py")
+    slots = commands.add_parser("slots", help="slot.h, from codegen/slots.py", allow_abbrev=False)
     _add_output(slots, default=_ROOT / "src" / "include" / "infini" / "ops")
     slots.set_defaults(run=_run_slots)
     return parser
