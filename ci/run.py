@@ -130,9 +130,11 @@ class Run:
             self.progress.failure(_message(error))
             if not read_record(plan.results).events:
                 return not_run_result(plan, _message(error))
-            facts = self._facts(image=image, lost=True, notes=(_message(error),))
+            facts = ExecutionFacts(
+                engine=self.engine.name, image=image, lost=True, notes=(_message(error),)
+            )
         except KeyboardInterrupt:  # outside of the engine's own handling
-            facts = self._facts(image=image, interrupted=True)
+            facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
         return self._judged(plan, facts)
 
     def _adopt(self, plan: RunPlan) -> ExecutionFacts | None:
@@ -143,28 +145,8 @@ class Run:
         finished = read_record(plan.results).run_finished
         if finished is None or finished.interrupted:
             return None
-        return self._facts(exit_code=finished.exit_code, notes=(RESUMED,))
-
-    def _facts(
-        self,
-        *,
-        image: ImageFacts | None = None,
-        exit_code: int | None = None,
-        lost: bool = False,
-        interrupted: bool = False,
-        notes: tuple[str, ...] = (),
-    ) -> ExecutionFacts:
         return ExecutionFacts(
-            engine=self.engine.name,
-            engine_version=None,
-            image=image,
-            sync_seconds=0.0,
-            exit_code=exit_code,
-            oom_killed=False,
-            lost=lost,
-            interrupted=interrupted,
-            wrapper_seconds=0.0,
-            notes=notes,
+            engine=self.engine.name, exit_code=finished.exit_code, notes=(RESUMED,)
         )
 
     def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:

@@ -67,8 +67,6 @@ def facts(
         image=image,
         sync_seconds=0.25,
         exit_code=exit_code,
-        oom_killed=False,
-        lost=False,
         interrupted=interrupted,
         wrapper_seconds=1.0,
     )

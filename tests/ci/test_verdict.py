@@ -36,17 +36,7 @@ def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
 
 
 STAGES = (stage("install"), stage("pytest", StageKind.PYTEST))
-FACTS = ExecutionFacts(
-    engine="docker",
-    engine_version="20.10",
-    image=None,
-    sync_seconds=0.1,
-    exit_code=None,
-    oom_killed=False,
-    lost=False,
-    interrupted=False,
-    wrapper_seconds=10.0,
-)
+FACTS = ExecutionFacts(engine="docker", engine_version="20.10", sync_seconds=0.1)
 TIME = {"time": 0.0, "monotonic": 0.0}
 
 
