@@ -10,6 +10,7 @@ from ci.results import PlatformResult, Product, PytestResult, RunResult, StageRe
 MISSING = "-"
 NOT_RUN = "not run"
 NO_RESULT = "no result"  # it began, or may have begun
+LAUNCHER = "launcher"
 
 
 class Row(NamedTuple):
@@ -106,9 +107,9 @@ def whole_seconds(seconds: float | None) -> str:
 
 
 def stage_rows(result: PlatformResult) -> list[StageRow]:
-    """The rows of the breakdown."""
+    """The rows of the breakdown: the stages, and what the engine took beside them."""
     not_begun = _not_begun(result)
-    return [
+    rows = [
         StageRow(
             stage=stage.name,
             seconds=_seconds(stage.seconds),
@@ -120,6 +121,22 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
         )
         for stage in result.stages
     ]
+    overhead = _launcher_seconds(result)
+    if overhead is not None:
+        rows.append(
+            StageRow(LAUNCHER, _seconds(overhead), MISSING, MISSING, MISSING, MISSING, "no")
+        )
+    return rows
+
+
+def _launcher_seconds(result: PlatformResult) -> float | None:
+    """What the engine's call took beyond the stages: create, start, follow, collect, remove."""
+    engine = result.environment.get("engine")
+    whole = engine.get("seconds") if isinstance(engine, dict) else None
+    if not isinstance(whole, int | float) or any(s.seconds is None for s in result.stages):
+        return None
+    inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != "image")
+    return whole - inside if whole >= inside else None  # an adopted run was followed in part
 
 
 def _not_begun(result: PlatformResult) -> list[str]:

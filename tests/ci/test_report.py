@@ -157,3 +157,17 @@ def test_what_has_begun_is_never_shown_as_not_run(
 def test_a_repository_without_commits(published: RunResult) -> None:
     run = published.model_copy(update={"commit": None, "dirty": True})
     assert terminal(run).startswith("infini-ops: no commit, docker engine")
+
+
+@pytest.mark.parametrize(("whole", "shown"), [(10.5, ["1.5 s"]), (8.0, []), (None, [])])
+def test_what_the_launcher_took_beside_the_stages(whole: float | None, shown: list[str]) -> None:
+    stages = [
+        StageResult(name="image", seconds=60.0, exit_code=0, in_total=False),
+        StageResult(name="sync", seconds=2.0, exit_code=0, in_total=False),
+        StageResult(name="install", seconds=7.0, exit_code=0, in_total=True),
+    ]
+    environment = {"engine": {"seconds": whole}}
+    result = platform_result("CPU", PUBLISHED[0][1:], stages=stages, environment=environment)
+    rows = [row for row in stage_rows(result) if row.stage == "launcher"]
+    assert [row.seconds for row in rows] == shown
+    assert all(row.in_total == "no" for row in rows)
