@@ -6,7 +6,9 @@ from the beginning and takes the results out, as the first caller would have don
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,6 +21,7 @@ from docker.client import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
+from docker.utils import parse_host
 
 from ci import source
 from ci.engines.archives import extract, pack
@@ -57,6 +60,7 @@ class DockerEngine:
     def connect(cls) -> DockerEngine:
         """Return an engine for the environment's DOCKER_HOST, or the local socket."""
         try:
+            _knock()
             client = DockerClient.from_env()
             return cls(client, str(client.version()["Version"]))
         except ERRORS as error:
@@ -292,6 +296,21 @@ def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:
         archive.seek(0)
         plan.results.mkdir(parents=True, exist_ok=True)
         return extract(archive, plan.results, strip=1)
+
+
+def _knock() -> None:
+    """Connect to a local engine's socket and hang up; raises ``OSError`` naming the socket.
+
+    The SDK never closes a socket that it could not connect, which Python then warns of.
+    """
+    scheme, _, path = parse_host(os.environ.get("DOCKER_HOST", "")).partition("://")
+    if scheme != "http+unix":
+        return
+    with socket.socket(socket.AF_UNIX) as door:
+        try:
+            door.connect(path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
 
 
 def _remedy(error: BaseException | None) -> str:
