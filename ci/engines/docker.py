@@ -303,7 +303,8 @@ def _knock() -> None:
 
     The SDK never closes a socket that it could not connect, which Python then warns of.
     """
-    scheme, _, path = parse_host(os.environ.get("DOCKER_HOST", "")).partition("://")
+    address = str(parse_host(os.environ.get("DOCKER_HOST", "")))
+    scheme, _, path = address.partition("://")
     if scheme != "http+unix":
         return
     with socket.socket(socket.AF_UNIX) as door:
