@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ci.plan import (
     make_plan,
 )
 from ci.platforms import PLATFORMS, Platform
+from ci.text import near_match
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().parent / "config" / "default-requirements.txt"
@@ -86,8 +86,7 @@ def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ..
 
 
 def _unknown(name: str, config: Config) -> str:
-    matches = difflib.get_close_matches(name, config.platforms, n=1)
-    hint = f"; did you mean '{matches[0]}'?" if matches else ""
+    hint = near_match(name, config.platforms)
     return f"unknown platform '{name}', configured: {', '.join(config.platforms)}{hint}"
 
 

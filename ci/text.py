@@ -6,8 +6,10 @@ Test names, messages and file names are whatever a project makes them: halves of
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -35,6 +37,12 @@ def parse_json(text: str) -> Any:
     """Decode JSON, which can spell halves of characters that nothing else takes."""
     value = json.loads(text)
     return storable(value) if "\\ud" in text.lower() else value
+
+
+def near_match(name: object, known: Iterable[str]) -> str:
+    """``; did you mean 'cpu'?`` where one of ``known`` is close to ``name``, else nothing."""
+    matches = difflib.get_close_matches(name, list(known), n=1) if isinstance(name, str) else []
+    return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
 def counted(count: int, noun: str) -> str:

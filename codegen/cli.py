@@ -92,10 +92,8 @@ def _run_torch(options: argparse.Namespace) -> None:
     schemas = load_schemas(options.torch_root)
     check_known(allowlist, schemas.by_name)
     library = make_library(schemas, allowlist.names)
-    hand_written = hand_written_bases(options.base_dir, library.operators)
-    changes = synchronize(
-        render_torch(library, hand_written), options.output_dir, dry_run=options.dry_run
-    )
+    files = render_torch(library, hand_written_bases(options.base_dir))
+    changes = synchronize(files, options.output_dir, dry_run=options.dry_run)
     if options.dry_run:
         _print_changes("would write", changes.written)
         _print_changes("would remove", changes.removed)

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from codegen import cpp
-from codegen.model import Library, Operator, Parameter
+from codegen.model import Library, Parameter
 from codegen.slots import SLOT_COUNT, Slot
 
 METADATA_NAME = "torch_ops_metadata.json"
@@ -100,10 +100,9 @@ def _parameter_metadata(parameter: Parameter) -> dict[str, object]:
     }
 
 
-def hand_written_bases(folder: Path, operators: tuple[Operator, ...]) -> frozenset[str]:
+def hand_written_bases(folder: Path) -> frozenset[str]:
     """The operators that have a hand-written base header in ``folder``."""
-    present = {path.stem for path in folder.glob("*.h")}
-    return frozenset(operator.name for operator in operators if operator.name in present)
+    return frozenset(path.stem for path in folder.glob("*.h"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -16,6 +15,7 @@ from pydantic_core import ErrorDetails
 from ci.config.document import Document, Finding, Location, read_document
 from ci.config.models import Config, SiteConfig
 from ci.errors import ConfigError
+from ci.text import near_match
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 
@@ -80,14 +80,16 @@ def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -
     if detail["type"] == "extra_forbidden":
         known = _keys_of(_annotation_at(model, location[:-1]))
         expected = "one of " + ", ".join(known)
-        text = f"got an unknown key, expected {expected}" + _near(str(location[-1]), known)
+        text = f"got an unknown key, expected {expected}" + near_match(str(location[-1]), known)
     elif detail["loc"][-1:] == ("[key]",):
         known = list(context.get("known", ()))
-        text = f"got '{location[-1]}', expected {detail['msg']}" + _near(str(location[-1]), known)
+        text = f"got '{location[-1]}', expected {detail['msg']}" + near_match(
+            str(location[-1]), known
+        )
     else:
         expected = _expected(detail)
         got = "nothing" if detail["type"] == "missing" else _got(value)
-        text = f"got {got}, expected {expected}" + _near(value, _choices(detail))
+        text = f"got {got}, expected {expected}" + near_match(value, _choices(detail))
     return Finding(line=document.line_of(location), location=location, text=text)
 
 
@@ -102,11 +104,6 @@ def _choices(detail: ErrorDetails) -> list[str]:
     if detail["type"] != "enum":
         return []
     return re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected")))
-
-
-def _near(value: object, known: Sequence[str]) -> str:
-    matches = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
-    return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
 def _got(value: object) -> str:

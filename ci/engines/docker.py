@@ -97,14 +97,8 @@ class DockerEngine:
         finally:
             if not _abandoned(facts):
                 self._remove(plan)
-        return replace(
-            facts,
-            engine_version=self._version,
-            image=image,
-            sync_seconds=sync_seconds,
-            wrapper_seconds=monotonic() - start,
-            notes=(*notes, *facts.notes),
-        )
+        facts = replace(facts, sync_seconds=sync_seconds)
+        return self._completed(facts, image, notes, start)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container that a dead caller left behind, running or ended."""
@@ -129,6 +123,12 @@ class DockerEngine:
             seconds=0.0,
             reason="of the adopted container",
         )
+        return self._completed(facts, image, notes, start)
+
+    def _completed(
+        self, facts: ExecutionFacts, image: ImageFacts, notes: Iterable[str], start: float
+    ) -> ExecutionFacts:
+        """Add what only the engine knows to what was seen of the container."""
         return replace(
             facts,
             engine_version=self._version,

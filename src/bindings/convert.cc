@@ -25,9 +25,9 @@ bool HasLength(PyObject* object) {
          (type->tp_as_mapping && type->tp_as_mapping->mp_length);
 }
 
-// A number that is not one of Python's own, such as `numpy.float32(1)`. Arrays have the number
+// A number of Python's or of another library, such as `numpy.float32(1)`. Arrays have the number
 // protocol too, but also a length.
-bool IsForeignNumber(PyObject* object) {
+bool IsNumber(PyObject* object) {
   // NumPy's complex numbers have no other sign of being numbers than `__complex__`.
   return !HasLength(object) &&
          (PyNumber_Check(object) || PyObject_HasAttrString(object, "__complex__"));
@@ -35,7 +35,7 @@ bool IsForeignNumber(PyObject* object) {
 
 bool IsInteger(PyObject* object) {
   return !PyBool_Check(object) &&
-         (PyLong_Check(object) || (PyIndex_Check(object) && IsForeignNumber(object)));
+         (PyLong_Check(object) || (PyIndex_Check(object) && IsNumber(object)));
 }
 
 nb::object Checked(PyObject* new_reference) {
@@ -64,7 +64,7 @@ bool ConvertInteger(PyObject* object, std::int64_t* value) {
 
 bool ConvertDouble(PyObject* object, double* value) {
   if (PyBool_Check(object)) return false;
-  if (!PyFloat_Check(object) && !PyLong_Check(object) && !IsForeignNumber(object)) return false;
+  if (!PyFloat_Check(object) && !PyLong_Check(object) && !IsNumber(object)) return false;
   *value = ToDouble(object);
   return true;
 }
@@ -79,7 +79,7 @@ bool ConvertScalar(PyObject* object, Scalar* scalar) {
   } else if (PyComplex_Check(object)) {
     const Py_complex value = PyComplex_AsCComplex(object);
     *scalar = std::complex<double>(value.real, value.imag);
-  } else if (!IsForeignNumber(object)) {
+  } else if (!IsNumber(object)) {
     return false;
   } else if (PyObject_HasAttrString(object, "item")) {
     // NumPy's numbers know which of Python's they are.
@@ -141,7 +141,7 @@ nb::object ArraySource(PyObject* object) {
 // An array of another library in host memory, through DLPack or the buffer protocol.
 template <typename Array>
 bool ConvertArray(PyObject* object, CallStorage* storage, Argument* argument) {
-  if (PyBytes_Check(object) || PyUnicode_Check(object) || IsForeignNumber(object)) return false;
+  if (PyBytes_Check(object) || PyUnicode_Check(object) || IsNumber(object)) return false;
   Array array;
   if (!nb::try_cast(ArraySource(object), array) || array.device_type() != nb::device::cpu::value) {
     return false;
@@ -161,7 +161,6 @@ bool ConvertTensor(const Parameter& parameter, PyObject* object, CallStorage* st
     *argument = Argument::ForeignTensor(tensor);
     return true;
   }
-  if (PyLong_Check(object) || PyFloat_Check(object)) return false;
   return parameter.is_out ? ConvertArray<nb::ndarray<>>(object, storage, argument)
                           : ConvertArray<nb::ndarray<nb::ro>>(object, storage, argument);
 }

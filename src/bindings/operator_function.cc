@@ -23,8 +23,9 @@ namespace {
 
 struct OperatorFunction {
   PyObject_HEAD vectorcallfunc vectorcall;
-  const std::string* name;
   const OperatorEntry* entry;
+
+  const char* name() const { return entry->overloads.front().operator_name; }
 };
 
 PyObject* implementation_index_name = nullptr;
@@ -148,7 +149,7 @@ std::string KeywordText(PyObject* name) {
 }
 
 [[noreturn]] void ThrowNoMatch(const OperatorFunction& function, const PythonCall& call) {
-  std::string text = *function.name + "(): no overload takes (";
+  std::string text = std::string(function.name()) + "(): no overload takes (";
   const char* separator = "";
   for (std::size_t i = 0; i < call.positional + call.keywords(); ++i) {
     text += separator;
@@ -160,7 +161,7 @@ std::string KeywordText(PyObject* name) {
   }
   text += "); candidates:";
   for (const Overload& overload : function.entry->overloads) {
-    text += "\n  " + Signature(function.name->c_str(), overload.parameters);
+    text += "\n  " + Signature(function.name(), overload.parameters);
   }
   throw nb::type_error(text.c_str());
 }
@@ -207,19 +208,19 @@ PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t fla
 }
 
 PyObject* Name(PyObject* self, void*) {
-  return PyUnicode_FromString(reinterpret_cast<OperatorFunction*>(self)->name->c_str());
+  return PyUnicode_FromString(reinterpret_cast<OperatorFunction*>(self)->name());
 }
 
 PyObject* Represent(PyObject* self) {
   return PyUnicode_FromFormat("<operator infini.ops.%s>",
-                              reinterpret_cast<OperatorFunction*>(self)->name->c_str());
+                              reinterpret_cast<OperatorFunction*>(self)->name());
 }
 
 PyObject* Document(PyObject* self, void*) {
   const auto& function = *reinterpret_cast<OperatorFunction*>(self);
   std::string text;
   for (const Overload& overload : function.entry->overloads) {
-    text += Signature(function.name->c_str(), overload.parameters) + "\n";
+    text += Signature(function.name(), overload.parameters) + "\n";
   }
   text +=
       "\nWrites into its outs. Keywords: implementation_index (a slot; default: the lowest "
@@ -283,7 +284,6 @@ nb::object MakeOperatorFunction(std::string_view name) {
   auto* function = PyObject_New(OperatorFunction, operator_function_type);
   if (!function) throw nb::python_error();
   function->vectorcall = VectorCall;
-  function->name = &Operators().find(name)->first;
   function->entry = &entry;
   return nb::steal(reinterpret_cast<PyObject*>(function));
 }

@@ -19,22 +19,28 @@ static_assert(static_cast<int>(MemoryFormat::kChannelsLast3d) ==
 
 const at::Tensor& AsTorch(const void* tensor) { return *static_cast<const at::Tensor*>(tensor); }
 
-// The platform of this build whose torch device type is `type`. Device types are few and
-// their names come out of a switch, but a call must not compare strings, so remember.
-Device::Type TypeOf(c10::DeviceType type) {
-  if (type == c10::DeviceType::CPU) return Device::Type::kCpu;
-  static const c10::DeviceType accelerator = [] {
+// The accelerator of this build and torch's type for it; the CPU where there is none. Looked up
+// once: a call must not compare strings.
+struct Accelerator {
+  Device::Type type = Device::Type::kCpu;
+  c10::DeviceType torch_type = c10::DeviceType::CPU;
+};
+
+const Accelerator& ThisAccelerator() {
+  static const Accelerator accelerator = [] {
     for (const DeviceTypeInfo& info : kDeviceTypes) {
       if (info.type != Device::Type::kCpu && IsEnabled(info.type)) {
-        return c10::Device(std::string(info.torch_name)).type();
+        return Accelerator{info.type, c10::Device(std::string(info.torch_name)).type()};
       }
     }
-    return c10::DeviceType::CPU;
+    return Accelerator{};
   }();
-  if (type == accelerator) {
-    static const Device::Type enabled = ParseDeviceType(c10::DeviceTypeName(type, true));
-    return enabled;
-  }
+  return accelerator;
+}
+
+Device::Type TypeOf(c10::DeviceType type) {
+  if (type == c10::DeviceType::CPU) return Device::Type::kCpu;
+  if (type == ThisAccelerator().torch_type) return ThisAccelerator().type;
   throw std::invalid_argument("a tensor is on '" + c10::DeviceTypeName(type, true) +
                               "', which this build of the library does not support");
 }
@@ -56,14 +62,16 @@ at::Tensor FromView(const Tensor& view) {
       .make_tensor();
 }
 
-at::Tensor ToTensor(const Argument& argument) {
+// The view at `index` of a tensor argument or a list of them; nullptr for what is none.
+const Tensor* ViewAt(const Argument& argument, std::uint32_t index) {
   switch (argument.tag) {
-    case Argument::Tag::kForeignTensor:
-      return *argument.As<at::Tensor>();
     case Argument::Tag::kTensor:
-      return FromView(*argument.As<Tensor>());
+    case Argument::Tag::kTensors:
+      return argument.As<Tensor>() + index;
+    case Argument::Tag::kArguments:
+      return ViewAt(argument.As<Argument>()[index], 0);
     default:
-      return {};
+      return nullptr;
   }
 }
 
@@ -71,8 +79,13 @@ std::vector<at::Tensor> ToTensors(const Argument& list) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(list.size);
   for (std::uint32_t i = 0; i < list.size; ++i) {
-    tensors.push_back(list.tag == Argument::Tag::kTensors ? FromView(list.As<Tensor>()[i])
-                                                          : ToTensor(list.As<Argument>()[i]));
+    if (const Tensor* view = ViewAt(list, i)) {
+      tensors.push_back(FromView(*view));
+    } else {
+      const Argument& element = list.As<Argument>()[i];
+      const bool is_torch = element.tag == Argument::Tag::kForeignTensor;
+      tensors.push_back(is_torch ? *element.As<at::Tensor>() : at::Tensor());
+    }
   }
   return tensors;
 }
@@ -137,7 +150,7 @@ void CallScope::Wrap(const Invocation& invocation) {
   lists_.reserve(invocation.size);
   for (Argument& argument : wrapped_) {
     if (argument.tag == Argument::Tag::kTensor) {
-      argument = Argument::ForeignTensor(&tensors_.emplace_back(ToTensor(argument)));
+      argument = Argument::ForeignTensor(&tensors_.emplace_back(FromView(*argument.As<Tensor>())));
     } else if (NeedsWrapping(argument)) {
       const auto& list = lists_.emplace_back(ToTensors(argument));
       const std::uint32_t size = argument.size;
@@ -152,12 +165,8 @@ void CallScope::CheckWrapped(const Invocation& invocation) const {
   for (std::size_t i = 0; i < invocation.size; ++i) {
     const Argument& given = invocation.arguments[i];
     const auto* wrapped = wrapped_[i].As<at::Tensor>();
-    if (given.tag == Argument::Tag::kTensor) CheckShape(*given.As<Tensor>(), *wrapped);
     for (std::uint32_t j = 0; j < given.size; ++j) {
-      if (given.tag == Argument::Tag::kTensors) CheckShape(given.As<Tensor>()[j], wrapped[j]);
-      if (given.tag != Argument::Tag::kArguments) continue;
-      const Argument& element = given.As<Argument>()[j];
-      if (element.tag == Argument::Tag::kTensor) CheckShape(*element.As<Tensor>(), wrapped[j]);
+      if (const Tensor* view = ViewAt(given, j)) CheckShape(*view, wrapped[j]);
     }
   }
 }
@@ -197,9 +206,11 @@ c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument)
 
 at::Device ToDevice(Device device) {
   if (device.type() == Device::Type::kCpu) return at::kCPU;
-  static const c10::DeviceType accelerator =
-      c10::Device(std::string(Info(device.type()).torch_name)).type();
-  return {accelerator, static_cast<c10::DeviceIndex>(device.index())};
+  if (device.type() != ThisAccelerator().type) {
+    throw std::invalid_argument("a tensor is on " + std::string(Info(device.type()).name) +
+                                ", which this build of the library does not support");
+  }
+  return {ThisAccelerator().torch_type, static_cast<c10::DeviceIndex>(device.index())};
 }
 
 Device DeviceOf(const void* tensor) {

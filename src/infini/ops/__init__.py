@@ -16,10 +16,10 @@ with _contextlib.suppress(ModuleNotFoundError):
 
 from infini.ops import _core
 
-__all__ = ["Operator", "devices", "include_dir", "metadata_path", *_core.operator_names()]
-
 _PACKAGE = _pathlib.Path(__file__).parent
 _NAMES = frozenset(_core.operator_names())
+
+__all__ = ["Operator", "devices", "include_dir", "metadata_path", *sorted(_NAMES)]
 
 
 class Operator:
