@@ -6,6 +6,10 @@
 #include "bindings/operator_function.h"
 #include "infini/ops/operator.h"
 
+#ifdef INFINI_OPS_WITH_TORCH
+#include "bindings/torch_objects.h"
+#endif
+
 namespace nb = nanobind;
 
 namespace infini::ops::bindings {
@@ -41,6 +45,7 @@ NB_MODULE(_core, module) {
   module.def("clear_cache", &ClearCache);
   module.def("devices", &Devices);
 #ifdef INFINI_OPS_WITH_TORCH
+  InitializeTorchObjects();
   module.attr("WITH_TORCH") = true;
 #else
   module.attr("WITH_TORCH") = false;

@@ -1,24 +1,126 @@
 #include "bindings/torch_objects.h"
 
+#include <c10/util/Exception.h>
+#include <nanobind/nanobind.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
-#include <torch/csrc/autograd/python_variable.h>
 
+#include <exception>
 #include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "bindings/lock.h"
-#include "torch/foreign.h"
+
+namespace nb = nanobind;
+
+// From torch/csrc/Exceptions.h, which costs 5 CPU-seconds.
+namespace torch {
+void translate_exception_to_python(const std::exception_ptr& error);
+}
 
 namespace infini::ops::bindings {
+namespace {
 
-// Not `THPVariable_Check`: that asks `isinstance`, which an object can answer as it likes.
+PyTypeObject* tensor_type = nullptr;
+// Where a `torch.Tensor` keeps its `at::Tensor`, in bytes from its beginning.
+std::size_t tensor_offset = 0;
+
+bool HoldsAt(std::size_t offset, nb::handle tensor) {
+  const void* held = *reinterpret_cast<void**>(reinterpret_cast<char*>(tensor.ptr()) + offset);
+  return held == PyLong_AsVoidPtr(nb::object(tensor.attr("_cdata")).ptr());
+}
+
+// The struct is in torch/csrc/autograd/python_variable.h, which costs 9 CPU-seconds, and it has
+// changed with the versions. So torch is asked where the tensor lies: `_cdata` is the address of
+// the `TensorImpl`, and a pointer to that is all an `at::Tensor` consists of.
+std::size_t FindTensorOffset(const nb::module_& torch) {
+  const nb::object tensors[] = {torch.attr("empty")(0), torch.attr("empty")(0)};
+  const std::size_t end = Py_TYPE(tensors[0].ptr())->tp_basicsize;
+  for (std::size_t offset = sizeof(PyObject); offset < end; offset += sizeof(void*)) {
+    if (HoldsAt(offset, tensors[0]) && HoldsAt(offset, tensors[1])) return offset;
+  }
+  throw nb::import_error(
+      "infini.ops can't find the C++ tensor inside a torch.Tensor: this torch lays its objects out "
+      "as no version before it. Build infini.ops with -C cmake.define.WITH_TORCH=OFF.");
+}
+
+// Keeps the warnings of one call on this thread, to be shown when the interpreter lock is held.
+class WarningBuffer : public c10::WarningHandler {
+ public:
+  WarningBuffer() : previous_(c10::WarningUtils::get_warning_handler()) {
+    c10::WarningUtils::set_warning_handler(this);
+  }
+  ~WarningBuffer() override { c10::WarningUtils::set_warning_handler(previous_); }
+
+  void process(const c10::Warning& warning) override { warnings_.push_back(warning); }
+
+  const std::vector<c10::Warning>& warnings() const { return warnings_; }
+
+ private:
+  c10::WarningHandler* previous_;
+  std::vector<c10::Warning> warnings_;
+};
+
+bool Show(const c10::Warning& warning) {
+  const bool deprecation = std::holds_alternative<c10::DeprecationWarning>(warning.type());
+  PyObject* category = deprecation ? PyExc_DeprecationWarning : PyExc_UserWarning;
+  const auto& place = warning.source_location();
+  if (warning.verbatim() && place.file) {
+    return PyErr_WarnExplicit(category, warning.msg().c_str(), place.file,
+                              static_cast<int>(place.line), nullptr, nullptr) == 0;
+  }
+  std::string text = warning.msg();
+  if (place.file) {
+    text += " (Triggered internally at " + std::string(place.file) + ":" +
+            std::to_string(place.line) + ".)";
+  }
+  return PyErr_WarnEx(category, text.c_str(), 1) == 0;
+}
+
+// Shows warnings as Python's, which leaves an error set where a filter makes one of them. An
+// error that is pending already outweighs that.
+void ShowAll(const std::vector<c10::Warning>& warnings) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  for (const c10::Warning& warning : warnings) {
+    if (Show(warning)) continue;
+    if (!type) return;
+    PyErr_Clear();
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+// Runs the call with the interpreter lock released; leaves what it throws as a Python error.
+void DispatchUnlocked(const Overload& overload, Span<Argument> arguments,
+                      const CallOptions& options) {
+  try {
+    const ReleasedLock released;
+    Dispatch(overload, arguments, options);
+  } catch (const std::invalid_argument& error) {
+    // Our own complaint about the call; torch would make a RuntimeError of it.
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+  }
+}
+
+}  // namespace
+
+void InitializeTorchObjects() {
+  const nb::module_ torch = nb::module_::import_("torch");
+  tensor_offset = FindTensorOffset(torch);
+  tensor_type = reinterpret_cast<PyTypeObject*>(nb::object(torch.attr("Tensor")).release().ptr());
+}
+
+// By the type, not by `isinstance`, which an object can answer as it likes.
 const void* UnpackTensor(PyObject* object) {
-  auto* type = reinterpret_cast<PyTypeObject*>(THPVariableClass);
-  return type && PyObject_TypeCheck(object, type) ? &THPVariable_Unpack(object) : nullptr;
+  if (!PyObject_TypeCheck(object, tensor_type)) return nullptr;
+  return reinterpret_cast<const char*>(object) + tensor_offset;
 }
 
 const void* UnpackGenerator(PyObject* object) {
@@ -51,16 +153,16 @@ std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object) {
 
 PyObject* DispatchWithTorchErrors(const Overload& overload, Span<Argument> arguments,
                                   const CallOptions& options) {
-  HANDLE_TH_ERRORS
-  try {
-    const ReleasedLock released;
-    Dispatch(overload, arguments, options);
-  } catch (const std::invalid_argument& error) {
-    // Our own complaint about the call; torch would make a RuntimeError of it.
-    C10_THROW_ERROR(ValueError, error.what());
+  std::vector<c10::Warning> warnings;
+  {
+    // Gone before a warning is shown, since showing one can run Python code that calls torch.
+    WarningBuffer buffer;
+    DispatchUnlocked(overload, arguments, options);
+    if (!buffer.warnings().empty()) warnings = buffer.warnings();
   }
+  if (!warnings.empty()) ShowAll(warnings);
+  if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;
-  END_HANDLE_TH_ERRORS
 }
 
 }  // namespace infini::ops::bindings

@@ -7,9 +7,12 @@
 
 #include "infini/ops/operator.h"
 
-// Everything that needs torch's Python headers, which cost 13 CPU-seconds: they are included
-// by `torch_objects.cc` alone.
+// Everything that needs torch's Python headers, which are included by `torch_objects.cc` alone.
 namespace infini::ops::bindings {
+
+// To be called once, before all else. Imports torch; throws `nanobind::import_error` for one
+// whose tensors can't be read.
+void InitializeTorchObjects();
 
 // The `at::Tensor` inside a `torch.Tensor`; nullptr for any other object. Borrowed from the
 // object.

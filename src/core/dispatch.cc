@@ -133,11 +133,11 @@ void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOpti
     Invocation viewed = invocation;
     viewed.arguments = views.arguments();
     const Implementation& implementation = overload.Select(viewed, slot);
-    implementation.kernel(TakesForeign(implementation) ? invocation : viewed);
+    implementation.Run(TakesForeign(implementation) ? invocation : viewed);
     return;
   }
 #endif
-  overload.Select(invocation, slot).kernel(invocation);
+  overload.Select(invocation, slot).Run(invocation);
 }
 
 }  // namespace infini::ops

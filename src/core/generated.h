@@ -16,7 +16,17 @@ struct Row {
 };
 
 extern const Span<Row> kTable;
-extern const Kernel kTorchKernels[];
+
+// An ATen function of any type, and what calls it with converted arguments: one function for all
+// that share a signature, since ATen's 1,440 have some 600 signatures.
+struct TorchKernel {
+  using Function = void (*)();
+
+  void (*call)(Function function, const Argument* arguments);
+  Function function;
+};
+
+extern const TorchKernel kTorchKernels[];
 
 }  // namespace infini::ops::generated
 

@@ -6,6 +6,10 @@
 
 #include "core/generated.h"
 
+#ifdef INFINI_OPS_WITH_TORCH
+#include "torch/foreign.h"
+#endif
+
 namespace infini::ops {
 namespace {
 
@@ -19,8 +23,9 @@ void AddGeneratedOperators([[maybe_unused]] OperatorMap* operators) {
         row.operator_name, row.overload_name, {row.parameters, row.parameter_count}, {}};
     for (const DeviceTypeInfo& info : kDeviceTypes) {
       if (!IsEnabled(info.type)) continue;
-      overload.implementations.push_back(
-          {info.type, static_cast<int>(Slot::kTorch), generated::kTorchKernels[i]});
+      overload.implementations.push_back({info.type, static_cast<int>(Slot::kTorch),
+                                          torch_backend::Run, nullptr, nullptr,
+                                          &generated::kTorchKernels[i]});
     }
     (*operators)[row.operator_name].overloads.push_back(std::move(overload));
   }

@@ -1,10 +1,10 @@
 #ifndef INFINI_OPS_TORCH_FOREIGN_H_
 #define INFINI_OPS_TORCH_FOREIGN_H_
 
-#include "infini/ops/tensor.h"
+#include "infini/ops/operator.h"
 
-// What the core may ask about an `at::Tensor` that it passes on by address; no torch header
-// is needed to ask.
+// What the core may ask about an `at::Tensor` that it passes on by address, and how it passes
+// it on; no torch header is needed for that.
 namespace infini::ops::torch_backend {
 
 // Throws `std::invalid_argument` for a device that this library was not built for.
@@ -13,6 +13,9 @@ Device DeviceOf(const void* tensor);
 // A view of the tensor's memory; `Tensor()` where there is none to view (an undefined,
 // sparse or meta tensor).
 Tensor ViewOf(const void* tensor);
+
+// The kernel of slot 8. `torch_kernel` is a `generated::TorchKernel`.
+void Run(const Invocation& invocation, const void* torch_kernel);
 
 }  // namespace infini::ops::torch_backend
 

@@ -1,5 +1,6 @@
 #include "torch/kernel.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -90,14 +91,6 @@ std::vector<at::Tensor> ToTensors(const Argument& list) {
   return tensors;
 }
 
-void CheckShape(const Tensor& view, const at::Tensor& wrapped) {
-  const auto shape = wrapped.sizes();
-  if (!std::equal(shape.begin(), shape.end(), view.shape().begin(), view.shape().end())) {
-    throw std::invalid_argument("an output of shape " + c10::str(shape) + " was given as " +
-                                Describe(view) + ", which can't be resized");
-  }
-}
-
 // True for a tensor whose memory holds its values as they are: not sparse, nested or meta,
 // not a lazily conjugated, negated or zero one, not a wrapper around another tensor.
 bool IsPlain(const at::Tensor& tensor) {
@@ -117,58 +110,101 @@ bool NeedsWrapping(const Argument& argument) {
          argument.tag == Argument::Tag::kArguments;
 }
 
+bool SameSizes(at::IntArrayRef sizes, Span<std::int64_t> view) {
+  return std::equal(sizes.begin(), sizes.end(), view.begin(), view.end());
+}
+
+// The owner of a wrapped view would not see that ATen gave it another shape or other memory,
+// and would take a part of the values, or old ones, for the result.
+void CheckUnmoved(const Tensor& view, const at::Tensor& wrapped) {
+  if (!view.defined()) return;
+  if (!SameSizes(wrapped.sizes(), view.shape())) {
+    throw std::invalid_argument("an output of shape " + c10::str(wrapped.sizes()) +
+                                " was given as " + Describe(view) + ", which can't be resized");
+  }
+  if (!SameSizes(wrapped.strides(), view.strides()) || wrapped.data_ptr() != view.data()) {
+    throw std::invalid_argument("the operator changes a tensor's memory or strides, which " +
+                                Describe(view) + " can't follow; pass a torch tensor");
+  }
+}
+
+// The arguments of a call with tensors that are not torch's wrapped in ones that are.
+class WrappedArguments {
+ public:
+  explicit WrappedArguments(const Invocation& invocation)
+      : given_(invocation.arguments),
+        arguments_(invocation.arguments, invocation.arguments + invocation.size) {
+    // Reserved, so that the addresses put into `arguments_` stay.
+    tensors_.reserve(invocation.size);
+    lists_.reserve(invocation.size);
+    for (Argument& argument : arguments_) {
+      if (argument.tag == Argument::Tag::kTensor) {
+        argument =
+            Argument::ForeignTensor(&tensors_.emplace_back(FromView(*argument.As<Tensor>())));
+      } else if (NeedsWrapping(argument)) {
+        const auto& list = lists_.emplace_back(ToTensors(argument));
+        const std::uint32_t size = argument.size;
+        argument = Argument::ForeignTensor(list.data());
+        argument.size = size;
+      }
+    }
+  }
+
+  const Argument* data() const { return arguments_.data(); }
+
+  void CheckUnmoved() const {
+    for (std::size_t i = 0; i < arguments_.size(); ++i) {
+      if (!NeedsWrapping(given_[i])) continue;
+      for (std::uint32_t j = 0; j < given_[i].size; ++j) {
+        if (const Tensor* view = ViewAt(given_[i], j)) {
+          torch_backend::CheckUnmoved(*view, arguments_[i].As<at::Tensor>()[j]);
+        }
+      }
+    }
+  }
+
+ private:
+  const Argument* given_;
+  std::vector<Argument> arguments_;
+  std::vector<at::Tensor> tensors_;
+  std::vector<std::vector<at::Tensor>> lists_;
+};
+
+// Makes the caller's stream the current one. A vendor's stream handle is its own identifier in
+// torch (an "external" stream).
+class StreamScope {
+ public:
+  StreamScope(at::Device device, void* stream)
+      : guard_(c10::impl::getDeviceGuardImpl(device.type())),
+        previous_(guard_->exchangeStream(
+            c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream)))) {}
+  ~StreamScope() { guard_->exchangeStream(previous_); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  const c10::impl::DeviceGuardImplInterface* guard_;
+  c10::Stream previous_;
+};
+
 }  // namespace
 
-CallScope::CallScope(const Invocation& invocation) : arguments_(invocation.arguments) {
-  for (std::size_t i = 0; i < invocation.size; ++i) {
-    if (NeedsWrapping(invocation.arguments[i])) {
-      Wrap(invocation);
-      break;
-    }
-  }
+void Run(const Invocation& invocation, const void* torch_kernel) {
+  const auto& kernel = *static_cast<const generated::TorchKernel*>(torch_kernel);
+  // The library is for inference.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  std::optional<StreamScope> stream;
   if (invocation.stream && invocation.device.type() != Device::Type::kCpu) {
-    // A vendor's stream handle is its own identifier in torch ("external" stream).
-    const at::Device device = ToDevice(invocation.device);
-    previous_stream_ =
-        c10::impl::getDeviceGuardImpl(device.type())
-            ->exchangeStream(c10::Stream(c10::Stream::UNSAFE, device,
-                                         reinterpret_cast<c10::StreamId>(invocation.stream)));
+    stream.emplace(ToDevice(invocation.device), invocation.stream);
   }
-}
-
-CallScope::~CallScope() {
-  if (previous_stream_) {
-    c10::impl::getDeviceGuardImpl(previous_stream_->device_type())
-        ->exchangeStream(*previous_stream_);
+  const Argument* end = invocation.arguments + invocation.size;
+  if (std::none_of(invocation.arguments, end, NeedsWrapping)) {
+    kernel.call(kernel.function, invocation.arguments);
+    return;
   }
-}
-
-void CallScope::Wrap(const Invocation& invocation) {
-  // Reserved, so that the addresses put into `wrapped_` stay.
-  wrapped_.assign(invocation.arguments, invocation.arguments + invocation.size);
-  tensors_.reserve(invocation.size);
-  lists_.reserve(invocation.size);
-  for (Argument& argument : wrapped_) {
-    if (argument.tag == Argument::Tag::kTensor) {
-      argument = Argument::ForeignTensor(&tensors_.emplace_back(FromView(*argument.As<Tensor>())));
-    } else if (NeedsWrapping(argument)) {
-      const auto& list = lists_.emplace_back(ToTensors(argument));
-      const std::uint32_t size = argument.size;
-      argument = Argument::ForeignTensor(list.data());
-      argument.size = size;
-    }
-  }
-  arguments_ = wrapped_.data();
-}
-
-void CallScope::CheckWrapped(const Invocation& invocation) const {
-  for (std::size_t i = 0; i < invocation.size; ++i) {
-    const Argument& given = invocation.arguments[i];
-    const auto* wrapped = wrapped_[i].As<at::Tensor>();
-    for (std::uint32_t j = 0; j < given.size; ++j) {
-      if (const Tensor* view = ViewAt(given, j)) CheckShape(*view, wrapped[j]);
-    }
-  }
+  const WrappedArguments wrapped(invocation);
+  kernel.call(kernel.function, wrapped.data());
+  wrapped.CheckUnmoved();
 }
 
 at::Scalar ToScalar(const Scalar& scalar) {

@@ -4,7 +4,6 @@
 #include <ATen/core/ATen_fwd.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/IListRef.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
@@ -16,45 +15,15 @@
 #include <utility>
 #include <vector>
 
-#include "infini/ops/operator.h"
+#include "core/generated.h"
 
-// How slot 8 calls ATen. `Invoke<at::_ops::abs_out>` is one kernel; the argument types come
-// from `at::_ops::abs_out::schema`, so the same source serves every torch version. A kernel
-// must stay small: some 1,400 of them are instantiated in one translation unit, at about
-// 4 ms each. Whatever needs no template is therefore in `kernel.cc`.
+// How slot 8 calls ATen. The argument types of a function come from `at::_ops::abs_out::schema`,
+// so the same source serves every torch version. One `Caller` is instantiated for each of some
+// 600 signatures in one translation unit; whatever needs no template is in `kernel.cc`.
+//
+// Tensors and lists of tensors have become `kForeignTensor`, with `size` elements, before a
+// `Caller` sees them.
 namespace infini::ops::torch_backend {
-
-// Holds for the duration of one call: autograd is off (the library is for inference), the
-// caller's stream is current, and tensors that are not torch's are wrapped in ones that are.
-class CallScope {
- public:
-  explicit CallScope(const Invocation& invocation);
-  ~CallScope();
-  CallScope(const CallScope&) = delete;
-  CallScope& operator=(const CallScope&) = delete;
-
-  // As in the invocation, but tensors are `kForeignTensor` and lists of tensors are
-  // `kForeignTensor` with `size` elements.
-  const Argument* arguments() const { return arguments_; }
-
-  // To be called after the kernel: throws `std::invalid_argument` when ATen gave a wrapped
-  // tensor another shape. Its owner would not see that, and take part of the memory for all.
-  void CheckShapes(const Invocation& invocation) const {
-    if (!wrapped_.empty()) CheckWrapped(invocation);
-  }
-
- private:
-  void Wrap(const Invocation& invocation);
-  void CheckWrapped(const Invocation& invocation) const;
-
-  at::AutoDispatchBelowADInplaceOrView below_autograd_;
-  std::optional<c10::Stream> previous_stream_;
-  const Argument* arguments_;
-  // Empty, and free, when all tensors are torch's own.
-  std::vector<Argument> wrapped_;
-  std::vector<at::Tensor> tensors_;
-  std::vector<std::vector<at::Tensor>> lists_;
-};
 
 at::Scalar ToScalar(const Scalar& scalar);
 std::vector<at::Scalar> ToScalars(const Argument& argument);
@@ -185,22 +154,18 @@ struct Caller;
 
 template <typename Return, typename... Types>
 struct Caller<Return(Types...)> {
-  template <typename Op, std::size_t... index>
-  static void Call(const Argument* arguments, std::index_sequence<index...>) {
-    Op::call(To<std::decay_t<Types>>::From(arguments[index])...);
+  static void Call(generated::TorchKernel::Function function, const Argument* arguments) {
+    Call(reinterpret_cast<Return (*)(Types...)>(function), arguments,
+         std::index_sequence_for<Types...>());
   }
-  template <typename Op>
-  static void Call(const Argument* arguments) {
-    Call<Op>(arguments, std::index_sequence_for<Types...>());
+
+ private:
+  template <std::size_t... index>
+  static void Call(Return (*function)(Types...), const Argument* arguments,
+                   std::index_sequence<index...>) {
+    function(To<std::decay_t<Types>>::From(arguments[index])...);
   }
 };
-
-template <typename Op>
-void Invoke(const Invocation& invocation) {
-  const CallScope scope(invocation);
-  Caller<typename Op::schema>::template Call<Op>(scope.arguments());
-  scope.CheckShapes(invocation);
-}
 
 }  // namespace infini::ops::torch_backend
 

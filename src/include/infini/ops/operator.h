@@ -26,7 +26,8 @@ struct Invocation {
   void* stream = nullptr;  // nullptr: the framework's, or else the vendor's, current stream
 };
 
-using Kernel = void (*)(const Invocation& invocation);
+// `data` is what the implementation was registered with.
+using Kernel = void (*)(const Invocation& invocation, const void* data);
 // Whether a kernel takes these arguments; nullptr takes all that fit the schema.
 using Predicate = bool (*)(const Invocation& invocation);
 
@@ -37,6 +38,9 @@ struct Implementation {
   Kernel kernel;
   Predicate supports = nullptr;
   void (*clear_cache)() = nullptr;  // nullptr: keeps nothing between calls
+  const void* data = nullptr;       // handed to `kernel`
+
+  void Run(const Invocation& invocation) const { kernel(invocation, data); }
 };
 
 // One schema of an operator and what implements it, lowest slot first.
@@ -126,6 +130,7 @@ struct Unpacked<function> {
   static Return Call(const Invocation& invocation) {
     return Call(invocation, std::index_sequence_for<Types...>());
   }
+  static void Run(const Invocation& invocation, const void*) { Call(invocation); }
 
  private:
   template <std::size_t... index>
@@ -159,7 +164,7 @@ struct Registration {
 
   Registration() {
     Register(Op::kName, Op::kOverloadName, {Op::kParameters, std::size(Op::kParameters)},
-             {device, slot, &Unpacked<&Implemented::Run>::Call, SupportsOf<Implemented>::value,
+             {device, slot, &Unpacked<&Implemented::Run>::Run, SupportsOf<Implemented>::value,
               ClearCacheOf<Implemented>::value});
   }
 };

@@ -1,5 +1,4 @@
 // Generated from the ATen schemas of torch TORCH. Do not edit.
-#include "core/generated.h"
 #include "torch/kernel.h"
 
 #include <ATen/ops/_softmax_ops.h>
@@ -13,22 +12,26 @@
 
 namespace infini::ops::generated {
 
-using torch_backend::Invoke;
+using torch_backend::Caller;
+
+#define KERNEL(name)                         \
+  {Caller<at::_ops::name::schema>::Call,     \
+   reinterpret_cast<TorchKernel::Function>(at::_ops::name::call)}
 
 // In the order of the operator table.
-extern const Kernel kTorchKernels[] = {
-    Invoke<at::_ops::abs_out>,
-    Invoke<at::_ops::abs_>,
-    Invoke<at::_ops::add_out>,
-    Invoke<at::_ops::add_Scalar_out>,
-    Invoke<at::_ops::cat_out>,
-    Invoke<at::_ops::clamp_out>,
-    Invoke<at::_ops::clamp_Tensor_out>,
-    Invoke<at::_ops::index_put_>,
-    Invoke<at::_ops::_softmax_out>,
-    Invoke<at::_ops::mean_dtype_out>,
-    Invoke<at::_ops::mean_out>,
-    Invoke<at::_ops::topk_values>,
+extern const TorchKernel kTorchKernels[] = {
+    KERNEL(abs_out),
+    KERNEL(abs_),
+    KERNEL(add_out),
+    KERNEL(add_Scalar_out),
+    KERNEL(cat_out),
+    KERNEL(clamp_out),
+    KERNEL(clamp_Tensor_out),
+    KERNEL(index_put_),
+    KERNEL(_softmax_out),
+    KERNEL(mean_dtype_out),
+    KERNEL(mean_out),
+    KERNEL(topk_values),
 };
 
 }  // namespace infini::ops::generated
