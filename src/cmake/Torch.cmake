@@ -58,7 +58,7 @@ function(infini_ops_generate_torch output)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
 endfunction()
 
-# Interface target with the headers, libraries and ABI of the torch that was found.
+# Interface target with the headers, libraries, ABI and C++ standard of the torch that was found.
 function(infini_ops_add_torch_target)
   set(root "${TORCH_ROOT}/torch")
   add_library(infini_ops_torch INTERFACE)
@@ -70,5 +70,11 @@ function(infini_ops_add_torch_target)
   file(STRINGS "${root}/share/cmake/Torch/TorchConfig.cmake" abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
   if(abi)
     target_compile_definitions(infini_ops_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=0)
+  endif()
+  # C++20 from torch 2.14 on. TorchConfig.cmake asks for it earlier, in 2.13, without need.
+  file(STRINGS "${root}/include/torch/csrc/api/include/torch/all.h" standard
+    REGEX "__cplusplus < 202002L")
+  if(standard)
+    target_compile_features(infini_ops_torch INTERFACE cxx_std_20)
   endif()
 endfunction()

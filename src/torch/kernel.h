@@ -9,6 +9,7 @@
 #include <c10/core/Scalar.h>
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/util/OptionalArrayRef.h>
+#include <c10/util/string_view.h>
 
 #include <array>
 #include <optional>
@@ -33,7 +34,11 @@ at::Device ToDevice(Device device);
 // `To<T>` makes the argument of ATen type T, or something that converts to it and lives
 // until the end of the call.
 template <typename T>
-struct To;
+struct To {
+  static_assert(sizeof(T) == 0,
+                "this torch passes an operator a C++ type that slot 8 cannot make yet (T above): "
+                "specialise To<T> in src/torch/kernel.h, or exclude the operator");
+};
 
 template <typename T>
 struct ToNumber {
@@ -73,9 +78,12 @@ template <>
 struct To<at::Device> {
   static at::Device From(const Argument& argument) { return ToDevice(argument.device); }
 };
+// A class of torch's own before torch 2.6, `std::string_view` since.
 template <>
-struct To<std::string_view> {
-  static std::string_view From(const Argument& argument) { return argument.string(); }
+struct To<c10::string_view> {
+  static c10::string_view From(const Argument& argument) {
+    return c10::string_view(argument.string().data(), argument.string().size());
+  }
 };
 template <>
 struct To<at::Generator> {
