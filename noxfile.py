@@ -56,7 +56,7 @@ nox.options.default_venv_backend = "virtualenv"
 PLATFORMS = ("cpu",)
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 TESTS = ("tests/codegen", "tests/ci", "tests/e2e")
-FORMATTED = ("src/**/*.h", "src/**/*.cc")
+FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc")
 
 
 def install_groups(session: nox.Session, *groups: str) -> None:
@@ -95,6 +95,13 @@ def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers."""
     install_groups(session, "tests")
     session.run("python", "-m", "pytest", *(session.posargs or TESTS))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure what building, importing and calling the library costs."""
+    install_groups(session, "bench")
+    session.run("python", "-m", "bench", *session.posargs)
 
 
 @nox.session

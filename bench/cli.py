@@ -1,0 +1,119 @@
+"""``python -m bench``: measures, writes JSON and Markdown, prints the table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.context import ROOT, Context
+from bench.errors import MeasurementError
+from bench.machine import describe_commit, describe_machine
+from bench.parts import cpp_call, python_call
+from bench.report import Report, print_report, write_report
+from bench.rows import Measurement, unmeasured
+
+# In the order of the table: installing first gives the later parts a library.
+MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
+    "python-call": python_call.measure,
+    "cpp-call": cpp_call.measure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the chosen parts; returns 1 where something could not be measured."""
+    options = _parser().parse_args(arguments)
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    machine = describe_machine()
+    with tempfile.TemporaryDirectory(prefix="infini-ops-bench-") as scratch:
+        context = Context(
+            scratch=Path(scratch),
+            output=options.output_dir,
+            repeat=options.repeat,
+            installed=options.installed,
+        )
+        measurements = [
+            measurement for part in options.only for measurement in measure_part(part, context)
+        ]
+    report = Report(
+        started_at=started_at,
+        commit=describe_commit(),
+        machine=machine,
+        measurements=tuple(measurements),
+    )
+    print_report(report, Console())
+    for path in write_report(report, options.output_dir):
+        print(path)
+    return report_errors(measurements)
+
+
+def measure_part(part: str, context: Context) -> list[Measurement]:
+    """All rows of one part; an error row for each that could not be measured."""
+    print(f"bench: {part}", file=sys.stderr)
+    measured: list[Measurement] = []
+    try:
+        measured.extend(MEASURE[part](context))
+    except MeasurementError as error:
+        return [*measured, *unmeasured(part, measured, str(error))]
+    return measured
+
+
+def report_errors(measurements: Sequence[Measurement]) -> int:
+    """Prints every failed measurement in full; returns the exit code."""
+    failed = [measurement for measurement in measurements if measurement.error]
+    for measurement in failed:
+        print(f"bench: error: {measurement.key}: {measurement.error}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--only",
+        type=_parts,
+        default=tuple(MEASURE),
+        metavar="PART,…",
+        help=f"measure these parts only: {', '.join(MEASURE)}",
+    )
+    parser.add_argument(
+        "--repeat",
+        type=_positive,
+        default=31,
+        metavar="N",
+        help="rounds of each interleaved timing (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--installed",
+        action="store_true",
+        help="call and import the infini.ops that this Python has, not one built for the purpose",
+    )
+    parser.add_argument(
+        "--output-dir",
+        type=Path,
+        default=ROOT / "results" / "bench",
+        metavar="DIR",
+        help="for bench.json and bench.md (default: results/bench)",
+    )
+    return parser
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    names = text.split(",")
+    for name in names:
+        if name not in MEASURE:
+            raise argparse.ArgumentTypeError(
+                f"'{name}' is no part; expected some of {', '.join(MEASURE)}"
+            )
+    return tuple(name for name in MEASURE if name in names)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
+    return value

@@ -1,0 +1,82 @@
+"""What all measurements share: the Python, a scratch folder and an installed library."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bench.errors import MeasurementError
+from ci.process import ProcessError, run
+
+ROOT = Path(__file__).resolve().parent.parent
+SELECTION_VARIABLE = "INFINI_OPS_TORCH_OPS"
+_CACHES = ("ccache", "sccache")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """How to measure; ``installed`` takes the library that this Python already has."""
+
+    scratch: Path
+    output: Path
+    repeat: int
+    installed: bool = False
+
+    @property
+    def python(self) -> str:
+        return sys.executable
+
+    @property
+    def site(self) -> Path:
+        """Where the library is installed to, apart from the environment's own packages."""
+        return self.scratch / "site"
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """For building: without a compiler cache or a selection of operators."""
+        return uncached(os.environ) | variables
+
+    @cached_property
+    def library_environment(self) -> dict[str, str]:
+        """For using the library; installs it unless a measurement has done so."""
+        if self.installed:
+            return dict(os.environ)
+        if not self.site.exists():
+            self.run(self.install_command(build_dir=ROOT / "build" / "bench"), self.environment())
+        return os.environ | {"PYTHONPATH": str(self.site)}
+
+    def install_command(self, *, build_dir: Path) -> list[str]:
+        """``pip install .`` into ``site``, leaving the environment as it is."""
+        command = [self.python, "-m", "pip", "install", ".", "--no-build-isolation"]
+        return [
+            *(*command, "--upgrade", "--target", str(self.site)),
+            *("-C", f"build-dir={build_dir}"),
+        ]
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+        """Runs a program in the repository and returns its output."""
+        try:
+            return run(command, cwd=ROOT, environment=environment).stdout
+        except ProcessError as error:
+            raise MeasurementError(str(error)) from None
+
+
+def uncached(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment with compiler caches off; raises where one is part of the compiler."""
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if name != SELECTION_VARIABLE
+        and not name.endswith(("_COMPILER_LAUNCHER", "_LINKER_LAUNCHER"))
+    }
+    for name in ("CC", "CXX", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE"):
+        if any(cache in kept.get(name, "") for cache in _CACHES):
+            raise MeasurementError(
+                f"{name}={kept[name]} puts a compiler cache before the compiler. Unset it: a cold "
+                "build is measured without one."
+            )
+    # For a ccache that stands in for the compiler on PATH.
+    return kept | {"CCACHE_DISABLE": "1"}

@@ -1,0 +1,181 @@
+"""Calls of the library beside the same calls of torch's own Python API.
+
+Small CPU tensors, so that the cost of the call is what differs; all arities, and every kind
+of argument: no tensor, scalars, lists, names, several outs, in-place, lists of tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two expressions over the names of ``operands()``, ``ops`` and ``torch``.
+
+    ``ours`` ends where a keyword for the slot can be appended.
+    """
+
+    name: str
+    ours: str
+    reference: str
+
+    def with_slot(self, slot: int) -> str:
+        return self.ours.removesuffix(")") + f", implementation_index={slot})"
+
+
+def operands() -> dict[str, Any]:
+    """Fresh tensors of 16 elements or fewer, always of the same values; outs hold no result."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=generator) * 0.8 + 0.1
+
+    def integers(*shape: int) -> torch.Tensor:
+        return torch.randint(0, 4, shape, generator=generator)
+
+    def out(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.full(shape, 77, dtype=dtype)
+
+    return {
+        **{name: random(4, 4) for name in ("x", "y", "z")},
+        "target": random(4, 4) - 0.5,
+        "batch": random(2, 2, 4),
+        "batch_right": random(2, 4, 2),
+        "batch_square": random(2, 2, 2),
+        "batch_square_out": out(2, 2, 2),
+        "v": random(4),
+        "sorted": torch.tensor([0.2, 0.4, 0.6, 0.8]),
+        "minus_one": torch.full((4, 4), -1.0),
+        "mask": integers(4, 4) > 1,
+        "n": integers(4, 4),
+        "k": integers(4, 4),
+        "columns": integers(4, 4),
+        "rows": torch.tensor([3, 1, 0, 2]),
+        "targets": [random(4) for _ in range(3)],
+        "minus_ones": [torch.full((4,), -1.0) for _ in range(3)],
+        "o": out(4, 4),
+        "ov": out(4),
+        "pv": out(4),
+        "number": out(),
+        "twice": out(8, 4),
+        "stacked": out(2, 4, 4),
+        "two": out(4, 2),
+        "two_int": out(4, 2, dtype=torch.int64),
+        "oi": out(4, 4, dtype=torch.int64),
+        "oi32": out(4, 4, dtype=torch.int32),
+        "oiv": out(4, dtype=torch.int64),
+        "ob": torch.zeros(4, 4, dtype=torch.bool),
+        "ov_double": out(4, dtype=torch.float64),
+    }
+
+
+CASES = (
+    # No tensor among the inputs.
+    Case("arange", "ops.arange(4, ov)", "torch.arange(4, out=ov)"),
+    Case("eye", "ops.eye(4, o)", "torch.eye(4, out=o)"),
+    Case("full", "ops.full((4, 4), 1.5, o)", "torch.full((4, 4), 1.5, out=o)"),
+    Case("linspace", "ops.linspace(0, 1, 4, ov)", "torch.linspace(0, 1, 4, out=ov)"),
+    # One.
+    Case("abs", "ops.abs(x, o)", "torch.abs(x, out=o)"),
+    Case("exp", "ops.exp(x, o)", "torch.exp(x, out=o)"),
+    Case("sigmoid", "ops.sigmoid(x, o)", "torch.sigmoid(x, out=o)"),
+    Case("clamp", "ops.clamp(x, 0.25, 0.75, o)", "torch.clamp(x, 0.25, 0.75, out=o)"),
+    Case("pow(scalar)", "ops.pow(x, 2, o)", "torch.pow(x, 2, out=o)"),
+    Case("round", "ops.round(x, o, decimals=1)", "torch.round(x, decimals=1, out=o)"),
+    Case("tril", "ops.tril(x, 1, o)", "torch.tril(x, 1, out=o)"),
+    Case("linalg_inv", "ops.linalg_inv(x, o)", "torch.linalg.inv(x, out=o)"),
+    # Two.
+    Case("add", "ops.add(x, y, o)", "torch.add(x, y, out=o)"),
+    Case("add(alpha)", "ops.add(x, y, o, alpha=2)", "torch.add(x, y, alpha=2, out=o)"),
+    Case("mul", "ops.mul(x, y, o)", "torch.mul(x, y, out=o)"),
+    Case("maximum", "ops.maximum(x, y, o)", "torch.maximum(x, y, out=o)"),
+    Case("eq", "ops.eq(n, k, ob)", "torch.eq(n, k, out=ob)"),
+    Case("bitwise_and", "ops.bitwise_and(n, k, oi)", "torch.bitwise_and(n, k, out=oi)"),
+    Case("mm", "ops.mm(x, y, o)", "torch.mm(x, y, out=o)"),
+    Case("mv", "ops.mv(x, v, ov)", "torch.mv(x, v, out=ov)"),
+    Case(
+        "div(rounding_mode)",
+        'ops.div(x, y, o, rounding_mode="floor")',
+        'torch.div(x, y, rounding_mode="floor", out=o)',
+    ),
+    Case("gather", "ops.gather(x, 1, columns, o)", "torch.gather(x, 1, columns, out=o)"),
+    Case(
+        "index_select", "ops.index_select(x, 0, rows, o)", "torch.index_select(x, 0, rows, out=o)"
+    ),
+    Case("bucketize", "ops.bucketize(x, sorted, oi)", "torch.bucketize(x, sorted, out=oi)"),
+    # Three.
+    Case("addmm", "ops.addmm(x, y, z, o)", "torch.addmm(x, y, z, out=o)"),
+    Case(
+        "addcmul", "ops.addcmul(x, y, z, o, value=0.5)", "torch.addcmul(x, y, z, value=0.5, out=o)"
+    ),
+    Case("lerp", "ops.lerp(x, y, z, o)", "torch.lerp(x, y, z, out=o)"),
+    Case("where", "ops.where(mask, x, y, o)", "torch.where(mask, x, y, out=o)"),
+    Case(
+        "baddbmm",
+        "ops.baddbmm(batch_square, batch, batch_right, batch_square_out)",
+        "torch.baddbmm(batch_square, batch, batch_right, out=batch_square_out)",
+    ),
+    Case("scatter", "ops.scatter(x, 1, columns, y, o)", "torch.scatter(x, 1, columns, y, out=o)"),
+    Case(
+        "scatter_reduce",
+        'ops.scatter_reduce(x, 1, columns, y, "amax", o)',
+        'torch.scatter_reduce(x, 1, columns, y, "amax", out=o)',
+    ),
+    Case("index_add", "ops.index_add(x, 0, rows, y, o)", "torch.index_add(x, 0, rows, y, out=o)"),
+    # Lists of tensors.
+    Case("cat", "ops.cat([x, y], 0, twice)", "torch.cat([x, y], 0, out=twice)"),
+    Case("stack", "ops.stack((x, y), 0, stacked)", "torch.stack((x, y), 0, out=stacked)"),
+    # Reductions: dimensions, their lists, a dtype.
+    Case("sum(dims)", "ops.sum(x, (0, 1), number)", "torch.sum(x, (0, 1), out=number)"),
+    Case(
+        "sum(dtype)",
+        "ops.sum(x, 1, False, ov_double, dtype=torch.float64)",
+        "torch.sum(x, 1, False, dtype=torch.float64, out=ov_double)",
+    ),
+    Case("amax", "ops.amax(x, 1, ov)", "torch.amax(x, 1, out=ov)"),
+    Case(
+        "mean", "ops.mean(x, 1, True, ov.view(4, 1))", "torch.mean(x, 1, True, out=ov.view(4, 1))"
+    ),
+    Case("argmax", "ops.argmax(x, 1, oiv)", "torch.argmax(x, 1, out=oiv)"),
+    Case("cumsum", "ops.cumsum(x, 0, o)", "torch.cumsum(x, 0, out=o)"),
+    Case("softmax", "ops.softmax(x, 1, o)", "torch.softmax(x, 1, out=o)"),
+    Case("logsumexp", "ops.logsumexp(x, (1,), ov)", "torch.logsumexp(x, (1,), out=ov)"),
+    # Several outs.
+    Case("max(dim)", "ops.max(x, 1, False, ov, oiv)", "torch.max(x, 1, False, out=(ov, oiv))"),
+    Case("sort", "ops.sort(x, 1, True, o, oi)", "torch.sort(x, 1, True, out=(o, oi))"),
+    Case("topk", "ops.topk(x, 2, 1, two, two_int)", "torch.topk(x, 2, 1, out=(two, two_int))"),
+    Case("aminmax", "ops.aminmax(x, ov, pv, dim=1)", "torch.aminmax(x, dim=1, out=(ov, pv))"),
+    Case("frexp", "ops.frexp(x, o, oi32)", "torch.frexp(x, out=(o, oi32))"),
+    # In-place: nothing that grows, so that the thousandth call costs what the first one does.
+    Case("mul_", "ops.mul_inplace(target, minus_one)", "target.mul_(minus_one)"),
+    Case("clamp_", "ops.clamp_inplace(target, 0.25, 0.75)", "target.clamp_(0.25, 0.75)"),
+    Case("fill_", "ops.fill_inplace(target, 0.5)", "target.fill_(0.5)"),
+    Case("zero_", "ops.zero_inplace(target)", "target.zero_()"),
+    Case("relu_", "ops.relu_inplace(target)", "torch.relu_(target)"),
+    Case(
+        "masked_fill_",
+        "ops.masked_fill_inplace(target, mask, 0.5)",
+        "target.masked_fill_(mask, 0.5)",
+    ),
+    Case("copy_", "ops.copy_inplace(target, x)", "target.copy_(x)"),
+    Case(
+        "index_put_",
+        "ops.index_put_inplace(target, (rows,), y)",
+        "target.index_put_((rows,), y)",
+    ),
+    # Lists of tensors, in-place.
+    Case(
+        "_foreach_mul_(scalar)",
+        "ops.internal_foreach_mul_inplace(targets, -1.0)",
+        "torch._foreach_mul_(targets, -1.0)",
+    ),
+    Case(
+        "_foreach_mul_(list)",
+        "ops.internal_foreach_mul_inplace(targets, minus_ones)",
+        "torch._foreach_mul_(targets, minus_ones)",
+    ),
+)

@@ -1,0 +1,109 @@
+"""Every row of the cost table with its goal, and what a measurement of it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A row of the table: what is measured by which part, and the most it may cost.
+
+    Without ``at_most`` the row informs and has no goal.
+    """
+
+    part: str
+    title: str
+    unit: str
+    at_most: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Figures behind a row, for a reader: cells are text, the first column left-aligned."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The measured value of the row ``key``, in the unit of its goal, or why there is none."""
+
+    key: str
+    value: float | None = None
+    note: str = ""
+    error: str = ""
+    detail: dict[str, Any] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+
+    @property
+    def goal(self) -> Goal:
+        return GOALS[self.key]
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None where nothing was measured or there is no goal."""
+        if self.value is None or self.goal.at_most is None:
+            return None
+        return self.value <= self.goal.at_most
+
+
+# CPU-s are user + system of the whole process tree, with torch installed and no compiler cache.
+GOALS = {
+    "install": Goal(
+        part="install", title="cold `pip install`, whole surface", unit="CPU-s", at_most=45
+    ),
+    "first-allowlist": Goal(
+        part="first-allowlist",
+        title="cold `pip install`, the first allowlist",
+        unit="CPU-s",
+        at_most=30,
+    ),
+    "generate-cold": Goal(part="generate", title="generation, cold", unit="CPU-s", at_most=3),
+    "generate-unchanged": Goal(
+        part="generate", title="generation, nothing changed", unit="CPU-s", at_most=0.5
+    ),
+    "rebuild-unchanged": Goal(
+        part="rebuild", title="rebuild, nothing changed", unit="CPU-s", at_most=3
+    ),
+    "rebuild-one-added": Goal(
+        part="rebuild", title="rebuild, one operator added", unit="CPU-s", at_most=15
+    ),
+    "compiler-memory": Goal(
+        part="profile", title="peak memory of any compiler process", unit="MB", at_most=1200
+    ),
+    "wheel": Goal(part="wheel", title="wheel", unit="MB", at_most=5),
+    "import": Goal(part="import", title="`import infini.ops` after torch", unit="s", at_most=0.1),
+    "python-call": Goal(
+        part="python-call",
+        title="Python call through slot 8, to torch's own with `out=`",
+        unit="ratio",
+        at_most=0.9,
+    ),
+    "python-call-default": Goal(
+        part="python-call", title="the same without a slot", unit="ratio"
+    ),
+    "cpp-call": Goal(
+        part="cpp-call",
+        title="C++ call through the dispatch, over `at::_ops::…::call` below autograd",
+        unit="ns",
+        at_most=50,
+    ),
+    "cpp-call-autograd": Goal(
+        part="cpp-call", title="the same over `at::_ops::…::call` through autograd", unit="ns"
+    ),
+}  # fmt: skip
+
+
+def unmeasured(part: str, measured: Iterable[Measurement], error: str) -> list[Measurement]:
+    """Error rows for what ``part`` owes beyond ``measured``."""
+    done = {measurement.key for measurement in measured}
+    return [
+        Measurement(key=key, error=error)
+        for key, goal in GOALS.items()
+        if goal.part == part and key not in done
+    ]

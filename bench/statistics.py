@@ -1,0 +1,47 @@
+"""Statistics of interleaved timings: medians, paired ratios and their spread."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The median, and the interval that 95 % of the values lie in."""
+
+    median: float
+    low: float
+    high: float
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Summarises at least one value; with few values the interval is all of them."""
+    return Summary(
+        median=statistics.median(values), low=quantile(values, 0.025), high=quantile(values, 0.975)
+    )
+
+
+def quantile(values: Sequence[float], fraction: float) -> float:
+    """The quantile between the two nearest values, linearly: numpy's default."""
+    ordered = sorted(values)
+    position = fraction * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def paired_ratios(values: Sequence[float], references: Sequence[float]) -> list[float]:
+    """Ratio per round: both sides of one ran back to back, under the same load."""
+    return [value / reference for value, reference in zip(values, references, strict=True)]
+
+
+def paired_differences(values: Sequence[float], references: Sequence[float]) -> list[float]:
+    """Difference per round, see ``paired_ratios``."""
+    return [value - reference for value, reference in zip(values, references, strict=True)]
+
+
+def medians_by_round(series: Sequence[Sequence[float]]) -> list[float]:
+    """Takes one value per round of every operator; returns the operators' median per round."""
+    return [statistics.median(values) for values in zip(*series, strict=True)]
