@@ -99,6 +99,13 @@ struct DataTypeCode {
   DataType type;
 };
 
+// DLPack's codes that older versions of nanobind do not name.
+constexpr nb::dlpack::dtype_code kFloat8E4M3FN{10};
+constexpr nb::dlpack::dtype_code kFloat8E4M3FNUZ{11};
+constexpr nb::dlpack::dtype_code kFloat8E5M2{12};
+constexpr nb::dlpack::dtype_code kFloat8E5M2FNUZ{13};
+constexpr nb::dlpack::dtype_code kFloat8E8M0FNU{14};
+
 constexpr DataTypeCode kDataTypeCodes[] = {
     {nb::dlpack::dtype_code::Int, 8, DataType::kInt8},
     {nb::dlpack::dtype_code::Int, 16, DataType::kInt16},
@@ -116,6 +123,11 @@ constexpr DataTypeCode kDataTypeCodes[] = {
     {nb::dlpack::dtype_code::Complex, 64, DataType::kComplex64},
     {nb::dlpack::dtype_code::Complex, 128, DataType::kComplex128},
     {nb::dlpack::dtype_code::Bool, 8, DataType::kBool},
+    {kFloat8E4M3FN, 8, DataType::kFloat8E4M3FN},
+    {kFloat8E4M3FNUZ, 8, DataType::kFloat8E4M3FNUZ},
+    {kFloat8E5M2, 8, DataType::kFloat8E5M2},
+    {kFloat8E5M2FNUZ, 8, DataType::kFloat8E5M2FNUZ},
+    {kFloat8E8M0FNU, 8, DataType::kFloat8E8M0FNU},
 };
 
 std::optional<DataType> ToDataType(nb::dlpack::dtype type) {
@@ -174,17 +186,6 @@ bool ConvertString(PyObject* object, Argument* argument) {
   return true;
 }
 
-// "float32", for callers without torch.
-bool ConvertDataTypeName(std::string_view name, Argument* argument) {
-  for (int i = 0; i <= static_cast<int>(DataType::kUInt64); ++i) {
-    const auto candidate = static_cast<DataType>(i);
-    if (name != DataTypeName(candidate) || name == "unknown") continue;
-    *argument = candidate;
-    return true;
-  }
-  return false;
-}
-
 // "cpu" or "nvidia:1".
 bool ConvertDeviceName(std::string_view name, Argument* argument) {
   const std::size_t colon = std::min(name.find(':'), name.size());
@@ -205,7 +206,12 @@ bool ConvertNamedValue(Parameter::Type type, PyObject* object, Argument* argumen
   }
   Argument name;
   if (!ConvertString(object, &name)) return false;
-  if (type == Parameter::Type::kDataType) return ConvertDataTypeName(name.string(), argument);
+  if (type == Parameter::Type::kDataType) {
+    // "float32", for callers without torch.
+    const std::optional<DataType> data_type = ParseDataType(name.string());
+    if (data_type) *argument = *data_type;
+    return data_type.has_value();
+  }
   return type == Parameter::Type::kDevice && ConvertDeviceName(name.string(), argument);
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -14,55 +15,72 @@ struct DataTypeInfo {
   std::size_t size;
 };
 
+// By the value of `DataType`, which has no gaps.
+constexpr DataTypeInfo kDataTypes[] = {
+    {"uint8", 1},
+    {"int8", 1},
+    {"int16", 2},
+    {"int32", 4},
+    {"int64", 8},
+    {"float16", 2},
+    {"float32", 4},
+    {"float64", 8},
+    {"complex32", 4},
+    {"complex64", 8},
+    {"complex128", 16},
+    {"bool", 1},
+    {"qint8", 1},
+    {"quint8", 1},
+    {"qint32", 4},
+    {"bfloat16", 2},
+    {"quint4x2", 1},
+    {"quint2x4", 1},
+    {"bits1x8", 1},
+    {"bits2x4", 1},
+    {"bits4x2", 1},
+    {"bits8", 1},
+    {"bits16", 2},
+    {"float8_e5m2", 1},
+    {"float8_e4m3fn", 1},
+    {"float8_e5m2fnuz", 1},
+    {"float8_e4m3fnuz", 1},
+    {"uint16", 2},
+    {"uint32", 4},
+    {"uint64", 8},
+    {"uint1", 1},
+    {"uint2", 1},
+    {"uint3", 1},
+    {"uint4", 1},
+    {"uint5", 1},
+    {"uint6", 1},
+    {"uint7", 1},
+    {"int1", 1},
+    {"int2", 1},
+    {"int3", 1},
+    {"int4", 1},
+    {"int5", 1},
+    {"int6", 1},
+    {"int7", 1},
+    {"float8_e8m0fnu", 1},
+    {"float4_e2m1fn_x2", 1},
+};
+static_assert(std::size(kDataTypes) == static_cast<int>(DataType::kFloat4E2M1FNX2) + 1);
+
 DataTypeInfo Info(DataType data_type) {
-  switch (data_type) {
-    case DataType::kUInt8:
-      return {"uint8", 1};
-    case DataType::kInt8:
-      return {"int8", 1};
-    case DataType::kInt16:
-      return {"int16", 2};
-    case DataType::kInt32:
-      return {"int32", 4};
-    case DataType::kInt64:
-      return {"int64", 8};
-    case DataType::kFloat16:
-      return {"float16", 2};
-    case DataType::kFloat32:
-      return {"float32", 4};
-    case DataType::kFloat64:
-      return {"float64", 8};
-    case DataType::kComplex32:
-      return {"complex32", 4};
-    case DataType::kComplex64:
-      return {"complex64", 8};
-    case DataType::kComplex128:
-      return {"complex128", 16};
-    case DataType::kBool:
-      return {"bool", 1};
-    case DataType::kBFloat16:
-      return {"bfloat16", 2};
-    case DataType::kFloat8E5M2:
-      return {"float8_e5m2", 1};
-    case DataType::kFloat8E4M3FN:
-      return {"float8_e4m3fn", 1};
-    case DataType::kFloat8E5M2FNUZ:
-      return {"float8_e5m2fnuz", 1};
-    case DataType::kFloat8E4M3FNUZ:
-      return {"float8_e4m3fnuz", 1};
-    case DataType::kUInt16:
-      return {"uint16", 2};
-    case DataType::kUInt32:
-      return {"uint32", 4};
-    case DataType::kUInt64:
-      return {"uint64", 8};
-  }
-  return {"unknown", 0};
+  const auto index = static_cast<std::size_t>(data_type);
+  return index < std::size(kDataTypes) ? kDataTypes[index] : DataTypeInfo{"unknown", 0};
 }
 
 }  // namespace
 
 const char* DataTypeName(DataType data_type) { return Info(data_type).name; }
+
+std::optional<DataType> ParseDataType(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kDataTypes); ++i) {
+    if (name == kDataTypes[i].name) return static_cast<DataType>(i);
+  }
+  return std::nullopt;
+}
 
 std::size_t DataTypeSize(DataType data_type) { return Info(data_type).size; }
 

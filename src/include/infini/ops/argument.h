@@ -51,7 +51,17 @@ class Scalar {
   double imaginary_ = 0;
 };
 
-enum class Layout : std::int8_t { kStrided = 0 };
+// The values of these two are torch's too.
+enum class Layout : std::int8_t {
+  kStrided = 0,
+  kSparse = 1,
+  kSparseCsr = 2,
+  kMkldnn = 3,
+  kSparseCsc = 4,
+  kSparseBsr = 5,
+  kSparseBsc = 6,
+  kJagged = 7,
+};
 enum class MemoryFormat : std::int8_t {
   kContiguous = 0,
   kPreserve = 1,

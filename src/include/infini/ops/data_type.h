@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace infini::ops {
 
-// Element types. The values are those of `c10::ScalarType`, which torch keeps stable
+// Element types, all that torch 2.13 has; a type of less than a byte, or several in one, takes
+// a whole byte. The values are those of `c10::ScalarType`, which torch keeps stable
 // because it serialises them; `src/torch/kernel.cc` asserts it. So a conversion between
 // the two is a cast, and a torch newer than this list can pass types unknown here.
 enum class DataType : std::int8_t {
@@ -22,7 +25,17 @@ enum class DataType : std::int8_t {
   kComplex64 = 9,
   kComplex128 = 10,
   kBool = 11,
+  kQInt8 = 12,
+  kQUInt8 = 13,
+  kQInt32 = 14,
   kBFloat16 = 15,
+  kQUInt4x2 = 16,
+  kQUInt2x4 = 17,
+  kBits1x8 = 18,
+  kBits2x4 = 19,
+  kBits4x2 = 20,
+  kBits8 = 21,
+  kBits16 = 22,
   kFloat8E5M2 = 23,
   kFloat8E4M3FN = 24,
   kFloat8E5M2FNUZ = 25,
@@ -30,10 +43,29 @@ enum class DataType : std::int8_t {
   kUInt16 = 27,
   kUInt32 = 28,
   kUInt64 = 29,
+  kUInt1 = 30,
+  kUInt2 = 31,
+  kUInt3 = 32,
+  kUInt4 = 33,
+  kUInt5 = 34,
+  kUInt6 = 35,
+  kUInt7 = 36,
+  kInt1 = 37,
+  kInt2 = 38,
+  kInt3 = 39,
+  kInt4 = 40,
+  kInt5 = 41,
+  kInt6 = 42,
+  kInt7 = 43,
+  kFloat8E8M0FNU = 44,
+  kFloat4E2M1FNX2 = 45,
 };
 
 // "float32" and so on; "unknown" for a value that is not listed above.
 const char* DataTypeName(DataType data_type);
+
+// The type of that name; nothing for a name that no type above has.
+std::optional<DataType> ParseDataType(std::string_view name);
 
 // Bytes per element; 0 for a value that is not listed above.
 std::size_t DataTypeSize(DataType data_type);

@@ -1,0 +1,58 @@
+"""Every element type of torch, by name and through DLPack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harness import equal
+
+import infini.ops
+import torch
+
+DATA_TYPES = sorted(
+    {value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str
+)
+FLOAT8 = [data_type for data_type in DATA_TYPES if "float8" in str(data_type)]
+
+
+class Foreign:
+    """An array that is known by its DLPack alone."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._tensor.__dlpack_device__()
+
+
+def sum_as(data_type: torch.dtype | str) -> str:
+    """Returns what a sum computed in that type says or gives; most types have no sum."""
+    out = torch.zeros(())
+    try:
+        infini.ops.sum(torch.ones(2), dtype=data_type, out=out)
+    except RuntimeError as error:
+        return str(error).partition("\n")[0]
+    return str(out)
+
+
+@pytest.mark.parametrize("data_type", DATA_TYPES, ids=str)
+def test_the_name_of_a_type_stands_for_it(data_type: torch.dtype) -> None:
+    name = str(data_type).removeprefix("torch.")
+    assert sum_as(name) == sum_as(data_type)
+
+
+def test_a_name_that_no_type_has_fits_no_overload() -> None:
+    with pytest.raises(TypeError, match="no overload takes"):
+        sum_as("unknown")
+
+
+@pytest.mark.parametrize("data_type", FLOAT8, ids=str)
+def test_eight_bit_floats_come_through_dlpack(data_type: torch.dtype) -> None:
+    x = torch.tensor([0.5, 1, 2]).to(data_type)
+    out = torch.zeros(3, dtype=data_type)
+    infini.ops.copy(Foreign(x), Foreign(x), Foreign(out))
+    assert equal(out.float(), x.float())
