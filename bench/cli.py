@@ -14,12 +14,19 @@ from rich.console import Console
 from bench.context import ROOT, Context
 from bench.errors import MeasurementError
 from bench.machine import describe_commit, describe_machine
-from bench.parts import cpp_call, python_call
+from bench.parts import build, cpp_call, generate, imports, profile, python_call
 from bench.report import Report, print_report, write_report
 from bench.rows import Measurement, unmeasured
 
 # In the order of the table: installing first gives the later parts a library.
 MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
+    "install": build.measure_install,
+    "first-allowlist": build.measure_first_allowlist,
+    "generate": generate.measure,
+    "rebuild": build.measure_rebuild,
+    "profile": profile.measure,
+    "wheel": build.measure_wheel,
+    "import": imports.measure,
     "python-call": python_call.measure,
     "cpp-call": cpp_call.measure,
 }

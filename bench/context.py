@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from bench.errors import MeasurementError
-from ci.process import ProcessError, run
+from bench.usage import Usage, run_measured
+from ci.process import ProcessError, ProcessResult, run
 
 ROOT = Path(__file__).resolve().parent.parent
 SELECTION_VARIABLE = "INFINI_OPS_TORCH_OPS"
@@ -35,6 +36,11 @@ class Context:
         """Where the library is installed to, apart from the environment's own packages."""
         return self.scratch / "site"
 
+    @property
+    def build_dir(self) -> Path:
+        """Of the cold build, which a later part finds up to date."""
+        return self.scratch / "build"
+
     def environment(self, **variables: str) -> dict[str, str]:
         """For building: without a compiler cache or a selection of operators."""
         return uncached(os.environ) | variables
@@ -45,23 +51,27 @@ class Context:
         if self.installed:
             return dict(os.environ)
         if not self.site.exists():
-            self.run(self.install_command(build_dir=ROOT / "build" / "bench"), self.environment())
+            command = self.install_command(build_dir=ROOT / "build" / "bench", target=self.site)
+            self.run(command, self.environment())
         return os.environ | {"PYTHONPATH": str(self.site)}
 
-    def install_command(self, *, build_dir: Path) -> list[str]:
-        """``pip install .`` into ``site``, leaving the environment as it is."""
+    def install_command(self, *, build_dir: Path, target: Path) -> list[str]:
+        """``pip install .`` into ``target``, which leaves the environment as it is."""
         command = [self.python, "-m", "pip", "install", ".", "--no-build-isolation"]
-        return [
-            *(*command, "--upgrade", "--target", str(self.site)),
-            *("-C", f"build-dir={build_dir}"),
-        ]
+        return [*command, "--upgrade", "--target", str(target), "-C", f"build-dir={build_dir}"]
 
-    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> ProcessResult:
         """Runs a program in the repository and returns its output."""
         try:
-            return run(command, cwd=ROOT, environment=environment).stdout
+            return run(command, cwd=ROOT, environment=environment)
         except ProcessError as error:
             raise MeasurementError(str(error)) from None
+
+    def measured(self, command: Sequence[str], environment: Mapping[str, str], log: str) -> Usage:
+        """Runs a program in the repository and returns what it cost."""
+        return run_measured(command, cwd=ROOT, environment=environment, log=self.scratch / log)
 
 
 def uncached(variables: Mapping[str, str]) -> dict[str, str]:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from bench.machine import Commit, Machine
 from bench.rows import Goal, Measurement, Table
 
 SCHEMA_VERSION = 1
+_TEXT_COLUMNS = ("what", "note", "step", "module", "operator")
 _COLUMNS = ("what", "goal", "measured", "met", "note")
 
 
@@ -92,7 +94,7 @@ def as_markdown(report: Report) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    alignment = ["---", *["---:"] * (len(table.columns) - 1)]
+    alignment = ["---" if column in _TEXT_COLUMNS else "---:" for column in table.columns]
     lines = [table.columns, alignment, *table.rows]
     cells = ("| " + " | ".join(_escape(cell) for cell in line) + " |" for line in lines)
     return "\n".join(["", f"## {table.title}", "", *cells, ""])
@@ -103,13 +105,16 @@ def _escape(cell: str) -> str:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Tables for the terminal; plain text where it is none."""
+    """Tables that fit the terminal; the Markdown where there is none."""
+    if not console.is_terminal:
+        print(as_markdown(report), end="")
+        return
     for table in report.tables():
         shape = RichTable(title=table.title, title_justify="left")
-        for index, column in enumerate(table.columns):
-            shape.add_column(column, justify="left" if index in (0, 4) else "right")
+        for column in table.columns:
+            shape.add_column(column, justify="left" if column in _TEXT_COLUMNS else "right")
         for row in table.rows:
-            shape.add_row(*row)
+            shape.add_row(*map(Text, row))
         console.print(shape)
 
 

@@ -33,13 +33,14 @@ def measure(context: Context) -> Iterator[Measurement]:
     program = _compile(context)
     # More rounds than in Python: a round takes a tenth of the time.
     command = [str(program), str(5 * context.repeat)]
-    times = parse(context.run(command, os.environ | {"OMP_NUM_THREADS": "1"}))
+    times = parse(context.run(command, os.environ | {"OMP_NUM_THREADS": "1"}).stdout)
     yield _measurement("cpp-call", "aten-below-autograd", times, [_table(times)])
     yield _measurement("cpp-call-autograd", "aten", times, [])
 
 
 def _compile(context: Context) -> Path:
-    found = json.loads(context.run([context.python, "-c", _LOOK], context.library_environment))
+    look = context.run([context.python, "-c", _LOOK], context.library_environment)
+    found = json.loads(look.stdout)
     program = context.scratch / "calls"
     torch, package = Path(found["torch"]), Path(found["package"])
     command = [

@@ -19,7 +19,7 @@ _COLUMNS = (
 def measure(context: Context) -> Iterator[Measurement]:
     """The median ratio over all operators, through slot 8 and without naming one."""
     command = [context.python, "-m", "bench.python_worker", str(context.repeat)]
-    cases = json.loads(context.run(command, context.library_environment))
+    cases = json.loads(context.run(command, context.library_environment).stdout)
     yield _measurement("python-call", "slot", cases, [_table(cases)])
     yield _measurement("python-call-default", "default", cases, [])
 
