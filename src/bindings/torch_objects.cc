@@ -1,6 +1,8 @@
 #include "bindings/torch_objects.h"
 
+#include <ATen/core/TensorBase.h>
 #include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 #include <nanobind/nanobind.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
@@ -95,9 +97,28 @@ void ShowAll(const std::vector<c10::Warning>& warnings) {
   PyErr_Restore(type, value, traceback);
 }
 
+// References of our own to the tensors of a call, as torch's bindings hold them: while the lock is
+// released another thread may put another C++ tensor into a `torch.Tensor`
+// (`torch.utils.swap_tensors`). It also saves a kernel that copies an `at::Tensor` from taking the
+// lock, which torch does for the second reference: 100 ns of `abs`.
+class HeldTensors {
+ public:
+  explicit HeldTensors(Span<Argument> arguments) {
+    for (const Argument& argument : arguments) {
+      if (argument.tag == Argument::Tag::kForeignTensor) {
+        tensors_.push_back(*argument.As<at::TensorBase>());
+      }
+    }
+  }
+
+ private:
+  c10::SmallVector<at::TensorBase, 6> tensors_;
+};
+
 // Runs the call with the interpreter lock released; leaves what it throws as a Python error.
 void DispatchUnlocked(const Overload& overload, Span<Argument> arguments,
                       const CallOptions& options) {
+  const HeldTensors held(arguments);
   try {
     const ReleasedLock released;
     Dispatch(overload, arguments, options);
