@@ -55,7 +55,7 @@ nox.options.default_venv_backend = "virtualenv"
 
 PLATFORMS = ("cpu",)
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
-TESTS = ("tests/codegen", "tests/ci", "tests/e2e")
+TESTS = ("tests/codegen", "tests/ci", "tests/bench", "tests/e2e")
 FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc")
 
 

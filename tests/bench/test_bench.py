@@ -1,0 +1,168 @@
+"""The benchmark's own arithmetic, tables and instruments; nothing here is timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench import cli
+from bench.compiler_launcher import main as launch
+from bench.context import Context, uncached
+from bench.errors import MeasurementError
+from bench.machine import Commit, describe_machine
+from bench.parts.imports import import_table
+from bench.parts.profile import profile_table
+from bench.report import Report, as_json, as_markdown
+from bench.rows import Measurement
+from bench.statistics import medians_by_round, quantile
+from bench.usage import Usage, run_measured
+
+FINITE = st.floats(min_value=-1e6, max_value=1e6)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(scratch=tmp_path, output=tmp_path / "out", repeat=1)
+
+
+class TestStatistics:
+    @given(st.lists(FINITE, min_size=1), st.floats(min_value=0, max_value=1))
+    def test_quantiles_are_those_of_numpy(self, values: list[float], fraction: float) -> None:
+        assert quantile(values, fraction) == pytest.approx(np.quantile(values, fraction), abs=1e-6)
+
+    def test_medians_by_round_are_over_the_operators(self) -> None:
+        assert medians_by_round([[1, 10], [2, 50], [9, 20]]) == [2, 20]
+
+
+class TestGoals:
+    @pytest.mark.parametrize(("value", "met"), [(45.0, True), (45.01, False), (None, None)])
+    def test_a_goal_is_the_most_that_is_allowed(self, value: float | None, met: object) -> None:
+        assert Measurement(key="install", value=value).met is met
+
+    def test_a_row_without_a_goal_is_neither_met_nor_missed(self) -> None:
+        assert Measurement(key="python-call-default", value=0.1).met is None
+
+
+class TestReport:
+    def test_all_formats_show_values_goals_and_errors(self) -> None:
+        report = Report(
+            started_at="2030-01-01T00:00:00+00:00",
+            commit=Commit(commit="0123456789abcdef", dirty=True),
+            machine=describe_machine(),
+            measurements=(
+                Measurement(key="install", value=50.26, note="a | b"),
+                Measurement(key="cpp-call", error="the compiler failed:\nline 1"),
+            ),
+        )
+        markdown = as_markdown(report)
+        assert "| cold `pip install`, whole surface | ≤ 45 CPU-s | 50.3 CPU-s | no |" in markdown
+        assert r"a \| b" in markdown
+        assert "| ≤ 50 ns | error |  | the compiler failed: |" in markdown
+        assert "commit 0123456789ab with changes" in markdown
+        content = json.loads(as_json(report))
+        assert content["schema_version"] == 1
+        assert content["machine"]["cores"] == len(os.sched_getaffinity(0))
+        install, call = content["rows"]
+        assert (install["value"], install["at_most"], install["met"]) == (50.26, 45, False)
+        assert (call["value"], call["error"]) == (None, "the compiler failed:\nline 1")
+
+    def test_a_part_that_fails_owes_an_error_for_each_missing_row(
+        self, context: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fail(_: Context) -> Iterator[Measurement]:
+            yield Measurement(key="generate-cold", value=1)
+            raise MeasurementError("no torch")
+
+        monkeypatch.setitem(cli.MEASURE, "generate", fail)
+        cold, unchanged = cli.measure_part("generate", context)
+        assert (cold.value, cold.error) == (1, "")
+        assert (unchanged.key, unchanged.error) == ("generate-unchanged", "no torch")
+        assert cli.report_errors([cold]) == 0
+        assert cli.report_errors([cold, unchanged]) == 1
+        assert "generate-unchanged: no torch" in capsys.readouterr().err
+
+    def test_an_unknown_part_lists_the_parts(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(["--only", "wheel,instal"])
+        assert "'instal' is no part; expected some of install, " in capsys.readouterr().err
+
+
+class TestEnvironment:
+    def test_compiler_caches_and_selections_are_left_out(self) -> None:
+        variables = {
+            "PATH": "/bin",
+            "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
+            "INFINI_OPS_TORCH_OPS": "abs",
+        }
+        assert uncached(variables) == {"PATH": "/bin", "CCACHE_DISABLE": "1"}
+
+    def test_a_cache_inside_the_compiler_command_is_refused(self) -> None:
+        with pytest.raises(MeasurementError, match=r"CXX=ccache g\+\+ puts a compiler cache"):
+            uncached({"CXX": "ccache g++"})
+
+
+class TestUsage:
+    def test_it_is_of_the_whole_process_tree(self, tmp_path: Path) -> None:
+        grandchild = "b'x' * 200_000_000"
+        child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
+        usage = run_measured(
+            [sys.executable, "-c", child], cwd=tmp_path, environment={}, log=tmp_path / "log"
+        )
+        assert usage.peak_rss_mb > 200
+        assert usage.cpu_s > 0
+
+    def test_a_failure_ends_with_the_last_words_of_the_command(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-c", "import sys; print('last words'); sys.exit(3)"]
+        with pytest.raises(MeasurementError, match=r"ended with 3:\nlast words"):
+            run_measured(command, cwd=tmp_path, environment={}, log=tmp_path / "log")
+
+
+class TestProfile:
+    def test_the_launcher_records_the_command_and_passes_its_exit_code_on(
+        self, tmp_path: Path
+    ) -> None:
+        log = tmp_path / "log"
+        compiler = [sys.executable, "-c", "raise SystemExit(4)", "-o", "x.dir/a.cc.o"]
+        assert launch(str(log), compiler) == 4
+        assert launch(str(log), compiler) == 4
+        first, _ = (json.loads(line) for line in log.read_text().splitlines())
+        assert (first["output"], first["compiles"]) == ("x.dir/a.cc.o", True)
+        assert first["cpu_s"] > 0
+
+    def test_the_dearest_step_is_first_and_the_rest_is_named(self) -> None:
+        records = [
+            {"output": "src/CMakeFiles/a.dir/x.cc.o", "cpu_s": 1.0, "peak_rss_mb": 10.0},
+            {
+                "output": "src/CMakeFiles/a.dir/__/generated/y.cc.o",
+                "cpu_s": 2.0,
+                "peak_rss_mb": 9.0,
+            },
+        ]
+        usage = Usage(user_s=4, system_s=1, wall_s=3, peak_rss_mb=10, peak_process="")
+        assert profile_table(records, usage).rows == (
+            ("a: y.cc", "2.00", "9"),
+            ("a: x.cc", "1.00", "10"),
+            ("all else: pip, CMake, the generator", "2.00", ""),
+            ("the whole build", "5.00", "10"),
+        )
+
+    def test_only_what_is_imported_after_torch_is_listed(self) -> None:
+        report = """\
+import time: self [us] | cumulative | imported package
+import time:       500 |        500 |   torch.version
+import time:      9000 |       9500 | torch
+import time:        20 |         20 |     infini.ops._core
+import time:        30 |         50 | infini.ops
+"""
+        assert import_table(report).rows == (
+            ("infini.ops", "30", "50"),
+            ("infini.ops._core", "20", "20"),
+        )
