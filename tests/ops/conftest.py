@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _prepare(config.getoption("device"))
     # The operands are small and the suite runs one process per core.
     torch.set_num_threads(1)
+    # NNPACK's operators fail in a process where nobody has asked for it: asking initialises it.
+    torch.backends.nnpack.is_available()
 
 
 def _prepare(device: str) -> None:
