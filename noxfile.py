@@ -105,6 +105,16 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def compat(session: nox.Session) -> None:
+    """Compile against old torches, install with the newest; `-- --full 2.14.1` runs the suite."""
+    requirements = PYPROJECT["build-system"]["requires"]
+    # torchgen needs typing-extensions, which is there where torch is installed.
+    session.install(*requirements, "cmake", "ninja", "typing-extensions")
+    folder = session.cache_dir / "compat"
+    session.run("python", "-m", "tests.compat", f"--work-dir={folder}", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check format, style and types."""
     install_groups(session, "lint")

@@ -1,0 +1,194 @@
+"""Checks one torch, step by step, each with a log of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.process import ProcessError, run
+
+ROOT = Path(__file__).resolve().parents[2]
+METADATA_NAME = "torch_ops_metadata.json"
+# Wheels of every torch from 2.4 on exist for it, and headers don't differ between Pythons.
+WHEEL_PYTHON = "3.11"
+# What compiling needs of a wheel of 900 MB. CMake finds torch by its `__init__.py`.
+UNPACKED = re.compile(r"torch/(include/|share/cmake/|version\.py$|__init__\.py$)|torchgen/")
+SUMMARY = re.compile(r"(?:\d+ (?:passed|failed|skipped|errors?),? ?)+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One program that was run for a torch; CPU-seconds with all that it started."""
+
+    name: str
+    exit_code: int
+    cpu_s: float
+    log: Path
+    last_lines: str
+    summary: str  # pytest's counts, else empty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What is known of one torch; the counts are None where nothing was generated."""
+
+    torch: str
+    operators: int | None
+    overloads: int | None
+    skipped: int | None
+    steps: tuple[Step, ...]
+
+    def failed(self) -> list[Step]:
+        return [step for step in self.steps if step.exit_code != 0]
+
+
+def check_torch(version: str, folder: Path, *, headers_only: bool, full: bool) -> Outcome:
+    """Runs the steps up to the first that fails.
+
+    Args:
+        version: a release, "2.14.1".
+        folder: what is kept for this torch; torch itself is found there again.
+        headers_only: compile the sources that see torch; else install, import and call.
+        full: run the operator suite as well.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    steps: list[Step] = []
+    build = folder / "build"
+    shutil.rmtree(build, ignore_errors=True)  # no CPU-second is spared by an earlier run
+    planned = (
+        _compile_against_headers(version, folder, build)
+        if headers_only
+        else _install(version, folder, build, full=full)
+    )
+    for name, command, environment in planned:
+        steps.append(_run(name, command, environment, folder / f"{name}.log"))
+        if steps[-1].exit_code != 0:
+            break
+    return _outcome(version, build / "generated" / METADATA_NAME, steps)
+
+
+Planned = tuple[str, Sequence[str | Path], Mapping[str, str]]
+
+
+def _compile_against_headers(version: str, folder: Path, build: Path) -> Iterator[Planned]:
+    headers = folder / "headers"
+    if not headers.is_dir():
+        with tempfile.TemporaryDirectory(dir=folder) as downloads:
+            yield "download", _download(version, downloads), {}
+            _unpack(next(Path(downloads).glob("*.whl")), headers)
+    # So that CMake's search for torch ends at the headers.
+    environment = {"PYTHONPATH": str(headers)}
+    options = ("-G", "Ninja", "-DWITH_TORCH=ON", "-DAUTO_DETECT_DEVICES=OFF")
+    python = f"-DPython_EXECUTABLE={sys.executable}"
+    yield "configured", ("cmake", "-S", ROOT, "-B", build, *options, python), environment
+    # Objects only: there is no library to link with.
+    yield "compiled", ("ninja", "-C", build, "-k0", *_objects(build)), {}
+
+
+def _download(version: str, folder: str) -> tuple[str, ...]:
+    pip = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:")
+    return (*pip, "--python-version", WHEEL_PYTHON, "--dest", folder, f"torch=={version}")
+
+
+def _unpack(wheel: Path, folder: Path) -> None:
+    """Takes the headers out. ``zipfile`` lets no name lead out of the folder."""
+    partial = folder.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if UNPACKED.match(name)]
+        archive.extractall(partial, names)
+    partial.rename(folder)
+
+
+def _objects(build: Path) -> list[str]:
+    """The objects of this project, without those of nanobind, as ninja calls them."""
+    commands = json.loads((build / "compile_commands.json").read_bytes())
+    ours = (ROOT / "src", build / "generated")
+    return [
+        os.path.relpath(command["output"], build)
+        for command in commands
+        if any(Path(command["file"]).is_relative_to(folder) for folder in ours)
+    ]
+
+
+def _install(version: str, folder: Path, build: Path, *, full: bool) -> Iterator[Planned]:
+    python = folder / "venv" / "bin" / "python"
+    if not python.exists():
+        yield "environment", (sys.executable, "-m", "venv", folder / "venv"), {}
+    pip = (python, "-m", "pip", "install", "--disable-pip-version-check")
+    yield "requirements", (*pip, f"torch=={version}", *_requirements()), {}
+    options = ("--no-build-isolation", "--no-deps", f"--config-settings=build-dir={build}")
+    yield "compiled", (*pip, ROOT, *options), {}
+    yield "imported", (python, "-c", "import infini.ops"), {}
+    pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    yield "smoke", (*pytest, ROOT / "tests" / "compat"), {}
+    if full:
+        yield "suite", (*pytest, "--numprocesses=auto", ROOT / "tests" / "ops"), {}
+
+
+def _requirements() -> list[str]:
+    """What building without isolation and the operator suite need."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [
+        *content["build-system"]["requires"],
+        *content["project"]["optional-dependencies"]["dev"],
+    ]
+
+
+def _run(
+    name: str, command: Sequence[str | Path], environment: Mapping[str, str], log: Path
+) -> Step:
+    print(f"{log.parent.name}: {name} ...", file=sys.stderr, flush=True)
+    before = _children_cpu_s()
+    try:
+        finished = run(
+            [str(word) for word in command],
+            cwd=ROOT,
+            environment={**os.environ, **environment},
+            on_line=lambda _: None,  # both streams in one, in order
+            check=False,
+        )
+        exit_code, output = finished.exit_code, finished.stdout
+    except ProcessError as error:
+        exit_code, output = 127, f"{error}\n"
+    log.write_text(output)
+    lines = output.strip().splitlines()
+    summary = SUMMARY.search(lines[-1]) if lines else None
+    return Step(
+        name=name,
+        exit_code=exit_code,
+        cpu_s=round(_children_cpu_s() - before, 2),
+        log=log,
+        last_lines="\n".join(lines[-30:]),
+        summary=summary[0].strip(", ") if summary else "",
+    )
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _outcome(version: str, metadata: Path, steps: Sequence[Step]) -> Outcome:
+    if not metadata.exists():
+        return Outcome(
+            torch=version, operators=None, overloads=None, skipped=None, steps=tuple(steps)
+        )
+    content = json.loads(metadata.read_bytes())
+    return Outcome(
+        torch=content["torch_version"],
+        operators=len({entry["name"] for entry in content["ops"]}),
+        overloads=len(content["ops"]),
+        skipped=len(content["skipped"]),
+        steps=tuple(steps),
+    )
