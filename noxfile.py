@@ -56,7 +56,7 @@ nox.options.default_venv_backend = "virtualenv"
 PLATFORMS = ("cpu",)
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 TESTS = ("tests/codegen", "tests/ci", "tests/bench", "tests/e2e")
-FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc")
+FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc", "examples/*.cc")
 
 
 def install_groups(session: nox.Session, *groups: str) -> None:

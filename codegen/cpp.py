@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from codegen.model import Default, Kind, Operator, Overload, Parameter
 
 _VALUE_TYPES = {
@@ -77,10 +79,37 @@ def argument_type(parameter: Parameter) -> str:
     return value
 
 
-def callable_overloads(operator: Operator) -> list[Overload]:
-    """The overloads that C++ can tell apart by type, the first of each signature."""
-    by_types: dict[tuple[str, ...], Overload] = {}
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """One ``Call`` of an operator class: an overload without its last ``omitted`` inputs."""
+
+    overload: Overload
+    omitted: int
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        inputs = self.overload.inputs
+        return inputs[: len(inputs) - self.omitted] + self.overload.outs
+
+    @property
+    def arguments(self) -> list[str]:
+        """What is dispatched: the parameters, and the schema's defaults of the others."""
+        taken = self.parameters
+        return [
+            parameter.name if parameter in taken else default_value(parameter)
+            for parameter in self.overload.parameters
+        ]
+
+
+def forms(operator: Operator) -> list[Form]:
+    """The forms of ``Call`` that C++ can tell apart by type, the first of each signature.
+
+    The order is that in which a call from Python tries the overloads, so both choose alike.
+    """
+    by_types: dict[tuple[str, ...], Form] = {}
     for overload in operator.overloads:
-        types = tuple(argument_type(parameter) for parameter in overload.parameters)
-        by_types.setdefault(types, overload)
+        for omitted in range(overload.default_count + 1):
+            form = Form(overload=overload, omitted=omitted)
+            types = tuple(argument_type(parameter) for parameter in form.parameters)
+            by_types.setdefault(types, form)
     return list(by_types.values())

@@ -78,6 +78,24 @@ class Overload:
         assert any(parameter.is_out for parameter in self.parameters), f"{self.schema}: no out"
 
     @property
+    def inputs(self) -> tuple[Parameter, ...]:
+        """All but the trailing outs; what an in-place operator writes is among them."""
+        end = len(self.parameters)
+        while end and self.parameters[end - 1].is_out:
+            end -= 1
+        return self.parameters[:end]
+
+    @property
+    def outs(self) -> tuple[Parameter, ...]:
+        return self.parameters[len(self.inputs) :]
+
+    @property
+    def default_count(self) -> int:
+        """How many of the last inputs have a default, so that a call may leave them out."""
+        defaults = [parameter.aten_default is not None for parameter in reversed(self.inputs)]
+        return [*defaults, False].index(False)
+
+    @property
     def full_name(self) -> str:
         return f"{self.aten_name}.{self.overload_name}" if self.overload_name else self.aten_name
 

@@ -30,6 +30,18 @@ class Add : public OperatorBase<Add> {
                    const CallOptions& options = {}) {
     Call(input, other, 1, out, options);
   }
+
+  // A number in place of `other` only PyTorch takes.
+  static void Call(const Tensor& input, const Scalar& other, const Scalar& alpha, const Tensor& out,
+                   const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "Scalar_out");
+    Dispatch(overload, {input, other, alpha, out}, options);
+  }
+
+  static void Call(const Tensor& input, const Scalar& other, const Tensor& out,
+                   const CallOptions& options = {}) {
+    Call(input, other, 1, out, options);
+  }
 };
 
 }  // namespace infini::ops

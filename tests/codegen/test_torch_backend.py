@@ -19,9 +19,28 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_TORCH = "2.13.0"
-# One of each shape: unary, defaults between input and out, lists of tensors, optional
-# elements and no out, lists of numbers, several outs, names that change.
-GOLDEN_NAMES = ("_softmax", "abs", "abs_", "add", "cat", "clamp", "index_put_", "mean", "topk")
+# One of each shape, with what it shows.
+GOLDEN_NAMES = (
+    "_foreach_add",  # lists of tensors and of numbers, written lists
+    "_nested_tensor_from_tensor_list",  # data type, layout, device, an optional boolean
+    "_softmax",  # an internal name
+    "abs",
+    "abs_",
+    "add",  # a hand-written base
+    "bmm",  # a data type that must be given
+    "cat",
+    "clamp",  # optional numbers or optional tensors
+    "clone",  # a memory format
+    "fft_fft2",  # a default list, an optional string
+    "gelu_",  # a default string, in place
+    "index_put_",  # a list of optional tensors
+    "linear_backward",  # booleans, three outs
+    "mean",
+    "normal",  # a generator, overloads that C++ tells apart by their omitted inputs
+    "random_",  # a parameter called as a Python keyword
+    "topk",
+    "upsample_nearest2d",  # optional lists of integers and of floats
+)
 UPDATE = "INFINI_OPS_UPDATE_GOLDEN"
 
 # torch 2.13 has 1,107 out= and 337 in-place overloads.

@@ -1,5 +1,4 @@
 // Generated from the ATen schemas of torch TORCH. Do not edit.
-#include <array>
 #include <iterator>
 
 #include "core/generated.h"
@@ -21,15 +20,6 @@ constexpr auto kMemoryFormat = P::Type::kMemoryFormat;
 constexpr auto kDevice = P::Type::kDevice;
 constexpr auto kGenerator = P::Type::kGenerator;
 
-// A default list, with the lifetime of the table.
-template <std::int64_t... values>
-constexpr std::array<std::int64_t, sizeof...(values)> kIntegers = {values...};
-
-template <std::int64_t... values>
-constexpr Span<std::int64_t> Integers() {
-  return kIntegers<values...>;
-}
-
 constexpr Parameter kParameters[] = {
     // abs.out
     P(kTensor, "input"),
@@ -46,6 +36,15 @@ constexpr Parameter kParameters[] = {
     P(kScalar, "other"),
     P(kScalar, "alpha").Default(1),
     P(kTensor, "out").Out(),
+    // bmm.out
+    P(kTensor, "input"),
+    P(kTensor, "mat2"),
+    P(kTensor, "out").Out(),
+    // bmm.dtype_out
+    P(kTensor, "input"),
+    P(kTensor, "mat2"),
+    P(kDataType, "out_dtype"),
+    P(kTensor, "out").Out(),
     // cat.out
     P(kTensor, "tensors").List(),
     P(kInt, "dim").Default(0),
@@ -60,16 +59,62 @@ constexpr Parameter kParameters[] = {
     P(kTensor, "min").Optional().Default(std::nullopt),
     P(kTensor, "max").Optional().Default(std::nullopt),
     P(kTensor, "out").Out(),
+    // clone.out
+    P(kTensor, "input"),
+    P(kMemoryFormat, "memory_format").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // fft_fft2.out
+    P(kTensor, "input"),
+    P(kInt, "s").List(1).Optional().Default(std::nullopt),
+    P(kInt, "dim").List(1).Default(Integers<-2, -1>()),
+    P(kString, "norm").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // gelu_
+    P(kTensor, "input").Out(),
+    P(kString, "approximate").Default(std::string_view("none")),
     // index_put_
     P(kTensor, "input").Out(),
     P(kTensor, "indices").List().OptionalElements(),
     P(kTensor, "values"),
     P(kBool, "accumulate").Default(false),
+    // _foreach_add.Scalar_out
+    P(kTensor, "input").List(),
+    P(kScalar, "scalar"),
+    P(kTensor, "out").List().Out(),
+    // _foreach_add.List_out
+    P(kTensor, "input").List(),
+    P(kTensor, "other").List(),
+    P(kScalar, "alpha").Default(1),
+    P(kTensor, "out").List().Out(),
+    // _foreach_add.ScalarList_out
+    P(kTensor, "input").List(),
+    P(kScalar, "scalars").List(),
+    P(kTensor, "out").List().Out(),
+    // _foreach_add.Tensor_out
+    P(kTensor, "input").List(),
+    P(kTensor, "other"),
+    P(kScalar, "alpha").Default(1),
+    P(kTensor, "out").List().Out(),
+    // _nested_tensor_from_tensor_list.out
+    P(kTensor, "list").List(),
+    P(kDataType, "dtype").Optional().Default(std::nullopt),
+    P(kLayout, "layout").Optional().Default(std::nullopt),
+    P(kDevice, "device").Optional().Default(std::nullopt),
+    P(kBool, "pin_memory").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
     // _softmax.out
     P(kTensor, "input"),
     P(kInt, "dim"),
     P(kBool, "half_to_float"),
     P(kTensor, "out").Out(),
+    // linear_backward.out
+    P(kTensor, "input"),
+    P(kTensor, "grad_output"),
+    P(kTensor, "weight"),
+    P(kBool, "output_mask").List(3),
+    P(kTensor, "out0").Out(),
+    P(kTensor, "out1").Out(),
+    P(kTensor, "out2").Out(),
     // mean.dtype_out
     P(kTensor, "input"),
     P(kDataType, "dtype").Optional().Default(std::nullopt),
@@ -80,6 +125,45 @@ constexpr Parameter kParameters[] = {
     P(kBool, "keepdim").Default(false),
     P(kDataType, "dtype").Optional().Default(std::nullopt),
     P(kTensor, "out").Out(),
+    // normal.Tensor_float_out
+    P(kTensor, "mean"),
+    P(kFloat, "std").Default(1.0),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // normal.float_Tensor_out
+    P(kFloat, "mean"),
+    P(kTensor, "std"),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // normal.Tensor_Tensor_out
+    P(kTensor, "mean"),
+    P(kTensor, "std"),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // normal.float_float_out
+    P(kFloat, "mean"),
+    P(kFloat, "std"),
+    P(kInt, "size").List(),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // normal.out
+    P(kTensor, "input"),
+    P(kFloat, "mean").Default(0.0),
+    P(kFloat, "std").Default(1.0),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // random_.from
+    P(kTensor, "input").Out(),
+    P(kInt, "from_"),
+    P(kInt, "to").Optional(),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    // random_.to
+    P(kTensor, "input").Out(),
+    P(kInt, "to"),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
+    // random_
+    P(kTensor, "input").Out(),
+    P(kGenerator, "generator").Optional().Default(std::nullopt),
     // topk.values
     P(kTensor, "input"),
     P(kInt, "k"),
@@ -88,6 +172,17 @@ constexpr Parameter kParameters[] = {
     P(kBool, "sorted").Default(true),
     P(kTensor, "values").Out(),
     P(kTensor, "indices").Out(),
+    // upsample_nearest2d.out
+    P(kTensor, "input"),
+    P(kInt, "output_size").List(2),
+    P(kFloat, "scales_h").Optional().Default(std::nullopt),
+    P(kFloat, "scales_w").Optional().Default(std::nullopt),
+    P(kTensor, "out").Out(),
+    // upsample_nearest2d.vec_out
+    P(kTensor, "input"),
+    P(kInt, "output_size").List().Optional(),
+    P(kFloat, "scale_factors").List().Optional(),
+    P(kTensor, "out").Out(),
 };
 
 constexpr Row kRows[] = {
@@ -95,14 +190,35 @@ constexpr Row kRows[] = {
     {"abs_inplace", "", kParameters + 2, 1},
     {"add", "out", kParameters + 3, 4},
     {"add", "Scalar_out", kParameters + 7, 4},
-    {"cat", "out", kParameters + 11, 3},
-    {"clamp", "out", kParameters + 14, 4},
-    {"clamp", "Tensor_out", kParameters + 18, 4},
-    {"index_put_inplace", "", kParameters + 22, 4},
-    {"internal_softmax", "out", kParameters + 26, 4},
-    {"mean", "dtype_out", kParameters + 30, 3},
-    {"mean", "out", kParameters + 33, 5},
-    {"topk", "values", kParameters + 38, 7},
+    {"bmm", "out", kParameters + 11, 3},
+    {"bmm", "dtype_out", kParameters + 14, 4},
+    {"cat", "out", kParameters + 18, 3},
+    {"clamp", "out", kParameters + 21, 4},
+    {"clamp", "Tensor_out", kParameters + 25, 4},
+    {"clone", "out", kParameters + 29, 3},
+    {"fft_fft2", "out", kParameters + 32, 5},
+    {"gelu_inplace", "", kParameters + 37, 2},
+    {"index_put_inplace", "", kParameters + 39, 4},
+    {"internal_foreach_add", "Scalar_out", kParameters + 43, 3},
+    {"internal_foreach_add", "List_out", kParameters + 46, 4},
+    {"internal_foreach_add", "ScalarList_out", kParameters + 50, 3},
+    {"internal_foreach_add", "Tensor_out", kParameters + 53, 4},
+    {"internal_nested_tensor_from_tensor_list", "out", kParameters + 57, 6},
+    {"internal_softmax", "out", kParameters + 63, 4},
+    {"linear_backward", "out", kParameters + 67, 7},
+    {"mean", "dtype_out", kParameters + 74, 3},
+    {"mean", "out", kParameters + 77, 5},
+    {"normal", "Tensor_float_out", kParameters + 82, 4},
+    {"normal", "float_Tensor_out", kParameters + 86, 4},
+    {"normal", "Tensor_Tensor_out", kParameters + 90, 4},
+    {"normal", "float_float_out", kParameters + 94, 5},
+    {"normal", "out", kParameters + 99, 5},
+    {"random_inplace", "from", kParameters + 104, 4},
+    {"random_inplace", "to", kParameters + 108, 3},
+    {"random_inplace", "", kParameters + 111, 2},
+    {"topk", "values", kParameters + 113, 7},
+    {"upsample_nearest2d", "out", kParameters + 120, 5},
+    {"upsample_nearest2d", "vec_out", kParameters + 125, 4},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #ifndef INFINI_OPS_SCHEMA_H_
 #define INFINI_OPS_SCHEMA_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -74,6 +75,19 @@ struct Parameter {
   bool has_default = false;
   Argument default_value;
 };
+
+namespace internal {
+
+template <std::int64_t... values>
+inline constexpr std::array<std::int64_t, sizeof...(values)> kIntegers = {values...};
+
+}  // namespace internal
+
+// A list of integers that outlives every call, as the default of a parameter.
+template <std::int64_t... values>
+constexpr Span<std::int64_t> Integers() {
+  return internal::kIntegers<values...>;
+}
 
 // "abs(Tensor input, Tensor out)", for messages and documentation.
 std::string Signature(const char* operator_name, Span<Parameter> parameters);

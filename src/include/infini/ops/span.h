@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <type_traits>
 #include <vector>
 
 namespace infini::ops {
@@ -14,7 +15,9 @@ template <typename T>
 class Span {
  public:
   constexpr Span() = default;
-  constexpr Span(const T* data, std::size_t size) : data_(data), size_(size) {}
+  // A template, so that `{0, 1}` is no null pointer and a size, but never anything but a list.
+  template <typename U, std::enable_if_t<std::is_same_v<U, T>, int> = 0>
+  constexpr Span(const U* data, std::size_t size) : data_(data), size_(size) {}
   // The list lives until the end of the full expression, that is, through the call.
   constexpr Span(std::initializer_list<T> values) : Span(values.begin(), values.size()) {}
   template <std::size_t size>

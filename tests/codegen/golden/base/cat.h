@@ -15,6 +15,11 @@ class Cat : public OperatorBase<Cat> {
     static const Overload& overload = FindOverload(kName, "out");
     Dispatch(overload, {tensors, dim, out}, options);
   }
+
+  static void Call(Span<Tensor> tensors, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "out");
+    Dispatch(overload, {tensors, 0, out}, options);
+  }
 };
 
 }  // namespace infini::ops

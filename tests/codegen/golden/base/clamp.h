@@ -16,10 +16,25 @@ class Clamp : public OperatorBase<Clamp> {
     Dispatch(overload, {input, min, max, out}, options);
   }
 
+  static void Call(const Tensor& input, const std::optional<Scalar>& min, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "out");
+    Dispatch(overload, {input, min, std::nullopt, out}, options);
+  }
+
+  static void Call(const Tensor& input, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "out");
+    Dispatch(overload, {input, std::nullopt, std::nullopt, out}, options);
+  }
+
   // clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)
   static void Call(const Tensor& input, const std::optional<Tensor>& min, const std::optional<Tensor>& max, const Tensor& out, const CallOptions& options = {}) {
     static const Overload& overload = FindOverload(kName, "Tensor_out");
     Dispatch(overload, {input, min, max, out}, options);
+  }
+
+  static void Call(const Tensor& input, const std::optional<Tensor>& min, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "Tensor_out");
+    Dispatch(overload, {input, min, std::nullopt, out}, options);
   }
 };
 

@@ -15,6 +15,11 @@ class IndexPutInplace : public OperatorBase<IndexPutInplace> {
     static const Overload& overload = FindOverload(kName, "");
     Dispatch(overload, {input, indices, values, accumulate}, options);
   }
+
+  static void Call(const Tensor& input, Span<Tensor> indices, const Tensor& values, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "");
+    Dispatch(overload, {input, indices, values, false}, options);
+  }
 };
 
 }  // namespace infini::ops

@@ -16,10 +16,25 @@ class Mean : public OperatorBase<Mean> {
     Dispatch(overload, {input, dtype, out}, options);
   }
 
+  static void Call(const Tensor& input, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "dtype_out");
+    Dispatch(overload, {input, std::nullopt, out}, options);
+  }
+
   // mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)
   static void Call(const Tensor& input, const std::optional<Span<std::int64_t>>& dim, bool keepdim, const std::optional<DataType>& dtype, const Tensor& out, const CallOptions& options = {}) {
     static const Overload& overload = FindOverload(kName, "out");
     Dispatch(overload, {input, dim, keepdim, dtype, out}, options);
+  }
+
+  static void Call(const Tensor& input, const std::optional<Span<std::int64_t>>& dim, bool keepdim, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "out");
+    Dispatch(overload, {input, dim, keepdim, std::nullopt, out}, options);
+  }
+
+  static void Call(const Tensor& input, const std::optional<Span<std::int64_t>>& dim, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "out");
+    Dispatch(overload, {input, dim, false, std::nullopt, out}, options);
   }
 };
 

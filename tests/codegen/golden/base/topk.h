@@ -15,6 +15,21 @@ class Topk : public OperatorBase<Topk> {
     static const Overload& overload = FindOverload(kName, "values");
     Dispatch(overload, {input, k, dim, largest, sorted, values, indices}, options);
   }
+
+  static void Call(const Tensor& input, std::int64_t k, std::int64_t dim, bool largest, const Tensor& values, const Tensor& indices, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "values");
+    Dispatch(overload, {input, k, dim, largest, true, values, indices}, options);
+  }
+
+  static void Call(const Tensor& input, std::int64_t k, std::int64_t dim, const Tensor& values, const Tensor& indices, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "values");
+    Dispatch(overload, {input, k, dim, true, true, values, indices}, options);
+  }
+
+  static void Call(const Tensor& input, std::int64_t k, const Tensor& values, const Tensor& indices, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "values");
+    Dispatch(overload, {input, k, -1, true, true, values, indices}, options);
+  }
 };
 
 }  // namespace infini::ops

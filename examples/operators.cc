@@ -1,0 +1,52 @@
+// Operators on memory of your own: defaults, optionals, a chosen implementation, an error.
+//
+// See "C++" in the README for how to compile it.
+#include <infini/ops/base/add.h>
+#include <infini/ops/base/clamp.h>
+#include <infini/ops/base/mean.h>
+
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+using infini::ops::Add;
+using infini::ops::Clamp;
+using infini::ops::DataType;
+using infini::ops::Mean;
+using infini::ops::Tensor;
+
+int main() {
+  float x_data[2][3] = {{-1, 0, 1}, {2, 3, 4}};
+  float y_data[3] = {10, 20, 30};
+  float out_data[2][3];
+  float row_means_data[2];
+  // A tensor is a view: the memory stays yours.
+  const Tensor x(x_data, {2, 3}, DataType::kFloat32);
+  const Tensor y(y_data, {3}, DataType::kFloat32);
+  const Tensor out(out_data, {2, 3}, DataType::kFloat32);
+  const Tensor row_means(row_means_data, {2}, DataType::kFloat32);
+
+  // Inputs first, then what is written. `alpha` is 1 where it is left out.
+  Add::Call(x, y, out);
+  std::printf("x + y       = %g ... %g\n", out_data[0][0], out_data[1][2]);
+  Add::Call(x, y, 0.5, out);
+  std::printf("x + y / 2   = %g ... %g\n", out_data[0][0], out_data[1][2]);
+
+  // `min` is optional.
+  Clamp::Call(x, std::nullopt, 2, out);
+  std::printf("at most 2   = %g ... %g\n", out_data[0][0], out_data[1][2]);
+
+  // A list that is optional takes a second pair of braces.
+  Mean::Call(x, {{1}}, row_means);
+  std::printf("row means   = %g, %g\n", row_means_data[0], row_means_data[1]);
+
+  // The last braces choose the implementation: slot 8 is PyTorch's.
+  Add::Call(x, y, out, {8});
+  std::printf("by slot 8   = %g ... %g\n", out_data[0][0], out_data[1][2]);
+
+  try {
+    Add::Call(x, row_means, out);
+  } catch (const std::exception& error) {
+    std::printf("error: %s\n", error.what());
+  }
+}
