@@ -31,12 +31,23 @@ MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "cpp-call": cpp_call.measure,
 }
 
+EXIT_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the chosen parts; returns 1 where something could not be measured."""
     options = _parser().parse_args(arguments)
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        print("bench: interrupted; nothing was written", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures, prints and writes."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    machine = describe_machine()
+    machine, commit = describe_machine(), describe_commit()  # before this run is part of the load
     with tempfile.TemporaryDirectory(prefix="infini-ops-bench-") as scratch:
         context = Context(
             scratch=Path(scratch),
@@ -49,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
     report = Report(
         started_at=started_at,
-        commit=describe_commit(),
+        commit=commit,
         machine=machine,
         measurements=tuple(measurements),
     )
@@ -67,6 +78,9 @@ def measure_part(part: str, context: Context) -> list[Measurement]:
         measured.extend(MEASURE[part](context))
     except MeasurementError as error:
         return [*measured, *unmeasured(part, measured, str(error))]
+    except Exception as error:  # what is broken here must not cost the other parts their figures
+        message = f"{type(error).__name__}: {error}"
+        return [*measured, *unmeasured(part, measured, message)]
     return measured
 
 

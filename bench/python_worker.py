@@ -43,7 +43,7 @@ class Timing:
         """Times every variant once; ``order`` is 1, or -1 for the last one first."""
         for name in list(self.timers)[::order]:
             seconds = self.timers[name].timeit(self.loops[name])
-            self.nanoseconds[name].append(1e9 * seconds / self.loops[name])
+            self.nanoseconds[name].append(round(1e9 * seconds / self.loops[name], 1))
 
 
 def main(rounds: int) -> None:

@@ -44,10 +44,10 @@ def summary_row(measurement: Measurement) -> tuple[str, ...]:
     """The cells of ``_COLUMNS``."""
     goal = measurement.goal
     limit = "" if goal.at_most is None else f"≤ {shown(goal.at_most, goal)}"
-    if measurement.value is None:
-        return (goal.title, limit, "error", "", measurement.error.partition("\n")[0])
+    measured = "error" if measurement.value is None else shown(measurement.value, goal)
     met = {True: "yes", False: "no", None: ""}[measurement.met]
-    return (goal.title, limit, shown(measurement.value, goal), met, measurement.note)
+    notes = filter(None, (measurement.note, measurement.error.partition("\n")[0]))
+    return (goal.title, limit, measured, met, "; ".join(notes))
 
 
 def shown(value: float, goal: Goal) -> str:

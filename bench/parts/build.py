@@ -18,28 +18,34 @@ FIRST_ALLOWLIST = ROOT / "bench" / "first_allowlist.yaml"
 
 def measure_install(context: Context) -> Iterator[Measurement]:
     """Everything that the installed torch has, from nothing."""
-    yield _measurement("install", _install(context, context.build_dir))
+    usage = _install(context, context.build_dir)
+    yield _measurement("install", usage, note=_size(context.site))
 
 
 def measure_first_allowlist(context: Context) -> Iterator[Measurement]:
     """The names that the library began with, from nothing."""
     if not FIRST_ALLOWLIST.exists():
         raise MeasurementError(f"{FIRST_ALLOWLIST} is missing")
-    usage = _install(
-        context, context.scratch / "first", target="first", selection=str(FIRST_ALLOWLIST)
-    )
-    yield _measurement("first-allowlist", usage)
+    build_dir = context.scratch / "first-build"
+    usage = _install(context, build_dir, target="first", selection=str(FIRST_ALLOWLIST))
+    yield _measurement("first-allowlist", usage, note=_size(context.scratch / "first"))
 
 
 def measure_rebuild(context: Context) -> Iterator[Measurement]:
     """All operators but one, then all, then all again: three builds in one folder."""
-    build_dir = context.scratch / "rebuild"
+    build_dir, site = context.scratch / "rebuild", context.scratch / "rebuilt"
     names = _generated_names(context)
     added = names.pop(len(names) // 2)
     selection = context.scratch / "all_but_one.yaml"
     selection.write_text(yaml.safe_dump({"operators": names}), encoding="utf-8")
     _install(context, build_dir, target="rebuilt", selection=str(selection))
+    before = _operators(site)
     grown = _install(context, build_dir, target="rebuilt")
+    if _operators(site) - before != {added}:
+        raise MeasurementError(
+            f"a build of all operators after one of all but {added} changed the operators by "
+            f"{sorted(_operators(site) ^ before)}"
+        )
     yield _measurement("rebuild-unchanged", _install(context, build_dir, target="rebuilt"))
     yield _measurement("rebuild-one-added", grown, note=f"added {added}")
 
@@ -67,9 +73,22 @@ def _install(
 def _generated_names(context: Context) -> list[str]:
     """The ATen names of all operators, in order."""
     folder = context.scratch / "names"
-    context.run([context.python, "-m", "codegen", "torch", "--output-dir", str(folder)])
+    command = [context.python, "-m", "codegen", "torch", "--output-dir", str(folder)]
+    context.run(command, context.environment())
+    return sorted(_names(folder))
+
+
+def _operators(site: Path) -> set[str]:
+    return _names(site / "infini" / "ops")
+
+
+def _names(folder: Path) -> set[str]:
     metadata = json.loads((folder / "torch_ops_metadata.json").read_text(encoding="utf-8"))
-    return sorted({operator["aten_name"] for operator in metadata["ops"]})
+    return {operator["aten_name"] for operator in metadata["ops"]}
+
+
+def _size(site: Path) -> str:
+    return f"{len(_operators(site))} operators"
 
 
 def _measurement(key: str, usage: Usage, note: str = "") -> Measurement:
