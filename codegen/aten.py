@@ -1,25 +1,49 @@
-"""Reads the ATen schemas of the installed torch, through torchgen's own model.
+"""Reads the ATen schemas of a torch, through its own torchgen.
 
 Nothing is downloaded and no schema is parsed here: ``native_functions.yaml`` comes with the
 ``torchgen`` package of every torch wheel, so what is generated always matches the headers
-that it is compiled against.
+that it is compiled against. What leaves this module holds nothing of torchgen.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.machinery
+import importlib.util
+import re
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from codegen.errors import GenerationError
-from codegen.model import Default, Kind, Overload, Parameter, SkipReason
-from codegen.names import parameter_name
+from codegen.model import Argument, Declaration, Return, Schema, Type
 
 if TYPE_CHECKING:
-    from torchgen.model import Argument, NativeFunction, Type
+    import torchgen.model as torchgen_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Torch:
+    """Where a torch is: its package and the torchgen beside it."""
+
+    torch: Path
+    torchgen: Path
+
+    @property
+    def version_file(self) -> Path:
+        return self.torch / "version.py"
+
+    @property
+    def schema_file(self) -> Path:
+        return self.torchgen / "packaged" / "ATen" / "native" / "native_functions.yaml"
+
+    @property
+    def tags_file(self) -> Path:
+        return self.schema_file.with_name("tags.yaml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,82 +51,180 @@ class Schemas:
     """The functions of one torch that write into their arguments, by ATen base name."""
 
     torch_version: str
-    by_name: dict[str, list[NativeFunction]]
+    by_name: dict[str, tuple[Declaration, ...]]
 
 
-def load_schemas(torch_root: Path | None = None) -> Schemas:
-    """Reads the schemas of the torch installed in this Python, or under ``torch_root``.
+def find_torch(root: Path | None = None) -> Torch:
+    """The torch installed in this Python, or in the site-packages folder ``root``.
 
-    ``torch_root`` is a site-packages folder. Raises ``GenerationError`` without a torch.
+    Raises ``GenerationError`` without one.
     """
-    packages = _find_packages(torch_root)
-    # First, so that torchgen is the one beside the headers. What else the generator needs
-    # (an isolated build has its own Jinja2 and PyYAML) is imported already.
-    sys.path.insert(0, str(packages["torchgen"].parent))
+    return Torch(torch=_find_package("torch", root), torchgen=_find_package("torchgen", root))
+
+
+def _find_package(name: str, root: Path | None) -> Path:
+    spec = importlib.machinery.PathFinder.find_spec(name, [str(root)] if root else None)
+    if spec is None or not spec.submodule_search_locations:
+        raise GenerationError(
+            f"no {name} in {root or sys.executable}; expected torch to be installed. "
+            "Install it there, or pass --torch-root SITE_PACKAGES"
+        )
+    return Path(spec.submodule_search_locations[0])
+
+
+def load_schemas(torch: Torch) -> Schemas:
+    """Reads all schemas; raises ``GenerationError`` for files that torchgen refuses."""
+    by_name: dict[str, list[Declaration]] = {}
+    with _torchgen_in(torch.torchgen):
+        from torchgen.model import SchemaKind
+
+        writing = (SchemaKind.out, SchemaKind.inplace, SchemaKind.scratch)
+        for function in _parse(torch):
+            if function.func.kind() in writing:
+                declaration = _declaration_of(function)
+                by_name.setdefault(declaration.schema.aten_name, []).append(declaration)
+    for declarations in by_name.values():
+        _check_unique(torch, declarations)
+    return Schemas(
+        torch_version=_torch_version(torch),
+        by_name={name: tuple(declarations) for name, declarations in by_name.items()},
+    )
+
+
+@contextlib.contextmanager
+def _torchgen_in(package: Path) -> Iterator[None]:
+    """Makes ``import torchgen`` mean the one in this folder, whatever was imported before."""
+    earlier = _loaded_torchgen()
+    if "torchgen" in earlier and str(package) in earlier["torchgen"].__path__:
+        yield
+        return
+    for name in earlier:
+        del sys.modules[name]
+    # Last, so that of the folder beside it comes only what torchgen needs and this Python lacks.
+    sys.path.append(str(package.parent))
+    try:
+        spec = importlib.machinery.PathFinder.find_spec("torchgen", [str(package.parent)])
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["torchgen"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["torchgen"])
+        yield
+    finally:
+        sys.path.remove(str(package.parent))
+        for name in _loaded_torchgen():
+            del sys.modules[name]
+        sys.modules.update(earlier)
+
+
+def _loaded_torchgen() -> dict[str, ModuleType]:
+    return {
+        name: module for name, module in sys.modules.items() if name.split(".")[0] == "torchgen"
+    }
+
+
+def _parse(torch: Torch) -> list[torchgen_model.NativeFunction]:
+    import yaml
     from torchgen.gen import parse_native_yaml
-    from torchgen.model import SchemaKind
 
-    native = packages["torchgen"] / "packaged" / "ATen" / "native"
-    functions = parse_native_yaml(
-        str(native / "native_functions.yaml"), str(native / "tags.yaml")
-    ).native_functions
-    writing = (SchemaKind.out, SchemaKind.inplace)
-    by_name: dict[str, list[NativeFunction]] = {}
-    for function in functions:
-        if function.func.kind() in writing:
-            by_name.setdefault(str(function.func.name.name), []).append(function)
-    return Schemas(torch_version=_torch_version(packages["torch"]), by_name=by_name)
+    try:
+        parsed = parse_native_yaml(str(torch.schema_file), str(torch.tags_file))
+    except OSError as error:
+        raise GenerationError(
+            f"{error.filename}: {error.strerror}; expected the schemas of torch. Reinstall torch"
+        ) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{mark.name}:{mark.line + 1}" if mark else str(torch.schema_file)
+        raise GenerationError(f"{where}: not YAML: {error.problem}. Reinstall torch") from None
+    except Exception as error:  # AssertionError, RuntimeError, KeyError...: whatever it dislikes
+        raise GenerationError(_refusal(torch, error)) from None
+    return list(parsed.native_functions)
 
 
-def _find_packages(torch_root: Path | None) -> dict[str, Path]:
-    found = {}
-    for name in ("torch", "torchgen"):
-        where = [str(torch_root)] if torch_root else None
-        spec = importlib.machinery.PathFinder.find_spec(name, where)
-        if spec is None or not spec.submodule_search_locations:
+def _refusal(torch: Torch, error: Exception) -> str:
+    """torchgen's complaint on one line, behind the file and line that it says it is about."""
+    complaint = f"{type(error).__name__}: {error}"
+    located = re.search(r"\n\s*in (?P<where>.+:\d+):\n\s*(?P<schema>.+)", complaint)
+    if located:
+        where, what = located["where"], f"'{located['schema']}'"
+        complaint = complaint[: located.start()]
+    else:
+        where, what = str(torch.schema_file), "it"
+    return (
+        f"{where}: torchgen refuses {what}: {' '.join(complaint.split())}; expected schemas "
+        f"that {torch.torchgen} can read. Reinstall torch"
+    )
+
+
+def _check_unique(torch: Torch, declarations: Iterable[Declaration]) -> None:
+    lines: dict[str, int] = {}
+    for declaration in declarations:
+        name = declaration.schema.full_name
+        if name in lines:
             raise GenerationError(
-                f"no {name} in {torch_root or sys.executable}; expected torch to be installed. "
-                "Install it there, or pass --torch-root SITE_PACKAGES"
+                f"{torch.schema_file}:{declaration.line}: '{name}' is declared twice, "
+                f"first in line {lines[name]}; expected one schema of a name. Reinstall torch"
             )
-        found[name] = Path(spec.submodule_search_locations[0])
-    return found
+        lines[name] = declaration.line
 
 
-def _torch_version(torch: Path) -> str:
+def _torch_version(torch: Torch) -> str:
     """``torch.__version__`` from torch/version.py, without the second that importing costs."""
-    for node in ast.parse((torch / "version.py").read_text()).body:
+    for node in ast.parse(torch.version_file.read_text()).body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         names = [target.id for target in targets if isinstance(target, ast.Name)]
         if "__version__" in names and isinstance(node, ast.Assign):
             return str(ast.literal_eval(node.value))
-    raise GenerationError(f"{torch / 'version.py'}: expected an assignment to __version__")
+    raise GenerationError(f"{torch.version_file}: expected an assignment to __version__")
 
 
-def overload_of(function: NativeFunction) -> Overload | SkipReason:
-    """Translates one torchgen function, or says why it cannot be."""
-    parameters = []
-    # Schema order, outs last: the parameter order of ``at::_ops::*::call``.
-    for argument in function.func.arguments.flat_all:
-        parameter = _parameter_of(argument)
-        if isinstance(parameter, SkipReason):
-            return parameter
-        parameters.append(parameter)
-    return Overload(
-        aten_name=str(function.func.name.name),
-        overload_name=function.func.name.overload_name,
-        schema=str(function.func),
+def _declaration_of(function: torchgen_model.NativeFunction) -> Declaration:
+    return Declaration(
+        schema=schema_of(function.func),
         header=function.root_name,
-        function=function.func.name.unambiguous_name(),
-        parameters=tuple(parameters),
+        is_inplace=function.func.name.name.inplace,
+        tags=tuple(sorted(function.tags)),
+        line=function.loc.line,
     )
 
 
-def _parameter_of(argument: Argument) -> Parameter | SkipReason:
+def schema_of(function: torchgen_model.FunctionSchema) -> Schema:
+    """torchgen's model of a schema in ours; the text of both is the same."""
+    arguments = function.arguments
+    positional = [_argument_of(each, keyword_only=False) for each in arguments.flat_positional]
+    # Outs last, in the text and in the parameters of ``at::_ops::*::call`` alike.
+    keywords = [*arguments.flat_kwarg_only, *arguments.out]
+    return Schema(
+        aten_name=str(function.name.name),
+        overload_name=function.name.overload_name,
+        arguments=(*positional, *(_argument_of(each, keyword_only=True) for each in keywords)),
+        returns=tuple(
+            Return(
+                name=each.name,
+                type=_type_of(each.type),
+                annotation=str(each.annotation) if each.annotation else None,
+            )
+            for each in function.returns
+        ),
+    )
+
+
+def _argument_of(argument: torchgen_model.Argument, *, keyword_only: bool) -> Argument:
+    return Argument(
+        name=argument.name,
+        type=_type_of(argument.type),
+        annotation=str(argument.annotation) if argument.annotation else None,
+        default=argument.default,
+        keyword_only=keyword_only,
+    )
+
+
+def _type_of(given: torchgen_model.Type) -> Type:
     from torchgen.model import ListType, OptionalType
 
-    unwrapped: Type = argument.type
+    unwrapped = given
     is_optional = isinstance(unwrapped, OptionalType)
-    if isinstance(unwrapped, OptionalType):
+    if is_optional:
         unwrapped = unwrapped.elem
     list_size = None
     has_optional_elements = False
@@ -110,73 +232,11 @@ def _parameter_of(argument: Argument) -> Parameter | SkipReason:
         list_size = unwrapped.size or 0
         unwrapped = unwrapped.elem
         has_optional_elements = isinstance(unwrapped, OptionalType)
-        if isinstance(unwrapped, OptionalType):
+        if has_optional_elements:
             unwrapped = unwrapped.elem
-    kind = _kind_of(str(unwrapped))
-    if isinstance(kind, SkipReason):
-        return kind
-    return Parameter(
-        name=parameter_name(argument.name),
-        aten_type=str(argument.type),
-        aten_default=argument.default,
-        kind=kind,
+    return Type(
+        base=str(unwrapped),
         list_size=list_size,
         is_optional=is_optional,
         has_optional_elements=has_optional_elements,
-        is_out=argument.annotation is not None and argument.annotation.is_write,
-        default=_parse_default(argument.default),
     )
-
-
-_KINDS: dict[str, Kind | SkipReason] = {
-    "Tensor": Kind.TENSOR,
-    "Scalar": Kind.SCALAR,
-    "int": Kind.INT,
-    "SymInt": Kind.INT,
-    "DeviceIndex": Kind.INT,
-    "float": Kind.FLOAT,
-    "bool": Kind.BOOL,
-    "SymBool": Kind.BOOL,
-    "str": Kind.STRING,
-    "ScalarType": Kind.DATA_TYPE,
-    "Layout": Kind.LAYOUT,
-    "MemoryFormat": Kind.MEMORY_FORMAT,
-    "Device": Kind.DEVICE,
-    "Generator": Kind.GENERATOR,
-    "Dimname": SkipReason.DIMNAME,
-    "Storage": SkipReason.STORAGE,
-    "Stream": SkipReason.STREAM,
-    "QScheme": SkipReason.QSCHEME,
-}
-
-
-def _kind_of(base_type: str) -> Kind | SkipReason:
-    kind = _KINDS.get(base_type)
-    if kind is None:
-        raise GenerationError(
-            f"ATen type '{base_type}' is unknown to the generator; "
-            f"expected one of {', '.join(_KINDS)}. Add it to codegen/aten.py"
-        )
-    return kind
-
-
-# Enumerators that schemas use as defaults: at::Reduction and c10::MemoryFormat.
-_NAMED_DEFAULTS = {"Mean": 1, "contiguous_format": 0}
-
-
-def _parse_default(text: str | None) -> Default:
-    if text is None or text == "None":
-        return None
-    if text in _NAMED_DEFAULTS:
-        return _NAMED_DEFAULTS[text]
-    try:
-        value = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        raise GenerationError(
-            f"schema default '{text}' is unknown to the generator; "
-            "expected a literal. Add it to codegen/aten.py"
-        ) from None
-    if isinstance(value, list):
-        return tuple(int(element) for element in value)
-    assert isinstance(value, bool | int | float | str), text
-    return value

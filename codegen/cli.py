@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from codegen.aten import load_schemas
-from codegen.emit import (
-    hand_written_bases,
-    render_slot_header,
-    render_torch,
-    synchronize,
-    write_if_changed,
-)
+from codegen.aten import find_torch
 from codegen.errors import GenerationError
-from codegen.selection import check_known, load_allowlist
-from codegen.torch_backend import make_library
+from codegen.generation import generate
+from codegen.inputs import VARIABLE, Inputs
+from codegen.output import write_if_changed
 
 _ROOT = Path(__file__).resolve().parent.parent
 EXIT_OK = 0
@@ -35,6 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # an output folder that is a file, or not ours
         print(f"codegen: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except ModuleNotFoundError as error:
+        print(
+            f"codegen: error: {sys.executable} has no module '{error.name}'; expected jinja2, "
+            "pyyaml and what torchgen imports. "
+            f"Run: {sys.executable} -m pip install jinja2 pyyaml typing_extensions",
+            file=sys.stderr,
+        )
+        return EXIT_BAD_INPUT
     return EXIT_OK
 
 
@@ -48,26 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         "torch", help="the PyTorch backend, from the installed torchgen", allow_abbrev=False
     )
     _add_output(torch, default=None)
-    torch.add_argument(
-        "--allowlist",
-        type=Path,
-        default=_ROOT / "codegen" / "torch_ops.yaml",
-        metavar="FILE",
-        help="ATen base names to generate (default: codegen/torch_ops.yaml)",
-    )
-    torch.add_argument(
-        "--base-dir",
-        type=Path,
-        default=_ROOT / "src" / "base",
-        metavar="DIR",
-        help="hand-written base headers, which shadow generated ones (default: src/base)",
-    )
-    torch.add_argument(
-        "--torch-root",
-        type=Path,
-        metavar="DIR",
-        help="site-packages folder that has torch, where this Python does not",
-    )
+    _add_inputs(torch)
     torch.set_defaults(run=_run_torch)
 
     slots = commands.add_parser("slots", help="slot.h, from codegen/slots.py", allow_abbrev=False)
@@ -85,28 +69,58 @@ def _add_output(parser: argparse.ArgumentParser, *, default: Path | None) -> Non
     )
 
 
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--selection",
+        type=Path,
+        default=_ROOT / "codegen" / "torch_ops.yaml",
+        metavar="FILE",
+        help="which operators to generate (default: codegen/torch_ops.yaml); "
+        f"the environment variable {VARIABLE} narrows it: ATen names and patterns with commas "
+        "between them, or another such file",
+    )
+    parser.add_argument(
+        "--base-dir",
+        type=Path,
+        default=_ROOT / "src" / "base",
+        metavar="DIR",
+        help="hand-written base headers, which shadow generated ones (default: src/base)",
+    )
+    parser.add_argument(
+        "--torch-root",
+        type=Path,
+        metavar="DIR",
+        help="site-packages folder that has torch, where this Python does not",
+    )
+
+
+def _inputs(options: argparse.Namespace) -> Inputs:
+    return Inputs(
+        torch=find_torch(options.torch_root),
+        selection=options.selection,
+        variable=os.environ.get(VARIABLE, "").strip(),
+        base_dir=options.base_dir,
+    )
+
+
 def _run_torch(options: argparse.Namespace) -> None:
-    if not options.base_dir.is_dir():
-        raise GenerationError(f"--base-dir: {options.base_dir} is not a folder")
-    allowlist = load_allowlist(options.allowlist)
-    schemas = load_schemas(options.torch_root)
-    check_known(allowlist, schemas.by_name)
-    library = make_library(schemas, allowlist.names)
-    files = render_torch(library, hand_written_bases(options.base_dir))
-    changes = synchronize(files, options.output_dir, dry_run=options.dry_run)
+    outcome = generate(_inputs(options), options.output_dir, dry_run=options.dry_run)
+    for note in outcome.notes:
+        print(f"codegen: note: {note}", file=sys.stderr)
+    changes = outcome.changes
     if options.dry_run:
         _print_changes("would write", changes.written)
         _print_changes("would remove", changes.removed)
-    overloads = sum(len(operator.overloads) for operator in library.operators)
     print(
-        f"torch {library.torch_version}: {len(library.operators)} operators, "
-        f"{overloads} overloads, {len(library.skipped)} skipped; "
+        f"{outcome.summary}; {'nothing changed: ' if outcome.was_up_to_date else ''}"
         f"{len(changes.written)} files {'to write' if options.dry_run else 'written'}, "
         f"{len(changes.unchanged)} unchanged, {len(changes.removed)} removed"
     )
 
 
 def _run_slots(options: argparse.Namespace) -> None:
+    from codegen.emit import render_slot_header
+
     path = options.output_dir / "slot.h"
     changed = write_if_changed(path, render_slot_header(), options.dry_run)
     if changed and options.dry_run:

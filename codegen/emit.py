@@ -1,10 +1,8 @@
-"""Renders the templates and keeps an output folder equal to what they say."""
+"""Renders the templates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -15,7 +13,6 @@ from codegen.slots import SLOT_COUNT, Slot
 
 METADATA_NAME = "torch_ops_metadata.json"
 METADATA_SCHEMA_VERSION = 1
-MANIFEST_NAME = "manifest.json"
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -98,65 +95,3 @@ def _parameter_metadata(parameter: Parameter) -> dict[str, object]:
         "is_out": parameter.is_out,
         "default": parameter.aten_default,
     }
-
-
-def hand_written_bases(folder: Path) -> frozenset[str]:
-    """The operators that have a hand-written base header in ``folder``."""
-    return frozenset(path.stem for path in folder.glob("*.h"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    """What bringing the output folder up to date does, as relative paths."""
-
-    written: tuple[str, ...]
-    unchanged: tuple[str, ...]
-    removed: tuple[str, ...]
-
-
-def synchronize(files: Mapping[str, str], folder: Path, *, dry_run: bool = False) -> Changes:
-    """Makes ``folder`` hold ``files`` and their manifest.
-
-    Only what differs is written, so that a build system sees no change where there is
-    none. Files of an earlier manifest that are no longer generated are removed; others,
-    which somebody else made, are left alone.
-    """
-    names = [*files, MANIFEST_NAME]
-    manifest = json.dumps({"files": sorted(names)}, indent=1) + "\n"
-    wanted = {**files, MANIFEST_NAME: manifest}
-    stale = sorted(_earlier_files(folder) - wanted.keys())
-    changed = [
-        name for name, text in wanted.items() if write_if_changed(folder / name, text, dry_run)
-    ]
-    if not dry_run:
-        for name in stale:
-            (folder / name).unlink(missing_ok=True)
-    return Changes(
-        written=tuple(changed),
-        unchanged=tuple(sorted(wanted.keys() - set(changed))),
-        removed=tuple(stale),
-    )
-
-
-def write_if_changed(path: Path, text: str, dry_run: bool = False) -> bool:
-    """Makes the file hold ``text``; returns whether it did not, and with ``dry_run`` only that."""
-    content = text.encode()
-    if path.is_file() and path.read_bytes() == content:
-        return False
-    if not dry_run:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_bytes(content)
-        partial.replace(path)
-    return True
-
-
-def _earlier_files(folder: Path) -> set[str]:
-    """What the last manifest names and is there; a damaged manifest vouches for nothing."""
-    try:
-        names = json.loads((folder / MANIFEST_NAME).read_bytes())["files"]
-        inside = folder.resolve()
-        found = {name: (folder / name).resolve() for name in names}
-    except (OSError, ValueError, TypeError, KeyError):
-        return set()
-    return {name for name, path in found.items() if path.is_relative_to(inside) and path.is_file()}

@@ -1,9 +1,113 @@
-"""What is generated, as data: operators, their overloads and their parameters."""
+"""What is generated, as data: declarations of ATen, and the operators made of them.
+
+The first half says what a torch declares and loses nothing: ``str(schema)`` is the text in
+``native_functions.yaml``. The second half says what the library makes of it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from codegen.names import parameter_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Type:
+    """A type of a schema, ``int[2]?`` for example, without its alias annotation.
+
+    What these parts can't say, such as a list of lists, stays in ``base`` as it is written.
+    """
+
+    base: str
+    list_size: int | None = None  # None: no list; 0: any size
+    is_optional: bool = False
+    has_optional_elements: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.list_size is not None or not self.has_optional_elements, self.base
+
+    def __str__(self) -> str:
+        return self.annotated(None)
+
+    def annotated(self, annotation: str | None) -> str:
+        """The text with the alias annotation in its place: ``Tensor(a!)[]``."""
+        text = f"{self.base}({annotation})" if annotation else self.base
+        if self.has_optional_elements:
+            text += "?"
+        if self.list_size is not None:
+            text += f"[{self.list_size or ''}]"
+        return f"{text}?" if self.is_optional else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """An argument of a schema, as ATen spells it."""
+
+    name: str
+    type: Type
+    annotation: str | None  # "a!": aliased and written to
+    default: str | None
+    keyword_only: bool
+
+    @property
+    def is_written(self) -> bool:
+        return self.annotation is not None and "!" in self.annotation
+
+    def __str__(self) -> str:
+        default = "" if self.default is None else f"={self.default}"
+        return f"{self.type.annotated(self.annotation)} {self.name}{default}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Return:
+    """What a schema returns; most returns have no name."""
+
+    name: str | None
+    type: Type
+    annotation: str | None
+
+    def __str__(self) -> str:
+        text = self.type.annotated(self.annotation)
+        return f"{text} {self.name}" if self.name else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The signature of one overload; ``str`` gives the text that torchgen parsed."""
+
+    aten_name: str
+    overload_name: str
+    arguments: tuple[Argument, ...]  # in the order of the text
+    returns: tuple[Return, ...]
+
+    def __post_init__(self) -> None:
+        keywords = [argument.keyword_only for argument in self.arguments]
+        assert keywords == sorted(keywords), f"{self}: a positional argument after a keyword one"
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.aten_name}.{self.overload_name}" if self.overload_name else self.aten_name
+
+    def __str__(self) -> str:
+        positional = [str(each) for each in self.arguments if not each.keyword_only]
+        keywords = [str(each) for each in self.arguments if each.keyword_only]
+        arguments = ", ".join([*positional, *(["*", *keywords] if keywords else [])])
+        returns = ", ".join(map(str, self.returns))
+        if len(self.returns) != 1:
+            returns = f"({returns})"
+        return f"{self.full_name}({arguments}) -> {returns}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """A function of torch that writes into its arguments: an ``out=`` or an in-place one."""
+
+    schema: Schema
+    header: str  # "abs": ATen/ops/abs_ops.h declares it
+    is_inplace: bool
+    tags: tuple[str, ...]
+    line: int  # of native_functions.yaml; of the operator it is derived from, if generated
 
 
 class Kind(Enum):
@@ -23,12 +127,20 @@ class Kind(Enum):
 
 
 class SkipReason(Enum):
-    """Why a selected overload is not generated. Closed: a test holds the vocabulary."""
+    """Why an overload that torch has is not generated. Closed: a test holds the vocabulary."""
 
+    EXCLUDED = "excluded by the selection"
+    NOT_SELECTED = "not selected"
+    NOT_IN_TORCH = "not in this torch"
     DIMNAME = "takes named dimensions"
     STORAGE = "takes a storage"
     STREAM = "takes a stream object"
     QSCHEME = "takes a quantizer scheme"
+    UNKNOWN_TYPE = "takes a type that the generator does not know"
+    UNKNOWN_DEFAULT = "has a default that the generator does not know"
+    TOO_MANY_PARAMETERS = "has too many parameters"
+    BAD_NAME = "has a name that is no identifier, or the same one twice"
+    NAME_TAKEN = "its public name is taken"
 
 
 Default = bool | int | float | str | None | tuple[int, ...]
@@ -36,21 +148,48 @@ Default = bool | int | float | str | None | tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter of an overload.
+    """One parameter of an overload: an argument and what the library makes of it.
 
-    ``aten_type`` and ``aten_default`` are the schema's own text; ``default`` is the parsed
-    value and means something only where ``aten_default`` is not None.
+    ``default`` is the parsed value, and means something only where ``aten_default`` is not
+    None.
     """
 
-    name: str
-    aten_type: str
-    aten_default: str | None
+    argument: Argument
     kind: Kind
-    list_size: int | None  # None: no list; 0: any size
-    is_optional: bool
-    has_optional_elements: bool
-    is_out: bool
     default: Default
+
+    @property
+    def name(self) -> str:
+        return parameter_name(self.argument.name)
+
+    @property
+    def aten_type(self) -> str:
+        return str(self.argument.type)
+
+    @property
+    def aten_default(self) -> str | None:
+        return self.argument.default
+
+    @property
+    def keyword_only(self) -> bool:
+        """Whether the schema has it behind the ``*``; the library takes it in place too."""
+        return self.argument.keyword_only
+
+    @property
+    def list_size(self) -> int | None:
+        return self.argument.type.list_size
+
+    @property
+    def is_optional(self) -> bool:
+        return self.argument.type.is_optional
+
+    @property
+    def has_optional_elements(self) -> bool:
+        return self.argument.type.has_optional_elements
+
+    @property
+    def is_out(self) -> bool:
+        return self.argument.is_written
 
     @property
     def is_tensor(self) -> bool:
@@ -63,13 +202,9 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Overload:
-    """One ATen schema that writes into its arguments: an ``out=`` or an in-place one."""
+    """One declaration that is generated."""
 
-    aten_name: str
-    overload_name: str
-    schema: str
-    header: str  # "abs": ATen/ops/abs_ops.h declares it
-    function: str  # "abs_out": at::_ops::abs_out is it
+    declaration: Declaration
     parameters: tuple[Parameter, ...]
 
     def __post_init__(self) -> None:
@@ -96,8 +231,29 @@ class Overload:
         return [*defaults, False].index(False)
 
     @property
+    def schema(self) -> Schema:
+        return self.declaration.schema
+
+    @property
+    def aten_name(self) -> str:
+        return self.schema.aten_name
+
+    @property
+    def overload_name(self) -> str:
+        return self.schema.overload_name
+
+    @property
     def full_name(self) -> str:
-        return f"{self.aten_name}.{self.overload_name}" if self.overload_name else self.aten_name
+        return self.schema.full_name
+
+    @property
+    def header(self) -> str:
+        return self.declaration.header
+
+    @property
+    def function(self) -> str:
+        """``abs_out``: ``at::_ops::abs_out`` is it."""
+        return self.full_name.replace(".", "_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +267,7 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """A selected overload that is not generated."""
+    """An overload that is not generated; of a name that torch lacks, ``overload_name`` is ""."""
 
     aten_name: str
     overload_name: str

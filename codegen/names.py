@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import keyword
+import re
 
 INTERNAL_PREFIX = "internal_"
 INPLACE_SUFFIX = "_inplace"
+
+# What the library itself has in these scopes: an operator of a fork must not replace it.
+RESERVED_NAMES = frozenset({"devices", "include_dir", "metadata_path"})  # of `infini.ops`
+RESERVED_CLASS_NAMES = frozenset(  # of C++ `infini::ops`, and of `infini.ops`
+    {
+        *("Argument", "CallOptions", "ClearCacheOf", "DataType", "Device", "DeviceTypeInfo"),
+        *("Implementation", "Invocation", "Kernel", "Layout", "MemoryFormat", "Operator"),
+        *("OperatorBase", "OperatorEntry", "Overload", "Parameter", "Predicate", "Registration"),
+        *("Scalar", "Slot", "Span", "SupportsOf", "Tensor", "Unpacked"),
+    }
+)
+# Keyword parameters of every operator, and local names of the generated `Call`.
+RESERVED_PARAMETERS = frozenset({"implementation_index", "stream", "options", "overload"})
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def public_name(aten_name: str, *, inplace: bool) -> str:
@@ -26,7 +41,16 @@ def class_name(name: str) -> str:
 
 
 def parameter_name(aten_argument: str) -> str:
-    """ATen's ``self`` is spelled ``input``; a Python keyword gets a trailing underscore."""
+    """ATen's ``self`` is spelled ``input``; a name that is taken gets a trailing underscore.
+
+    C++ keywords can't come: torch's own headers have the names of its schemas.
+    """
     if aten_argument == "self":
         return "input"
-    return f"{aten_argument}_" if keyword.iskeyword(aten_argument) else aten_argument
+    is_taken = aten_argument in RESERVED_PARAMETERS or keyword.iskeyword(aten_argument)
+    return f"{aten_argument}_" if is_taken else aten_argument
+
+
+def is_identifier(name: str) -> bool:
+    """True for a name of the form that Python and C++ both take."""
+    return _IDENTIFIER.fullmatch(name) is not None

@@ -1,44 +1,99 @@
-"""The allowlist: which ATen operators are generated."""
+"""Which ATen operators are generated: a selection file, narrowed by the environment."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+import fnmatch
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from codegen.aten import Schemas
 from codegen.errors import GenerationError
+from codegen.inputs import VARIABLE, Inputs, names_a_file
+from codegen.model import SkipReason
+from codegen.names import public_name
 
+ALL = "all"
 _KEYS = ("operators", "excluded")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowlist:
-    """A parsed allowlist; ``lines`` says where each name, excluded or not, stands."""
+class Entry:
+    """An ATen base name or a pattern of them, where it stands, and why it is excluded."""
 
-    path: Path
-    names: tuple[str, ...]
-    excluded: dict[str, str]  # name -> reason
-    lines: dict[str, int]
+    text: str
+    where: str  # "codegen/torch_ops.yaml:3", or the name of the variable
+    reason: str = ""
+
+    @property
+    def is_pattern(self) -> bool:
+        return not set(self.text).isdisjoint("*?[")
+
+    def matches(self, known: Collection[str]) -> list[str]:
+        """The names that this entry stands for."""
+        if self.is_pattern:
+            return fnmatch.filter(known, self.text)
+        return [self.text] if self.text in known else []
 
 
-def load_allowlist(path: Path) -> Allowlist:
-    """Reads and checks an allowlist; raises ``GenerationError`` with every finding."""
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """One selection: a file, or what was typed into the variable."""
+
+    origin: str
+    included: tuple[Entry, ...] | None  # None: all
+    excluded: tuple[Entry, ...] = ()
+    is_typed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What selections mean for the operators of one torch; by default, all of them."""
+
+    reasons: Mapping[str, SkipReason] = field(default_factory=dict)  # of names not generated
+    explanations: Mapping[str, str] = field(default_factory=dict)  # of the same names
+    missing: tuple[str, ...] = ()  # listed in a file, and not in this torch
+    notes: tuple[str, ...] = ()
+
+
+def load_selection(path: Path) -> Selection:
+    """Reads and checks a selection file; raises ``GenerationError`` with every finding."""
     try:
         root = yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
     except OSError as error:
         raise GenerationError(
-            f"{path}: {error.strerror}; expected an allowlist of operators"
+            f"{path}: {error.strerror}; expected a selection of operators"
         ) from None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise GenerationError(f"{path}:{line}: not YAML: {error.problem}") from None
+        # To YAML a leading asterisk is a reference to an anchor.
+        is_alias = "alias" in f"{error.context} {error.problem}"
+        hint = "; a pattern that begins with * stands in quotes" if is_alias else ""
+        raise GenerationError(f"{path}:{line}: not YAML: {error.problem}{hint}") from None
     except (yaml.YAMLError, RecursionError) as error:  # not UTF-8, a control character, a bomb
         raise GenerationError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
     return _Reader(path).read(root)
+
+
+def parse_variable(value: str) -> Selection:
+    """The selection that a value of ``INFINI_OPS_TORCH_OPS`` stands for.
+
+    Names and patterns with commas or spaces between them, ``all``, or the path of a file.
+    """
+    if names_a_file(value):
+        try:
+            return load_selection(Path(value))
+        except GenerationError as error:
+            raise GenerationError(f"{VARIABLE}: {error}") from None
+    texts = value.replace(",", " ").split()
+    if texts in ([], [ALL]):
+        return Selection(origin=VARIABLE, included=None)
+    entries = tuple(Entry(text=text, where=VARIABLE) for text in texts)
+    return Selection(origin=VARIABLE, included=entries, is_typed=True)
 
 
 class _Reader:
@@ -48,25 +103,23 @@ class _Reader:
         self._path = path
         self._findings: list[str] = []
 
-    def read(self, root: yaml.Node | None) -> Allowlist:
+    def read(self, root: yaml.Node | None) -> Selection:
         sections = self._sections(root)
-        names = self._names(sections.get("operators"))
-        excluded = self._reasons(sections.get("excluded"))
-        for name in names.keys() & excluded.keys():
-            self._report(names[name], f"'{name}' is both listed and excluded")
-        if not names:
-            self._report(1, "expected at least one name under 'operators'")
+        included = self._included(sections.get("operators"))
+        excluded = self._excluded(sections.get("excluded"))
+        reasons = {entry.text: entry.reason for entry in excluded}
+        for entry in included or ():
+            if entry.text in reasons:
+                self._findings.append(f"{entry.where}: '{entry.text}' is both listed and excluded")
         if self._findings:
             raise GenerationError("\n".join(self._findings))
-        return Allowlist(
-            path=self._path,
-            names=tuple(names),
-            excluded={name: reason for name, (reason, _) in excluded.items()},
-            lines=names | {name: line for name, (_, line) in excluded.items()},
-        )
+        return Selection(origin=str(self._path), included=included, excluded=excluded)
 
     def _report(self, line: int, text: str) -> None:
         self._findings.append(f"{self._path}:{line}: {text}")
+
+    def _entry(self, node: yaml.Node, reason: str = "") -> Entry:
+        return Entry(text=node.value, where=f"{self._path}:{_line(node)}", reason=reason)
 
     def _sections(self, root: yaml.Node | None) -> dict[str, yaml.Node]:
         if not isinstance(root, yaml.MappingNode):
@@ -83,43 +136,49 @@ class _Reader:
                 sections[key.value] = value
         return sections
 
-    def _names(self, node: yaml.Node | None) -> dict[str, int]:
-        if node is None:
-            return {}
+    def _included(self, node: yaml.Node | None) -> tuple[Entry, ...] | None:
+        if node is None or node.value in ("", []):
+            line = _line(node) if node else 1
+            self._report(line, "expected 'operators: all', or at least one name under 'operators'")
+            return ()
+        if _is_plain(node, "str") and node.value == ALL:
+            return None
         if not isinstance(node, yaml.SequenceNode) or not _is_plain(node, "seq"):
-            self._report(_line(node), "operators: expected a list of ATen base names")
-            return {}
-        names: dict[str, int] = {}
+            self._report(
+                _line(node), f"operators: expected '{ALL}' or a list of ATen names and patterns"
+            )
+            return ()
+        entries: dict[str, Entry] = {}
         previous = ""
         for item in node.value:
             if not _is_plain(item, "str"):
                 self._report(_line(item), f"operators: got {_shown(item)}, expected a name")
                 continue
-            if item.value in names:
+            if item.value in entries:
                 self._report(_line(item), f"'{item.value}' stands twice")
             elif item.value < previous:
                 self._report(_line(item), f"'{item.value}' belongs before '{previous}'")
-            names[item.value] = _line(item)
+            entries[item.value] = self._entry(item)
             previous = item.value
-        return names
+        return tuple(entries.values())
 
-    def _reasons(self, node: yaml.Node | None) -> dict[str, tuple[str, int]]:
+    def _excluded(self, node: yaml.Node | None) -> tuple[Entry, ...]:
         if node is None:
-            return {}
+            return ()
         if not isinstance(node, yaml.MappingNode) or not _is_plain(node, "map"):
             self._report(_line(node), "excluded: expected a mapping from names to reasons")
-            return {}
-        reasons: dict[str, tuple[str, int]] = {}
+            return ()
+        entries: dict[str, Entry] = {}
         for key, value in node.value:
             if not _is_plain(key, "str"):
                 self._report(_line(key), f"excluded: got {_shown(key)}, expected a name")
             elif not _is_plain(value, "str") or not value.value:
                 self._report(_line(value), f"excluded: '{key.value}' needs a reason")
-            elif key.value in reasons:
+            elif key.value in entries:
                 self._report(_line(key), f"excluded: '{key.value}' stands twice")
             else:
-                reasons[key.value] = (value.value, _line(key))
-        return reasons
+                entries[key.value] = self._entry(key, reason=value.value)
+        return tuple(entries.values())
 
 
 def _is_plain(node: yaml.Node, tag: str) -> bool:
@@ -140,14 +199,70 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
-def check_known(allowlist: Allowlist, known: Iterable[str]) -> None:
-    """Raises ``GenerationError`` naming every listed name that this torch does not have."""
-    known = set(known)
-    findings = [
-        f"{allowlist.path}:{allowlist.lines[name]}: ATen has no out= or in-place operator "
-        f"'{name}'{_nearest(name, known)}"
-        for name in (*allowlist.names, *allowlist.excluded)
-        if name not in known
-    ]
+def choose_for(inputs: Inputs, schemas: Schemas) -> Choice:
+    """What the selection file and the variable leave of one torch's operators."""
+    selections = (load_selection(inputs.selection), parse_variable(inputs.variable))
+    return choose(selections, schemas)
+
+
+def choose(selections: Iterable[Selection], schemas: Schemas) -> Choice:
+    """Applies the file and then what narrows it.
+
+    Raises ``GenerationError`` for a typed name or pattern that stands for nothing; a file,
+    which may have been written for another torch, is only told so in a note.
+    """
+    reasons: dict[str, SkipReason] = {}
+    explanations: dict[str, str] = {}
+    missing: dict[str, None] = {}
+    notes: list[str] = []
+    findings: list[str] = []
+    for selection in selections:
+        for entry in (*(selection.included or ()), *selection.excluded):
+            matches = entry.matches(schemas.by_name)
+            if not matches:
+                unknown = f"{entry.where}: {_unknown(entry, schemas)}"
+                (findings if selection.is_typed else notes).append(unknown)
+                if not entry.is_pattern and not entry.reason:
+                    missing[entry.text] = None
+            elif selection.is_typed and all(name in reasons for name in matches):
+                name = matches[0]
+                findings.append(f"{entry.where}: '{name}' is {explanations[name]}")
+        for name, (reason, explanation) in _left_out(selection, schemas.by_name).items():
+            if name not in reasons:
+                reasons[name] = reason
+                explanations[name] = explanation
     if findings:
         raise GenerationError("\n".join(findings))
+    return Choice(
+        reasons=reasons, explanations=explanations, missing=tuple(missing), notes=tuple(notes)
+    )
+
+
+def _left_out(selection: Selection, known: Collection[str]) -> dict[str, tuple[SkipReason, str]]:
+    """What one selection leaves out, with the reason and its explanation."""
+    left_out = {}
+    if selection.included is not None:
+        included = {name for entry in selection.included for name in entry.matches(known)}
+        explanation = f"not selected by {selection.origin}"
+        for name in known:
+            if name not in included:
+                left_out[name] = (SkipReason.NOT_SELECTED, explanation)
+    for entry in selection.excluded:
+        for name in entry.matches(known):
+            left_out[name] = (SkipReason.EXCLUDED, f"excluded by {entry.where}: {entry.reason}")
+    return left_out
+
+
+def _unknown(entry: Entry, schemas: Schemas) -> str:
+    """Says that nothing has this name or matches this pattern, and what comes near."""
+    verb = "that matches" if entry.is_pattern else "named"
+    hint = _nearest(entry.text.strip("*"), schemas.by_name)
+    for name, declarations in schemas.by_name.items():
+        public = public_name(name, inplace=declarations[0].is_inplace)
+        if fnmatch.fnmatchcase(public, entry.text):
+            hint = f"; '{public}' is ATen's '{name}': write that"
+            break
+    return (
+        f"torch {schemas.torch_version} has no out= or in-place operator {verb} "
+        f"'{entry.text}'{hint}"
+    )

@@ -50,11 +50,19 @@ function(infini_ops_generate_torch output)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "The generator failed; its message is above.")
   endif()
-  # A change of what is generated from runs it again.
+  # A change of what is generated from runs it again. One of the variable alone does not: ninja
+  # can't see it, and pip, which configures every time, need not.
   file(GLOB_RECURSE inputs CONFIGURE_DEPENDS
-    "${PROJECT_SOURCE_DIR}/codegen/*.py" "${CMAKE_CURRENT_SOURCE_DIR}/codegen/*.j2"
-    "${PROJECT_SOURCE_DIR}/codegen/*.yaml" "${CMAKE_CURRENT_SOURCE_DIR}/src/base/*.h")
-  list(APPEND inputs "${TORCH_ROOT}/torch/version.py")
+    "${PROJECT_SOURCE_DIR}/codegen/*.py" "${PROJECT_SOURCE_DIR}/codegen/*.j2"
+    "${PROJECT_SOURCE_DIR}/src/base/*.h")
+  list(APPEND inputs "${PROJECT_SOURCE_DIR}/codegen/torch_ops.yaml"
+    "${TORCH_ROOT}/torch/version.py"
+    "${TORCH_ROOT}/torchgen/packaged/ATen/native/native_functions.yaml")
+  set(narrowing "$ENV{INFINI_OPS_TORCH_OPS}")
+  if(narrowing MATCHES "\\.ya?ml$")
+    cmake_path(ABSOLUTE_PATH narrowing BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    list(APPEND inputs "${narrowing}")
+  endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
 endfunction()
 

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from codegen.aten import Schemas, load_schemas
+from codegen.aten import Schemas, find_torch, load_schemas
+from codegen.inputs import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _all_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the caller's environment narrows is not what is tested."""
+    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 @pytest.fixture(scope="session")
@@ -21,4 +28,4 @@ def root() -> Path:
 def schemas() -> Schemas:
     """The out= and in-place schemas of the installed torch."""
     pytest.importorskip("torchgen", reason="torch is not installed")
-    return load_schemas()
+    return load_schemas(find_torch())

@@ -2,45 +2,152 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from codegen.aten import find_torch
 from codegen.cli import main
+from codegen.inputs import VARIABLE, Inputs
 
 
 def test_torch_writes_and_then_finds_nothing_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torchgen", reason="torch is not installed")
-    allowlist = tmp_path / "ops.yaml"
-    allowlist.write_text("operators:\n  - abs\n  - add\n")
-    command = ["torch", "--output-dir", str(tmp_path / "out"), "--allowlist", str(allowlist)]
+    selection = tmp_path / "ops.yaml"
+    selection.write_text("operators:\n  - abs\n  - add\n")
+    command = ["torch", "--output-dir", str(tmp_path / "out"), "--selection", str(selection)]
 
     assert main([*command, "--dry-run"]) == 0
     assert "would write base/abs.h" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
 
     assert main(command) == 0
-    assert "2 operators, 3 overloads, 0 skipped; 5 files written" in capsys.readouterr().out
+    assert "2 operators, 3 overloads, 1441 skipped; 4 files written" in capsys.readouterr().out
     assert (tmp_path / "out" / "base" / "abs.h").exists()
     assert not (tmp_path / "out" / "base" / "add.h").exists()  # src/base has one
 
     assert main(command) == 0
-    assert "0 files written, 5 unchanged, 0 removed" in capsys.readouterr().out
+    assert "nothing changed: 0 files written, 4 unchanged, 0 removed" in capsys.readouterr().out
 
 
 def test_bad_input_is_a_message_and_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torchgen", reason="torch is not installed")
-    allowlist = tmp_path / "ops.yaml"
-    allowlist.write_text("operators:\n  - abz\n")
-    assert main(["torch", "--output-dir", str(tmp_path), "--allowlist", str(allowlist)]) == 2
+    selection = tmp_path / "ops.yaml"
+    selection.write_text("operators: abs\n")
+    assert main(["torch", "--output-dir", str(tmp_path), "--selection", str(selection)]) == 2
     assert capsys.readouterr().err == (
-        f"codegen: error: {allowlist}:2: ATen has no out= or in-place operator 'abz'; "
-        "did you mean 'abs'?\n"
+        f"codegen: error: {selection}:1: operators: expected 'all' or a list of ATen names and "
+        "patterns\n"
     )
+
+
+def test_a_name_that_this_torch_lacks_is_a_note_every_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    selection = tmp_path / "ops.yaml"
+    selection.write_text("operators:\n  - abs\n  - gelo\n")
+    command = ["torch", "--output-dir", str(tmp_path / "out"), "--selection", str(selection)]
+    for _ in range(2):
+        assert main(command) == 0
+        note = capsys.readouterr().err
+        assert note.startswith(f"codegen: note: {selection}:3: torch ")
+        assert note.endswith("named 'gelo'; did you mean 'gelu'?\n")
+    metadata = json.loads((tmp_path / "out" / "torch_ops_metadata.json").read_text())
+    assert {
+        "aten_name": "gelo",
+        "overload_name": "",
+        "reason": "not in this torch",
+    } in metadata["skipped"]
+
+
+def test_the_environment_narrows_one_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    command = ["torch", "--output-dir", str(tmp_path)]
+    monkeypatch.setenv(VARIABLE, "abs, exp")
+    assert main(command) == 0
+    assert "2 operators" in capsys.readouterr().out
+    monkeypatch.setenv(VARIABLE, "abs")
+    assert main(command) == 0
+    assert "1 operators, 1 overloads" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "base").iterdir()) == ["abs.h"]
+    monkeypatch.setenv(VARIABLE, "abz")
+    assert main(command) == 2
+    assert "INFINI_OPS_TORCH_OPS: torch " in capsys.readouterr().err
+
+
+def test_a_selection_that_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    selection = tmp_path / "ops.yaml"
+    selection.write_text("operators: all\nexcluded: {'*': odd}\n")
+    assert main(["torch", "--output-dir", str(tmp_path), "--selection", str(selection)]) == 2
+    assert f"{selection} and INFINI_OPS_TORCH_OPS leave no operator" in capsys.readouterr().err
+
+
+def test_hand_edited_and_deleted_files_are_restored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    monkeypatch.setenv(VARIABLE, "abs,exp")
+    command = ["torch", "--output-dir", str(tmp_path)]
+    assert main(command) == 0
+    original = (tmp_path / "base" / "abs.h").read_text()
+    (tmp_path / "base" / "abs.h").write_text("edited")
+    (tmp_path / "operator_table.cc").unlink()
+    assert main(command) == 0
+    assert "2 files written" in capsys.readouterr().out
+    assert (tmp_path / "base" / "abs.h").read_text() == original
+    assert (tmp_path / "operator_table.cc").exists()
+
+
+def test_an_up_to_date_folder_needs_neither_torchgen_nor_jinja2(tmp_path: Path, root: Path) -> None:
+    """torchgen, which imports PyYAML, leaves no trace of its own."""
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    code = (
+        "import sys; from codegen.cli import main; status = main(sys.argv[1:]); "
+        "print(*sorted({'jinja2', 'yaml'} & sys.modules.keys())); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, "torch", "--output-dir", str(tmp_path)]
+    for imported in ("jinja2 yaml", ""):
+        finished = subprocess.run(
+            command, cwd=root, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        assert finished[-1] == imported
+    assert "nothing changed: 0 files written" in finished[0]
+
+
+def test_what_is_generated_from_counts_and_not_where_it_lies(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    inputs = Inputs(
+        torch=find_torch(), selection=tmp_path / "a.yaml", variable="", base_dir=tmp_path
+    )
+    inputs.selection.write_text("operators: all\n")
+    same = tmp_path / "b.yaml"
+    same.write_text("operators: all\n")
+    assert dataclasses.replace(inputs, selection=same).digest() == inputs.digest()
+    digests = {inputs.digest(), dataclasses.replace(inputs, variable="abs").digest()}
+    narrowing = dataclasses.replace(inputs, variable=str(same))
+    digests.add(narrowing.digest())
+    same.write_text("operators:\n  - abs\n")
+    digests.add(narrowing.digest())
+    digests.add(dataclasses.replace(inputs, selection=same).digest())
+    (tmp_path / "abs.h").touch()
+    digests.add(inputs.digest())
+    assert len(digests) == 6
 
 
 def test_an_output_folder_that_is_a_file(

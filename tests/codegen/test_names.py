@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from codegen.aten import Schemas
-from codegen.names import class_name, parameter_name, public_name
+from codegen.names import (
+    RESERVED_CLASS_NAMES,
+    RESERVED_NAMES,
+    RESERVED_PARAMETERS,
+    class_name,
+    parameter_name,
+    public_name,
+)
+from codegen.torch_backend import public_names
 
 
 @pytest.mark.parametrize(
@@ -34,10 +45,25 @@ def test_self_is_spelled_input_and_keywords_stay_usable() -> None:
     assert parameter_name("dim") == "dim"
 
 
+@pytest.mark.parametrize("name", sorted(RESERVED_PARAMETERS))
+def test_parameters_that_every_call_has(name: str) -> None:
+    assert parameter_name(name) == f"{name}_"
+
+
 def test_no_two_aten_names_share_a_public_or_a_class_name(schemas: Schemas) -> None:
-    names = [
-        public_name(name, inplace=functions[0].func.name.name.inplace)
-        for name, functions in schemas.by_name.items()
-    ]
+    names = list(public_names(schemas).values())
     assert len(set(names)) == len(names)
     assert len({class_name(name) for name in names}) == len(names)
+
+
+def test_the_names_that_the_library_has_are_reserved(root: Path) -> None:
+    """In the scopes where operators and their classes stand."""
+    headers = sorted((root / "src" / "include").rglob("*.h"))
+    text = "\n".join(path.read_text() for path in headers)
+    classes = re.findall(r"^(?:class|struct|enum class|using) (\w+)", text, re.MULTILINE)
+    python = (root / "src" / "infini" / "ops" / "__init__.py").read_text()
+    classes += re.findall(r"^class (\w+)", python, re.MULTILINE)
+    assert "Tensor" in classes
+    assert set(classes) == RESERVED_CLASS_NAMES, "codegen/names.py"
+    functions = re.findall(r"^def ([a-z]\w*)", python, re.MULTILINE)
+    assert set(functions) == RESERVED_NAMES, "codegen/names.py"

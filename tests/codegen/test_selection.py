@@ -1,4 +1,4 @@
-"""The allowlist: what is in ours, and what a wrong one is told."""
+"""Which operators are generated: what selections mean, and what a wrong one is told."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 
 from codegen.aten import Schemas
 from codegen.errors import GenerationError
-from codegen.selection import check_known, load_allowlist
+from codegen.model import SkipReason
+from codegen.selection import Choice, choose, load_selection, parse_variable
 
-FIRST_ALLOWLIST_SIZE = 525
+FIRST_ALLOWLIST_NAMES = 559
 
 
 def write(folder: Path, text: str) -> Path:
@@ -20,25 +21,117 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_our_allowlist_is_large_enough_and_known_to_aten(root: Path, schemas: Schemas) -> None:
-    allowlist = load_allowlist(root / "codegen" / "torch_ops.yaml")
-    check_known(allowlist, schemas.by_name)
-    assert len(allowlist.names) >= FIRST_ALLOWLIST_SIZE
-    assert list(allowlist.names) == sorted(allowlist.names)
-    assert allowlist.excluded.keys() <= schemas.by_name.keys()
+def chosen(choice: Choice, schemas: Schemas) -> set[str]:
+    return schemas.by_name.keys() - choice.reasons.keys()
 
 
-def test_unknown_names_are_reported_together_with_the_nearest(
-    tmp_path: Path, schemas: Schemas
-) -> None:
-    allowlist = load_allowlist(write(tmp_path, "operators:\n  - abs\n  - gelo\n  - sofmax\n"))
+def choose_from_file(folder: Path, text: str, schemas: Schemas, variable: str = "") -> Choice:
+    return choose([load_selection(write(folder, text)), parse_variable(variable)], schemas)
+
+
+def test_ours_is_everything(root: Path, schemas: Schemas) -> None:
+    choice = choose([load_selection(root / "codegen" / "torch_ops.yaml")], schemas)
+    assert choice == Choice()
+
+
+def test_the_first_allowlist_is_known_to_aten(root: Path, schemas: Schemas) -> None:
+    choice = choose([load_selection(root / "bench" / "first_allowlist.yaml")], schemas)
+    assert choice.missing == ()
+    assert choice.notes == ()
+    assert len(chosen(choice, schemas)) == FIRST_ALLOWLIST_NAMES
+    assert choice.reasons["set_"] is SkipReason.EXCLUDED
+
+
+def test_names_patterns_and_exclusions(tmp_path: Path, schemas: Schemas) -> None:
+    text = "operators:\n  - '*_backward'\n  - abs\n  - fft_*\nexcluded:\n  fft_h*: odd\n"
+    choice = choose_from_file(tmp_path, text, schemas)
+    names = chosen(choice, schemas)
+    assert {"abs", "fft_fft", "gelu_backward"} <= names
+    assert names.isdisjoint({"abs_", "fft_hfft", "exp"})
+    assert choice.reasons["fft_hfft"] is SkipReason.EXCLUDED
+    assert choice.explanations["fft_hfft"] == f"excluded by {tmp_path}/ops.yaml:6: odd"
+    assert choice.reasons["exp"] is SkipReason.NOT_SELECTED
+    assert choice.explanations["exp"] == f"not selected by {tmp_path}/ops.yaml"
+
+
+def test_everything_with_exclusions(tmp_path: Path, schemas: Schemas) -> None:
+    choice = choose_from_file(tmp_path, "operators: all\nexcluded: {abs: odd}\n", schemas)
+    assert dict(choice.reasons) == {"abs": SkipReason.EXCLUDED}
+
+
+def test_an_operator_has_the_name_all(tmp_path: Path, schemas: Schemas) -> None:
+    choice = choose_from_file(tmp_path, "operators:\n  - all\n", schemas)
+    assert chosen(choice, schemas) == {"all"}
+    assert chosen(choose([parse_variable("all,abs")], schemas), schemas) == {"all", "abs"}
+
+
+def test_what_a_file_lists_and_this_torch_lacks_is_noted(tmp_path: Path, schemas: Schemas) -> None:
+    text = "operators:\n  - abs\n  - gelo\n  - zz*\nexcluded: {sofmax: odd}\n"
+    choice = choose_from_file(tmp_path, text, schemas)
+    version = schemas.torch_version
+    assert chosen(choice, schemas) == {"abs"}
+    assert choice.missing == ("gelo",)
+    assert choice.notes == (
+        f"{tmp_path}/ops.yaml:3: torch {version} has no out= or in-place operator named 'gelo'; "
+        "did you mean 'gelu'?",
+        f"{tmp_path}/ops.yaml:4: torch {version} has no out= or in-place operator that matches "
+        "'zz*'",
+        f"{tmp_path}/ops.yaml:5: torch {version} has no out= or in-place operator named 'sofmax'; "
+        "did you mean 'softmax'?",
+    )
+
+
+@pytest.mark.parametrize("value", ["", "all"])
+def test_a_variable_that_narrows_nothing(value: str, schemas: Schemas) -> None:
+    assert choose([parse_variable(value)], schemas) == Choice()
+
+
+@pytest.mark.parametrize("value", ["abs,exp_,fft_*", "abs exp_ fft_*", "abs, exp_,\n fft_*,"])
+def test_the_variable_narrows_the_file(value: str, tmp_path: Path, schemas: Schemas) -> None:
+    text = "operators: all\nexcluded: {fft_fft: odd}\n"
+    choice = choose_from_file(tmp_path, text, schemas, value)
+    names = chosen(choice, schemas)
+    assert {"abs", "exp_", "fft_ifft"} <= names
+    assert names.isdisjoint({"abs_", "fft_fft"})
+    assert choice.reasons["fft_fft"] is SkipReason.EXCLUDED
+    assert choice.explanations["abs_"] == "not selected by INFINI_OPS_TORCH_OPS"
+
+
+def test_the_variable_can_name_a_file(tmp_path: Path, schemas: Schemas) -> None:
+    narrow = tmp_path / "narrow.yml"
+    narrow.write_text("operators:\n  - abs\n  - gelo\n")
+    choice = choose_from_file(tmp_path, "operators: all\n", schemas, str(narrow))
+    assert chosen(choice, schemas) == {"abs"}
+    assert choice.missing == ("gelo",)
+    with pytest.raises(GenerationError, match=r"^INFINI_OPS_TORCH_OPS: .*no\.yaml: No such file"):
+        parse_variable(str(tmp_path / "no.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("gelo", "named 'gelo'; did you mean 'gelu'?"),
+        ("abs_inplace", "named 'abs_inplace'; 'abs_inplace' is ATen's 'abs_': write that"),
+        ("internal_softmax", "; 'internal_softmax' is ATen's '_softmax': write that"),
+        ("absolute_inplac*", "; 'absolute_inplace' is ATen's 'absolute_': write that"),
+        ("zz*", "that matches 'zz*'"),
+        ("fft_ffft*", "that matches 'fft_ffft*'; did you mean 'fft_"),
+    ],
+)
+def test_a_typed_name_that_stands_for_nothing(value: str, message: str, schemas: Schemas) -> None:
+    with pytest.raises(GenerationError, match=r"^INFINI_OPS_TORCH_OPS: torch .*") as caught:
+        choose([parse_variable(f"abs,{value}")], schemas)
+    assert message in str(caught.value)
+
+
+def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas) -> None:
+    text = "operators:\n  - abs\n  - exp\nexcluded: {cos: odd}\n"
     expected = (
-        f"{allowlist.path}:3: ATen has no out= or in-place operator 'gelo'; did you mean 'gelu'?\n"
-        f"{allowlist.path}:4: ATen has no out= or in-place operator 'sofmax'; "
-        "did you mean 'softmax'?"
+        f"INFINI_OPS_TORCH_OPS: 'cos' is excluded by {tmp_path}/ops.yaml:4: odd\n"
+        f"INFINI_OPS_TORCH_OPS: 'sin' is not selected by {tmp_path}/ops.yaml"
     )
     with pytest.raises(GenerationError, match=f"^{re.escape(expected)}$"):
-        check_known(allowlist, schemas.by_name)
+        choose_from_file(tmp_path, text, schemas, "abs,cos,sin")
 
 
 @pytest.mark.parametrize(
@@ -48,37 +141,45 @@ def test_unknown_names_are_reported_together_with_the_nearest(
         ("- abs\n", "1: expected a mapping with the keys operators, excluded"),
         ("operators:\n  - abs\noperator:\n  - exp\n", "3: unknown key 'operator'; did you mean"),
         ("operators:\n  - abs\noperators:\n  - exp\n", "3: key 'operators' stands twice"),
-        ("operators: abs\n", "1: operators: expected a list of ATen base names"),
+        ("operators: abs\n", "1: operators: expected 'all' or a list of ATen names and patterns"),
+        ("operators: {all: 1}\n", "1: operators: expected 'all' or a list"),
         ("operators:\n  - abs\n  - 3\n", "3: operators: got '3', expected a name"),
         ("operators:\n  - abs\n  - [exp]\n", "3: operators: got a sequence, expected a name"),
         ("operators:\n  - abs\n  - abs\n", "3: 'abs' stands twice"),
         ("operators:\n  - exp\n  - abs\n", "3: 'abs' belongs before 'exp'"),
+        (
+            "operators:\n  - *_backward\n",
+            "2: not YAML: found undefined alias '_backward'; a pattern",
+        ),
+        ("operators:\n  - *\n", "2: not YAML: "),
         ("operators:\n  - abs\nexcluded: {exp: }\n", "3: excluded: 'exp' needs a reason"),
         ("operators:\n  - abs\nexcluded: [exp]\n", "3: excluded: expected a mapping"),
         ("operators:\n  - abs\nexcluded:\n  abs: odd\n", "2: 'abs' is both listed and excluded"),
-        ("operators: !!python/object:os.system [abs]\n", "1: operators: expected a list"),
+        ("operators: !!python/object:os.system [abs]\n", "1: operators: expected 'all' or a list"),
         ("operators:\n  - abs\nexcluded: {exp: null}\n", "3: excluded: 'exp' needs a reason"),
         ("operators:\n  - abs\nexcluded: {exp: a, exp: b}\n", "3: excluded: 'exp' stands twice"),
         ("operators:\n  - abs\nexcluded: {[exp]: a}\n", "3: excluded: got a sequence, expected"),
         ("{[operators]: [abs]}\n", "1: unknown key a sequence"),
-        ("excluded:\n  abs: odd\n", "1: expected at least one name under 'operators'"),
+        ("excluded:\n  abs: odd\n", "1: expected 'operators: all', or at least one name"),
+        ("operators:\nexcluded: {exp: a}\n", "1: expected 'operators: all', or at least one name"),
+        ("operators: []\n", "1: expected 'operators: all', or at least one name"),
     ],
 )
-def test_malformed_allowlists(tmp_path: Path, text: str, message: str) -> None:
+def test_malformed_selections(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(GenerationError, match=re.escape(f"{path}:{message}")):
-        load_allowlist(path)
+        load_selection(path)
 
 
 def test_all_findings_are_reported_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - exp\n  - exp\n  - abs\nother: 1\n")
     with pytest.raises(GenerationError, match=r"(?s)unknown key.*twice.*belongs before"):
-        load_allowlist(path)
+        load_selection(path)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(GenerationError, match=r"ops\.yaml: No such file or directory; expected"):
-        load_allowlist(tmp_path / "ops.yaml")
+        load_selection(tmp_path / "ops.yaml")
 
 
 @pytest.mark.parametrize("content", [b"operators: [caf\xe9]\n", b"operators: [\x00]\n"])
@@ -86,16 +187,10 @@ def test_what_is_no_text(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ops.yaml"
     path.write_bytes(content)
     with pytest.raises(GenerationError, match=r"ops\.yaml: not YAML: "):
-        load_allowlist(path)
+        load_selection(path)
 
 
 def test_deep_nesting(tmp_path: Path) -> None:
     path = write(tmp_path, "operators: " + "[" * 3000)
     with pytest.raises(GenerationError, match=r"ops\.yaml(:1)?: not YAML: "):
-        load_allowlist(path)
-
-
-def test_an_excluded_name_that_aten_lacks(tmp_path: Path, schemas: Schemas) -> None:
-    allowlist = load_allowlist(write(tmp_path, "operators:\n  - abs\nexcluded: {gelo: odd}\n"))
-    with pytest.raises(GenerationError, match=r":3: ATen has no .* 'gelo'; did you mean 'gelu'\?"):
-        check_known(allowlist, schemas.by_name)
+        load_selection(path)

@@ -1,0 +1,76 @@
+"""Everything that a generation depends on, and a digest of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegen.aten import Torch
+from codegen.errors import GenerationError
+from codegen.output import digest_of
+
+VARIABLE = "INFINI_OPS_TORCH_OPS"
+_CODEGEN = Path(__file__).parent
+_LIBRARIES = ("jinja2", "pyyaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What is generated from: a torch, a selection file, and what narrows that."""
+
+    torch: Torch
+    selection: Path
+    variable: str  # the value of INFINI_OPS_TORCH_OPS, "" where it is not set
+    base_dir: Path
+
+    def hand_written_bases(self) -> frozenset[str]:
+        """The operators that have a hand-written base header."""
+        if not self.base_dir.is_dir():
+            raise GenerationError(f"--base-dir: {self.base_dir} is not a folder")
+        return frozenset(path.stem for path in self.base_dir.glob("*.h"))
+
+    def digest(self) -> str:
+        """A digest of the contents; where the files lie does not count."""
+        return digest_of(self._parts())
+
+    def _parts(self) -> Iterator[bytes]:
+        for name in _LIBRARIES:
+            yield f"{name} {_version(name)}".encode()
+        yield from _files(_CODEGEN, "*.py")
+        yield from _files(_CODEGEN, "*.j2")
+        yield self.variable.encode()
+        narrowing = [Path(self.variable)] if names_a_file(self.variable) else []
+        torch = self.torch
+        files = (torch.version_file, torch.schema_file, torch.tags_file)
+        for path in (self.selection, *narrowing, *files):
+            yield _content(path)
+        yield from _files(torch.torchgen, "*.py")
+        yield " ".join(sorted(self.hand_written_bases())).encode()
+
+
+def names_a_file(variable: str) -> bool:
+    """Whether a value of the variable is the path of a selection file."""
+    return variable.endswith((".yaml", ".yml"))
+
+
+def _files(folder: Path, pattern: str) -> Iterator[bytes]:
+    for path in sorted(folder.rglob(pattern)):
+        yield path.relative_to(folder).as_posix().encode()
+        yield _content(path)
+
+
+def _content(path: Path) -> bytes:
+    """What is in the file; a missing one is reported where it is read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""  # reported when it is imported

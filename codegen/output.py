@@ -1,0 +1,143 @@
+"""Keeps an output folder equal to what is generated, and knows when it is already.
+
+The manifest in the folder holds a digest of all inputs and one of each output. While all of
+them match there is nothing to do, which is found out without torchgen and Jinja2: importing
+and running those is most of the time that a generation takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MANIFEST_NAME = "manifest.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What an output folder was generated from, what it said, and the files in it."""
+
+    inputs: str = ""  # a digest
+    summary: str = ""
+    notes: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # relative path -> digest
+
+    def text(self) -> str:
+        fields = {
+            "inputs": self.inputs,
+            "summary": self.summary,
+            "notes": list(self.notes),
+            "files": dict(sorted(self.files.items())),
+        }
+        return json.dumps(fields, indent=1) + "\n"
+
+    def is_up_to_date(self, folder: Path, inputs: str) -> bool:
+        """Whether ``folder`` holds what these inputs give, untouched."""
+        return self.inputs == inputs and all(
+            _digest_of_file(folder / name) == digest for name, digest in self.files.items()
+        )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of ``folder``; a missing or damaged one vouches for nothing."""
+    try:
+        fields = json.loads((folder / MANIFEST_NAME).read_bytes())
+        manifest = Manifest(
+            inputs=str(fields["inputs"]),
+            summary=str(fields["summary"]),
+            notes=tuple(map(str, fields["notes"])),
+            files={str(name): str(digest) for name, digest in fields["files"].items()},
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return Manifest()
+    # It says what may be removed.
+    is_inside = all(name[:1] != "/" and ".." not in name.split("/") for name in manifest.files)
+    return manifest if is_inside else Manifest()
+
+
+def digest_of(parts: Iterable[bytes]) -> str:
+    """One digest of several inputs; where one ends and the next begins counts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}:".encode())
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _digest_of_file(path: Path) -> str | None:
+    try:
+        return _digest(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What bringing the output folder up to date does, as relative paths."""
+
+    written: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def synchronize(
+    files: Mapping[str, str],
+    folder: Path,
+    *,
+    inputs: str = "",
+    summary: str = "",
+    notes: tuple[str, ...] = (),
+    dry_run: bool = False,
+) -> Changes:
+    """Makes ``folder`` hold ``files`` and their manifest.
+
+    Only what differs is written, so that a build system sees no change where there is
+    none. Files of an earlier manifest that are no longer generated are removed; others,
+    which somebody else made, are left alone.
+    """
+    manifest = Manifest(
+        inputs=inputs,
+        summary=summary,
+        notes=notes,
+        files={name: _digest(text.encode()) for name, text in files.items()},
+    )
+    earlier = read_manifest(folder).files
+    stale = sorted(name for name in earlier.keys() - files.keys() if (folder / name).is_file())
+    changed = [
+        name for name, text in files.items() if write_if_changed(folder / name, text, dry_run=True)
+    ]
+    if not dry_run:
+        if changed or stale:
+            # A run that is cut off leaves a manifest that owns all files and vouches for none.
+            unfinished = Manifest(files={**earlier, **manifest.files})
+            write_if_changed(folder / MANIFEST_NAME, unfinished.text())
+        for name in changed:
+            write_if_changed(folder / name, files[name])
+        for name in stale:
+            (folder / name).unlink(missing_ok=True)
+        write_if_changed(folder / MANIFEST_NAME, manifest.text())
+    return Changes(
+        written=tuple(changed),
+        unchanged=tuple(sorted(files.keys() - set(changed))),
+        removed=tuple(stale),
+    )
+
+
+def write_if_changed(path: Path, text: str, dry_run: bool = False) -> bool:
+    """Makes the file hold ``text``; returns whether it did not, and with ``dry_run`` only that."""
+    content = text.encode()
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    if not dry_run:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_bytes(content)
+        partial.replace(path)
+    return True

@@ -1,0 +1,126 @@
+"""From what torch declares to what the library makes of it, or why it makes nothing."""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from codegen.model import (
+    Argument,
+    Declaration,
+    Default,
+    Kind,
+    Overload,
+    Parameter,
+    SkipReason,
+    Type,
+)
+from codegen.names import is_identifier
+
+# kMaxParameters in src/bindings/call_storage.h; torch 2.13 has at most 25.
+MAX_PARAMETERS = 64
+
+_KINDS: dict[str, Kind | SkipReason] = {
+    "Tensor": Kind.TENSOR,
+    "Scalar": Kind.SCALAR,
+    "int": Kind.INT,
+    "SymInt": Kind.INT,
+    "DeviceIndex": Kind.INT,
+    "float": Kind.FLOAT,
+    "bool": Kind.BOOL,
+    "str": Kind.STRING,
+    "ScalarType": Kind.DATA_TYPE,
+    "Layout": Kind.LAYOUT,
+    "MemoryFormat": Kind.MEMORY_FORMAT,
+    "Device": Kind.DEVICE,
+    "Generator": Kind.GENERATOR,
+    "Dimname": SkipReason.DIMNAME,
+    "Storage": SkipReason.STORAGE,
+    "Stream": SkipReason.STREAM,
+    "QScheme": SkipReason.QSCHEME,
+}
+# The lists that src/torch/kernel.h converts.
+_LIST_KINDS = (Kind.TENSOR, Kind.SCALAR, Kind.INT, Kind.FLOAT)
+
+# Enumerators that schemas use as defaults: at::Reduction and c10::MemoryFormat.
+_NAMED_DEFAULTS = {(Kind.INT, "Mean"): 1, (Kind.MEMORY_FORMAT, "contiguous_format"): 0}
+_LITERALS: dict[Kind, tuple[type, ...]] = {
+    Kind.SCALAR: (bool, int, float),
+    Kind.INT: (int,),
+    Kind.FLOAT: (int, float),
+    Kind.BOOL: (bool,),
+    Kind.STRING: (str,),
+}
+
+
+def overload_of(declaration: Declaration) -> Overload | SkipReason:
+    """Translates one declaration, or says why it can't be."""
+    parameters = []
+    for argument in declaration.schema.arguments:
+        parameter = parameter_of(argument)
+        if isinstance(parameter, SkipReason):
+            return parameter
+        parameters.append(parameter)
+    if len(parameters) > MAX_PARAMETERS:
+        return SkipReason.TOO_MANY_PARAMETERS
+    names = [parameter.name for parameter in parameters]
+    spelled = [*names, declaration.schema.full_name.replace(".", "_", 1)]
+    if len(set(names)) < len(names) or not all(map(is_identifier, spelled)):
+        return SkipReason.BAD_NAME
+    return Overload(declaration=declaration, parameters=tuple(parameters))
+
+
+def parameter_of(argument: Argument) -> Parameter | SkipReason:
+    """Translates one argument, or says why it can't be."""
+    kind = _kind_of(argument.type)
+    if isinstance(kind, SkipReason):
+        return kind
+    default = None if argument.default is None else _parse_default(argument, kind)
+    if isinstance(default, SkipReason):
+        return default
+    return Parameter(argument=argument, kind=kind, default=default)
+
+
+def _kind_of(type_: Type) -> Kind | SkipReason:
+    kind = _KINDS.get(type_.base, SkipReason.UNKNOWN_TYPE)
+    if isinstance(kind, SkipReason) or type_.list_size is None:
+        return kind
+    if type_.has_optional_elements:
+        known = kind is Kind.TENSOR
+    elif kind is Kind.BOOL:
+        known = type_.list_size > 0
+    elif kind is Kind.SCALAR:
+        known = not type_.is_optional
+    else:
+        known = kind in _LIST_KINDS
+    return kind if known else SkipReason.UNKNOWN_TYPE
+
+
+def _parse_default(argument: Argument, kind: Kind) -> Default | SkipReason:
+    text = argument.default
+    assert text is not None
+    if text == "None":
+        return None if argument.type.is_optional else SkipReason.UNKNOWN_DEFAULT
+    if (kind, text) in _NAMED_DEFAULTS:
+        return _NAMED_DEFAULTS[kind, text]
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return SkipReason.UNKNOWN_DEFAULT
+    if isinstance(value, list) and kind is Kind.INT and argument.type.list_size is not None:
+        known = all(_is_literal(element, kind) for element in value)
+        return tuple(value) if known else SkipReason.UNKNOWN_DEFAULT
+    # One number may stand for all elements of a list; only lists of integers do that.
+    if argument.type.list_size is not None and kind is not Kind.INT:
+        return SkipReason.UNKNOWN_DEFAULT
+    return value if _is_literal(value, kind) else SkipReason.UNKNOWN_DEFAULT
+
+
+def _is_literal(value: object, kind: Kind) -> bool:
+    """True for a value of the kind that means the same when it is written down in C++."""
+    if type(value) not in _LITERALS.get(kind, ()):
+        return False
+    if isinstance(value, str):
+        return value.isascii() and value.isprintable() and not set(value) & set('"\\')
+    assert isinstance(value, bool | int | float), value
+    return math.isfinite(value) and (isinstance(value, float) or abs(value) < 2**63)
