@@ -28,9 +28,9 @@ def _measurement(
     key: str, variant: str, cases: Sequence[Mapping[str, Any]], tables: Sequence[Table]
 ) -> Measurement:
     timed = [case for case in cases if "ns" in case]
-    failed = {case["operator"]: case["error"] for case in cases if "error" in case}
+    failed = [f"{case['operator']}: {case['error']}" for case in cases if "error" in case]
     if not timed:
-        raise MeasurementError(f"no call could be timed; {failed}")
+        raise MeasurementError(f"no call could be timed; {failed[0]}")
     ratios = [_ratios(case, variant) for case in timed]
     overall = summarize(medians_by_round(ratios))
     by_operator = [summarize(values).median for values in ratios]
@@ -40,7 +40,7 @@ def _measurement(
         value=summarize(by_operator).median,
         note=f"95 % of rounds {_interval(overall)}; {faster} of {len(timed)} operators "
         f"no slower than torch's own",
-        error="; ".join(f"{operator}: {error}" for operator, error in failed.items()),
+        error="\n".join((f"{len(failed)} operators failed:", *failed)) if failed else "",
         detail={"operators": list(cases)} if tables else {},
         tables=tuple(tables),
     )
