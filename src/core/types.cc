@@ -63,8 +63,9 @@ constexpr DataTypeInfo kDataTypes[] = {
     {"int7", 1},
     {"float8_e8m0fnu", 1},
     {"float4_e2m1fn_x2", 1},
+    {"bcomplex32", 4},
 };
-static_assert(std::size(kDataTypes) == static_cast<int>(DataType::kFloat4E2M1FNX2) + 1);
+static_assert(std::size(kDataTypes) == static_cast<int>(DataType::kBComplex32) + 1);
 
 DataTypeInfo Info(DataType data_type) {
   const auto index = static_cast<std::size_t>(data_type);

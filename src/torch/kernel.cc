@@ -56,7 +56,7 @@ at::Tensor MakeAround(const Tensor& view) {
   const at::Device device = ToDevice(view.device());
   return at::for_blob(view.data(), ToTorch(view.shape()))
       .strides(ToTorch(view.strides()))
-      .options(at::device(device).dtype(static_cast<at::ScalarType>(view.data_type())))
+      .options(at::device(device).dtype(ToScalarType(view.data_type())))
       .target_device(device)
       .make_tensor();
 }
@@ -325,6 +325,16 @@ at::Device ToDevice(Device device) {
                                 ", which this build of the library does not support");
   }
   return {ThisAccelerator().torch_type, static_cast<c10::DeviceIndex>(device.index())};
+}
+
+at::ScalarType ToScalarType(DataType data_type) {
+  const auto type = static_cast<at::ScalarType>(data_type);
+  // A torch from before the type has `Undefined` there, or nothing, which it does not check.
+  if (type >= at::ScalarType::Undefined) {
+    throw std::invalid_argument("this torch has no data type '" +
+                                std::string(DataTypeName(data_type)) + "'");
+  }
+  return type;
 }
 
 Device DeviceOf(const void* tensor) {

@@ -30,6 +30,8 @@ at::Scalar ToScalar(const Scalar& scalar);
 std::vector<at::Scalar> ToScalars(const Argument& argument);
 c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument);
 at::Device ToDevice(Device device);
+// Throws `std::invalid_argument` for a type that only newer torches have.
+at::ScalarType ToScalarType(DataType data_type);
 
 // `To<T>` makes the argument of ATen type T, or something that converts to it and lives
 // until the end of the call.
@@ -58,7 +60,11 @@ struct ToEnumeration {
   }
 };
 template <>
-struct To<at::ScalarType> : ToEnumeration<at::ScalarType> {};
+struct To<at::ScalarType> {
+  static at::ScalarType From(const Argument& argument) {
+    return ToScalarType(ToEnumeration<DataType>::From(argument));
+  }
+};
 template <>
 struct To<at::Layout> : ToEnumeration<at::Layout> {};
 template <>

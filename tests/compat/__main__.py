@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "versions",
         nargs="*",
+        type=_version,
         default=[*OLD, *NEW],
         metavar="VERSION",
         help=f"a release of torch, like 2.13.0 (default: {' '.join((*OLD, *NEW))})",
@@ -61,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
         help="where torches, builds, logs and results lie",
     )
     return parser
+
+
+def _version(text: str) -> str:
+    if not re.fullmatch(r"\d+(\.\w+)+", text):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no release of torch; expected one like 2.13.0"
+        )
+    return text
 
 
 def _write(outcomes: Sequence[Outcome], folder: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from harness import equal
+from reasons import SkipReason, skip
 
 import infini.ops
 import torch
@@ -48,6 +49,13 @@ def test_the_name_of_a_type_stands_for_it(data_type: torch.dtype) -> None:
 def test_a_name_that_no_type_has_fits_no_overload() -> None:
     with pytest.raises(TypeError, match="no overload takes"):
         sum_as("unknown")
+
+
+def test_a_name_that_only_a_newer_torch_knows() -> None:
+    if hasattr(torch, "bcomplex32"):
+        skip(SkipReason.NOT_IN_THIS_TORCH, "it has every type that the library names")
+    with pytest.raises(ValueError, match="this torch has no data type 'bcomplex32'"):
+        sum_as("bcomplex32")
 
 
 @pytest.mark.parametrize("data_type", FLOAT8, ids=str)

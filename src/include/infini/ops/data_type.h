@@ -8,7 +8,7 @@
 
 namespace infini::ops {
 
-// Element types, all that torch 2.13 has; a type of less than a byte, or several in one, takes
+// Element types, all that torch 2.14 has; a type of less than a byte, or several in one, takes
 // a whole byte. The values are those of `c10::ScalarType`, which torch keeps stable
 // because it serialises them; `src/torch/kernel.cc` asserts it. So a conversion between
 // the two is a cast, and a torch newer than this list can pass types unknown here.
@@ -59,6 +59,7 @@ enum class DataType : std::int8_t {
   kInt7 = 43,
   kFloat8E8M0FNU = 44,
   kFloat4E2M1FNX2 = 45,
+  kBComplex32 = 46,
 };
 
 // "float32" and so on; "unknown" for a value that is not listed above.
