@@ -38,7 +38,9 @@ class Usage:
         return {name: _rounded(value) for name, value in vars(self).items()}
 
     def note(self) -> str:
-        return f"{self.wall_s:.1f} s wall; peak {self.peak_rss_mb:.0f} MB, {self.peak_process}"
+        """Wall time and memory; too short a run has no name for its largest process."""
+        peak = f"{self.peak_rss_mb:.0f} MB {self.peak_process}".strip()
+        return f"{self.wall_s:.1f} s wall; peak {peak}"
 
 
 def run_measured(
