@@ -25,6 +25,9 @@ from codegen.model import Argument, Declaration, Return, Schema, Type
 if TYPE_CHECKING:
     import torchgen.model as torchgen_model
 
+# Kinds of functions that write into their arguments. "scratch" is an out= one with workspaces.
+_WRITING = ("out", "inplace", "scratch")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Torch:
@@ -75,20 +78,26 @@ def _find_package(name: str, root: Path | None) -> Path:
 def load_schemas(torch: Torch) -> Schemas:
     """Reads all schemas; raises ``GenerationError`` for files that torchgen refuses."""
     by_name: dict[str, list[Declaration]] = {}
-    with _torchgen_in(torch.torchgen):
-        from torchgen.model import SchemaKind
-
-        writing = (SchemaKind.out, SchemaKind.inplace, SchemaKind.scratch)
-        for function in _parse(torch):
-            if function.func.kind() in writing:
-                declaration = _declaration_of(function)
-                by_name.setdefault(declaration.schema.aten_name, []).append(declaration)
+    for declaration in _declarations(torch):
+        by_name.setdefault(declaration.schema.aten_name, []).append(declaration)
     for declarations in by_name.values():
         _check_unique(torch, declarations)
     return Schemas(
         torch_version=_torch_version(torch),
         by_name={name: tuple(declarations) for name, declarations in by_name.items()},
     )
+
+
+def _declarations(torch: Torch) -> list[Declaration]:
+    with _refusals_reported(torch), _torchgen_in(torch.torchgen):
+        from torchgen.gen import parse_native_yaml
+
+        parsed = parse_native_yaml(str(torch.schema_file), str(torch.tags_file))
+        return [
+            _declaration_of(function)
+            for function in parsed.native_functions
+            if function.func.kind().name in _WRITING
+        ]
 
 
 @contextlib.contextmanager
@@ -122,27 +131,27 @@ def _loaded_torchgen() -> dict[str, ModuleType]:
     }
 
 
-def _parse(torch: Torch) -> list[torchgen_model.NativeFunction]:
-    import yaml
-    from torchgen.gen import parse_native_yaml
-
+@contextlib.contextmanager
+def _refusals_reported(torch: Torch) -> Iterator[None]:
+    """Makes what torchgen raises, mostly ``AssertionError``, a message."""
     try:
-        parsed = parse_native_yaml(str(torch.schema_file), str(torch.tags_file))
+        yield
     except OSError as error:
         raise GenerationError(
             f"{error.filename}: {error.strerror}; expected the schemas of torch. Reinstall torch"
         ) from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"{mark.name}:{mark.line + 1}" if mark else str(torch.schema_file)
-        raise GenerationError(f"{where}: not YAML: {error.problem}. Reinstall torch") from None
-    except Exception as error:  # AssertionError, RuntimeError, KeyError...: whatever it dislikes
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("torchgen"):
+            raise  # something to install
         raise GenerationError(_refusal(torch, error)) from None
-    return list(parsed.native_functions)
 
 
 def _refusal(torch: Torch, error: Exception) -> str:
     """torchgen's complaint on one line, behind the file and line that it says it is about."""
+    mark = getattr(error, "problem_mark", None)  # of a YAML error
+    if mark is not None:
+        problem = getattr(error, "problem", error)
+        return f"{mark.name}:{mark.line + 1}: not YAML: {problem}. Reinstall torch"
     complaint = f"{type(error).__name__}: {error}"
     located = re.search(r"\n\s*in (?P<where>.+:\d+):\n\s*(?P<schema>.+)", complaint)
     if located:

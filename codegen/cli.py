@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from codegen.aten import find_torch
+from codegen.aten import find_torch, load_schemas
 from codegen.errors import GenerationError
 from codegen.generation import generate
 from codegen.inputs import VARIABLE, Inputs
+from codegen.manual import INSPECT, counted
 from codegen.output import write_if_changed
 
 _ROOT = Path(__file__).resolve().parent.parent
+_BASES = _ROOT / "src" / "base"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 
@@ -24,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough: `inspect | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except GenerationError as error:
         print(f"codegen: error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -50,19 +56,45 @@ def _parser() -> argparse.ArgumentParser:
     torch = commands.add_parser(
         "torch", help="the PyTorch backend, from the installed torchgen", allow_abbrev=False
     )
-    _add_output(torch, default=None)
+    _add_output(torch, required=True)
     _add_inputs(torch)
+    torch.add_argument(
+        "--base-dir",
+        type=Path,
+        default=_BASES,
+        metavar="DIR",
+        help="hand-written base headers, which shadow generated ones (default: src/base)",
+    )
     torch.set_defaults(run=_run_torch)
 
     slots = commands.add_parser("slots", help="slot.h, from codegen/slots.py", allow_abbrev=False)
     _add_output(slots, default=_ROOT / "src" / "include" / "infini" / "ops")
     slots.set_defaults(run=_run_slots)
+
+    inspect = commands.add_parser(
+        "inspect",
+        help="what becomes of the operators of the installed torch",
+        description=INSPECT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    inspect.add_argument("pattern", nargs="?", default="*", metavar="PATTERN")
+    inspect.add_argument("--json", action="store_true", help="print JSON")
+    _add_output(inspect, help="write inspect.txt or inspect.json there instead of printing it")
+    _add_inputs(inspect)
+    inspect.set_defaults(run=_run_inspect, base_dir=_BASES)
     return parser
 
 
-def _add_output(parser: argparse.ArgumentParser, *, default: Path | None) -> None:
+def _add_output(
+    parser: argparse.ArgumentParser,
+    *,
+    default: Path | None = None,
+    required: bool = False,
+    help: str | None = None,
+) -> None:
     parser.add_argument(
-        "--output-dir", type=Path, default=default, required=default is None, metavar="DIR"
+        "--output-dir", type=Path, default=default, required=required, metavar="DIR", help=help
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be written; write nothing"
@@ -78,13 +110,6 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         help="which operators to generate (default: codegen/torch_ops.yaml); "
         f"the environment variable {VARIABLE} narrows it: ATen names and patterns with commas "
         "between them, or another such file",
-    )
-    parser.add_argument(
-        "--base-dir",
-        type=Path,
-        default=_ROOT / "src" / "base",
-        metavar="DIR",
-        help="hand-written base headers, which shadow generated ones (default: src/base)",
     )
     parser.add_argument(
         "--torch-root",
@@ -113,9 +138,29 @@ def _run_torch(options: argparse.Namespace) -> None:
         _print_changes("would remove", changes.removed)
     print(
         f"{outcome.summary}; {'nothing changed: ' if outcome.was_up_to_date else ''}"
-        f"{len(changes.written)} files {'to write' if options.dry_run else 'written'}, "
+        f"{counted(len(changes.written), 'file')} {'to write' if options.dry_run else 'written'}, "
         f"{len(changes.unchanged)} unchanged, {len(changes.removed)} removed"
     )
+
+
+def _run_inspect(options: argparse.Namespace) -> None:
+    from codegen.inspection import inspect, render_json, render_text
+    from codegen.selection import choose_for
+
+    inputs = _inputs(options)
+    schemas = load_schemas(inputs.torch)
+    inspection = inspect(schemas, choose_for(inputs, schemas), options.pattern)
+    if options.json:
+        text = render_json(inspection)
+    else:
+        to_terminal = options.output_dir is None and sys.stdout.isatty()
+        text = render_text(inspection, shutil.get_terminal_size().columns if to_terminal else None)
+    if options.output_dir is None:
+        print(text, end="")
+        return
+    path = options.output_dir / ("inspect.json" if options.json else "inspect.txt")
+    if write_if_changed(path, text, options.dry_run) and options.dry_run:
+        _print_changes("would write", (str(path),))
 
 
 def _run_slots(options: argparse.Namespace) -> None:

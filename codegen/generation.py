@@ -9,6 +9,7 @@ from pathlib import Path
 from codegen.aten import load_schemas
 from codegen.errors import GenerationError
 from codegen.inputs import VARIABLE, Inputs
+from codegen.manual import counted
 from codegen.output import Changes, read_manifest, synchronize
 
 
@@ -48,8 +49,8 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
         )
     overloads = sum(len(operator.overloads) for operator in library.operators)
     summary = (
-        f"torch {library.torch_version}: {len(library.operators)} operators, "
-        f"{overloads} overloads, {len(library.skipped)} skipped"
+        f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
+        f"{counted(overloads, 'overload')}, {len(library.skipped)} skipped"
     )
     changes = synchronize(
         render_torch(library, inputs.hand_written_bases()),

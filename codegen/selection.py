@@ -128,7 +128,7 @@ class _Reader:
         sections: dict[str, yaml.Node] = {}
         for key, value in root.value:
             if not _is_plain(key, "str") or key.value not in _KEYS:
-                hint = _nearest(str(key.value), _KEYS)
+                hint = nearest(str(key.value), _KEYS)
                 self._report(_line(key), f"unknown key {_shown(key)}{hint}")
             elif key.value in sections:
                 self._report(_line(key), f"key '{key.value}' stands twice")
@@ -194,7 +194,8 @@ def _shown(node: Any) -> str:
     return f"'{node.value}'" if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the known one that is like it, if any."""
     matches = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
@@ -256,7 +257,7 @@ def _left_out(selection: Selection, known: Collection[str]) -> dict[str, tuple[S
 def _unknown(entry: Entry, schemas: Schemas) -> str:
     """Says that nothing has this name or matches this pattern, and what comes near."""
     verb = "that matches" if entry.is_pattern else "named"
-    hint = _nearest(entry.text.strip("*"), schemas.by_name)
+    hint = nearest(entry.text.strip("*"), schemas.by_name)
     for name, declarations in schemas.by_name.items():
         public = public_name(name, inplace=declarations[0].is_inplace)
         if fnmatch.fnmatchcase(public, entry.text):

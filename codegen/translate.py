@@ -72,7 +72,7 @@ def overload_of(declaration: Declaration) -> Overload | SkipReason:
 
 def parameter_of(argument: Argument) -> Parameter | SkipReason:
     """Translates one argument, or says why it can't be."""
-    kind = _kind_of(argument.type)
+    kind = kind_of(argument.type)
     if isinstance(kind, SkipReason):
         return kind
     default = None if argument.default is None else _parse_default(argument, kind)
@@ -81,7 +81,8 @@ def parameter_of(argument: Argument) -> Parameter | SkipReason:
     return Parameter(argument=argument, kind=kind, default=default)
 
 
-def _kind_of(type_: Type) -> Kind | SkipReason:
+def kind_of(type_: Type) -> Kind | SkipReason:
+    """The kind of one element of the type, or why it can't be passed."""
     kind = _KINDS.get(type_.base, SkipReason.UNKNOWN_TYPE)
     if isinstance(kind, SkipReason) or type_.list_size is None:
         return kind

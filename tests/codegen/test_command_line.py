@@ -79,7 +79,7 @@ def test_the_environment_narrows_one_build(
     assert "2 operators" in capsys.readouterr().out
     monkeypatch.setenv(VARIABLE, "abs")
     assert main(command) == 0
-    assert "1 operators, 1 overloads" in capsys.readouterr().out
+    assert "1 operator, 1 overload," in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "base").iterdir()) == ["abs.h"]
     monkeypatch.setenv(VARIABLE, "abz")
     assert main(command) == 2

@@ -1,0 +1,202 @@
+"""``python -m codegen inspect``: what the generator makes of torch's operators, and why."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from codegen.aten import Schemas
+from codegen.errors import GenerationError
+from codegen.manual import counted
+from codegen.model import Argument, Declaration, SkipReason
+from codegen.names import class_name, parameter_name
+from codegen.selection import Choice, nearest
+from codegen.torch_backend import make_library, public_names
+from codegen.translate import kind_of
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectedOverload:
+    """One overload; ``reason`` and ``explanation`` are None for a generated one."""
+
+    declaration: Declaration
+    reason: SkipReason | None
+    explanation: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectedOperator:
+    """All overloads of one ATen base name."""
+
+    name: str
+    aten_name: str
+    overloads: tuple[InspectedOverload, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What matches a pattern, by public name."""
+
+    torch_version: str
+    pattern: str
+    operators: tuple[InspectedOperator, ...]
+
+
+def inspect(schemas: Schemas, choice: Choice, pattern: str) -> Inspection:
+    """Looks up ``pattern``; raises ``GenerationError`` where nothing matches."""
+    reasons = {
+        (skip.aten_name, skip.overload_name): skip.reason
+        for skip in make_library(schemas, choice).skipped
+    }
+    public = public_names(schemas)
+    operators = [
+        InspectedOperator(
+            name=name,
+            aten_name=aten_name,
+            overloads=tuple(
+                _inspect(declaration, reasons, choice) for declaration in schemas.by_name[aten_name]
+            ),
+        )
+        for aten_name, name in public.items()
+        if fnmatch.fnmatchcase(aten_name, pattern) or fnmatch.fnmatchcase(name, pattern)
+    ]
+    if not operators:
+        hint = nearest(pattern.strip("*"), {*public, *public.values()})
+        raise GenerationError(
+            f"torch {schemas.torch_version} has no out= or in-place operator that matches "
+            f"'{pattern}'{hint}"
+        )
+    return Inspection(
+        torch_version=schemas.torch_version,
+        pattern=pattern,
+        operators=tuple(sorted(operators, key=lambda operator: operator.name)),
+    )
+
+
+def _inspect(
+    declaration: Declaration, reasons: dict[tuple[str, str], SkipReason], choice: Choice
+) -> InspectedOverload:
+    schema = declaration.schema
+    reason = reasons.get((schema.aten_name, schema.overload_name))
+    explanation = choice.explanations.get(schema.aten_name) or (reason.value if reason else None)
+    return InspectedOverload(declaration=declaration, reason=reason, explanation=explanation)
+
+
+def render_json(inspection: Inspection) -> str:
+    """The JSON form, as ``codegen.manual`` describes it."""
+    fields = {
+        "schema_version": SCHEMA_VERSION,
+        "torch_version": inspection.torch_version,
+        "pattern": inspection.pattern,
+        "operators": [
+            {
+                "name": operator.name,
+                "class_name": class_name(operator.name),
+                "aten_name": operator.aten_name,
+                "overloads": [_overload_json(overload) for overload in operator.overloads],
+            }
+            for operator in inspection.operators
+        ],
+    }
+    return json.dumps(fields, indent=1) + "\n"
+
+
+def _overload_json(overload: InspectedOverload) -> dict[str, object]:
+    declaration = overload.declaration
+    return {
+        "overload_name": declaration.schema.overload_name,
+        "schema": str(declaration.schema),
+        "line": declaration.line,
+        "tags": list(declaration.tags),
+        "generated": overload.reason is None,
+        "reason": overload.reason.value if overload.reason else None,
+        "explanation": overload.explanation,
+        "arguments": [_argument_json(argument) for argument in declaration.schema.arguments],
+    }
+
+
+def _argument_json(argument: Argument) -> dict[str, object]:
+    kind = kind_of(argument.type)
+    return {
+        "name": parameter_name(argument.name),
+        "aten_name": argument.name,
+        "type": str(argument.type),
+        "kind": None if isinstance(kind, SkipReason) else kind.value,
+        "list_size": argument.type.list_size,
+        "is_optional": argument.type.is_optional,
+        "has_optional_elements": argument.type.has_optional_elements,
+        "is_out": argument.is_written,
+        "keyword_only": argument.keyword_only,
+        "default": argument.default,
+    }
+
+
+def render_text(inspection: Inspection, width: int | None = None) -> str:
+    """The form for people; long schemas are wrapped to ``width`` columns."""
+    lines = [line for operator in inspection.operators for line in _operator_lines(operator, width)]
+    return "\n".join([*lines, _total(inspection)]) + "\n"
+
+
+def _operator_lines(operator: InspectedOperator, width: int | None) -> Iterator[str]:
+    aten = "" if operator.name == operator.aten_name else f", ATen's {operator.aten_name}"
+    yield f"{operator.name}{aten}"
+    for overload in operator.overloads:
+        yield from _overload_lines(overload, width)
+    yield ""
+
+
+def _overload_lines(overload: InspectedOverload, width: int | None) -> Iterator[str]:
+    schema = overload.declaration.schema
+    outcome = f"not generated: {overload.explanation}" if overload.explanation else "generated"
+    yield f"  {schema.full_name}  [{outcome}]"
+    text = str(schema)
+    if width is None:
+        yield f"    {text}"
+    else:
+        yield from textwrap.wrap(
+            text,
+            width,
+            initial_indent="    ",
+            subsequent_indent="        ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    rows = [_argument_row(argument) for argument in schema.arguments]
+    rows.append(("tags", " ".join(overload.declaration.tags) or "none", "", ""))
+    first, second = (max(len(row[column]) for row in rows[:-1]) for column in (0, 1))
+    for name, kind, default, role in rows:
+        detail = "  ".join(filter(None, (default, role)))
+        yield f"      {name:{first}}  {kind:{second}}  {detail}".rstrip()
+
+
+def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
+    """Name, kind, default and role; the kind in the notation of schemas, ``Int[2]?``."""
+    kind = kind_of(argument.type)
+    shown = (
+        f"{argument.type} ({kind.value})"
+        if isinstance(kind, SkipReason)
+        else str(argument.type).replace(argument.type.base, kind.value, 1)
+    )
+    default = "" if argument.default is None else f"= {argument.default}"
+    return parameter_name(argument.name), shown, default, "out" if argument.is_written else ""
+
+
+def _total(inspection: Inspection) -> str:
+    outcomes = Counter(
+        overload.reason.value if overload.reason else ""
+        for operator in inspection.operators
+        for overload in operator.overloads
+    )
+    total = sum(outcomes.values())
+    generated = outcomes.pop("", 0)
+    skips = "".join(f"; {count}: {reason}" for reason, count in outcomes.most_common())
+    return (
+        f"torch {inspection.torch_version}: {counted(len(inspection.operators), 'operator')}, "
+        f"{counted(total, 'overload')}, {generated} generated{skips}"
+    )
