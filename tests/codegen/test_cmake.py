@@ -63,3 +63,31 @@ def test_off_is_off_where_torch_is_installed(root: Path, tmp_path: Path) -> None
     off = run_cmake(root, tmp_path / "off", "-DWITH_TORCH=OFF")
     assert "enabling WITH_TORCH" not in off.stdout
     assert not (tmp_path / "off" / "generated").exists()
+
+
+def test_the_environment_narrows_each_configuration(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one build folder: pip configures each time. CMake watches what it was generated from."""
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    pytest.importorskip("ninja", reason="ninja is not installed")
+    narrowing = tmp_path / "narrow.yaml"
+    narrowing.write_text("operators:\n  - exp\n")
+    for value, operators in (("abs,add", ["abs.h"]), (str(narrowing), ["exp.h"])):
+        monkeypatch.setenv("INFINI_OPS_TORCH_OPS", value)
+        finished = run_cmake(root, tmp_path / "build", "-G", "Ninja")
+        assert finished.returncode == 0, finished.stderr
+        headers = (tmp_path / "build" / "generated" / "base").iterdir()
+        assert [path.name for path in headers] == operators
+    rules = (tmp_path / "build" / "build.ninja").read_text()
+    for name in ("codegen/cpp.py", "codegen/templates/base.h.j2", "codegen/torch_ops.yaml"):
+        assert f" {root / name} " in rules
+    assert f" {root / 'src' / 'base' / 'add.h'} " in rules
+    assert f" {narrowing} " in rules
+    assert "native_functions.yaml " in rules
+
+    monkeypatch.setenv("INFINI_OPS_TORCH_OPS", "abz")
+    finished = run_cmake(root, tmp_path / "build", "-G", "Ninja")
+    assert finished.returncode != 0
+    assert "INFINI_OPS_TORCH_OPS: torch " in finished.stderr
+    assert "The generator failed; its message is above." in finished.stderr
