@@ -103,15 +103,19 @@ void ShowAll(const std::vector<c10::Warning>& warnings) {
 // lock, which torch does for the second reference: 100 ns of `abs`.
 class HeldTensors {
  public:
-  explicit HeldTensors(Span<Argument> arguments) {
+  explicit HeldTensors(Span<Argument> arguments) { HoldAll(arguments); }
+
+ private:
+  void HoldAll(Span<Argument> arguments) {
     for (const Argument& argument : arguments) {
       if (argument.tag == Argument::Tag::kForeignTensor) {
         tensors_.push_back(*argument.As<at::TensorBase>());
+      } else if (argument.tag == Argument::Tag::kArguments) {
+        HoldAll({argument.As<Argument>(), argument.size});
       }
     }
   }
 
- private:
   c10::SmallVector<at::TensorBase, 6> tensors_;
 };
 
