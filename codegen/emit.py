@@ -7,12 +7,13 @@ from pathlib import Path
 
 import jinja2
 
-from codegen import cpp
+from codegen import cpp, stubs
 from codegen.model import Library, Parameter
 from codegen.slots import SLOT_COUNT, Slot
 
 METADATA_NAME = "torch_ops_metadata.json"
 METADATA_SCHEMA_VERSION = 1
+STUB_NAME = "__init__.pyi"
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -27,6 +28,7 @@ def _environment() -> jinja2.Environment:
         autoescape=False,  # noqa: S701 - C++, not HTML
     )
     environment.globals["cpp"] = cpp
+    environment.globals["stubs"] = stubs
     return environment
 
 
@@ -47,7 +49,7 @@ def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, st
         for operator in library.operators
         if operator.name not in hand_written
     }
-    for name in ("operator_table.cc", "torch/kernels.cc"):
+    for name in ("operator_table.cc", "torch/kernels.cc", STUB_NAME):
         files[name] = environment.get_template(f"{name}.j2").render(library=library)
     files[METADATA_NAME] = render_metadata(library)
     return files

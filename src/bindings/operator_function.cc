@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -216,19 +217,35 @@ PyObject* Represent(PyObject* self) {
                               reinterpret_cast<OperatorFunction*>(self)->name());
 }
 
+// "input" or "values, indices".
+std::string WrittenNames(const OperatorEntry& entry) {
+  std::vector<std::string_view> names;
+  std::string text;
+  for (const Overload& overload : entry.overloads) {
+    for (const Parameter& parameter : overload.parameters) {
+      const bool known = std::find(names.begin(), names.end(), parameter.name) != names.end();
+      if (!parameter.is_out || known) continue;
+      names.emplace_back(parameter.name);
+      text += (text.empty() ? "" : ", ") + std::string(parameter.name);
+    }
+  }
+  return text;
+}
+
 PyObject* Document(PyObject* self, void*) {
   const auto& function = *reinterpret_cast<OperatorFunction*>(self);
   std::string text;
   for (const Overload& overload : function.entry->overloads) {
     text += Signature(function.name(), overload.parameters) + "\n";
   }
-  text +=
-      "\nWrites into its outs. Keywords: implementation_index (a slot; default: the lowest "
-      "active one that supports the call), stream (the vendor's handle; default: the "
-      "current one).\n";
+  text += "\nWrites into: " + WrittenNames(*function.entry) + ".\n" +
+          "Inputs come first, then what is written; inputs with defaults may be left out before\n"
+          "that. Everything may be passed by keyword, and so may\n"
+          "  implementation_index: a slot; the lowest active one that supports the call if None\n"
+          "  stream: the vendor's stream handle; the current stream if 0\n\n";
   for (const DeviceTypeInfo& info : kDeviceTypes) {
     if (!IsEnabled(info.type)) continue;
-    text += "Slots on " + std::string(info.name) + ": " +
+    text += "Active slots on " + std::string(info.name) + ": " +
             Join(function.entry->ActiveSlots(info.type)) + "\n";
   }
   return PyUnicode_FromString(text.c_str());

@@ -1,4 +1,6 @@
 #include <complex>
+#include <iomanip>
+#include <limits>
 #include <sstream>
 
 #include "infini/ops/schema.h"
@@ -45,6 +47,19 @@ std::string TypeText(const Parameter& parameter) {
   return parameter.is_optional ? text + '?' : text;
 }
 
+// With as few digits as give the same number again: 0.1, not 0.10000000000000001.
+void WriteDouble(double value, std::ostream& out) {
+  for (int digits = std::numeric_limits<double>::digits10;; ++digits) {
+    std::ostringstream text;
+    text << std::setprecision(digits) << value;
+    if (digits < std::numeric_limits<double>::max_digits10 && std::stod(text.str()) != value) {
+      continue;
+    }
+    out << text.str();
+    return;
+  }
+}
+
 void WriteScalar(const Scalar& value, std::ostream& out) {
   switch (value.kind()) {
     case Scalar::Kind::kBool:
@@ -54,7 +69,7 @@ void WriteScalar(const Scalar& value, std::ostream& out) {
       out << value.To<std::int64_t>();
       break;
     case Scalar::Kind::kDouble:
-      out << value.To<double>();
+      WriteDouble(value.To<double>(), out);
       break;
     case Scalar::Kind::kComplex:
       out << value.ToComplex();

@@ -28,12 +28,12 @@ def test_torch_writes_and_then_finds_nothing_to_do(
     assert not (tmp_path / "out").exists()
 
     assert main(command) == 0
-    assert "2 operators, 3 overloads, 1441 skipped; 4 files written" in capsys.readouterr().out
+    assert "2 operators, 3 overloads, 1441 skipped; 5 files written" in capsys.readouterr().out
     assert (tmp_path / "out" / "base" / "abs.h").exists()
     assert not (tmp_path / "out" / "base" / "add.h").exists()  # src/base has one
 
     assert main(command) == 0
-    assert "nothing changed: 0 files written, 4 unchanged, 0 removed" in capsys.readouterr().out
+    assert "nothing changed: 0 files written, 5 unchanged, 0 removed" in capsys.readouterr().out
 
 
 def test_bad_input_is_a_message_and_exit_code_2(

@@ -1,8 +1,9 @@
 """Operators that write into their outputs, on every device this library was built for.
 
-``infini.ops.abs(x, out)`` calls an operator; ``infini.ops.Abs`` describes it. Both are made
-on first use from the operator table of the compiled library, so importing costs the same
-however many operators there are.
+``infini.ops.abs(x, out)`` calls an operator, ``help(infini.ops.abs)`` shows its overloads and
+slots, and ``infini.ops.Abs`` is what can be asked of it. All are made on first use from the
+operator table of the compiled library, so importing costs the same however many operators
+there are.
 """
 
 # Imports are private: operators and their classes take any public name (`Any`, for one).
@@ -69,7 +70,9 @@ def __getattr__(attribute: str) -> _typing.Any:
         value: _typing.Any = _core.operator_function(attribute)
     elif attribute in _CLASSES:
         name = _CLASSES[attribute]
-        value = type(attribute, (Operator,), {"name": name, "__module__": __name__})
+        document = f"The operator ``infini.ops.{name}``."
+        members = {"name": name, "__doc__": document, "__module__": __name__}
+        value = type(attribute, (Operator,), members)
     else:
         raise AttributeError(f"module '{__name__}' has no operator '{attribute}'")
     globals()[attribute] = value

@@ -1,0 +1,120 @@
+"""Spells the model as Python signatures, for type checkers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codegen.model import Kind, Operator, Overload, Parameter
+
+# Aliases of templates/__init__.pyi.j2. Not the built-in names: an operator may have one, as
+# `complex` does, and stands for itself from then on.
+_TYPES = {
+    Kind.TENSOR: "_Tensor",
+    Kind.SCALAR: "_Scalar",
+    Kind.INT: "_Int",
+    Kind.FLOAT: "_Float",
+    Kind.BOOL: "_Bool",
+    Kind.STRING: "_Str",
+    Kind.DATA_TYPE: "_DataType",
+    Kind.LAYOUT: "_Layout",
+    Kind.MEMORY_FORMAT: "_MemoryFormat",
+    Kind.DEVICE: "_Device",
+    Kind.GENERATOR: "_Generator",
+}
+
+
+def annotation(parameter: Parameter) -> str:
+    """The type that a call from Python takes: ``_Int | _Ints | None`` for ``int[2]?``."""
+    name = _TYPES[parameter.kind]
+    alternatives = [name]
+    if parameter.is_list:
+        alternatives = ["_OptionalTensors" if parameter.has_optional_elements else f"{name}s"]
+        if parameter.kind is Kind.INT and parameter.list_size:
+            # One value for a list of fixed size stands for all of them.
+            alternatives.insert(0, name)
+    return " | ".join(alternatives + ["None"] * parameter.is_optional)
+
+
+def default_value(parameter: Parameter) -> str:
+    """The schema's default in Python; "..." for an enumerator, which has no literal."""
+    if parameter.kind is Kind.MEMORY_FORMAT and parameter.default is not None:
+        return "..."
+    return repr(parameter.default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """One way to call an overload; ``optional`` names those that may be left out."""
+
+    positional: tuple[Parameter, ...]
+    keyword_only: tuple[Parameter, ...]
+    optional: frozenset[str]
+
+    def __str__(self) -> str:
+        options = ["implementation_index: _Int | None = None", "stream: _Int = 0"]
+        parts = [
+            *map(self._declaration, self.positional),
+            "*",
+            *map(self._declaration, self.keyword_only),
+            *options,
+        ]
+        return ", ".join(parts)
+
+    def _declaration(self, parameter: Parameter) -> str:
+        text = f"{parameter.name}: {annotation(parameter)}"
+        return f"{text} = {default_value(parameter)}" if parameter.name in self.optional else text
+
+    def covers(self, other: Signature) -> bool:
+        """True when every call that ``other`` takes is one that this takes."""
+        if self._places()[: len(other.positional)] != other._places():
+            return False
+        mine, theirs = self._annotations(), other._annotations()
+        required = mine.keys() - self.optional
+        return theirs.items() <= mine.items() and required <= theirs.keys() - other.optional
+
+    def _places(self) -> list[str]:
+        return [parameter.name for parameter in self.positional]
+
+    def _annotations(self) -> dict[str, str]:
+        return {p.name: annotation(p) for p in self.positional + self.keyword_only}
+
+
+def signatures(operator: Operator) -> list[Signature]:
+    """All ways to call an operator, in the order in which a call tries its overloads.
+
+    One that earlier ones leave no call for is left out: type checkers complain about it.
+    """
+    kept: list[Signature] = []
+    for overload in operator.overloads:
+        for signature in _signatures_of(overload):
+            if not any(earlier.covers(signature) for earlier in kept):
+                kept.append(signature)
+    return kept
+
+
+def _signatures_of(overload: Overload) -> list[Signature]:
+    """Every number of inputs with defaults that can stand before the outs, fewest first.
+
+    The other ones go by keyword. Without outs after them, defaults are Python's own.
+    """
+    inputs, outs = overload.inputs, overload.outs
+    required = len(inputs) - overload.default_count
+    optional = inputs[required:]
+    if not outs:
+        return [_signature(inputs, (), optional)]
+    return [
+        _signature(inputs[:given] + outs, inputs[given:], inputs[given:])
+        for given in range(required, len(inputs) + 1)
+    ]
+
+
+def _signature(
+    positional: tuple[Parameter, ...],
+    keyword_only: tuple[Parameter, ...],
+    optional: tuple[Parameter, ...],
+) -> Signature:
+    return Signature(
+        positional=positional,
+        keyword_only=keyword_only,
+        optional=frozenset(parameter.name for parameter in optional),
+    )

@@ -1,0 +1,177 @@
+"""The generated stub, as strict mypy and a user's programs see it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from codegen.aten import Schemas
+from codegen.emit import STUB_NAME, render_torch
+from codegen.model import Library, Operator
+from codegen.stubs import signatures
+from codegen.torch_backend import make_library
+
+GOOD = """
+import infini.ops
+import numpy as np
+import torch
+from infini.ops import add
+
+x, y, out = torch.ones(2, 3), torch.ones(3), torch.empty(2, 3)
+add(x, y, out)
+add(x, y, 2, out)
+add(x, y, 1 + 2j, out, implementation_index=8, stream=0)
+add(x, y, out, alpha=0.5)
+add(out=out, other=y, input=x)
+add(x, 3, out)
+infini.ops.add_inplace(x, y, alpha=2)
+array = np.zeros(3, dtype=np.float32)
+infini.ops.neg(array, array)
+infini.ops.neg(memoryview(bytearray(3)), array)
+infini.ops.complex(x, x, out)
+
+infini.ops.clamp(x, None, 1, out)
+infini.ops.clamp(x, out, max=y)
+infini.ops.sum(x, out, dtype=torch.float64)
+infini.ops.sum(x, [0, 1], False, out, dtype="float64")
+infini.ops.mean(x, (0, 1), out)
+infini.ops.mean(x, 0, out)
+infini.ops.sort(x, dim=0, values=out, indices=out)
+infini.ops.div(x, y, rounding_mode="floor", out=out)
+infini.ops.clone(x, out, memory_format=torch.channels_last)
+infini.ops.normal(x, 0, 1, torch.Generator(), out)
+infini.ops.random_inplace(x, from_=0, to=None)
+infini.ops.internal_to_sparse(x, layout=torch.strided, out=out)
+infini.ops.internal_pin_memory(x, torch.device("cuda"), out)
+infini.ops.internal_pin_memory(x, "cuda:0", out)
+infini.ops.linear_backward(x, x, x, [True, False, True], out, out, out)
+infini.ops.upsample_bilinear2d(x, None, False, [2, 2.5], out)
+tensors = [x, y]
+infini.ops.cat(tensors, 1, out)
+infini.ops.index(x, [None, y], out)
+infini.ops.internal_foreach_add(tensors, [1, 2.5], tensors)
+infini.ops.internal_foreach_add_inplace((x, y), tensors)
+
+operators: list[type[infini.ops.Operator]] = [infini.ops.Any, infini.ops.Abs]
+names: list[str] = [operator.name for operator in operators] + infini.ops.devices()
+slots: list[int] = infini.ops.Abs.active_implementation_indices(torch.device("cpu"))
+infini.ops.Abs.clear_cache()
+folder: str = infini.ops.include_dir().name + infini.ops.metadata_path().name
+"""
+
+# What mypy has to say about a line is written at its end.
+BAD = """
+import infini.ops
+import torch
+
+x, out = torch.ones(2), torch.empty(2)
+infini.ops.abs("text", out)  # arg-type
+infini.ops.abs(x)  # call-arg
+infini.ops.abs(x, out, out)  # call-arg
+infini.ops.abs(x, out=out, colour=1)  # call-arg
+infini.ops.abs(x, out, implementation_index="torch")  # arg-type
+infini.ops.add(x, "text", out)  # call-overload
+infini.ops.add(x, x)  # call-overload
+infini.ops.cat(x, 0, out)  # call-overload
+infini.ops.mean(x, 1.5, out)  # call-overload
+infini.ops.linear_backward(x, x, x, [1, 0, 1], out, out, out)  # list-item
+infini.ops.gelu_inplace(x, approximate=None)  # arg-type
+infini.ops.random_inplace(x, generator=0)  # call-overload
+infini.ops.no_such_operator(x, out)  # attr-defined
+infini.ops.NoSuchOperator.clear_cache()  # attr-defined
+infini.ops.Abs.no_such_method()  # attr-defined
+slots: list[str] = infini.ops.Abs.active_implementation_indices("cpu")  # assignment
+result = infini.ops.abs(x, out)  # func-returns-value
+"""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What strict mypy said: the error codes by file and line."""
+
+    output: str
+
+    def codes(self, file: str) -> dict[int, str]:
+        """The code of each line, the first where it has several."""
+        pattern = rf"^{re.escape(file)}:(\d+): error: .*\[([a-z-]+)\]$"
+        found: dict[int, str] = {}
+        for line, code in re.findall(pattern, self.output, re.MULTILINE):
+            found.setdefault(int(line), code)
+        return found
+
+
+@pytest.fixture(scope="module")
+def library(schemas: Schemas) -> Library:
+    """All operators of the installed torch."""
+    return make_library(schemas)
+
+
+@pytest.fixture(scope="module")
+def checked(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    """Runs mypy once on the stub of all operators and on the programs."""
+    folder = tmp_path_factory.mktemp("stubs")
+    stub = folder / "infini" / "ops" / STUB_NAME
+    stub.parent.mkdir(parents=True)
+    stub.write_text(render_torch(library, frozenset())[STUB_NAME])
+    (folder / "good.py").write_text(GOOD)
+    (folder / "bad.py").write_text(BAD)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-pretty"]
+    result = subprocess.run(
+        [*command, "--explicit-package-bases", stub.relative_to(folder), "good.py", "bad.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,  # it finds the errors of bad.py
+    )
+    assert not result.stderr
+    assert result.returncode == 1
+    return Checked(output=result.stdout)
+
+
+def test_the_stub_of_all_operators_passes(checked: Checked) -> None:
+    assert checked.codes(str(Path("infini") / "ops" / STUB_NAME)) == {}
+
+
+def test_a_good_program_passes(checked: Checked) -> None:
+    assert checked.codes("good.py") == {}
+
+
+def test_bad_calls_are_reported(checked: Checked) -> None:
+    expected = {
+        number: line.partition("  # ")[2]
+        for number, line in enumerate(BAD.splitlines(), 1)
+        if "  # " in line
+    }
+    assert checked.codes("bad.py") == expected
+
+
+def operator_of(library: Library, name: str) -> Operator:
+    return next(operator for operator in library.operators if operator.name == name)
+
+
+def test_inputs_with_defaults_stand_before_the_outs_or_go_by_keyword(library: Library) -> None:
+    addmm = operator_of(library, "addmm")
+    calls = [str(signature).partition("implementation_index")[0] for signature in signatures(addmm)]
+    first = "input: _Tensor, mat1: _Tensor, mat2: _Tensor, "
+    assert calls[:3] == [
+        f"{first}out: _Tensor, *, beta: _Scalar = 1, alpha: _Scalar = 1, ",
+        f"{first}beta: _Scalar, out: _Tensor, *, alpha: _Scalar = 1, ",
+        f"{first}beta: _Scalar, alpha: _Scalar, out: _Tensor, *, ",
+    ]
+
+
+def test_without_outs_after_them_defaults_are_those_of_python(library: Library) -> None:
+    (signature,) = signatures(operator_of(library, "gelu_inplace"))
+    assert str(signature).startswith("input: _Tensor, approximate: _Str = 'none', *, ")
+
+
+def test_signatures_that_no_call_reaches_are_left_out(library: Library) -> None:
+    operator = operator_of(library, "all")
+    assert operator.overloads[-1].full_name == "all.all_out"  # all.dims_out takes its calls
+    every_form = sum(overload.default_count + 1 for overload in operator.overloads)
+    assert len(signatures(operator)) == every_form - 1
