@@ -13,7 +13,7 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -80,8 +80,6 @@ def load_schemas(torch: Torch) -> Schemas:
     by_name: dict[str, list[Declaration]] = {}
     for declaration in _declarations(torch):
         by_name.setdefault(declaration.schema.aten_name, []).append(declaration)
-    for declarations in by_name.values():
-        _check_unique(torch, declarations)
     return Schemas(
         torch_version=_torch_version(torch),
         by_name={name: tuple(declarations) for name, declarations in by_name.items()},
@@ -163,18 +161,6 @@ def _refusal(torch: Torch, error: Exception) -> str:
         f"{where}: torchgen refuses {what}: {' '.join(complaint.split())}; expected schemas "
         f"that {torch.torchgen} can read. Reinstall torch"
     )
-
-
-def _check_unique(torch: Torch, declarations: Iterable[Declaration]) -> None:
-    lines: dict[str, int] = {}
-    for declaration in declarations:
-        name = declaration.schema.full_name
-        if name in lines:
-            raise GenerationError(
-                f"{torch.schema_file}:{declaration.line}: '{name}' is declared twice, "
-                f"first in line {lines[name]}; expected one schema of a name. Reinstall torch"
-            )
-        lines[name] = declaration.line
 
 
 def _torch_version(torch: Torch) -> str:

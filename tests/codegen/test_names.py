@@ -64,6 +64,7 @@ def test_the_names_that_the_library_has_are_reserved(root: Path) -> None:
     python = (root / "src" / "infini" / "ops" / "__init__.py").read_text()
     classes += re.findall(r"^class (\w+)", python, re.MULTILINE)
     assert "Tensor" in classes
-    assert set(classes) == RESERVED_CLASS_NAMES, "codegen/names.py"
+    assert "Operator" in classes
+    assert RESERVED_CLASS_NAMES.issuperset(classes), "add it to codegen/names.py"
     functions = re.findall(r"^def ([a-z]\w*)", python, re.MULTILINE)
-    assert set(functions) == RESERVED_NAMES, "codegen/names.py"
+    assert RESERVED_NAMES.issuperset(functions), "add it to codegen/names.py"
