@@ -39,7 +39,8 @@ template <typename T>
 struct To {
   static_assert(sizeof(T) == 0,
                 "this torch passes an operator a C++ type that slot 8 cannot make yet (T above): "
-                "specialise To<T> in src/torch/kernel.h, or exclude the operator");
+                "specialise To<T> in src/torch/kernel.h, or exclude the operator in "
+                "codegen/torch_ops.yaml");
 };
 
 template <typename T>

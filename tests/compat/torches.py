@@ -123,7 +123,7 @@ def _objects(build: Path) -> list[str]:
 
 def _install(version: str, folder: Path, build: Path, *, full: bool) -> Iterator[Planned]:
     python = folder / "venv" / "bin" / "python"
-    if not python.exists():
+    if not python.with_name("pip").exists():  # the last thing that venv makes
         yield "environment", (sys.executable, "-m", "venv", folder / "venv"), {}
     pip = (python, "-m", "pip", "install", "--disable-pip-version-check")
     yield "requirements", (*pip, f"torch=={version}", *_requirements()), {}
