@@ -82,7 +82,8 @@ def test_generator() -> None:
 
 
 def test_numpy() -> None:
-    x, out = numpy.linspace(-1, 1, 12, dtype=numpy.float32), numpy.zeros(12, numpy.float32)
+    x = numpy.linspace(-1, 1, 12, dtype=numpy.float32)
+    out: Any = numpy.zeros_like(x)
     infini.ops.abs(x, out, implementation_index=SLOT)
     assert numpy.array_equal(out, abs(x))
 
