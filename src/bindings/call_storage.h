@@ -27,7 +27,7 @@ class CallStorage {
   Argument& operator[](std::size_t index) {
     return *reinterpret_cast<Argument*>(&arguments_[index]);
   }
-  const Argument* arguments() const { return reinterpret_cast<const Argument*>(&arguments_[0]); }
+  Argument* arguments() { return reinterpret_cast<Argument*>(&arguments_[0]); }
 
   std::vector<std::int64_t>& AddIntegers(std::size_t size) { return Add(&integers_, size); }
   std::vector<double>& AddDoubles(std::size_t size) { return Add(&doubles_, size); }

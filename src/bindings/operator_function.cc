@@ -167,14 +167,13 @@ std::string KeywordText(PyObject* name) {
   throw nb::type_error(text.c_str());
 }
 
-PyObject* Run(const Overload& overload, const CallStorage& storage, const CallOptions& options) {
-  const Span<Argument> arguments{storage.arguments(), overload.parameters.size()};
+PyObject* Run(const Overload& overload, const CallOptions& options, CallStorage* storage) {
 #ifdef INFINI_OPS_WITH_TORCH
-  return DispatchWithTorchErrors(overload, arguments, options);
+  return DispatchWithTorchErrors(overload, storage->arguments(), options);
 #else
   {
     const ReleasedLock released;
-    Dispatch(overload, arguments, options);
+    Dispatch(overload, {storage->arguments(), overload.parameters.size()}, options);
   }
   Py_RETURN_NONE;
 #endif
@@ -184,7 +183,7 @@ PyObject* CallOperator(const OperatorFunction& function, PythonCall* call) {
   if (call->keyword_names) ReadOptions(call);
   CallStorage storage;
   for (const Overload& overload : function.entry->overloads) {
-    if (Match(overload, *call, &storage)) return Run(overload, storage, call->options);
+    if (Match(overload, *call, &storage)) return Run(overload, call->options, &storage);
   }
   ThrowNoMatch(function, *call);
 }

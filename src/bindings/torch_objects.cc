@@ -97,21 +97,31 @@ void ShowAll(const std::vector<c10::Warning>& warnings) {
   PyErr_Restore(type, value, traceback);
 }
 
-// References of our own to the tensors of a call, as torch's bindings hold them: while the lock is
-// released another thread may put another C++ tensor into a `torch.Tensor`
-// (`torch.utils.swap_tensors`). It also saves a kernel that copies an `at::Tensor` from taking the
-// lock, which torch does for the second reference: 100 ns of `abs`.
+// References of our own to the tensors of a call, as torch's bindings hold them, which the call
+// gets in place of those inside the Python objects: some kernels bind an out to another tensor
+// (`_add_relu` of mixed types), and while the lock is released another thread may put another
+// C++ tensor into a `torch.Tensor` (`torch.utils.swap_tensors`). It also saves a kernel that copies
+// an `at::Tensor` from taking the lock, which torch does for the second reference: 100 ns of `abs`.
 class HeldTensors {
  public:
-  explicit HeldTensors(Span<Argument> arguments) { HoldAll(arguments); }
+  explicit HeldTensors(Argument* arguments, std::size_t size) {
+    ForEachTensor(arguments, size, [this](Argument* argument) {
+      tensors_.push_back(*argument->As<at::TensorBase>());
+    });
+    // Not before all are held: the vector may have moved.
+    const at::TensorBase* held = tensors_.data();
+    ForEachTensor(arguments, size, [&held](Argument* argument) { argument->pointer = held++; });
+  }
 
  private:
-  void HoldAll(Span<Argument> arguments) {
-    for (const Argument& argument : arguments) {
-      if (argument.tag == Argument::Tag::kForeignTensor) {
-        tensors_.push_back(*argument.As<at::TensorBase>());
-      } else if (argument.tag == Argument::Tag::kArguments) {
-        HoldAll({argument.As<Argument>(), argument.size});
+  template <typename Function>
+  static void ForEachTensor(Argument* arguments, std::size_t size, Function function) {
+    for (Argument* argument = arguments; argument != arguments + size; ++argument) {
+      if (argument->tag == Argument::Tag::kForeignTensor) {
+        function(argument);
+      } else if (argument->tag == Argument::Tag::kArguments) {
+        // In the storage of the call, as `arguments` is.
+        ForEachTensor(const_cast<Argument*>(argument->As<Argument>()), argument->size, function);
       }
     }
   }
@@ -120,12 +130,12 @@ class HeldTensors {
 };
 
 // Runs the call with the interpreter lock released; leaves what it throws as a Python error.
-void DispatchUnlocked(const Overload& overload, Span<Argument> arguments,
-                      const CallOptions& options) {
-  const HeldTensors held(arguments);
+void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options) {
+  const std::size_t size = overload.parameters.size();
+  const HeldTensors held(arguments, size);
   try {
     const ReleasedLock released;
-    Dispatch(overload, arguments, options);
+    Dispatch(overload, {arguments, size}, options);
   } catch (const std::invalid_argument& error) {
     // Our own complaint about the call; torch would make a RuntimeError of it.
     PyErr_SetString(PyExc_ValueError, error.what());
@@ -176,7 +186,7 @@ std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object) {
   return std::nullopt;
 }
 
-PyObject* DispatchWithTorchErrors(const Overload& overload, Span<Argument> arguments,
+PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
                                   const CallOptions& options) {
   std::vector<c10::Warning> warnings;
   {

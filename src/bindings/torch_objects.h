@@ -25,10 +25,10 @@ const void* UnpackGenerator(PyObject* object);
 // where `type` asks for it; empty for any other object.
 std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object);
 
-// Dispatches with the interpreter lock released. C++ exceptions become the Python exceptions
-// that torch makes of them, and torch's warnings Python warnings. Returns a new reference to
-// `None`, or nullptr with the error set.
-PyObject* DispatchWithTorchErrors(const Overload& overload, Span<Argument> arguments,
+// Dispatches with the interpreter lock released; `arguments` are the overload's and change. C++
+// exceptions become the Python exceptions that torch makes of them, and torch's warnings Python
+// warnings. Returns a new reference to `None`, or nullptr with the error set.
+PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
                                   const CallOptions& options);
 
 }  // namespace infini::ops::bindings

@@ -123,7 +123,7 @@ void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOpti
   Devices devices;
   devices.AddAll(arguments);
   const Invocation invocation{arguments.data(), arguments.size(), devices.first.value_or(Device()),
-                              options.stream};
+                              options.stream, overload.parameters};
   if (devices.mixed) slot = SlotForMixedDevices(overload, invocation, slot);
 #ifdef INFINI_OPS_WITH_TORCH
   // Making views costs more than a small call, so it is left out where no implementation

@@ -24,8 +24,8 @@ void AddGeneratedOperators([[maybe_unused]] OperatorMap* operators) {
     for (const DeviceTypeInfo& info : kDeviceTypes) {
       if (!IsEnabled(info.type)) continue;
       overload.implementations.push_back({info.type, static_cast<int>(Slot::kTorch),
-                                          torch_backend::Run, nullptr, nullptr,
-                                          &generated::kTorchKernels[i]});
+                                          torch_backend::RunnerOf(row.operator_name), nullptr,
+                                          nullptr, &generated::kTorchKernels[i]});
     }
     (*operators)[row.operator_name].overloads.push_back(std::move(overload));
   }

@@ -1,6 +1,8 @@
 #ifndef INFINI_OPS_TORCH_FOREIGN_H_
 #define INFINI_OPS_TORCH_FOREIGN_H_
 
+#include <string_view>
+
 #include "infini/ops/operator.h"
 
 // What the core may ask about an `at::Tensor` that it passes on by address, and how it passes
@@ -14,8 +16,9 @@ Device DeviceOf(const void* tensor);
 // sparse or meta tensor).
 Tensor ViewOf(const void* tensor);
 
-// The kernel of slot 8. `torch_kernel` is a `generated::TorchKernel`.
-void Run(const Invocation& invocation, const void* torch_kernel);
+// The kernel of slot 8 for the operator of this public name, to be registered with a
+// `generated::TorchKernel` as its data.
+Kernel RunnerOf(std::string_view operator_name);
 
 }  // namespace infini::ops::torch_backend
 

@@ -11,7 +11,10 @@
 #include <list>
 #include <stdexcept>
 
+#include "torch/copies.h"
 #include "torch/foreign.h"
+#include "torch/overlap.h"
+#include "torch/quirks.h"
 
 namespace infini::ops::torch_backend {
 namespace {
@@ -58,6 +61,8 @@ at::Tensor MakeAround(const Tensor& view) {
       .strides(ToTorch(view.strides()))
       .options(at::device(device).dtype(ToScalarType(view.data_type())))
       .target_device(device)
+      .allocator(c10::GetAllocator(device.type()))
+      .resizeable_storage()
       .make_tensor();
 }
 
@@ -171,9 +176,9 @@ bool SameSizes(at::IntArrayRef sizes, Span<std::int64_t> view) {
   return std::equal(sizes.begin(), sizes.end(), view.begin(), view.end());
 }
 
-// The owner of a wrapped view would not see that ATen gave it another shape or other memory,
-// and would take a part of the values, or old ones, for the result.
-void CheckUnmoved(const Tensor& view, const at::Tensor& wrapped) {
+// Hands a view back to its owner, who would not see that ATen gave it another shape or other
+// memory, and would take a part of the values, or old ones, for the result.
+void Return(const Tensor& view, const at::Tensor& wrapped) {
   if (!view.defined()) return;
   if (!SameSizes(wrapped.sizes(), view.shape())) {
     throw std::invalid_argument("an output of shape " + c10::str(wrapped.sizes()) +
@@ -188,10 +193,12 @@ void CheckUnmoved(const Tensor& view, const at::Tensor& wrapped) {
                                 Describe(view) + " only lends; pass a torch tensor");
   }
   if (!SameSizes(wrapped.strides(), view.strides()) || wrapped.storage_offset() != 0 ||
-      wrapped.storage().data() != view.data()) {
-    throw std::invalid_argument("the operator changes a tensor's memory or strides, which " +
+      wrapped.requires_grad()) {
+    throw std::invalid_argument("the operator changes more than the values of a tensor, which " +
                                 Describe(view) + " can't follow; pass a torch tensor");
   }
+  // A loss has used it as scratch of another shape, and torch has given it more memory for that.
+  if (wrapped.storage().data() != view.data()) MakeAround(view).copy_(wrapped);
 }
 
 // The arguments of a call, with torch tensors around those that are not torch's.
@@ -214,18 +221,73 @@ class WrappedArguments {
 
   const Argument* data() const { return arguments_.data(); }
 
-  void CheckUnmoved() const {
+  // Puts copies in place of the inputs whose memory the call may write: torch sees overlaps only
+  // between tensors of one storage, which views never are. Throws `std::invalid_argument` for
+  // outs that overlap.
+  void Separate(Span<Parameter> parameters) {
+    for (std::size_t i = 0; i < arguments_.size(); ++i) {
+      if (!parameters[i].is_out) continue;
+      for (std::size_t j = 0; j < TensorsAt(i).size(); ++j) {
+        for (std::size_t k = 0; k < arguments_.size(); ++k) {
+          if (parameters[k].type != Parameter::Type::kTensor) continue;
+          parameters[k].is_out ? CheckApart(i, j, k) : SeparateFrom(i, j, k);
+        }
+      }
+    }
+  }
+
+  // To be called after the kernel.
+  void Return() const {
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
       if (!NeedsWrapping(given_[i])) continue;
       for (std::uint32_t j = 0; j < given_[i].size; ++j) {
-        if (const Tensor* view = ViewAt(given_[i], j)) {
-          torch_backend::CheckUnmoved(*view, arguments_[i].As<at::Tensor>()[j]);
+        const Tensor* view = ViewAt(given_[i], j);
+        if (view && !IsCopied(i, j)) {
+          torch_backend::Return(*view, arguments_[i].As<at::Tensor>()[j]);
         }
       }
     }
   }
 
  private:
+  at::TensorList TensorsAt(std::size_t i) const {
+    if (arguments_[i].tag != Argument::Tag::kForeignTensor) return {};
+    return {arguments_[i].As<at::Tensor>(), arguments_[i].size};
+  }
+
+  // Whether this tensor or that is a view. Torch sees to its own.
+  bool AnyView(std::size_t i, std::size_t j, std::size_t k, std::size_t l) const {
+    return (NeedsWrapping(given_[i]) && ViewAt(given_[i], j)) ||
+           (NeedsWrapping(given_[k]) && ViewAt(given_[k], l));
+  }
+
+  bool IsCopied(std::size_t i, std::size_t j) const {
+    return std::find(copied_.begin(), copied_.end(), std::pair(i, j)) != copied_.end();
+  }
+
+  void CheckApart(std::size_t i, std::size_t j, std::size_t k) const {
+    for (std::size_t l = 0; l < TensorsAt(k).size(); ++l) {
+      if (std::pair(i, j) >= std::pair(k, l) || !AnyView(i, j, k, l)) continue;
+      if (Overlap(TensorsAt(i)[j], TensorsAt(k)[l])) {
+        throw std::invalid_argument("two outs share memory, so that neither can be right");
+      }
+    }
+  }
+
+  void SeparateFrom(std::size_t i, std::size_t j, std::size_t k) {
+    for (std::size_t l = 0; l < TensorsAt(k).size(); ++l) {
+      const at::Tensor& input = TensorsAt(k)[l];
+      if (!AnyView(i, j, k, l) || !MayOverlap(TensorsAt(i)[j], input)) continue;
+      copied_.emplace_back(k, l);
+      if (given_[k].tag == Argument::Tag::kTensor ||
+          given_[k].tag == Argument::Tag::kForeignTensor) {
+        arguments_[k] = Argument::ForeignTensor(&copies_.emplace_back(input.clone()));
+      } else {
+        const_cast<at::Tensor&>(input) = input.clone();  // an element of one of `lists_`
+      }
+    }
+  }
+
   std::vector<at::Tensor> WrapList(const Argument& list) {
     std::vector<at::Tensor> tensors;
     tensors.reserve(list.size);
@@ -246,6 +308,8 @@ class WrappedArguments {
   c10::SmallVector<Argument, 8> arguments_;
   // Lists in a list: the addresses put into `arguments_` stay.
   std::list<std::vector<at::Tensor>> lists_;
+  std::deque<at::Tensor> copies_;
+  std::vector<std::pair<std::size_t, std::size_t>> copied_;  // argument and place in its list
 };
 
 // Makes the caller's stream the current one. A vendor's stream handle is its own identifier in
@@ -265,9 +329,20 @@ class StreamScope {
   c10::Stream previous_;
 };
 
-}  // namespace
+// Calls a kernel. A template, so that the common case has no more in it than its call.
+template <Quirk quirk>
+void Call(const generated::TorchKernel& kernel, const Invocation& invocation) {
+  if constexpr (quirk == Quirk::kNone) {
+    kernel.call(kernel.function, invocation.arguments);
+  } else {
+    const Copies copies(invocation, quirk);
+    kernel.call(kernel.function, copies.data());
+    copies.WriteBack();
+  }
+}
 
-void Run(const Invocation& invocation, const void* torch_kernel) {
+template <Quirk quirk>
+void RunWith(const Invocation& invocation, const void* torch_kernel) {
   const auto& kernel = *static_cast<const generated::TorchKernel*>(torch_kernel);
   // The library is for inference.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -277,12 +352,33 @@ void Run(const Invocation& invocation, const void* torch_kernel) {
   }
   const Argument* end = invocation.arguments + invocation.size;
   if (std::none_of(invocation.arguments, end, NeedsWrapping)) {
-    kernel.call(kernel.function, invocation.arguments);
+    Call<quirk>(kernel, invocation);
     return;
   }
-  const WrappedArguments wrapped(invocation);
-  kernel.call(kernel.function, wrapped.data());
-  wrapped.CheckUnmoved();
+  WrappedArguments wrapped(invocation);
+  wrapped.Separate(invocation.parameters);
+  Invocation of_wrapped = invocation;
+  of_wrapped.arguments = wrapped.data();
+  Call<quirk>(kernel, of_wrapped);
+  wrapped.Return();
+}
+
+}  // namespace
+
+Kernel RunnerOf(std::string_view operator_name) {
+  switch (QuirkOf(operator_name)) {
+    case Quirk::kNone:
+      break;
+    case Quirk::kIgnoresStrides:
+      return RunWith<Quirk::kIgnoresStrides>;
+    case Quirk::kIgnoresOutStrides:
+      return RunWith<Quirk::kIgnoresOutStrides>;
+    case Quirk::kIgnoresOverlap:
+      return RunWith<Quirk::kIgnoresOverlap>;
+    case Quirk::kTrustsOuts:
+      return RunWith<Quirk::kTrustsOuts>;
+  }
+  return RunWith<Quirk::kNone>;
 }
 
 at::Scalar ToScalar(const Scalar& scalar) {

@@ -65,7 +65,7 @@ def check(sample: Sample, overload: Any, call: Call, device: str) -> None:
     expected = sample.bind(overload._schema, device)
     expected_addresses = _addresses(expected)
     try:
-        _seeded(partial(invoke, overload), expected)
+        seeded(partial(invoke, overload), expected)
     except Exception as error:
         _check_refusal(sample, overload, call, device, error)
         raise RefusedError(error) from error
@@ -75,7 +75,7 @@ def check(sample: Sample, overload: Any, call: Call, device: str) -> None:
     if _first_difference(expected, actual) is None:
         raise VacuousError(f"{sample.overload} changes nothing in this sample")
     actual_addresses = _addresses(actual)
-    _seeded(call, actual)
+    seeded(call, actual)
     difference = _first_difference(expected, actual)
     if difference is not None:
         raise MismatchError(difference)
@@ -87,13 +87,13 @@ def _check_refusal(
     sample: Sample, overload: Any, call: Call, device: str, error: Exception
 ) -> None:
     try:
-        _seeded(call, sample.bind(overload._schema, device))
+        seeded(call, sample.bind(overload._schema, device))
     except Exception:
         return
     raise MismatchError(f"torch refuses this call, the library did not; torch says: {error}")
 
 
-def _seeded(call: Call, arguments: Arguments) -> None:
+def seeded(call: Call, arguments: Arguments) -> None:
     torch.manual_seed(SEED)
     call(arguments)
 

@@ -24,6 +24,7 @@ struct Invocation {
   std::size_t size = 0;
   Device device;
   void* stream = nullptr;  // nullptr: the framework's, or else the vendor's, current stream
+  Span<Parameter> parameters = {};  // one per argument
 };
 
 // `data` is what the implementation was registered with.

@@ -1,0 +1,60 @@
+#include "torch/copies.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+
+namespace infini::ops::torch_backend {
+namespace {
+
+bool HasStrides(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested() &&
+         !tensor.key_set().has(c10::DispatchKey::Python);
+}
+
+// The outs at the end; what else is written is an input too.
+std::size_t FirstOut(Span<Parameter> parameters) {
+  std::size_t first = parameters.size();
+  while (first > 0 && parameters[first - 1].is_out) --first;
+  return first;
+}
+
+// What the kernel gets in place of `tensor`; undefined where it can take that.
+at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntArrayRef shape) {
+  if (quirk == Quirk::kIgnoresOverlap || (quirk != Quirk::kIgnoresStrides && !is_out)) return {};
+  if (quirk == Quirk::kTrustsOuts && tensor.sizes() != shape) {
+    return at::empty(shape, tensor.options());
+  }
+  return tensor.is_contiguous() ? at::Tensor() : tensor.contiguous();
+}
+
+}  // namespace
+
+Copies::Copies(const Invocation& invocation, Quirk quirk)
+    : arguments_(invocation.arguments, invocation.arguments + invocation.size) {
+  const at::IntArrayRef shape = arguments_[0].tag == Argument::Tag::kForeignTensor
+                                    ? arguments_[0].As<at::Tensor>()->sizes()
+                                    : at::IntArrayRef();
+  const std::size_t first_out = FirstOut(invocation.parameters);
+  for (std::size_t i = 0; i < invocation.size; ++i) {
+    if (arguments_[i].tag != Argument::Tag::kForeignTensor || arguments_[i].size != 1) continue;
+    const at::Tensor& tensor = *arguments_[i].As<at::Tensor>();
+    if (!HasStrides(tensor)) continue;
+    const bool is_written = invocation.parameters[i].is_out;
+    if (is_written) at::assert_no_internal_overlap(tensor);
+    at::Tensor copy = CopyFor(quirk, tensor, i >= first_out, shape);
+    if (!copy.defined()) continue;
+    copies_.push_back({tensor, std::move(copy), is_written});
+    arguments_[i] = Argument::ForeignTensor(&copies_.back().copy);
+  }
+}
+
+void Copies::WriteBack() const {
+  for (const Copy& copy : copies_) {
+    if (!copy.is_written) continue;
+    at::native::resize_output(copy.original, copy.copy.sizes());
+    copy.original.copy_(copy.copy);
+  }
+}
+
+}  // namespace infini::ops::torch_backend

@@ -1,0 +1,270 @@
+"""Memory laid out in odd ways: strides, overlaps, outputs of another shape, memory of others.
+
+Whatever the layout, a call gives the right values or a clear error. Torch's own kernels do not
+all do that: ``src/torch/quirks.cc`` lists those that need help, and a sweep over every overload
+finds the ones that it lacks. All on the CPU, which every platform has.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import Arguments, Call, invoke, seeded
+from installed import TORCH_SLOT, Overload, overloads
+from samples import Sample, load
+
+import infini.ops
+import torch
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_SAMPLES = load().samples
+
+# What these do depends on the strides by definition.
+_ABOUT_STRIDES = {"_reshape_alias_copy", "as_strided", "resize", "resize_as"}
+# Singular, so that the sign is rounding noise.
+_IMPRECISE = {"slogdet.out", "_linalg_slogdet.sign"}
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.arange(1.0, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def filled(*shape: int) -> torch.Tensor:
+    return torch.full(shape, float("nan"))
+
+
+def strided(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns an equal tensor whose elements lie apart and in reverse order of dimensions."""
+    if tensor.dim() == 0:
+        return tensor.clone()
+    shape = [2 * size for size in reversed(tensor.shape)]
+    every_other = (slice(None, None, 2),) * tensor.dim()
+    order = range(tensor.dim() - 1, -1, -1)
+    view = torch.zeros(shape, dtype=tensor.dtype)[every_other].permute(*order)
+    return view.copy_(tensor)
+
+
+def expanded(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
+
+
+def _swept() -> Iterator[Overload]:
+    for overload in overloads():
+        aten = overload.aten()
+        about_strides = any(name in overload.aten_name for name in _ABOUT_STRIDES)
+        if aten is None or about_strides or overload.qualified_name in _IMPRECISE:
+            continue
+        if torch.Tag.nondeterministic_seeded not in aten.tags and _samples_of(overload):
+            yield overload
+
+
+def _samples_of(overload: Overload) -> list[Sample]:
+    groups = _SAMPLES.get(overload.qualified_name, {})
+    group = groups.get("float32") or next(iter(groups.values()), [])
+    shaped = [sample for sample in group if _has_dimensions(sample)]
+    return shaped[:2]
+
+
+def _has_dimensions(sample: Sample) -> bool:
+    return any(len(getattr(value, "shape", ())) > 1 for value in sample.arguments.values())
+
+
+@pytest.mark.parametrize("overload", list(_swept()), ids=lambda overload: overload.qualified_name)
+def test_tensors_of_any_strides(overload: Overload) -> None:
+    aten = overload.aten()
+    for sample in _samples_of(overload):
+        expected = sample.bind(aten._schema, "cpu")
+        if _refusal(partial(invoke, aten), expected):
+            continue  # what torch refuses anyway proves nothing here
+        for name, layout in _layouts(aten._schema, expected):
+            actual = sample.bind(aten._schema, "cpu")
+            actual[name] = layout(_like_expected(aten, name, actual[name], expected[name]))
+            _check_right_or_refused(overload, actual, expected)
+
+
+def _refusal(call: Call, arguments: Arguments) -> Exception | None:
+    try:
+        seeded(call, arguments)
+    except Exception as error:
+        return error
+    return None
+
+
+def _layouts(
+    schema: Any, values: Arguments
+) -> Iterator[tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
+    for argument in schema.arguments:
+        value = values[argument.name]
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            continue
+        yield argument.name, strided
+        if argument.is_out:
+            yield argument.name, expanded
+
+
+def _like_expected(
+    aten: Any, name: str, given: torch.Tensor, expected: torch.Tensor
+) -> torch.Tensor:
+    is_out = any(argument.name == name and argument.is_out for argument in aten._schema.arguments)
+    return torch.zeros_like(expected) if is_out else given
+
+
+def _check_right_or_refused(overload: Overload, actual: Arguments, expected: Arguments) -> None:
+    if _refusal(overload.call(TORCH_SLOT, by_keyword=True), actual):
+        return
+    for name, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(
+                _comparable(actual[name]),
+                _comparable(value),
+                rtol=1e-4,
+                atol=1e-5,
+                equal_nan=True,
+                check_stride=False,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )
+
+
+def _comparable(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype.is_floating_point else tensor
+
+
+class TestOverlap:
+    """NumPy's rule: an overlap gives what it would give without one."""
+
+    @pytest.mark.parametrize("slot", [TORCH_SLOT, None])
+    def test_an_input_that_the_out_overlaps_in_part(self, slot: int | None) -> None:
+        base = numbers(6)
+        infini.ops.neg(base[:-1], base[1:], implementation_index=slot)
+        assert base.tolist() == [1, -1, -2, -3, -4, -5]
+
+    def test_an_input_that_is_the_out(self) -> None:
+        matrix = numbers(3, 3)
+        expected = matrix @ matrix
+        infini.ops.mm(matrix, matrix, matrix)
+        assert matrix.tolist() == expected.tolist()
+        flipped = numbers(4)
+        infini.ops.flip(flipped, [0], flipped)
+        assert flipped.tolist() == [4, 3, 2, 1]
+
+    def test_an_in_place_operator_and_its_other_input(self) -> None:
+        base = numbers(4)
+        infini.ops.add_inplace(base[1:], base[:-1])
+        assert base.tolist() == [1, 3, 5, 7]
+
+    def test_an_element_of_a_list(self) -> None:
+        base = numbers(4)
+        infini.ops.cat([base[2:], base[:2]], 0, base)
+        assert base.tolist() == [3, 4, 1, 2]
+
+    def test_a_torch_tensor_around_the_same_memory(self) -> None:
+        base = numbers(6)
+        infini.ops.neg(torch.from_numpy(base)[:-1], base[1:])
+        assert base.tolist() == [1, -1, -2, -3, -4, -5]
+        infini.ops.neg(base[:-1], torch.from_numpy(base)[1:])
+        assert base.tolist() == [1, -1, 1, 2, 3, 4]
+
+    def test_outs_that_share_memory(self) -> None:
+        base, x = np.zeros(6, np.float32), torch.ones(3)
+        with pytest.raises(ValueError, match="two outs share memory"):
+            infini.ops.frexp(x, base[:3], base[1:4].view(np.int32))
+        with pytest.raises(ValueError, match="two outs share memory"):
+            infini.ops.unbind_copy(torch.ones(2, 3), 0, [base[:3], base[:3]])
+
+    def test_outs_that_alternate_in_memory(self) -> None:
+        base = np.zeros((3, 2), np.float32)
+        infini.ops.aminmax(numbers(3, 4), dim=1, min=base[:, 0], max=base[:, 1])
+        assert base.tolist() == [[1, 4], [5, 8], [9, 12]]
+
+
+class TestOutsOfAnotherShape:
+    @pytest.mark.parametrize("reduction", [0, 1, 2], ids=["none", "mean", "sum"])
+    @pytest.mark.parametrize(
+        "loss",
+        ["binary_cross_entropy", "mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"],
+    )
+    def test_losses(self, loss: str, reduction: int) -> None:
+        """They compute in ``out`` before they reduce it."""
+        x, y = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1.0, 0.0, 1.0])
+        name = ("none", "mean", "sum")[reduction]
+        expected = getattr(torch.nn.functional, loss)(x, y, reduction=name)
+        for shape in ((), (0,), (3,), (7,)):
+            out = filled(*shape)
+            getattr(infini.ops, loss)(x, y, reduction=reduction, out=out)
+            torch.testing.assert_close(out, expected)
+        array = np.zeros(expected.shape, np.float32)
+        getattr(infini.ops, loss)(x.numpy(), y.numpy(), reduction=reduction, out=array)
+        torch.testing.assert_close(torch.from_numpy(array), expected)
+
+    @pytest.mark.parametrize("shape", [(), (0,), (7,)])
+    def test_kernels_that_write_as_much_as_they_read(self, shape: tuple[int, ...]) -> None:
+        x = torch.linspace(-1, 1, 64)
+        out, buffer = filled(*shape), filled(*shape)
+        infini.ops.log_sigmoid_forward(x, out, buffer)
+        torch.testing.assert_close(out, torch.nn.functional.logsigmoid(x))
+        out = filled(*shape)
+        infini.ops.rrelu_with_noise(x, torch.zeros(64), 0.5, 0.5, True, out=out)
+        torch.testing.assert_close(out, torch.where(x < 0, x / 2, x))
+
+    def test_torch_says_that_it_resizes(self) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            infini.ops.abs(torch.ones(3), filled(5))
+        assert [warning.category for warning in caught] == [UserWarning]
+        assert "was resized" in str(caught[0].message)
+        assert caught[0].filename == __file__
+
+    def test_an_out_that_another_tensor_takes_the_place_of(self) -> None:
+        """Torch's ``_add_relu`` binds ``out`` to a tensor of the common type."""
+        out = torch.zeros(2, dtype=torch.float16)
+        address = out.data_ptr()
+        infini.ops.internal_add_relu(torch.tensor([1.0, -3.0]), torch.ones(2), out=out)
+        assert (out.dtype, out.data_ptr()) == (torch.float16, address)
+        assert out.tolist() == [2, 0]
+
+
+class TestBorrowedMemory:
+    @pytest.mark.parametrize(
+        ("operator", "arguments"),
+        [
+            ("t_inplace", ()),
+            ("transpose_inplace", (0, 1)),
+            ("unsqueeze_inplace", (0,)),
+            ("resize_inplace", ([4, 4],)),
+            ("resize_inplace", ([2, 2],)),
+            ("as_strided_inplace", ([2], [1])),
+            ("set_inplace", ()),
+            ("set_inplace", (torch.ones(3, 3),)),
+            ("requires_grad_inplace", ()),
+        ],
+    )
+    def test_operators_that_change_more_than_values(
+        self, operator: str, arguments: tuple[object, ...]
+    ) -> None:
+        array = numbers(3, 3)
+        with pytest.raises(ValueError, match=r"an output of shape|can't follow|only lends"):
+            getattr(infini.ops, operator)(array, *arguments)
+        assert array.tolist() == numbers(3, 3).tolist()
+
+    def test_a_torch_tensor_cannot_keep_it(self) -> None:
+        tensor = filled(2)
+        with pytest.raises(ValueError, match="keeps the memory"):
+            infini.ops.set_inplace(tensor, numbers(3))
+        assert tensor.tolist() == [1, 2, 3]  # a copy
+
+    @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0)])
+    def test_nothing_to_write(self, shape: tuple[int, ...]) -> None:
+        infini.ops.neg(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+        infini.ops.neg(torch.zeros(shape), np.zeros(shape, np.float32))
+        infini.ops.neg(np.zeros(shape, np.float32), torch.zeros(shape))
+
+    def test_fortran_order(self) -> None:
+        out = np.zeros((2, 3), np.float32, order="F")
+        infini.ops.neg(np.asfortranarray(numbers(2, 3)), out)
+        assert out.tolist() == [[-1, -2, -3], [-4, -5, -6]]
