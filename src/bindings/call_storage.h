@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "infini/ops/argument.h"
@@ -40,13 +41,39 @@ class CallStorage {
   // Keeps an object alive through the call.
   nanobind::handle Hold(nanobind::object object) { return held_.emplace_back(std::move(object)); }
 
-  // Views an array, keeping it alive. `array` is any instance of `nanobind::ndarray`.
-  const Tensor& AddView(nanobind::ndarray<nanobind::ro> array, Tensor view) {
-    arrays_.push_back(std::move(array));
-    return *views_.emplace_back(std::make_unique<Tensor>(std::move(view)));
+  // Views an array that `source` gave, keeping it alive. `array` is any instance of
+  // `nanobind::ndarray`.
+  const Tensor& AddView(PyObject* source, bool is_writable, nanobind::ndarray<nanobind::ro> array,
+                        Tensor view) {
+    Array& added = arrays_.emplace_back(
+        Array{source, is_writable, std::move(array), std::make_unique<Tensor>(std::move(view))});
+    return *added.view;
   }
 
+  // The view of an array that this call has taken from `source` already, for another parameter or
+  // overload: a DLPack capsule gives its array only once. nullptr where there is none.
+  const Tensor* FindView(PyObject* source, bool is_writable) const {
+    for (const Array& array : arrays_) {
+      if (array.source == source && (array.is_writable || !is_writable)) return array.view.get();
+    }
+    return nullptr;
+  }
+
+  // Why an object that looks like a tensor is taken for none; for the message of a call that fits
+  // no overload.
+  void AddRefusal(std::string text) {
+    if (refusals_.find(text) == std::string::npos) refusals_ += "\n  " + text;
+  }
+  const std::string& refusals() const { return refusals_; }
+
  private:
+  struct Array {
+    PyObject* source;
+    bool is_writable;
+    nanobind::ndarray<nanobind::ro> array;
+    std::unique_ptr<Tensor> view;
+  };
+
   template <typename T>
   static T& Add(std::vector<T>* lists, std::size_t size) {
     lists->emplace_back().reserve(size);
@@ -63,9 +90,9 @@ class CallStorage {
   std::vector<std::vector<Scalar>> scalars_;
   std::vector<std::vector<Argument>> lists_;
   std::vector<std::unique_ptr<bool[]>> booleans_;
-  std::vector<std::unique_ptr<Tensor>> views_;
-  std::vector<nanobind::ndarray<nanobind::ro>> arrays_;
+  std::vector<Array> arrays_;
   std::vector<nanobind::object> held_;
+  std::string refusals_;
 };
 
 }  // namespace infini::ops::bindings

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <stdexcept>
 #include <string>
 
 #ifdef INFINI_OPS_WITH_TORCH
@@ -45,8 +46,10 @@ nb::object Checked(PyObject* new_reference) {
 
 std::int64_t ToInteger(PyObject* object) {
   const nb::object index = Checked(PyNumber_Index(object));
-  const long long value = PyLong_AsLongLong(index.ptr());
-  if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  // Torch's exception for it.
+  if (overflow) throw std::invalid_argument("an integer does not fit into 64 bits");
   return value;
 }
 
@@ -63,10 +66,19 @@ bool ConvertInteger(PyObject* object, std::int64_t* value) {
 }
 
 bool ConvertDouble(PyObject* object, double* value) {
-  if (PyBool_Check(object)) return false;
   if (!PyFloat_Check(object) && !PyLong_Check(object) && !IsNumber(object)) return false;
   *value = ToDouble(object);
   return true;
+}
+
+// Also what only an unsigned type holds, as for torch.
+Scalar ToIntegerScalar(PyObject* number) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (overflow == 0) return value;
+  const unsigned long long large = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) throw nb::python_error();
+  return large;
 }
 
 bool ConvertScalar(PyObject* object, Scalar* scalar) {
@@ -75,7 +87,7 @@ bool ConvertScalar(PyObject* object, Scalar* scalar) {
   } else if (PyFloat_Check(object)) {
     *scalar = PyFloat_AS_DOUBLE(object);
   } else if (PyLong_Check(object)) {
-    *scalar = ToInteger(object);
+    *scalar = ToIntegerScalar(object);
   } else if (PyComplex_Check(object)) {
     const Py_complex value = PyComplex_AsCComplex(object);
     *scalar = std::complex<double>(value.real, value.imag);
@@ -150,10 +162,38 @@ nb::object ArraySource(PyObject* object) {
   return nb::borrow(object);
 }
 
+bool IsArrayLike(PyObject* object) {
+  return PyCapsule_CheckExact(object) || PyObject_CheckBuffer(object) ||
+         PyObject_HasAttrString(object, "__dlpack__");
+}
+
+// The text of the error that is set, which it clears. An error that is not about exporting memory
+// is the object's own, and stays an error.
+std::string TakeExportError() {
+  if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_TypeError) &&
+      !PyErr_ExceptionMatches(PyExc_ValueError)) {
+    throw nb::python_error();
+  }
+  const nb::python_error error;
+  return nb::str(error.value()).c_str();
+}
+
+// Nanobind drops the errors of an object that gives no array, so the object is asked again.
+void ExplainRefusal(PyObject* object, CallStorage* storage) {
+  if (!IsArrayLike(object)) return;
+  std::string why = "no writable array of a known type in host memory";
+  if (PyCapsule_CheckExact(object)) {
+    why = "a capsule gives its array once, in host memory and of a known type";
+  } else if (PyObject_HasAttrString(object, "__dlpack__")) {
+    PyObject* capsule = PyObject_CallMethod(object, "__dlpack__", nullptr);
+    capsule ? Py_DECREF(capsule) : static_cast<void>(why = TakeExportError());
+  }
+  storage->AddRefusal(std::string(Py_TYPE(object)->tp_name) + ": " + why);
+}
+
 // An array of another library in host memory, through DLPack or the buffer protocol.
 template <typename Array>
-bool ConvertArray(PyObject* object, CallStorage* storage, Argument* argument) {
-  if (PyBytes_Check(object) || PyUnicode_Check(object) || IsNumber(object)) return false;
+bool ImportArray(PyObject* object, CallStorage* storage, Argument* argument) {
   Array array;
   if (!nb::try_cast(ArraySource(object), array) || array.device_type() != nb::device::cpu::value) {
     return false;
@@ -163,8 +203,24 @@ bool ConvertArray(PyObject* object, CallStorage* storage, Argument* argument) {
   const std::vector<std::int64_t> shape(array.shape_ptr(), array.shape_ptr() + array.ndim());
   const std::vector<std::int64_t> strides(array.stride_ptr(), array.stride_ptr() + array.ndim());
   void* data = const_cast<void*>(static_cast<const void*>(array.data()));
-  *argument = storage->AddView(nb::ndarray<nb::ro>(array), Tensor(data, shape, strides, *type));
+  constexpr bool is_writable = std::is_same_v<Array, nb::ndarray<>>;
+  *argument = storage->AddView(object, is_writable, nb::ndarray<nb::ro>(array),
+                               Tensor(data, shape, strides, *type));
   return true;
+}
+
+bool ConvertArray(PyObject* object, bool is_out, CallStorage* storage, Argument* argument) {
+  if (PyBytes_Check(object) || PyUnicode_Check(object) || IsNumber(object)) return false;
+  if (const Tensor* view = storage->FindView(object, is_out)) {
+    *argument = *view;
+    return true;
+  }
+  // A capsule may have to serve as an out for the next overload.
+  const bool is_capsule = PyCapsule_CheckExact(object);
+  if ((is_out || is_capsule) && ImportArray<nb::ndarray<>>(object, storage, argument)) return true;
+  if (!is_out && ImportArray<nb::ndarray<nb::ro>>(object, storage, argument)) return true;
+  ExplainRefusal(object, storage);
+  return false;
 }
 
 bool ConvertTensor(const Parameter& parameter, PyObject* object, CallStorage* storage,
@@ -173,8 +229,7 @@ bool ConvertTensor(const Parameter& parameter, PyObject* object, CallStorage* st
     *argument = Argument::ForeignTensor(tensor);
     return true;
   }
-  return parameter.is_out ? ConvertArray<nb::ndarray<>>(object, storage, argument)
-                          : ConvertArray<nb::ndarray<nb::ro>>(object, storage, argument);
+  return ConvertArray(object, parameter.is_out, storage, argument);
 }
 
 bool ConvertString(PyObject* object, Argument* argument) {
@@ -199,10 +254,25 @@ bool ConvertDeviceName(std::string_view name, Argument* argument) {
   return true;
 }
 
+// Python's own types stand for the dtypes that torch gives their values.
+std::optional<DataType> DataTypeOf(PyObject* type) {
+  if (type == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DataType::kFloat64;
+  if (type == reinterpret_cast<PyObject*>(&PyLong_Type)) return DataType::kInt64;
+  if (type == reinterpret_cast<PyObject*>(&PyBool_Type)) return DataType::kBool;
+  if (type == reinterpret_cast<PyObject*>(&PyComplex_Type)) return DataType::kComplex128;
+  return std::nullopt;
+}
+
 bool ConvertNamedValue(Parameter::Type type, PyObject* object, Argument* argument) {
   if (const std::optional<Argument> value = UnpackValue(type, object)) {
     *argument = *value;
     return true;
+  }
+  if (type == Parameter::Type::kDataType) {
+    if (const std::optional<DataType> data_type = DataTypeOf(object)) {
+      *argument = *data_type;
+      return true;
+    }
   }
   Argument name;
   if (!ConvertString(object, &name)) return false;

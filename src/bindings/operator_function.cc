@@ -149,7 +149,8 @@ std::string KeywordText(PyObject* name) {
   return PyBytes_AS_STRING(text.ptr());
 }
 
-[[noreturn]] void ThrowNoMatch(const OperatorFunction& function, const PythonCall& call) {
+[[noreturn]] void ThrowNoMatch(const OperatorFunction& function, const PythonCall& call,
+                               const CallStorage& storage) {
   std::string text = std::string(function.name()) + "(): no overload takes (";
   const char* separator = "";
   for (std::size_t i = 0; i < call.positional + call.keywords(); ++i) {
@@ -164,6 +165,7 @@ std::string KeywordText(PyObject* name) {
   for (const Overload& overload : function.entry->overloads) {
     text += "\n  " + Signature(function.name(), overload.parameters);
   }
+  if (!storage.refusals().empty()) text += "\nnot taken:" + storage.refusals();
   throw nb::type_error(text.c_str());
 }
 
@@ -185,7 +187,7 @@ PyObject* CallOperator(const OperatorFunction& function, PythonCall* call) {
   for (const Overload& overload : function.entry->overloads) {
     if (Match(overload, *call, &storage)) return Run(overload, call->options, &storage);
   }
-  ThrowNoMatch(function, *call);
+  ThrowNoMatch(function, *call, storage);
 }
 
 // No C++ exception may reach the interpreter.

@@ -65,6 +65,9 @@ void WriteScalar(const Scalar& value, std::ostream& out) {
     case Scalar::Kind::kBool:
       out << (value.To<bool>() ? "True" : "False");
       break;
+    case Scalar::Kind::kUnsigned:
+      out << value.To<std::uint64_t>();
+      break;
     case Scalar::Kind::kInt:
       out << value.To<std::int64_t>();
       break;

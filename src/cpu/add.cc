@@ -123,7 +123,8 @@ bool Fits(const Scalar& alpha) {
   if (alpha.kind() == Scalar::Kind::kBool || alpha.kind() == Scalar::Kind::kComplex) return false;
   if constexpr (std::is_integral_v<T>) {
     const auto value = alpha.To<std::int64_t>();
-    return alpha.is_integral() && static_cast<std::int64_t>(static_cast<T>(value)) == value;
+    return alpha.kind() == Scalar::Kind::kInt &&
+           static_cast<std::int64_t>(static_cast<T>(value)) == value;
   } else if constexpr (std::is_same_v<T, double>) {
     return true;
   } else {

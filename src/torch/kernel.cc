@@ -49,8 +49,7 @@ const Accelerator& ThisAccelerator() {
 Device::Type TypeOf(c10::DeviceType type) {
   if (type == c10::DeviceType::CPU) return Device::Type::kCpu;
   if (type == ThisAccelerator().torch_type) return ThisAccelerator().type;
-  throw std::invalid_argument("a tensor is on '" + c10::DeviceTypeName(type, true) +
-                              "', which this build of the library does not support");
+  return ParseDeviceType(c10::DeviceTypeName(type, true));  // throws, with the devices of the build
 }
 
 at::IntArrayRef ToTorch(Span<std::int64_t> values) { return {values.data(), values.size()}; }
@@ -385,6 +384,8 @@ at::Scalar ToScalar(const Scalar& scalar) {
   switch (scalar.kind()) {
     case Scalar::Kind::kBool:
       return scalar.To<bool>();
+    case Scalar::Kind::kUnsigned:
+      return scalar.To<std::uint64_t>();
     case Scalar::Kind::kInt:
       return scalar.To<std::int64_t>();
     case Scalar::Kind::kDouble:

@@ -13,10 +13,11 @@
 
 namespace infini::ops {
 
-// A number of any of the four Python kinds, as ATen's `Scalar`.
+// A number of any of Python's four kinds, as ATen's `Scalar`.
 class Scalar {
  public:
-  enum class Kind : std::uint8_t { kBool, kInt, kDouble, kComplex };
+  // kUnsigned: an integer that only an unsigned type of 64 bits holds.
+  enum class Kind : std::uint8_t { kBool, kInt, kUnsigned, kDouble, kComplex };
 
   constexpr Scalar() = default;
   template <typename T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
@@ -26,6 +27,7 @@ class Scalar {
       integer_ = value;
     } else if constexpr (std::is_integral_v<T>) {
       integer_ = static_cast<std::int64_t>(value);
+      if (std::is_unsigned_v<T> && integer_ < 0) kind_ = Kind::kUnsigned;
     } else {
       kind_ = Kind::kDouble;
       real_ = value;
@@ -35,11 +37,12 @@ class Scalar {
       : kind_(Kind::kComplex), real_(value.real()), imaginary_(value.imag()) {}
 
   constexpr Kind kind() const { return kind_; }
-  constexpr bool is_integral() const { return kind_ == Kind::kBool || kind_ == Kind::kInt; }
+  constexpr bool is_integral() const { return kind_ <= Kind::kUnsigned; }
 
   // The value as a real number type; the imaginary part of a complex one is dropped.
   template <typename T>
   constexpr T To() const {
+    if (kind_ == Kind::kUnsigned) return static_cast<T>(static_cast<std::uint64_t>(integer_));
     return is_integral() ? static_cast<T>(integer_) : static_cast<T>(real_);
   }
   constexpr std::complex<double> ToComplex() const { return {To<double>(), imaginary_}; }

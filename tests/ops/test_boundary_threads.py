@@ -1,0 +1,107 @@
+"""The interpreter lock is released while a kernel runs, and threads do not disturb one another."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from harness import Arguments, equal
+from installed import TORCH_SLOT, Overload, overloads
+from samples import Sample, load
+from samples.values import leaves
+
+import infini.ops
+import torch
+
+
+@pytest.fixture
+def _no_forced_switches() -> Iterator[None]:
+    """The interpreter takes the lock from no thread: only who gives it away loses it."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("_no_forced_switches")
+@pytest.mark.parametrize("as_array", [False, True], ids=["tensors", "arrays"])
+def test_another_thread_runs_while_a_kernel_does(*, as_array: bool) -> None:
+    x, out = torch.ones(512, 512), torch.zeros(512, 512)
+    operands = (x.numpy(), x.numpy(), out.numpy()) if as_array else (x, x, out)
+    gate, ran = threading.Lock(), []
+    gate.acquire()
+
+    def other() -> None:
+        with gate:
+            ran.append(True)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    gate.release()
+    for _ in range(1000):  # nothing else in this loop gives the lock away
+        infini.ops.mm(*operands)
+        if ran:
+            break
+    assert ran, "1000 matrix products, and the other thread never had the lock"
+    thread.join()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_eight_threads_compute_what_one_does() -> None:
+    work = list(_work())
+    expected = [_result(overload, sample) for overload, sample in work]
+    assert len(work) > 500
+    start = threading.Barrier(8)
+
+    def run(thread: int) -> list[str]:
+        start.wait()
+        order = range(len(work)) if thread % 2 else reversed(range(len(work)))
+        return [
+            work[i][0].qualified_name for i in order if not _same(_result(*work[i]), expected[i])
+        ]
+
+    with ThreadPoolExecutor(8) as pool:
+        differences = list(pool.map(run, range(8)))
+    assert differences == [[]] * 8
+
+
+def _work() -> Iterator[tuple[Overload, Sample]]:
+    samples = load().samples
+    for overload in overloads():
+        groups = list(samples.get(overload.qualified_name, {}).values())
+        aten = overload.aten()
+        # One random generator is common to all threads, and memory that nobody wrote is random.
+        if groups and aten and not _is_random(aten) and "empty" not in overload.name:
+            yield overload, groups[0][0]
+
+
+def _is_random(aten: object) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(aten, "tags", ())
+
+
+def _result(overload: Overload, sample: Sample) -> list[torch.Tensor] | str:
+    arguments = sample.bind(overload.aten()._schema, "cpu")
+    call: Callable[[Arguments], None] = overload.call(TORCH_SLOT, by_keyword=True)
+    try:
+        call(arguments)
+    except Exception as error:
+        return type(error).__name__
+    return [value for value in leaves(list(arguments.values())) if isinstance(value, torch.Tensor)]
+
+
+def _same(left: list[torch.Tensor] | str, right: list[torch.Tensor] | str) -> bool:
+    if isinstance(left, str) or isinstance(right, str):
+        return left == right
+    return all(equal(*pair) for pair in zip(left, right, strict=True))
+
+
+def test_a_warning_in_another_thread() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(infini.ops.abs, torch.ones(3), torch.zeros(5)).result()
+    assert [warning.category for warning in caught] == [UserWarning]
