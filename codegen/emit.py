@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 
 from codegen import cpp, stubs
-from codegen.model import Library, Parameter
+from codegen.model import Kind, Library, Parameter
 from codegen.slots import SLOT_COUNT, Slot
 
 METADATA_NAME = "torch_ops_metadata.json"
@@ -61,8 +61,8 @@ def render_metadata(library: Library) -> str:
         json.dumps(
             {
                 "name": operator.name,
-                "aten_name": overload.aten_name,
-                "overload_name": overload.overload_name,
+                "aten_name": overload.schema.aten_name,
+                "overload_name": overload.schema.overload_name,
                 "params": [_parameter_metadata(parameter) for parameter in overload.parameters],
             }
         )
@@ -92,8 +92,8 @@ def _lines(items: list[str]) -> str:
 def _parameter_metadata(parameter: Parameter) -> dict[str, object]:
     return {
         "name": parameter.name,
-        "type": parameter.aten_type,
-        "is_tensor": parameter.is_tensor,
+        "type": str(parameter.argument.type),
+        "is_tensor": parameter.kind is Kind.TENSOR,
         "is_out": parameter.is_out,
         "default": parameter.aten_default,
     }

@@ -47,10 +47,9 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
             f"{inputs.selection} and {VARIABLE} leave no operator to generate: {counts}; "
             "expected at least one"
         )
-    overloads = sum(len(operator.overloads) for operator in library.operators)
     summary = (
         f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
-        f"{counted(overloads, 'overload')}, {len(library.skipped)} skipped"
+        f"{counted(len(library.overloads), 'overload')}, {len(library.skipped)} skipped"
     )
     changes = synchronize(
         render_torch(library, inputs.hand_written_bases()),

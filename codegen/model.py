@@ -87,7 +87,15 @@ class Schema:
 
     @property
     def full_name(self) -> str:
-        return f"{self.aten_name}.{self.overload_name}" if self.overload_name else self.aten_name
+        return self._joined(".")
+
+    @property
+    def function(self) -> str:
+        """``abs_out``: ``at::_ops::abs_out`` is it."""
+        return self._joined("_")
+
+    def _joined(self, separator: str) -> str:
+        return separator.join(filter(None, (self.aten_name, self.overload_name)))
 
     def __str__(self) -> str:
         positional = [str(each) for each in self.arguments if not each.keyword_only]
@@ -163,17 +171,8 @@ class Parameter:
         return parameter_name(self.argument.name)
 
     @property
-    def aten_type(self) -> str:
-        return str(self.argument.type)
-
-    @property
     def aten_default(self) -> str | None:
         return self.argument.default
-
-    @property
-    def keyword_only(self) -> bool:
-        """Whether the schema has it behind the ``*``; the library takes it in place too."""
-        return self.argument.keyword_only
 
     @property
     def list_size(self) -> int | None:
@@ -190,10 +189,6 @@ class Parameter:
     @property
     def is_out(self) -> bool:
         return self.argument.is_written
-
-    @property
-    def is_tensor(self) -> bool:
-        return self.kind is Kind.TENSOR
 
     @property
     def is_list(self) -> bool:
@@ -234,27 +229,6 @@ class Overload:
     def schema(self) -> Schema:
         return self.declaration.schema
 
-    @property
-    def aten_name(self) -> str:
-        return self.schema.aten_name
-
-    @property
-    def overload_name(self) -> str:
-        return self.schema.overload_name
-
-    @property
-    def full_name(self) -> str:
-        return self.schema.full_name
-
-    @property
-    def header(self) -> str:
-        return self.declaration.header
-
-    @property
-    def function(self) -> str:
-        """``abs_out``: ``at::_ops::abs_out`` is it."""
-        return self.full_name.replace(".", "_")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
@@ -281,3 +255,8 @@ class Library:
     torch_version: str
     operators: tuple[Operator, ...]
     skipped: tuple[Skipped, ...]
+
+    @property
+    def overloads(self) -> tuple[Overload, ...]:
+        """Those of all operators, in order."""
+        return tuple(overload for operator in self.operators for overload in operator.overloads)

@@ -6,26 +6,12 @@ from dataclasses import dataclass
 
 from codegen.model import Kind, Operator, Overload, Parameter
 
-# Aliases of templates/__init__.pyi.j2. Not the built-in names: an operator may have one, as
-# `complex` does, and stands for itself from then on.
-_TYPES = {
-    Kind.TENSOR: "_Tensor",
-    Kind.SCALAR: "_Scalar",
-    Kind.INT: "_Int",
-    Kind.FLOAT: "_Float",
-    Kind.BOOL: "_Bool",
-    Kind.STRING: "_Str",
-    Kind.DATA_TYPE: "_DataType",
-    Kind.LAYOUT: "_Layout",
-    Kind.MEMORY_FORMAT: "_MemoryFormat",
-    Kind.DEVICE: "_Device",
-    Kind.GENERATOR: "_Generator",
-}
-
 
 def annotation(parameter: Parameter) -> str:
     """The type that a call from Python takes: ``_Int | _Ints | None`` for ``int[2]?``."""
-    name = _TYPES[parameter.kind]
+    # An alias of templates/__init__.pyi.j2. Not the built-in name: an operator may have that, as
+    # `complex` does, which stands for itself from then on.
+    name = f"_{parameter.kind.value}"
     alternatives = [name]
     if parameter.is_list:
         alternatives = ["_OptionalTensors" if parameter.has_optional_elements else f"{name}s"]

@@ -64,7 +64,7 @@ def overload_of(declaration: Declaration) -> Overload | SkipReason:
     if len(parameters) > MAX_PARAMETERS:
         return SkipReason.TOO_MANY_PARAMETERS
     names = [parameter.name for parameter in parameters]
-    spelled = [*names, declaration.schema.full_name.replace(".", "_", 1)]
+    spelled = [*names, declaration.schema.function]
     if len(set(names)) < len(names) or not all(map(is_identifier, spelled)):
         return SkipReason.BAD_NAME
     return Overload(declaration=declaration, parameters=tuple(parameters))

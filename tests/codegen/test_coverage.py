@@ -18,9 +18,7 @@ LEAST_OVERLOADS = 1400
 
 def generated(library: Library) -> set[tuple[str, str]]:
     return {
-        (overload.aten_name, overload.overload_name)
-        for operator in library.operators
-        for overload in operator.overloads
+        (overload.schema.aten_name, overload.schema.overload_name) for overload in library.overloads
     }
 
 

@@ -167,11 +167,11 @@ def test_inputs_with_defaults_stand_before_the_outs_or_go_by_keyword(library: Li
 
 def test_without_outs_after_them_defaults_are_those_of_python(library: Library) -> None:
     (signature,) = signatures(operator_of(library, "gelu_inplace"))
-    assert str(signature).startswith("input: _Tensor, approximate: _Str = 'none', *, ")
+    assert str(signature).startswith("input: _Tensor, approximate: _String = 'none', *, ")
 
 
 def test_signatures_that_no_call_reaches_are_left_out(library: Library) -> None:
     operator = operator_of(library, "all")
-    assert operator.overloads[-1].full_name == "all.all_out"  # all.dims_out takes its calls
+    assert operator.overloads[-1].schema.full_name == "all.all_out"  # all.dims_out takes its calls
     every_form = sum(overload.default_count + 1 for overload in operator.overloads)
     assert len(signatures(operator)) == every_form - 1
