@@ -1,5 +1,6 @@
 """Generators of the operator library: torchgen's model in, C++ and metadata out.
 
-Three layers, as in torchgen itself: ``model`` is data, ``cpp`` translates it, ``emit``
-writes it. ``aten`` and ``selection`` read what the layers start from.
+Layers, as in torchgen itself: ``aten`` and ``selection`` read, ``model`` is what they read
+and what becomes of it, ``translate`` turns the one into the other, ``cpp`` and ``stubs`` spell
+it, ``emit`` renders it, ``output`` writes it. ``generation`` and ``inspection`` put them together.
 """

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from codegen.errors import GenerationError
-from codegen.model import Argument, Declaration, Return, Schema, Type
+from codegen.model import Argument, Declaration, Return, Schema, Schemas, Type
 
 if TYPE_CHECKING:
     import torchgen.model as torchgen_model
@@ -47,14 +47,6 @@ class Torch:
     @property
     def tags_file(self) -> Path:
         return self.schema_file.with_name("tags.yaml")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schemas:
-    """The functions of one torch that write into their arguments, by ATen base name."""
-
-    torch_version: str
-    by_name: dict[str, tuple[Declaration, ...]]
 
 
 def find_torch(root: Path | None = None) -> Torch:

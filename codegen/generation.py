@@ -35,7 +35,7 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
     # Here, because importing them takes longer than all of the above.
     from codegen.emit import render_torch
     from codegen.selection import choose_for
-    from codegen.torch_backend import make_library
+    from codegen.translate import make_library
 
     schemas = load_schemas(inputs.torch)
     choice = choose_for(inputs, schemas)

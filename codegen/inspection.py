@@ -9,14 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codegen.aten import Schemas
 from codegen.errors import GenerationError
 from codegen.manual import counted
-from codegen.model import Argument, Declaration, SkipReason
+from codegen.model import Argument, Declaration, Schemas, SkipReason
 from codegen.names import class_name, parameter_name
 from codegen.selection import Choice, nearest
-from codegen.torch_backend import make_library, public_names
-from codegen.translate import kind_of
+from codegen.translate import kind_of, make_library
 
 SCHEMA_VERSION = 1
 
@@ -54,7 +52,7 @@ def inspect(schemas: Schemas, choice: Choice, pattern: str) -> Inspection:
         (skip.aten_name, skip.overload_name): skip.reason
         for skip in make_library(schemas, choice).skipped
     }
-    public = public_names(schemas)
+    public = schemas.public_names
     operators = [
         InspectedOperator(
             name=name,

@@ -6,10 +6,11 @@ The first half says what a torch declares and loses nothing: ``str(schema)`` is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from codegen.names import parameter_name
+from codegen.names import parameter_name, public_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +117,22 @@ class Declaration:
     is_inplace: bool
     tags: tuple[str, ...]
     line: int  # of native_functions.yaml; of the operator it is derived from, if generated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schemas:
+    """The functions of one torch that write into their arguments, by ATen base name."""
+
+    torch_version: str
+    by_name: Mapping[str, tuple[Declaration, ...]]
+
+    @property
+    def public_names(self) -> Mapping[str, str]:
+        """The public name of each ATen base name."""
+        return {
+            name: public_name(name, inplace=declarations[0].is_inplace)
+            for name, declarations in self.by_name.items()
+        }
 
 
 class Kind(Enum):

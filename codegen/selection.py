@@ -11,11 +11,9 @@ from typing import Any
 
 import yaml
 
-from codegen.aten import Schemas
 from codegen.errors import GenerationError
 from codegen.inputs import VARIABLE, Inputs, names_a_file
-from codegen.model import SkipReason
-from codegen.names import public_name
+from codegen.model import Schemas, SkipReason
 
 ALL = "all"
 _KEYS = ("operators", "excluded")
@@ -258,8 +256,7 @@ def _unknown(entry: Entry, schemas: Schemas) -> str:
     """Says that nothing has this name or matches this pattern, and what comes near."""
     verb = "that matches" if entry.is_pattern else "named"
     hint = nearest(entry.text.strip("*"), schemas.by_name)
-    for name, declarations in schemas.by_name.items():
-        public = public_name(name, inplace=declarations[0].is_inplace)
+    for name, public in schemas.public_names.items():
         if fnmatch.fnmatchcase(public, entry.text):
             hint = f"; '{public}' is ATen's '{name}': write that"
             break

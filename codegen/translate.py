@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 
 from codegen.model import (
@@ -10,12 +11,17 @@ from codegen.model import (
     Declaration,
     Default,
     Kind,
+    Library,
+    Operator,
     Overload,
     Parameter,
+    Schemas,
+    Skipped,
     SkipReason,
     Type,
 )
-from codegen.names import is_identifier
+from codegen.names import RESERVED_CLASS_NAMES, RESERVED_NAMES, class_name, is_identifier
+from codegen.selection import Choice
 
 # kMaxParameters in src/bindings/call_storage.h; torch 2.13 has at most 25.
 MAX_PARAMETERS = 64
@@ -51,6 +57,52 @@ _LITERALS: dict[Kind, tuple[type, ...]] = {
     Kind.BOOL: (bool,),
     Kind.STRING: (str,),
 }
+
+
+def make_library(schemas: Schemas, choice: Choice | None = None) -> Library:
+    """Builds the model of what is chosen, all by default; the rest is in ``skipped``."""
+    choice = choice or Choice()
+    public = schemas.public_names
+    taken = set(RESERVED_NAMES | RESERVED_CLASS_NAMES)
+    operators = []
+    skipped = [
+        Skipped(aten_name=name, overload_name="", reason=SkipReason.NOT_IN_TORCH)
+        for name in choice.missing
+    ]
+    # In the order of native_functions.yaml: what a fork adds at its end replaces no name.
+    for aten_name, declarations in schemas.by_name.items():
+        name = public[aten_name]
+        reason = choice.reasons.get(aten_name)
+        overloads = []
+        for declaration in declarations:
+            overload = reason or _overload_named(name, declaration, taken)
+            if isinstance(overload, SkipReason):
+                skipped.append(_skip(declaration, overload))
+            else:
+                overloads.append(overload)
+        if overloads:
+            taken |= {name, class_name(name)}
+            operators.append(
+                Operator(name=name, class_name=class_name(name), overloads=tuple(overloads))
+            )
+    return Library(
+        torch_version=schemas.torch_version,
+        operators=tuple(sorted(operators, key=lambda operator: operator.name)),
+        skipped=tuple(sorted(skipped, key=lambda skip: skip.aten_name)),
+    )
+
+
+def _overload_named(name: str, declaration: Declaration, taken: set[str]) -> Overload | SkipReason:
+    if not is_identifier(name) or keyword.iskeyword(name):
+        return SkipReason.BAD_NAME
+    if name in taken or class_name(name) in taken:
+        return SkipReason.NAME_TAKEN
+    return overload_of(declaration)
+
+
+def _skip(declaration: Declaration, reason: SkipReason) -> Skipped:
+    schema = declaration.schema
+    return Skipped(aten_name=schema.aten_name, overload_name=schema.overload_name, reason=reason)
 
 
 def overload_of(declaration: Declaration) -> Overload | SkipReason:

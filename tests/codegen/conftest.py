@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from codegen.aten import Schemas, find_torch, load_schemas
+from codegen.aten import find_torch, load_schemas
 from codegen.inputs import VARIABLE
+from codegen.model import Schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 

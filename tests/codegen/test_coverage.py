@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 
-from codegen.aten import Schemas
-from codegen.model import Library, Skipped, SkipReason
+from codegen.model import Library, Schemas, Skipped, SkipReason
 from codegen.names import RESERVED_CLASS_NAMES, RESERVED_NAMES
 from codegen.selection import choose, parse_variable
-from codegen.torch_backend import make_library
+from codegen.translate import make_library
 
 # torch 2.13 has 1,107 out= and 337 in-place overloads, of 1,139 base names.
 LEAST_OVERLOADS = 1400

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from codegen.aten import Schemas
 from codegen.cli import main
 from codegen.errors import GenerationError
 from codegen.inputs import VARIABLE
 from codegen.inspection import inspect, render_json, render_text
 from codegen.manual import INSPECT
+from codegen.model import Schemas
 from codegen.selection import Choice, choose, parse_variable
 
 

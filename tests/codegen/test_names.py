@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.aten import Schemas
+from codegen.model import Schemas
 from codegen.names import (
     RESERVED_CLASS_NAMES,
     RESERVED_NAMES,
@@ -16,7 +16,6 @@ from codegen.names import (
     parameter_name,
     public_name,
 )
-from codegen.torch_backend import public_names
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_parameters_that_every_call_has(name: str) -> None:
 
 
 def test_no_two_aten_names_share_a_public_or_a_class_name(schemas: Schemas) -> None:
-    names = list(public_names(schemas).values())
+    names = list(schemas.public_names.values())
     assert len(set(names)) == len(names)
     assert len({class_name(name) for name in names}) == len(names)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codegen.aten import Schemas
 from codegen.errors import GenerationError
-from codegen.model import SkipReason
+from codegen.model import Schemas, SkipReason
 from codegen.selection import Choice, choose, load_selection, parse_variable
 
 FIRST_ALLOWLIST_NAMES = 559

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from codegen.aten import Schemas
 from codegen.emit import STUB_NAME, render_torch
-from codegen.model import Library, Operator
+from codegen.model import Library, Operator, Schemas
 from codegen.stubs import signatures
-from codegen.torch_backend import make_library
+from codegen.translate import make_library
 
 GOOD = """
 import infini.ops
