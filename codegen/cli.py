@@ -17,7 +17,6 @@ from codegen.manual import INSPECT, counted
 from codegen.output import write_if_changed
 
 _ROOT = Path(__file__).resolve().parent.parent
-_BASES = _ROOT / "src" / "base"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 
@@ -28,23 +27,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
         sys.stdout.flush()
+        return EXIT_OK
     except BrokenPipeError:  # the reader has seen enough: `inspect | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
     except GenerationError as error:
-        print(f"codegen: error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        message = str(error)
     except OSError as error:  # an output folder that is a file, or not ours
-        print(f"codegen: error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        message = f"{error.filename}: {error.strerror}"
     except ModuleNotFoundError as error:
-        print(
-            f"codegen: error: {sys.executable} has no module '{error.name}'; expected jinja2, "
-            "pyyaml and what torchgen imports. "
-            f"Run: {sys.executable} -m pip install jinja2 pyyaml typing_extensions",
-            file=sys.stderr,
+        message = (
+            f"{sys.executable} has no module '{error.name}'; expected jinja2, pyyaml and what "
+            f"torchgen imports. Run: {sys.executable} -m pip install jinja2 pyyaml "
+            "typing_extensions"
         )
-        return EXIT_BAD_INPUT
-    return EXIT_OK
+    print(f"codegen: error: {message}", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,13 +56,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_output(torch, required=True)
     _add_inputs(torch)
-    torch.add_argument(
-        "--base-dir",
-        type=Path,
-        default=_BASES,
-        metavar="DIR",
-        help="hand-written base headers, which shadow generated ones (default: src/base)",
-    )
     torch.set_defaults(run=_run_torch)
 
     slots = commands.add_parser("slots", help="slot.h, from codegen/slots.py", allow_abbrev=False)
@@ -82,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--json", action="store_true", help="print JSON")
     _add_output(inspect, help="write inspect.txt or inspect.json there instead of printing it")
     _add_inputs(inspect)
-    inspect.set_defaults(run=_run_inspect, base_dir=_BASES)
+    inspect.set_defaults(run=_run_inspect)
     return parser
 
 
@@ -124,7 +115,7 @@ def _inputs(options: argparse.Namespace) -> Inputs:
         torch=find_torch(options.torch_root),
         selection=options.selection,
         variable=os.environ.get(VARIABLE, "").strip(),
-        base_dir=options.base_dir,
+        base_dir=_ROOT / "src" / "base",
     )
 
 
@@ -134,10 +125,12 @@ def _run_torch(options: argparse.Namespace) -> None:
         print(f"codegen: note: {note}", file=sys.stderr)
     changes = outcome.changes
     if options.dry_run:
-        _print_changes("would write", changes.written)
-        _print_changes("would remove", changes.removed)
+        for name in changes.written:
+            print(f"would write {name}")
+        for name in changes.removed:
+            print(f"would remove {name}")
     print(
-        f"{outcome.summary}; {'nothing changed: ' if outcome.was_up_to_date else ''}"
+        f"{outcome.summary}; {'' if changes.written or changes.removed else 'nothing changed: '}"
         f"{counted(len(changes.written), 'file')} {'to write' if options.dry_run else 'written'}, "
         f"{len(changes.unchanged)} unchanged, {len(changes.removed)} removed"
     )
@@ -158,20 +151,16 @@ def _run_inspect(options: argparse.Namespace) -> None:
     if options.output_dir is None:
         print(text, end="")
         return
-    path = options.output_dir / ("inspect.json" if options.json else "inspect.txt")
-    if write_if_changed(path, text, options.dry_run) and options.dry_run:
-        _print_changes("would write", (str(path),))
+    _write(options, "inspect.json" if options.json else "inspect.txt", text)
 
 
 def _run_slots(options: argparse.Namespace) -> None:
     from codegen.emit import render_slot_header
 
-    path = options.output_dir / "slot.h"
-    changed = write_if_changed(path, render_slot_header(), options.dry_run)
-    if changed and options.dry_run:
-        _print_changes("would write", (str(path),))
+    _write(options, "slot.h", render_slot_header())
 
 
-def _print_changes(verb: str, names: Sequence[str]) -> None:
-    for name in names:
-        print(f"{verb} {name}")
+def _write(options: argparse.Namespace, name: str, text: str) -> None:
+    path = options.output_dir / name
+    if write_if_changed(path, text, options.dry_run) and options.dry_run:
+        print(f"would write {path}")

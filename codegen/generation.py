@@ -20,7 +20,6 @@ class Outcome:
     summary: str
     notes: tuple[str, ...]
     changes: Changes
-    was_up_to_date: bool
 
 
 def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
@@ -29,9 +28,7 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
     manifest = read_manifest(folder)
     if manifest.is_up_to_date(folder, digest):
         changes = Changes(written=(), unchanged=tuple(manifest.files), removed=())
-        return Outcome(
-            summary=manifest.summary, notes=manifest.notes, changes=changes, was_up_to_date=True
-        )
+        return Outcome(summary=manifest.summary, notes=manifest.notes, changes=changes)
     # Here, because importing them takes longer than all of the above.
     from codegen.emit import render_torch
     from codegen.selection import choose_for
@@ -59,4 +56,4 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
         notes=choice.notes,
         dry_run=dry_run,
     )
-    return Outcome(summary=summary, notes=choice.notes, changes=changes, was_up_to_date=False)
+    return Outcome(summary=summary, notes=choice.notes, changes=changes)

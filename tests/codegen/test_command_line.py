@@ -14,14 +14,20 @@ from codegen.aten import find_torch
 from codegen.cli import main
 from codegen.inputs import VARIABLE, Inputs
 
+pytest.importorskip("torchgen", reason="torch is not installed")
+
+
+def torch_command(folder: Path, selection: str) -> list[str]:
+    """Generates what a file with this text selects."""
+    path = folder / "ops.yaml"
+    path.write_text(selection)
+    return ["torch", "--output-dir", str(folder / "out"), "--selection", str(path)]
+
 
 def test_torch_writes_and_then_finds_nothing_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torchgen", reason="torch is not installed")
-    selection = tmp_path / "ops.yaml"
-    selection.write_text("operators:\n  - abs\n  - add\n")
-    command = ["torch", "--output-dir", str(tmp_path / "out"), "--selection", str(selection)]
+    command = torch_command(tmp_path, "operators:\n  - abs\n  - add\n")
 
     assert main([*command, "--dry-run"]) == 0
     assert "would write base/abs.h" in capsys.readouterr().out
@@ -39,27 +45,21 @@ def test_torch_writes_and_then_finds_nothing_to_do(
 def test_bad_input_is_a_message_and_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torchgen", reason="torch is not installed")
-    selection = tmp_path / "ops.yaml"
-    selection.write_text("operators: abs\n")
-    assert main(["torch", "--output-dir", str(tmp_path), "--selection", str(selection)]) == 2
+    assert main(torch_command(tmp_path, "operators: abs\n")) == 2
     assert capsys.readouterr().err == (
-        f"codegen: error: {selection}:1: operators: expected 'all' or a list of ATen names and "
-        "patterns\n"
+        f"codegen: error: {tmp_path}/ops.yaml:1: operators: expected 'all' or a list of ATen names "
+        "and patterns\n"
     )
 
 
 def test_a_name_that_this_torch_lacks_is_a_note_every_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torchgen", reason="torch is not installed")
-    selection = tmp_path / "ops.yaml"
-    selection.write_text("operators:\n  - abs\n  - gelo\n")
-    command = ["torch", "--output-dir", str(tmp_path / "out"), "--selection", str(selection)]
+    command = torch_command(tmp_path, "operators:\n  - abs\n  - gelo\n")
     for _ in range(2):
         assert main(command) == 0
         note = capsys.readouterr().err
-        assert note.startswith(f"codegen: note: {selection}:3: torch ")
+        assert note.startswith(f"codegen: note: {tmp_path}/ops.yaml:3: torch ")
         assert note.endswith("named 'gelo'; did you mean 'gelu'?\n")
     metadata = json.loads((tmp_path / "out" / "torch_ops_metadata.json").read_text())
     assert {
@@ -72,7 +72,6 @@ def test_a_name_that_this_torch_lacks_is_a_note_every_time(
 def test_the_environment_narrows_one_build(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torchgen", reason="torch is not installed")
     command = ["torch", "--output-dir", str(tmp_path)]
     monkeypatch.setenv(VARIABLE, "abs, exp")
     assert main(command) == 0
@@ -89,17 +88,15 @@ def test_the_environment_narrows_one_build(
 def test_a_selection_that_leaves_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torchgen", reason="torch is not installed")
-    selection = tmp_path / "ops.yaml"
-    selection.write_text("operators: all\nexcluded: {'*': odd}\n")
-    assert main(["torch", "--output-dir", str(tmp_path), "--selection", str(selection)]) == 2
-    assert f"{selection} and INFINI_OPS_TORCH_OPS leave no operator" in capsys.readouterr().err
+    assert main(torch_command(tmp_path, "operators: all\nexcluded: {'*': odd}\n")) == 2
+    assert (
+        f"{tmp_path}/ops.yaml and INFINI_OPS_TORCH_OPS leave no operator" in capsys.readouterr().err
+    )
 
 
 def test_hand_edited_and_deleted_files_are_restored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torchgen", reason="torch is not installed")
     monkeypatch.setenv(VARIABLE, "abs,exp")
     command = ["torch", "--output-dir", str(tmp_path)]
     assert main(command) == 0
@@ -114,7 +111,6 @@ def test_hand_edited_and_deleted_files_are_restored(
 
 def test_an_up_to_date_folder_needs_neither_torchgen_nor_jinja2(tmp_path: Path, root: Path) -> None:
     """torchgen, which imports PyYAML, leaves no trace of its own."""
-    pytest.importorskip("torchgen", reason="torch is not installed")
     code = (
         "import sys; from codegen.cli import main; status = main(sys.argv[1:]); "
         "print(*sorted({'jinja2', 'yaml'} & sys.modules.keys())); sys.exit(status)"
@@ -128,10 +124,7 @@ def test_an_up_to_date_folder_needs_neither_torchgen_nor_jinja2(tmp_path: Path, 
     assert "nothing changed: 0 files written" in finished[0]
 
 
-def test_what_is_generated_from_counts_and_not_where_it_lies(
-    tmp_path: Path,
-) -> None:
-    pytest.importorskip("torchgen", reason="torch is not installed")
+def test_what_is_generated_from_counts_and_not_where_it_lies(tmp_path: Path) -> None:
     inputs = Inputs(
         torch=find_torch(), selection=tmp_path / "a.yaml", variable="", base_dir=tmp_path
     )
@@ -165,13 +158,6 @@ def test_a_folder_without_torch(tmp_path: Path, capsys: pytest.CaptureFixture[st
         f"codegen: error: no torch in {tmp_path}; expected torch to be installed. "
         "Install it there, or pass --torch-root SITE_PACKAGES\n"
     )
-
-
-def test_a_base_folder_that_is_not_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["torch", "--output-dir", str(tmp_path), "--base-dir", str(tmp_path / "no")]) == 2
-    assert capsys.readouterr().err == f"codegen: error: --base-dir: {tmp_path}/no is not a folder\n"
 
 
 def test_slots_can_be_shown_without_writing(
