@@ -1,0 +1,103 @@
+"""A wrong call raises the exception that torch raises for it, whichever operator it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from harness import Arguments, Call, invoke, seeded
+from installed import TORCH_SLOT, Overload, overloads
+from samples import Sample, load
+
+import infini.ops
+import torch
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_SAMPLES = load().samples
+
+# Torch 2.13 writes beside memory, or reads there, for an argument of the wrong type.
+_UNSAFE = {"_logcumsumexp.out"}
+# `all(input, out)` is the overload with dimensions left out, which fits it too.
+_SHADOWED = {"all.all_out", "any.all_out"}
+
+Break = Callable[[Any], Any]
+
+
+def _breaks(argument: Any, value: Any) -> Iterator[Break]:
+    if isinstance(value, torch.Tensor):
+        yield lambda tensor: tensor.to(torch.complex64)
+        yield lambda tensor: torch.zeros(tensor.shape, dtype=torch.float8_e4m3fn)
+        yield lambda tensor: torch.zeros(tensor.shape).to_sparse()
+    elif argument.name in ("dim", "dims", "dim0", "dim1"):
+        yield lambda dim: [100] * len(dim) if isinstance(dim, list) else 100
+    elif isinstance(value, str):
+        yield lambda _: "no such thing"
+
+
+def _cases() -> list[tuple[Overload, Sample]]:
+    found = []
+    for overload in overloads():
+        groups = _SAMPLES.get(overload.qualified_name, {})
+        group = groups.get("float32") or next(iter(groups.values()), None)
+        if group and overload.aten() and overload.qualified_name not in _UNSAFE | _SHADOWED:
+            found.append((overload, group[-1]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("overload", "sample"),
+    [pytest.param(*case, id=case[0].qualified_name) for case in _cases()],
+)
+def test_one_wrong_argument(overload: Overload, sample: Sample) -> None:
+    aten = overload.aten()
+    call = overload.call(TORCH_SLOT, by_keyword=True)
+    whole = sample.bind(aten._schema, "cpu")
+    for argument in aten._schema.arguments:
+        for change in _breaks(argument, whole[argument.name]):
+            expected = _error(partial(invoke, aten), _broken(sample, aten, argument.name, change))
+            actual = _error(call, _broken(sample, aten, argument.name, change))
+            if not _is_refusal(actual):
+                assert type(actual) is type(expected), f"{argument.name}: {actual} for {expected}"
+
+
+def _broken(sample: Sample, aten: Any, name: str, change: Break) -> Arguments:
+    arguments = sample.bind(aten._schema, "cpu")
+    arguments[name] = change(arguments[name])
+    return arguments
+
+
+def _error(call: Call, arguments: Arguments) -> Exception | None:
+    try:
+        seeded(call, arguments)
+    except Exception as error:
+        return error
+    return None
+
+
+def _is_refusal(error: Exception | None) -> bool:
+    """Says whether our own check of the arguments refuses the call before torch sees it."""
+    return isinstance(error, TypeError) and "candidates:" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "kind"),
+    [
+        ("cumsum", (torch.ones(2), 5, torch.ones(2)), IndexError),
+        ("linalg_inv", (torch.zeros(2, 2), torch.ones(2, 2)), torch.linalg.LinAlgError),
+        ("cat", ([], 0, torch.ones(2)), ValueError),
+        ("bitwise_not", (torch.ones(2), torch.ones(2)), NotImplementedError),
+        ("mm", (torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 3)), RuntimeError),
+    ],
+)
+def test_kinds_of_errors(operator: str, arguments: tuple[Any, ...], kind: type[Exception]) -> None:
+    *inputs, out = arguments
+    torchs = torch.linalg.inv if operator == "linalg_inv" else getattr(torch, operator)
+    with pytest.raises(kind, match=r".") as expected:
+        torchs(*inputs, out=out)
+    with pytest.raises(kind, match=r".") as actual:
+        getattr(infini.ops, operator)(*arguments)
+    assert actual.type is expected.type
+    assert str(actual.value).partition("\n")[0] == str(expected.value).partition("\n")[0]
