@@ -46,9 +46,6 @@ NB_MODULE(_core, module) {
   module.def("devices", &Devices);
 #ifdef INFINI_OPS_WITH_TORCH
   InitializeTorchObjects();
-  module.attr("WITH_TORCH") = true;
-#else
-  module.attr("WITH_TORCH") = false;
 #endif
 }
 

@@ -1,13 +1,13 @@
 #include "torch/quirks.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 namespace infini::ops::torch_backend {
 namespace {
 
 // Of torch 2.13, sorted; tests/ops/test_boundary_memory.py finds them.
-constexpr std::array<std::string_view, 55> kIgnoresStrides = {
+constexpr std::string_view kIgnoresStrides[] = {
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_avg_pool3d_backward",
@@ -65,12 +65,12 @@ constexpr std::array<std::string_view, 55> kIgnoresStrides = {
     "upsample_bicubic2d_backward",
 };
 
-constexpr std::array<std::string_view, 2> kIgnoresOutStrides = {
+constexpr std::string_view kIgnoresOutStrides[] = {
     "linalg_matmul",
     "matmul",
 };
 
-constexpr std::array<std::string_view, 32> kIgnoresOverlap = {
+constexpr std::string_view kIgnoresOverlap[] = {
     "bmm",
     "cummax",
     "cummin",
@@ -105,7 +105,7 @@ constexpr std::array<std::string_view, 32> kIgnoresOverlap = {
     "zeros",
 };
 
-constexpr std::array<std::string_view, 3> kTrustsOuts = {
+constexpr std::string_view kTrustsOuts[] = {
     "binary_cross_entropy",
     "log_sigmoid_forward",
     "rrelu_with_noise",
@@ -113,7 +113,7 @@ constexpr std::array<std::string_view, 3> kTrustsOuts = {
 
 template <typename Names>
 bool Contains(const Names& names, std::string_view name) {
-  return std::binary_search(names.begin(), names.end(), name);
+  return std::binary_search(std::begin(names), std::end(names), name);
 }
 
 }  // namespace
