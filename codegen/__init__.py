@@ -1,4 +1,4 @@
-"""Generators of the operator library: torchgen's model in, C++ and metadata out.
+"""Generators of the operator library: torchgen's model in, C++, a stub and metadata out.
 
 Layers, as in torchgen itself: ``aten`` and ``selection`` read, ``model`` is what they read
 and what becomes of it, ``translate`` turns the one into the other, ``cpp`` and ``stubs`` spell

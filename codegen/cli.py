@@ -12,7 +12,7 @@ from pathlib import Path
 from codegen.aten import find_torch, load_schemas
 from codegen.errors import GenerationError
 from codegen.generation import generate
-from codegen.inputs import VARIABLE, Inputs
+from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.manual import INSPECT, counted
 from codegen.output import write_if_changed
 
@@ -98,9 +98,9 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=_ROOT / "codegen" / "torch_ops.yaml",
         metavar="FILE",
-        help="which operators to generate (default: codegen/torch_ops.yaml); "
-        f"the environment variable {VARIABLE} narrows it: ATen names and patterns with commas "
-        "between them, or another such file",
+        help="which operators to generate (default: codegen/torch_ops.yaml); the environment "
+        f"variable {SELECTION_VARIABLE} narrows it: ATen names and patterns with commas between "
+        "them, or another such file",
     )
     parser.add_argument(
         "--torch-root",
@@ -114,7 +114,7 @@ def _inputs(options: argparse.Namespace) -> Inputs:
     return Inputs(
         torch=find_torch(options.torch_root),
         selection=options.selection,
-        variable=os.environ.get(VARIABLE, "").strip(),
+        variable=os.environ.get(SELECTION_VARIABLE, "").strip(),
         base_dir=_ROOT / "src" / "base",
     )
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from codegen.aten import load_schemas
 from codegen.errors import GenerationError
-from codegen.inputs import VARIABLE, Inputs
+from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.manual import counted
+from codegen.model import Library
 from codegen.output import Changes, read_manifest, synchronize
 
 
@@ -38,12 +39,7 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
     choice = choose_for(inputs, schemas)
     library = make_library(schemas, choice)
     if not library.operators:
-        reasons = Counter(skip.reason.value for skip in library.skipped)
-        counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
-        raise GenerationError(
-            f"{inputs.selection} and {VARIABLE} leave no operator to generate: {counts}; "
-            "expected at least one"
-        )
+        raise GenerationError(_nothing_left(inputs, library))
     summary = (
         f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
         f"{counted(len(library.overloads), 'overload')}, {len(library.skipped)} skipped"
@@ -57,3 +53,12 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
         dry_run=dry_run,
     )
     return Outcome(summary=summary, notes=choice.notes, changes=changes)
+
+
+def _nothing_left(inputs: Inputs, library: Library) -> str:
+    reasons = Counter(skip.reason.value for skip in library.skipped)
+    counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    return (
+        f"{inputs.selection} and {SELECTION_VARIABLE} leave no operator to generate: {counts}; "
+        "expected at least one"
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from codegen.aten import Torch
 from codegen.output import digest_of
 
-VARIABLE = "INFINI_OPS_TORCH_OPS"
+SELECTION_VARIABLE = "INFINI_OPS_TORCH_OPS"
 _CODEGEN = Path(__file__).parent
 _LIBRARIES = ("jinja2", "pyyaml")
 

@@ -82,7 +82,9 @@ def _inspect(
 ) -> InspectedOverload:
     schema = declaration.schema
     reason = reasons.get((schema.aten_name, schema.overload_name))
-    explanation = choice.explanations.get(schema.aten_name) or (reason.value if reason else None)
+    explanation = reason.value if reason else None
+    if omission := choice.omitted.get(schema.aten_name):
+        explanation = omission.explanation
     return InspectedOverload(declaration=declaration, reason=reason, explanation=explanation)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from codegen.errors import GenerationError
-from codegen.inputs import VARIABLE, Inputs, names_a_file
+from codegen.inputs import SELECTION_VARIABLE, Inputs, names_a_file
 from codegen.model import Schemas, SkipReason
 
 ALL = "all"
@@ -49,11 +49,18 @@ class Selection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Omission:
+    """Why a selection leaves an operator out: for programs, and for people."""
+
+    reason: SkipReason
+    explanation: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """What selections mean for the operators of one torch; by default, all of them."""
 
-    reasons: Mapping[str, SkipReason] = field(default_factory=dict)  # of names not generated
-    explanations: Mapping[str, str] = field(default_factory=dict)  # of the same names
+    omitted: Mapping[str, Omission] = field(default_factory=dict)  # by ATen base name
     missing: tuple[str, ...] = ()  # listed in a file, and not in this torch
     notes: tuple[str, ...] = ()
 
@@ -86,12 +93,12 @@ def parse_variable(value: str) -> Selection:
         try:
             return load_selection(Path(value))
         except GenerationError as error:
-            raise GenerationError(f"{VARIABLE}: {error}") from None
+            raise GenerationError(f"{SELECTION_VARIABLE}: {error}") from None
     texts = value.replace(",", " ").split()
     if texts in ([], [ALL]):
-        return Selection(origin=VARIABLE, included=None)
-    entries = tuple(Entry(text=text, where=VARIABLE) for text in texts)
-    return Selection(origin=VARIABLE, included=entries, is_typed=True)
+        return Selection(origin=SELECTION_VARIABLE, included=None)
+    entries = tuple(Entry(text=text, where=SELECTION_VARIABLE) for text in texts)
+    return Selection(origin=SELECTION_VARIABLE, included=entries, is_typed=True)
 
 
 class _Reader:
@@ -210,8 +217,7 @@ def choose(selections: Iterable[Selection], schemas: Schemas) -> Choice:
     Raises ``GenerationError`` for a typed name or pattern that stands for nothing; a file,
     which may have been written for another torch, is only told so in a note.
     """
-    reasons: dict[str, SkipReason] = {}
-    explanations: dict[str, str] = {}
+    omitted: dict[str, Omission] = {}
     missing: dict[str, None] = {}
     notes: list[str] = []
     findings: list[str] = []
@@ -223,33 +229,30 @@ def choose(selections: Iterable[Selection], schemas: Schemas) -> Choice:
                 (findings if selection.is_typed else notes).append(unknown)
                 if not entry.is_pattern and not entry.reason:
                     missing[entry.text] = None
-            elif selection.is_typed and all(name in reasons for name in matches):
+            elif selection.is_typed and all(name in omitted for name in matches):
                 name = matches[0]
-                findings.append(f"{entry.where}: '{name}' is {explanations[name]}")
-        for name, (reason, explanation) in _left_out(selection, schemas.by_name).items():
-            if name not in reasons:
-                reasons[name] = reason
-                explanations[name] = explanation
+                findings.append(f"{entry.where}: '{name}' is {omitted[name].explanation}")
+        omitted = _omitted(selection, schemas.by_name) | omitted
     if findings:
         raise GenerationError("\n".join(findings))
-    return Choice(
-        reasons=reasons, explanations=explanations, missing=tuple(missing), notes=tuple(notes)
-    )
+    return Choice(omitted=omitted, missing=tuple(missing), notes=tuple(notes))
 
 
-def _left_out(selection: Selection, known: Collection[str]) -> dict[str, tuple[SkipReason, str]]:
-    """What one selection leaves out, with the reason and its explanation."""
-    left_out = {}
+def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission]:
+    """What one selection leaves out."""
+    omitted: dict[str, Omission] = {}
     if selection.included is not None:
         included = {name for entry in selection.included for name in entry.matches(known)}
-        explanation = f"not selected by {selection.origin}"
-        for name in known:
-            if name not in included:
-                left_out[name] = (SkipReason.NOT_SELECTED, explanation)
+        not_selected = Omission(
+            reason=SkipReason.NOT_SELECTED, explanation=f"not selected by {selection.origin}"
+        )
+        omitted = {name: not_selected for name in known if name not in included}
     for entry in selection.excluded:
-        for name in entry.matches(known):
-            left_out[name] = (SkipReason.EXCLUDED, f"excluded by {entry.where}: {entry.reason}")
-    return left_out
+        excluded = Omission(
+            reason=SkipReason.EXCLUDED, explanation=f"excluded by {entry.where}: {entry.reason}"
+        )
+        omitted |= dict.fromkeys(entry.matches(known), excluded)
+    return omitted
 
 
 def _unknown(entry: Entry, schemas: Schemas) -> str:

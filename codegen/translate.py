@@ -72,10 +72,10 @@ def make_library(schemas: Schemas, choice: Choice | None = None) -> Library:
     # In the order of native_functions.yaml: what a fork adds at its end replaces no name.
     for aten_name, declarations in schemas.by_name.items():
         name = public[aten_name]
-        reason = choice.reasons.get(aten_name)
+        omission = choice.omitted.get(aten_name)
         overloads = []
         for declaration in declarations:
-            overload = reason or _overload_named(name, declaration, taken)
+            overload = omission.reason if omission else _overload_named(name, declaration, taken)
             if isinstance(overload, SkipReason):
                 skipped.append(_skip(declaration, overload))
             else:

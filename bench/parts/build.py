@@ -8,10 +8,11 @@ from pathlib import Path
 
 import yaml
 
-from bench.context import ROOT, SELECTION_VARIABLE, Context
+from bench.context import ROOT, Context
 from bench.errors import MeasurementError
 from bench.rows import Measurement
 from bench.usage import Usage
+from codegen.inputs import SELECTION_VARIABLE
 
 FIRST_ALLOWLIST = ROOT / "bench" / "first_allowlist.yaml"
 
@@ -24,8 +25,6 @@ def measure_install(context: Context) -> Iterator[Measurement]:
 
 def measure_first_allowlist(context: Context) -> Iterator[Measurement]:
     """The names that the library began with, from nothing."""
-    if not FIRST_ALLOWLIST.exists():
-        raise MeasurementError(f"{FIRST_ALLOWLIST} is missing")
     build_dir = context.scratch / "first-build"
     usage = _install(context, build_dir, target="first", selection=str(FIRST_ALLOWLIST))
     yield _measurement("first-allowlist", usage, note=_size(context.scratch / "first"))

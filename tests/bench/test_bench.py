@@ -8,10 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bench import cli
 from bench.compiler_launcher import main as launch
@@ -22,10 +19,8 @@ from bench.parts.imports import import_table
 from bench.parts.profile import profile_table
 from bench.report import Report, as_json, as_markdown
 from bench.rows import Measurement
-from bench.statistics import medians_by_round, quantile
+from bench.statistics import Summary, medians_by_round, summarize
 from bench.usage import Usage, run_measured
-
-FINITE = st.floats(min_value=-1e6, max_value=1e6)
 
 
 @pytest.fixture
@@ -34,9 +29,12 @@ def context(tmp_path: Path) -> Context:
 
 
 class TestStatistics:
-    @given(st.lists(FINITE, min_size=1), st.floats(min_value=0, max_value=1))
-    def test_quantiles_are_those_of_numpy(self, values: list[float], fraction: float) -> None:
-        assert quantile(values, fraction) == pytest.approx(np.quantile(values, fraction), abs=1e-6)
+    def test_the_interval_leaves_two_and_a_half_per_cent_out_on_each_side(self) -> None:
+        summary = summarize(range(1000, -1, -1))
+        assert (summary.low, summary.median, summary.high) == (25, 500, 975)
+
+    def test_the_interval_of_one_value_is_that_value(self) -> None:
+        assert summarize([3.0]) == Summary(median=3.0, low=3.0, high=3.0)
 
     def test_medians_by_round_are_over_the_operators(self) -> None:
         assert medians_by_round([[1, 10], [2, 50], [9, 20]]) == [2, 20]

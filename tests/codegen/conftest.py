@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codegen.aten import find_torch, load_schemas
-from codegen.inputs import VARIABLE
+from codegen.inputs import SELECTION_VARIABLE
 from codegen.model import Schemas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def _all_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the caller's environment narrows is not what is tested."""
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(SELECTION_VARIABLE, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 
 from codegen.aten import find_torch
 from codegen.cli import main
-from codegen.inputs import VARIABLE, Inputs
+from codegen.inputs import SELECTION_VARIABLE, Inputs
 
 pytest.importorskip("torchgen", reason="torch is not installed")
 
@@ -73,14 +73,14 @@ def test_the_environment_narrows_one_build(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["torch", "--output-dir", str(tmp_path)]
-    monkeypatch.setenv(VARIABLE, "abs, exp")
+    monkeypatch.setenv(SELECTION_VARIABLE, "abs, exp")
     assert main(command) == 0
     assert "2 operators" in capsys.readouterr().out
-    monkeypatch.setenv(VARIABLE, "abs")
+    monkeypatch.setenv(SELECTION_VARIABLE, "abs")
     assert main(command) == 0
     assert "1 operator, 1 overload," in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "base").iterdir()) == ["abs.h"]
-    monkeypatch.setenv(VARIABLE, "abz")
+    monkeypatch.setenv(SELECTION_VARIABLE, "abz")
     assert main(command) == 2
     assert "INFINI_OPS_TORCH_OPS: torch " in capsys.readouterr().err
 
@@ -97,7 +97,7 @@ def test_a_selection_that_leaves_nothing(
 def test_hand_edited_and_deleted_files_are_restored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "abs,exp")
+    monkeypatch.setenv(SELECTION_VARIABLE, "abs,exp")
     command = ["torch", "--output-dir", str(tmp_path)]
     assert main(command) == 0
     original = (tmp_path / "base" / "abs.h").read_text()

@@ -13,7 +13,7 @@ import pytest
 
 from codegen.cli import main
 from codegen.errors import GenerationError
-from codegen.inputs import VARIABLE
+from codegen.inputs import SELECTION_VARIABLE
 from codegen.inspection import inspect, render_json, render_text
 from codegen.manual import INSPECT
 from codegen.model import Schemas
@@ -129,7 +129,7 @@ def test_the_command(
     assert main(["inspect", "abs", "--output-dir", str(out)]) == 0
     assert capsys.readouterr().out == ""
     assert (out / "inspect.txt").read_text() == text
-    monkeypatch.setenv(VARIABLE, "exp")
+    monkeypatch.setenv(SELECTION_VARIABLE, "exp")
     assert main(["inspect", "abs", "--json", "--output-dir", str(out)]) == 0
     [operator] = json.loads((out / "inspect.json").read_text())["operators"]
     assert operator["overloads"][0]["reason"] == "not selected"

@@ -21,7 +21,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def chosen(choice: Choice, schemas: Schemas) -> set[str]:
-    return schemas.by_name.keys() - choice.reasons.keys()
+    return schemas.by_name.keys() - choice.omitted.keys()
 
 
 def choose_from_file(folder: Path, text: str, schemas: Schemas, variable: str = "") -> Choice:
@@ -38,7 +38,7 @@ def test_the_first_allowlist_is_known_to_aten(root: Path, schemas: Schemas) -> N
     assert choice.missing == ()
     assert choice.notes == ()
     assert len(chosen(choice, schemas)) == FIRST_ALLOWLIST_NAMES
-    assert choice.reasons["set_"] is SkipReason.EXCLUDED
+    assert choice.omitted["set_"].reason is SkipReason.EXCLUDED
 
 
 def test_names_patterns_and_exclusions(tmp_path: Path, schemas: Schemas) -> None:
@@ -47,15 +47,15 @@ def test_names_patterns_and_exclusions(tmp_path: Path, schemas: Schemas) -> None
     names = chosen(choice, schemas)
     assert {"abs", "fft_fft", "gelu_backward"} <= names
     assert names.isdisjoint({"abs_", "fft_hfft", "exp"})
-    assert choice.reasons["fft_hfft"] is SkipReason.EXCLUDED
-    assert choice.explanations["fft_hfft"] == f"excluded by {tmp_path}/ops.yaml:6: odd"
-    assert choice.reasons["exp"] is SkipReason.NOT_SELECTED
-    assert choice.explanations["exp"] == f"not selected by {tmp_path}/ops.yaml"
+    assert choice.omitted["fft_hfft"].reason is SkipReason.EXCLUDED
+    assert choice.omitted["fft_hfft"].explanation == f"excluded by {tmp_path}/ops.yaml:6: odd"
+    assert choice.omitted["exp"].reason is SkipReason.NOT_SELECTED
+    assert choice.omitted["exp"].explanation == f"not selected by {tmp_path}/ops.yaml"
 
 
 def test_everything_with_exclusions(tmp_path: Path, schemas: Schemas) -> None:
     choice = choose_from_file(tmp_path, "operators: all\nexcluded: {abs: odd}\n", schemas)
-    assert dict(choice.reasons) == {"abs": SkipReason.EXCLUDED}
+    assert choice.omitted.keys() == {"abs"}
 
 
 def test_an_operator_has_the_name_all(tmp_path: Path, schemas: Schemas) -> None:
@@ -92,8 +92,8 @@ def test_the_variable_narrows_the_file(value: str, tmp_path: Path, schemas: Sche
     names = chosen(choice, schemas)
     assert {"abs", "exp_", "fft_ifft"} <= names
     assert names.isdisjoint({"abs_", "fft_fft"})
-    assert choice.reasons["fft_fft"] is SkipReason.EXCLUDED
-    assert choice.explanations["abs_"] == "not selected by INFINI_OPS_TORCH_OPS"
+    assert choice.omitted["fft_fft"].reason is SkipReason.EXCLUDED
+    assert choice.omitted["abs_"].explanation == "not selected by INFINI_OPS_TORCH_OPS"
 
 
 def test_the_variable_can_name_a_file(tmp_path: Path, schemas: Schemas) -> None:
