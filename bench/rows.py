@@ -22,7 +22,7 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Figures behind a row, for a reader: cells are text, the first column left-aligned."""
+    """Figures behind a row, for a reader: cells are text."""
 
     title: str
     columns: tuple[str, ...]
@@ -84,9 +84,7 @@ GOALS = {
         unit="ratio",
         at_most=0.9,
     ),
-    "python-call-default": Goal(
-        part="python-call", title="the same without a slot", unit="ratio"
-    ),
+    "python-call-default": Goal(part="python-call", title="the same without a slot", unit="ratio"),
     "cpp-call": Goal(
         part="cpp-call",
         title="C++ call through the dispatch, over `at::_ops::…::call` below autograd",
@@ -96,7 +94,7 @@ GOALS = {
     "cpp-call-autograd": Goal(
         part="cpp-call", title="the same over `at::_ops::…::call` through autograd", unit="ns"
     ),
-}  # fmt: skip
+}
 
 
 def unmeasured(part: str, measured: Iterable[Measurement], error: str) -> list[Measurement]:

@@ -14,7 +14,7 @@ from codegen.errors import GenerationError
 from codegen.generation import generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.manual import INSPECT, counted
-from codegen.output import write_if_changed
+from codegen.output import differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
 EXIT_OK = 0
@@ -162,5 +162,9 @@ def _run_slots(options: argparse.Namespace) -> None:
 
 def _write(options: argparse.Namespace, name: str, text: str) -> None:
     path = options.output_dir / name
-    if write_if_changed(path, text, options.dry_run) and options.dry_run:
+    if not differs(path, text):
+        return
+    if options.dry_run:
         print(f"would write {path}")
+    else:
+        write(path, text)

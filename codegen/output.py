@@ -110,19 +110,18 @@ def synchronize(
     )
     earlier = read_manifest(folder).files
     stale = sorted(name for name in earlier.keys() - files.keys() if (folder / name).is_file())
-    changed = [
-        name for name, text in files.items() if write_if_changed(folder / name, text, dry_run=True)
-    ]
+    changed = [name for name, text in files.items() if differs(folder / name, text)]
     if not dry_run:
         if changed or stale:
             # A run that is cut off leaves a manifest that owns all files and vouches for none.
             unfinished = Manifest(files={**earlier, **manifest.files})
-            write_if_changed(folder / MANIFEST_NAME, unfinished.text())
+            write(folder / MANIFEST_NAME, unfinished.text())
         for name in changed:
-            write_if_changed(folder / name, files[name])
+            write(folder / name, files[name])
         for name in stale:
             (folder / name).unlink(missing_ok=True)
-        write_if_changed(folder / MANIFEST_NAME, manifest.text())
+        if differs(folder / MANIFEST_NAME, manifest.text()):
+            write(folder / MANIFEST_NAME, manifest.text())
     return Changes(
         written=tuple(changed),
         unchanged=tuple(sorted(files.keys() - set(changed))),
@@ -130,14 +129,14 @@ def synchronize(
     )
 
 
-def write_if_changed(path: Path, text: str, dry_run: bool = False) -> bool:
-    """Makes the file hold ``text``; returns whether it did not, and with ``dry_run`` only that."""
-    content = text.encode()
-    if path.is_file() and path.read_bytes() == content:
-        return False
-    if not dry_run:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_bytes(content)
-        partial.replace(path)
-    return True
+def differs(path: Path, text: str) -> bool:
+    """Whether the file does not hold ``text``."""
+    return not path.is_file() or path.read_bytes() != text.encode()
+
+
+def write(path: Path, text: str) -> None:
+    """Makes the file hold ``text``, all of it or what it held before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(text.encode())
+    partial.replace(path)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAST_OPERATORS = 525
+LEAST_OVERLOADS = 1400
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_the_generated_source_is_kept(results: Path) -> None:
         member = archive.extractfile(name)
         assert member is not None
         metadata = json.load(member)
-    assert len({op["name"] for op in metadata["ops"]}) >= LEAST_OPERATORS
+    assert len(metadata["ops"]) >= LEAST_OVERLOADS
     packages = json.loads((folder / "environment.json").read_text())["packages"]
     assert metadata["torch_version"] == packages["torch"]
     assert "torch_kernels" in (folder / "ninja_log").read_text().replace("/", "_")
