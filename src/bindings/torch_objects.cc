@@ -10,6 +10,7 @@
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
 
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -104,26 +105,50 @@ void ShowAll(const std::vector<c10::Warning>& warnings) {
 // an `at::Tensor` from taking the lock, which torch does for the second reference: 100 ns of `abs`.
 class HeldTensors {
  public:
-  explicit HeldTensors(Argument* arguments, std::size_t size) {
-    ForEachTensor(arguments, size, [this](Argument* argument) {
-      tensors_.push_back(*argument->As<at::TensorBase>());
-    });
+  HeldTensors(Argument* arguments, std::size_t size) {
+    std::for_each_n(arguments, size, [this](const Argument& argument) { Hold(argument); });
     // Not before all are held: the vector may have moved.
     const at::TensorBase* held = tensors_.data();
-    ForEachTensor(arguments, size, [&held](Argument* argument) { argument->pointer = held++; });
+    std::for_each_n(arguments, size, [&held](Argument& argument) { Redirect(&argument, &held); });
   }
 
  private:
-  template <typename Function>
-  static void ForEachTensor(Argument* arguments, std::size_t size, Function function) {
-    for (Argument* argument = arguments; argument != arguments + size; ++argument) {
-      if (argument->tag == Argument::Tag::kForeignTensor) {
-        function(argument);
-      } else if (argument->tag == Argument::Tag::kArguments) {
-        // In the storage of the call, as `arguments` is.
-        ForEachTensor(const_cast<Argument*>(argument->As<Argument>()), argument->size, function);
-      }
+  void Hold(const Argument& argument) {
+    if (argument.tag == Argument::Tag::kForeignTensor) {
+      tensors_.push_back(*argument.As<at::TensorBase>());
+    } else if (argument.tag == Argument::Tag::kArguments) {
+      std::for_each_n(argument.As<Argument>(), argument.size, [this](const Argument& element) {
+        element.tag == Argument::Tag::kNone ? tensors_.push_back({}) : Hold(element);
+      });
     }
+  }
+
+  // Makes an argument point to what is held of it, and moves `held` past that.
+  static void Redirect(Argument* argument, const at::TensorBase** held) {
+    if (argument->tag == Argument::Tag::kForeignTensor) {
+      argument->pointer = (*held)++;
+    } else if (argument->tag == Argument::Tag::kArguments) {
+      RedirectList(argument, held);
+    }
+  }
+
+  // A list of torch's tensors alone is what torch takes as it is.
+  static void RedirectList(Argument* list, const at::TensorBase** held) {
+    // In the storage of the call, as `list` is.
+    auto* elements = const_cast<Argument*>(list->As<Argument>());
+    if (std::all_of(elements, elements + list->size, IsTorchs)) {
+      const at::TensorBase* first = *held;
+      *held += list->size;
+      *list = Argument::ForeignTensors(first, list->size);
+      return;
+    }
+    std::for_each_n(elements, list->size, [held](Argument& element) {
+      element.tag == Argument::Tag::kNone ? static_cast<void>(++*held) : Redirect(&element, held);
+    });
+  }
+
+  static bool IsTorchs(const Argument& element) {
+    return element.tag == Argument::Tag::kForeignTensor || element.tag == Argument::Tag::kNone;
   }
 
   c10::SmallVector<at::TensorBase, 6> tensors_;

@@ -44,6 +44,12 @@ struct Devices {
         case Argument::Tag::kForeignTensor:
           Add(torch_backend::DeviceOf(argument.As<void>()));
           break;
+        case Argument::Tag::kForeignTensors:
+          for (std::uint32_t i = 0; i < argument.size; ++i) {
+            const void* tensor = torch_backend::ElementOf(argument.As<void>(), i);
+            if (tensor) Add(torch_backend::DeviceOf(tensor));
+          }
+          break;
 #endif
         default:
           break;
@@ -82,6 +88,13 @@ class Views {
         std::vector<Tensor>& list = lists_.emplace_back();
         for (std::uint32_t i = 0; i < argument.size; ++i) {
           list.push_back(ViewOf(argument.As<Argument>()[i]));
+        }
+        argument = Span<Tensor>(list);
+      } else if (argument.tag == Argument::Tag::kForeignTensors) {
+        std::vector<Tensor>& list = lists_.emplace_back();
+        for (std::uint32_t i = 0; i < argument.size; ++i) {
+          const void* tensor = torch_backend::ElementOf(argument.As<void>(), i);
+          list.push_back(tensor ? torch_backend::ViewOf(tensor) : Tensor());
         }
         argument = Span<Tensor>(list);
       }

@@ -37,7 +37,7 @@ Copies::Copies(const Invocation& invocation, Quirk quirk)
                                     : at::IntArrayRef();
   const std::size_t first_out = FirstOut(invocation.parameters);
   for (std::size_t i = 0; i < invocation.size; ++i) {
-    if (arguments_[i].tag != Argument::Tag::kForeignTensor || arguments_[i].size != 1) continue;
+    if (arguments_[i].tag != Argument::Tag::kForeignTensor) continue;
     const at::Tensor& tensor = *arguments_[i].As<at::Tensor>();
     if (!HasStrides(tensor)) continue;
     const bool is_written = invocation.parameters[i].is_out;

@@ -9,6 +9,9 @@
 // it on; no torch header is needed for that.
 namespace infini::ops::torch_backend {
 
+// The tensor at `index` of an array of them; nullptr for an undefined one.
+const void* ElementOf(const void* tensors, std::size_t index);
+
 // Throws `std::invalid_argument` for a device that this library was not built for.
 Device DeviceOf(const void* tensor);
 

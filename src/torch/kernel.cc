@@ -171,6 +171,11 @@ bool NeedsWrapping(const Argument& argument) {
          argument.tag == Argument::Tag::kArguments;
 }
 
+bool IsTensors(const Argument& argument) {
+  return argument.tag == Argument::Tag::kForeignTensor ||
+         argument.tag == Argument::Tag::kForeignTensors;
+}
+
 bool SameSizes(at::IntArrayRef sizes, Span<std::int64_t> view) {
   return std::equal(sizes.begin(), sizes.end(), view.begin(), view.end());
 }
@@ -211,9 +216,7 @@ class WrappedArguments {
         argument = Argument::ForeignTensor(&shells_.Around(*argument.As<Tensor>()));
       } else if (NeedsWrapping(argument)) {
         const auto& list = lists_.emplace_back(WrapList(argument));
-        const std::uint32_t size = argument.size;
-        argument = Argument::ForeignTensor(list.data());
-        argument.size = size;
+        argument = Argument::ForeignTensors(list.data(), list.size());
       }
     }
   }
@@ -250,7 +253,7 @@ class WrappedArguments {
 
  private:
   at::TensorList TensorsAt(std::size_t i) const {
-    if (arguments_[i].tag != Argument::Tag::kForeignTensor) return {};
+    if (!IsTensors(arguments_[i])) return {};
     return {arguments_[i].As<at::Tensor>(), arguments_[i].size};
   }
 
@@ -305,9 +308,9 @@ class WrappedArguments {
   ShellLoan shells_;
   const Argument* given_;
   c10::SmallVector<Argument, 8> arguments_;
-  // Lists in a list: the addresses put into `arguments_` stay.
+  // Linked lists: the addresses put into `arguments_` stay, and an empty one costs nothing.
   std::list<std::vector<at::Tensor>> lists_;
-  std::deque<at::Tensor> copies_;
+  std::list<at::Tensor> copies_;
   std::vector<std::pair<std::size_t, std::size_t>> copied_;  // argument and place in its list
 };
 
@@ -432,6 +435,11 @@ at::ScalarType ToScalarType(DataType data_type) {
                                 std::string(DataTypeName(data_type)) + "'");
   }
   return type;
+}
+
+const void* ElementOf(const void* tensors, std::size_t index) {
+  const at::Tensor& tensor = static_cast<const at::Tensor*>(tensors)[index];
+  return tensor.defined() ? &tensor : nullptr;
 }
 
 Device DeviceOf(const void* tensor) {

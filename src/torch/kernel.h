@@ -22,8 +22,8 @@
 // so the same source serves every torch version. One `Caller` is instantiated for each of some
 // 600 signatures in one translation unit; whatever needs no template is in `kernel.cc`.
 //
-// Tensors and lists of tensors have become `kForeignTensor`, with `size` elements, before a
-// `Caller` sees them.
+// Tensors and lists of tensors have become `kForeignTensor` and `kForeignTensors` before a `Caller`
+// sees them.
 namespace infini::ops::torch_backend {
 
 at::Scalar ToScalar(const Scalar& scalar);

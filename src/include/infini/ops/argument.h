@@ -85,6 +85,7 @@ struct Argument {
     kTensor,            // -> Tensor
     kTensors,           // -> Tensor[size]
     kForeignTensor,     // -> the framework's own tensor class, for its own slot
+    kForeignTensors,    // -> the same, an array of `size`
     kForeignGenerator,  // -> the framework's own random generator, for its own slot
     kIntegers,          // -> std::int64_t[size]
     kDoubles,           // -> double[size]
@@ -117,6 +118,9 @@ struct Argument {
 
   static constexpr Argument ForeignTensor(const void* tensor) {
     return {Tag::kForeignTensor, tensor, 1};
+  }
+  static constexpr Argument ForeignTensors(const void* tensors, std::size_t size) {
+    return {Tag::kForeignTensors, tensors, size};
   }
   static constexpr Argument ForeignGenerator(const void* generator) {
     return {Tag::kForeignGenerator, generator, 1};
