@@ -55,7 +55,6 @@ nox.options.default_venv_backend = "virtualenv"
 
 PLATFORMS = ("cpu",)
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
-TESTS = ("tests/codegen", "tests/ci", "tests/bench", "tests/e2e")
 FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc", "examples/*.cc")
 
 
@@ -94,7 +93,7 @@ def report(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers."""
     install_groups(session, "tests")
-    session.run("python", "-m", "pytest", *(session.posargs or TESTS))
+    session.run("python", "-m", "pytest", *session.posargs)
 
 
 @nox.session

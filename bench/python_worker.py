@@ -16,9 +16,9 @@ from typing import Any
 import infini.ops
 import torch
 from bench.python_cases import CASES, Case, operands
+from codegen.slots import Slot
 
 LOOP_SECONDS = 1e-3  # long against the clock, short against what disturbs a shared machine
-SLOT = 8
 
 
 class MismatchError(Exception):
@@ -30,7 +30,11 @@ class Timing:
 
     def __init__(self, case: Case) -> None:
         check(case)
-        variants = {"slot": case.with_slot(SLOT), "default": case.ours, "reference": case.reference}
+        variants = {
+            "slot": case.with_slot(Slot.TORCH),
+            "default": case.ours,
+            "reference": case.reference,
+        }
         # CPU time, so that waiting for a core is not counted; all of it is one thread's.
         self.timers = {
             name: timeit.Timer(expression, timer=time.thread_time, globals=names())
@@ -74,7 +78,7 @@ def check(case: Case) -> None:
     reference = results(case.reference)
     if same(reference, operands()):
         raise MismatchError(f"{case.reference} changes no operand")
-    for expression in (case.ours, case.with_slot(SLOT)):
+    for expression in (case.ours, case.with_slot(Slot.TORCH)):
         if not same(results(expression), reference):
             raise MismatchError(f"{expression} does not do what {case.reference} does")
 

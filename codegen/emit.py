@@ -51,11 +51,11 @@ def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, st
     }
     for name in ("operator_table.cc", "torch/kernels.cc", STUB_NAME):
         files[name] = environment.get_template(f"{name}.j2").render(library=library)
-    files[METADATA_NAME] = render_metadata(library)
+    files[METADATA_NAME] = _metadata(library)
     return files
 
 
-def render_metadata(library: Library) -> str:
+def _metadata(library: Library) -> str:
     """``torch_ops_metadata.json``, one operator overload a line."""
     operations = [
         json.dumps(

@@ -33,7 +33,7 @@ using infini::ops::CallOptions;
 using infini::ops::DataType;
 
 constexpr int kCallsPerRound = 2000;
-constexpr int kTorchSlot = 8;
+constexpr int kTorchSlot = static_cast<int>(infini::ops::Slot::kTorch);
 
 at::Tensor Filled(at::IntArrayRef shape, double value) {
   at::Tensor tensor = at::_ops::ones::call(c10::fromIntArrayRefSlow(shape), at::kFloat,

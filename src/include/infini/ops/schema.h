@@ -11,7 +11,7 @@
 namespace infini::ops {
 
 // One parameter of an overload, as data. Built fluently, so that the generated tables and
-// the hand-written bases read like a schema: `Int("dim").List(2).Default(1)`.
+// the hand-written bases read like a schema: `Parameter(kInt, "dim").List(2).Default(1)`.
 struct Parameter {
   enum class Type : std::uint8_t {
     kTensor,
