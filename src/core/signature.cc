@@ -1,4 +1,5 @@
 #include <complex>
+#include <cstdlib>
 #include <iomanip>
 #include <limits>
 #include <sstream>
@@ -49,15 +50,16 @@ std::string TypeText(const Parameter& parameter) {
 
 // With as few digits as give the same number again: 0.1, not 0.10000000000000001.
 void WriteDouble(double value, std::ostream& out) {
-  for (int digits = std::numeric_limits<double>::digits10;; ++digits) {
-    std::ostringstream text;
-    text << std::setprecision(digits) << value;
-    if (digits < std::numeric_limits<double>::max_digits10 && std::stod(text.str()) != value) {
-      continue;
-    }
-    out << text.str();
-    return;
+  using Limits = std::numeric_limits<double>;
+  std::string text;
+  for (int digits = Limits::digits10; digits <= Limits::max_digits10; ++digits) {
+    std::ostringstream rounded;
+    rounded << std::setprecision(digits) << value;
+    text = rounded.str();
+    // Not `std::stod`, which throws where rounding the largest number makes it infinite.
+    if (std::strtod(text.c_str(), nullptr) == value) break;
   }
+  out << text;
 }
 
 void WriteScalar(const Scalar& value, std::ostream& out) {
