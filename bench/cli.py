@@ -76,11 +76,9 @@ def measure_part(part: str, context: Context) -> list[Measurement]:
     measured: list[Measurement] = []
     try:
         measured.extend(MEASURE[part](context))
-    except MeasurementError as error:
-        return [*measured, *unmeasured(part, measured, str(error))]
     except Exception as error:  # what is broken here must not cost the other parts their figures
-        message = f"{type(error).__name__}: {error}"
-        return [*measured, *unmeasured(part, measured, message)]
+        kind = "" if isinstance(error, MeasurementError) else f"{type(error).__name__}: "
+        return [*measured, *unmeasured(part, measured, f"{kind}{error}")]
     return measured
 
 

@@ -175,15 +175,15 @@ def _declaration_of(function: torchgen_model.NativeFunction) -> Declaration:
     )
 
 
-def schema_of(function: torchgen_model.FunctionSchema) -> Schema:
+def schema_of(parsed: torchgen_model.FunctionSchema) -> Schema:
     """torchgen's model of a schema in ours; the text of both is the same."""
-    arguments = function.arguments
+    arguments = parsed.arguments
     positional = [_argument_of(each, keyword_only=False) for each in arguments.flat_positional]
     # Outs last, in the text and in the parameters of ``at::_ops::*::call`` alike.
     keywords = [*arguments.flat_kwarg_only, *arguments.out]
     return Schema(
-        aten_name=str(function.name.name),
-        overload_name=function.name.overload_name,
+        aten_name=str(parsed.name.name),
+        overload_name=parsed.name.overload_name,
         arguments=(*positional, *(_argument_of(each, keyword_only=True) for each in keywords)),
         returns=tuple(
             Return(
@@ -191,7 +191,7 @@ def schema_of(function: torchgen_model.FunctionSchema) -> Schema:
                 type=_type_of(each.type),
                 annotation=str(each.annotation) if each.annotation else None,
             )
-            for each in function.returns
+            for each in parsed.returns
         ),
     )
 

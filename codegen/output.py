@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 MANIFEST_NAME = "manifest.json"
@@ -26,13 +26,7 @@ class Manifest:
     files: Mapping[str, str] = field(default_factory=dict)  # relative path -> digest
 
     def text(self) -> str:
-        fields = {
-            "inputs": self.inputs,
-            "summary": self.summary,
-            "notes": list(self.notes),
-            "files": dict(sorted(self.files.items())),
-        }
-        return json.dumps(fields, indent=1) + "\n"
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
     def is_up_to_date(self, folder: Path, inputs: str) -> bool:
         """Whether ``folder`` holds what these inputs give, untouched."""

@@ -227,7 +227,7 @@ def choose(selections: Iterable[Selection], schemas: Schemas) -> Choice:
             if not matches:
                 unknown = f"{entry.where}: {_unknown(entry, schemas)}"
                 (findings if selection.is_typed else notes).append(unknown)
-                if not entry.is_pattern and not entry.reason:
+                if not entry.is_pattern and entry not in selection.excluded:
                     missing[entry.text] = None
             elif selection.is_typed and all(name in omitted for name in matches):
                 name = matches[0]
