@@ -244,11 +244,11 @@ bool ConvertString(PyObject* object, Argument* argument) {
 // "cpu" or "nvidia:1".
 bool ConvertDeviceName(std::string_view name, Argument* argument) {
   const std::size_t colon = std::min(name.find(':'), name.size());
-  std::uint8_t index = 0;
+  std::uint8_t index = 0;  // at most 127, as torch's
   if (colon < name.size()) {
     const char* end = name.data() + name.size();
     const auto [rest, error] = std::from_chars(name.data() + colon + 1, end, index);
-    if (error != std::errc() || rest != end) return false;
+    if (error != std::errc() || rest != end || index > 127) return false;
   }
   *argument = Device(ParseDeviceType(name.substr(0, colon)), index);
   return true;

@@ -11,6 +11,7 @@
 #include <torch/csrc/MemoryFormat.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -35,14 +36,17 @@ std::size_t tensor_offset = 0;
 
 bool HoldsAt(std::size_t offset, nb::handle tensor) {
   const void* held = *reinterpret_cast<void**>(reinterpret_cast<char*>(tensor.ptr()) + offset);
-  return held == PyLong_AsVoidPtr(nb::object(tensor.attr("_cdata")).ptr());
+  return held == reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("_cdata")));
 }
 
 // The struct is in torch/csrc/autograd/python_variable.h, which costs 9 CPU-seconds, and it has
 // changed with the versions. So torch is asked where the tensor lies: `_cdata` is the address of
 // the `TensorImpl`, and a pointer to that is all an `at::Tensor` consists of.
 std::size_t FindTensorOffset(const nb::module_& torch) {
-  const nb::object tensors[] = {torch.attr("empty")(0), torch.attr("empty")(0)};
+  // On the CPU, whatever the default device is: it may be one that this machine lacks.
+  const nb::object empty = torch.attr("empty");
+  const nb::object tensors[] = {empty(0, nb::arg("device") = "cpu"),
+                                empty(0, nb::arg("device") = "cpu")};
   const std::size_t end = Py_TYPE(tensors[0].ptr())->tp_basicsize;
   for (std::size_t offset = sizeof(PyObject); offset < end; offset += sizeof(void*)) {
     if (HoldsAt(offset, tensors[0]) && HoldsAt(offset, tensors[1])) return offset;

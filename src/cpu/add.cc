@@ -1,6 +1,7 @@
 #include "base/add.h"
 
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 #include <type_traits>
 
@@ -13,10 +14,12 @@ namespace {
 using cpu::BFloat16;
 using cpu::Float16;
 
-// The type to compute in: 16-bit floats as float32, everything else as itself.
+// The type to compute in: 16-bit floats as float32; integers as unsigned ones, which wrap around
+// where C++ leaves the sum of signed ones undefined; everything else as itself.
 template <typename T>
 struct Computed {
-  using Type = T;
+  using Unsigned = std::conditional_t<(sizeof(T) < 8), std::uint32_t, std::uint64_t>;
+  using Type = std::conditional_t<std::is_integral_v<T>, Unsigned, T>;
 };
 template <>
 struct Computed<Float16> {
@@ -122,15 +125,20 @@ template <typename T>
 bool Fits(const Scalar& alpha) {
   if (alpha.kind() == Scalar::Kind::kBool || alpha.kind() == Scalar::Kind::kComplex) return false;
   if constexpr (std::is_integral_v<T>) {
+    if (alpha.kind() != Scalar::Kind::kInt) return false;
     const auto value = alpha.To<std::int64_t>();
-    return alpha.kind() == Scalar::Kind::kInt &&
-           static_cast<std::int64_t>(static_cast<T>(value)) == value;
+    return static_cast<std::int64_t>(static_cast<T>(value)) == value;
   } else if constexpr (std::is_same_v<T, double>) {
     return true;
   } else {
     const auto value = alpha.To<double>();
     return std::isinf(value) || !std::isinf(static_cast<float>(static_cast<T>(value)));
   }
+}
+
+// NumPy's views of raw bytes need not be.
+bool IsAligned(const Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.data()) % DataTypeSize(tensor.data_type()) == 0;
 }
 
 // Calls `function` with a null pointer to the element type; false for an unsupported type.
@@ -168,8 +176,9 @@ struct Operator<Add, Device::Type::kCpu, 0> {
                        const Tensor& out) {
     if (!input.defined() || !other.defined() || !out.defined()) return false;
     const DataType type = out.data_type();
-    return input.data_type() == type && other.data_type() == type && IsWritable(out, input) &&
-           IsWritable(out, other) && WithElementType(type, [&](auto* element) {
+    return input.data_type() == type && other.data_type() == type && IsAligned(input) &&
+           IsAligned(other) && IsAligned(out) && IsWritable(out, input) && IsWritable(out, other) &&
+           WithElementType(type, [&](auto* element) {
              return Fits<std::remove_pointer_t<decltype(element)>>(alpha);
            });
   }
@@ -178,7 +187,8 @@ struct Operator<Add, Device::Type::kCpu, 0> {
                   const Tensor& out) {
     if (!Supports(input, other, alpha, out)) {
       throw std::invalid_argument(
-          "add: slot 0 takes strided tensors of one real type, an alpha that the type can hold, "
+          "add: slot 0 takes aligned strided tensors of one real type, an alpha that the type can "
+          "hold, "
           "and an out that overlaps neither itself nor, in part, an input; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }

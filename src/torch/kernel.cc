@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/SmallVector.h>
 
@@ -87,14 +88,33 @@ class Shell {
     } else {
       PointAt(view);
     }
+    lent_ = view.data();
     return tensor_;
   }
 
+  // To be called after the call, also one that failed. What others keep, a dispatch mode of Python
+  // for one, gets a copy of the memory, which the view's owner will free; memory of torch's own
+  // that the call has left here is freed.
+  void TakeBack() {
+    if (!tensor_.defined()) return;
+    const at::Storage& storage = tensor_.storage();
+    const bool is_lent = storage.data() == lent_;
+    const bool is_kept = tensor_.use_count() > 1 || storage.use_count() > 1;
+    if (is_lent && !is_kept) return;
+    if (is_lent && storage.nbytes() > 0) {
+      storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
+          storage.allocator()->clone(lent_, storage.nbytes()));
+    }
+    // Moved, since what is freed can run code of Python's that comes here again.
+    const at::Tensor kept = std::move(tensor_);
+  }
+
  private:
-  // Not where a call has kept the tensor, or left more in it than values.
+  // Not where a call has left more in it than values, nor a tensor of inference mode outside it.
   bool IsReusable(const Tensor& view) const {
-    return tensor_.defined() && tensor_.use_count() == 1 && tensor_.storage().use_count() == 1 &&
-           tensor_.key_set() == keys_ && !tensor_.unsafeGetTensorImpl()->autograd_meta() &&
+    return tensor_.defined() && tensor_.key_set() == keys_ &&
+           tensor_.is_inference() == c10::InferenceMode::is_enabled() &&
+           !tensor_.unsafeGetTensorImpl()->autograd_meta() &&
            tensor_.scalar_type() == static_cast<at::ScalarType>(view.data_type()) &&
            tensor_.device() == ToDevice(view.device());
   }
@@ -110,13 +130,16 @@ class Shell {
 
   at::Tensor tensor_;
   c10::DispatchKeySet keys_;
+  const void* lent_ = nullptr;  // the memory that `tensor_` was put around
 };
 
 // Lends the shells of this thread to one call. Calls that run inside it get others.
 class ShellLoan {
  public:
   ShellLoan() : pool_(ThreadPool()), first_(pool_.lent) {}
-  ~ShellLoan() { pool_.lent = first_; }
+  ~ShellLoan() {
+    for (; pool_.lent > first_; --pool_.lent) pool_.shells[pool_.lent - 1].TakeBack();
+  }
   ShellLoan(const ShellLoan&) = delete;
   ShellLoan& operator=(const ShellLoan&) = delete;
 
@@ -189,10 +212,6 @@ void Return(const Tensor& view, const at::Tensor& wrapped) {
                                 " was given as " + Describe(view) + ", which can't be resized");
   }
   if (wrapped.storage().use_count() > 1) {
-    // Whoever keeps the memory now gets a copy: the view's owner will free the original.
-    c10::StorageImpl* storage = wrapped.storage().unsafeGetStorageImpl();
-    storage->set_data_ptr_noswap(
-        c10::GetAllocator(wrapped.device().type())->clone(storage->data(), storage->nbytes()));
     throw std::invalid_argument("the operator keeps the memory of a tensor, which " +
                                 Describe(view) + " only lends; pass a torch tensor");
   }

@@ -7,16 +7,18 @@ finds the ones that it lacks. All on the CPU, which every platform has.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from harness import Arguments, Call, invoke, seeded
 from installed import TORCH_SLOT, Overload, overloads
 from samples import Sample, load
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import infini.ops
 import torch
@@ -258,6 +260,58 @@ class TestBorrowedMemory:
             infini.ops.set_inplace(tensor, numbers(3))
         assert tensor.tolist() == [1, 2, 3]  # a copy
 
+    def test_an_array_cannot_take_that_of_a_torch_tensor(self) -> None:
+        tensor = torch.tensor([1.0, 2.0])
+        address = tensor.data_ptr()
+        with pytest.raises(ValueError, match="keeps the memory"):
+            infini.ops.set_inplace(numbers(2), tensor)
+        assert tensor.data_ptr() == address
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_a_dispatch_mode_keeps_copies(self, fails: bool) -> None:
+        """It sees the tensors around the arrays, and may keep them also when the call fails."""
+
+        class Keeper(TorchDispatchMode):
+            kept: ClassVar[list[torch.Tensor]] = []
+
+            def __torch_dispatch__(
+                self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                self.kept += [*args, kwargs["out"]]
+                if fails:
+                    raise KeyError("mine")
+                return function(*args, **kwargs)
+
+        x, out = numbers(3), np.zeros(3, np.float32)
+        expected = pytest.raises(KeyError, match="mine") if fails else contextlib.nullcontext()
+        with Keeper(), expected:
+            infini.ops.neg(x, out)
+        assert out.tolist() == ([0, 0, 0] if fails else [-1, -2, -3])
+        kept = [tensor.tolist() for tensor in Keeper.kept]
+        x[:], out[:] = 7, 7
+        assert [tensor.tolist() for tensor in Keeper.kept] == kept
+
+    def test_inference_mode_ends_with_the_call(self) -> None:
+        """Its tensors can't be written outside of it; those around arrays are used again."""
+
+        class Spy(TorchDispatchMode):
+            modes: ClassVar[list[bool]] = []
+
+            def __torch_dispatch__(
+                self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                self.modes.append(args[0].is_inference())
+                return function(*args, **kwargs)
+
+        x, out = numbers(3), np.zeros(3, np.float32)
+        with torch.inference_mode(), Spy():
+            infini.ops.neg(x, out)
+        with Spy():
+            infini.ops.neg(x, out)
+        with torch.inference_mode(), Spy():
+            infini.ops.neg(x, out)
+        assert Spy.modes == [True, False, True]
+
     @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0)])
     def test_nothing_to_write(self, shape: tuple[int, ...]) -> None:
         infini.ops.neg(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
@@ -268,3 +322,24 @@ class TestBorrowedMemory:
         out = np.zeros((2, 3), np.float32, order="F")
         infini.ops.neg(np.asfortranarray(numbers(2, 3)), out)
         assert out.tolist() == [[-1, -2, -3], [-4, -5, -6]]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_integers_wrap_around(dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    values = torch.tensor([info.min, -1, 1, info.max], dtype=dtype)
+    for alpha in (1, info.min, info.max):
+        native, torchs = torch.zeros_like(values), torch.zeros_like(values)
+        infini.ops.add(values, values, alpha, native, implementation_index=0)
+        infini.ops.add(values, values, alpha, torchs, implementation_index=TORCH_SLOT)
+        assert native.tolist() == torchs.tolist()
+
+
+def test_memory_that_is_not_aligned() -> None:
+    """Torch takes it; the native code reads whole elements."""
+    data = np.zeros(4 * 4 + 1, np.uint8)[1:].view(np.float32)
+    assert not data.flags.aligned
+    with pytest.raises(ValueError, match="takes aligned"):
+        infini.ops.add(data, 1 + data, data, implementation_index=0)
+    infini.ops.add(data, np.ones(4, np.float32), data)
+    assert data.tolist() == [1, 1, 1, 1]
