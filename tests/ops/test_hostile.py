@@ -188,9 +188,26 @@ def test_every_16_bit_float(dtype: torch.dtype, other: float) -> None:
     torch.testing.assert_close(native, torchs, rtol=0, atol=0, equal_nan=True)
 
 
-def test_an_operator_can_be_the_first_thing_that_is_imported() -> None:
-    program = "from infini.ops import abs, Abs; print(Abs.active_implementation_indices('cpu'))"
+def printed(program: str) -> str:
     finished = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert finished.stdout == "[8]\n"
+    return finished.stdout
+
+
+def test_an_operator_can_be_the_first_thing_that_is_imported() -> None:
+    program = "from infini.ops import abs, Abs; print(Abs.active_implementation_indices('cpu'))"
+    assert printed(program) == "[8]\n"
+
+
+@pytest.mark.parametrize("device", ["meta", "xpu"])
+def test_a_default_device_without_memory(device: str) -> None:
+    """Importing makes tensors, on the CPU: a default device may have no memory, or be missing."""
+    program = f"import torch; torch.set_default_device({device!r}); import infini.ops; print('ok')"
+    assert printed(program) == "ok\n"
+
+
+@pytest.mark.parametrize("device", ["cpu:128", "cpu:-1", "cpu:", "cpu:1x"])
+def test_a_device_that_is_none(device: str) -> None:
+    with pytest.raises(TypeError, match="no overload takes"):
+        infini.ops.internal_pin_memory(filled(2), device, filled(2))
