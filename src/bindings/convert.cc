@@ -362,6 +362,32 @@ bool ConvertBooleans(const Parameter& parameter, nb::handle list, CallStorage* s
   return true;
 }
 
+// Some parameters take no integers for a default that depends on others: `stride` for the size of
+// the kernel.
+bool MayBeEmpty(const Parameter& parameter) {
+  const bool is_default = parameter.has_default && parameter.default_value.size == 0;
+  return is_default || std::string_view(parameter.name) == "stride";
+}
+
+// A list of two or more is checked, since some of torch's kernels read as many without looking; a
+// list of one only names what torch repeats, `dim` for instance.
+bool ConvertIntegers(const Parameter& parameter, nb::handle list, CallStorage* storage,
+                     Argument* argument) {
+  const std::size_t size = PyTuple_GET_SIZE(list.ptr());
+  const std::size_t expected = std::max<std::int8_t>(parameter.list_size, 0);
+  std::vector<std::int64_t>& values = storage->AddIntegers(std::max(size, expected));
+  if (!ConvertElements(list, ConvertInteger, &values, argument)) return false;
+  if (expected < 2 || size == expected || (size == 0 && MayBeEmpty(parameter))) return true;
+  if (size == 1) {
+    values.assign(expected, values.front());
+    *argument = Span<std::int64_t>(values);
+    return true;
+  }
+  storage->AddRefusal(std::string(parameter.name) + ": expected " + std::to_string(expected) +
+                      " integers, got " + std::to_string(size));
+  return false;
+}
+
 bool ConvertList(const Parameter& parameter, nb::handle list, CallStorage* storage,
                  Argument* argument) {
   const std::size_t size = PyTuple_GET_SIZE(list.ptr());
@@ -369,7 +395,7 @@ bool ConvertList(const Parameter& parameter, nb::handle list, CallStorage* stora
     case Parameter::Type::kTensor:
       return ConvertTensors(parameter, list, storage, argument);
     case Parameter::Type::kInt:
-      return ConvertElements(list, ConvertInteger, &storage->AddIntegers(size), argument);
+      return ConvertIntegers(parameter, list, storage, argument);
     case Parameter::Type::kFloat:
       return ConvertElements(list, ConvertDouble, &storage->AddDoubles(size), argument);
     case Parameter::Type::kScalar:

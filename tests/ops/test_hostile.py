@@ -176,6 +176,27 @@ class TestNumbers:
             infini.ops.add(x, x, alpha, x.clone(), implementation_index=TORCH_SLOT)
 
 
+class TestListsOfAFixedSize:
+    """Some of torch's kernels read as many integers as the schema says, whatever is there."""
+
+    @pytest.mark.parametrize("size", [[2, 2], [], [2, 2, 2, 2]])
+    def test_another_size(self, size: list[int]) -> None:
+        x, indices = torch.ones(1, 1, 2, 2, 2), torch.zeros(1, 1, 2, 2, 2, dtype=torch.long)
+        with pytest.raises(TypeError, match=rf"output_size: expected 3 integers, got {len(size)}"):
+            infini.ops.fractional_max_pool3d_backward(x, x, [1, 1, 1], size, indices, filled(1))
+
+    @pytest.mark.parametrize("size", [2, [2], [2, 2]])
+    def test_one_stands_for_all(self, size: object) -> None:
+        out = filled(1, 2, 2)
+        infini.ops.avg_pool2d(torch.ones(1, 4, 4), size, [], out=out)
+        assert out.tolist() == [[[1, 1], [1, 1]]]
+
+    def test_a_list_of_one_names_any_number(self) -> None:
+        out = filled()
+        infini.ops.sum(torch.ones(2, 2), [0, 1], False, out)
+        assert out.item() == 4
+
+
 # Torch rounds 16-bit floats in the same way, so every bit pattern can be checked against it.
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("other", [0.0, 1.0, -1e-3, 3e4])
