@@ -39,7 +39,7 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
     choice = choose_for(inputs, schemas)
     library = make_library(schemas, choice)
     if not library.operators:
-        raise GenerationError(_nothing_left(inputs, library))
+        raise GenerationError("\n".join([*choice.notes, _nothing_left(inputs, library)]))
     summary = (
         f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
         f"{counted(len(library.overloads), 'overload')}, {len(library.skipped)} skipped"

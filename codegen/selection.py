@@ -258,7 +258,10 @@ def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission
 def _unknown(entry: Entry, schemas: Schemas) -> str:
     """Says that nothing has this name or matches this pattern, and what comes near."""
     verb = "that matches" if entry.is_pattern else "named"
+    base, dot, _ = entry.text.partition(".")
     hint = nearest(entry.text.strip("*"), schemas.by_name)
+    if dot and base in schemas.by_name:
+        hint = f"; a name stands for all its overloads: write '{base}'"
     for name, public in schemas.public_names.items():
         if fnmatch.fnmatchcase(public, entry.text):
             hint = f"; '{public}' is ATen's '{name}': write that"

@@ -37,7 +37,7 @@ class Signature:
     optional: frozenset[str]
 
     def __str__(self) -> str:
-        options = ["implementation_index: _Int | None = None", "stream: _Int = 0"]
+        options = ["implementation_index: _Int | None = None", "stream: _Int | None = 0"]
         parts = [
             *map(self._declaration, self.positional),
             "*",

@@ -45,7 +45,7 @@ int main() {
   std::printf("by slot 8   = %g ... %g\n", out_data[0][0], out_data[1][2]);
 
   try {
-    Add::Call(x, row_means, out);
+    Add::Call(x, row_means, out, {0});  // slot 0 is the library's own
   } catch (const std::exception& error) {
     std::printf("error: %s\n", error.what());
   }

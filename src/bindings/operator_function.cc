@@ -58,15 +58,18 @@ void ReadOptions(PythonCall* call) {
     if (!call->IsOption(i)) continue;
     PyObject* value = call->keyword_value(i);
     const bool is_stream = SameString(call->keyword(i), stream_name);
-    if (!is_stream && value == Py_None) continue;
-    if (!PyLong_Check(value) || PyBool_Check(value)) {
-      throw nb::type_error(is_stream ? "stream: expected an int, the vendor's stream handle"
-                                     : "implementation_index: expected an int or None");
+    if (value == Py_None) continue;
+    if (!PyIndex_Check(value) || PyBool_Check(value)) {
+      throw nb::type_error(is_stream
+                               ? "stream: expected an int, the vendor's stream handle, or None"
+                               : "implementation_index: expected an int or None");
     }
+    const nb::object number = nb::steal(PyNumber_Index(value));
+    if (!number.is_valid()) throw nb::python_error();
     if (is_stream) {
-      call->options.stream = PyLong_AsVoidPtr(value);
+      call->options.stream = PyLong_AsVoidPtr(number.ptr());
     } else {
-      call->options.implementation_index = _PyLong_AsInt(value);
+      call->options.implementation_index = _PyLong_AsInt(number.ptr());
     }
     if (PyErr_Occurred()) throw nb::python_error();
   }
@@ -213,6 +216,9 @@ PyObject* Name(PyObject* self, void*) {
   return PyUnicode_FromString(reinterpret_cast<OperatorFunction*>(self)->name());
 }
 
+// By name, as functions are pickled and copied.
+PyObject* Reduce(PyObject* self, PyObject*) { return Name(self, nullptr); }
+
 PyObject* Represent(PyObject* self) {
   return PyUnicode_FromFormat("<operator infini.ops.%s>",
                               reinterpret_cast<OperatorFunction*>(self)->name());
@@ -259,6 +265,11 @@ PyGetSetDef properties[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
+PyMethodDef methods[] = {
+    {"__reduce__", Reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OperatorFunction, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
@@ -268,6 +279,7 @@ PyType_Slot slots[] = {
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_repr, reinterpret_cast<void*>(Represent)},
     {Py_tp_getset, properties},
+    {Py_tp_methods, methods},
     {Py_tp_members, members},
     {0, nullptr},
 };

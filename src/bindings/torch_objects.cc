@@ -67,6 +67,7 @@ class WarningBuffer : public c10::WarningHandler {
   void process(const c10::Warning& warning) override { warnings_.push_back(warning); }
 
   const std::vector<c10::Warning>& warnings() const { return warnings_; }
+  void Drop() { warnings_.clear(); }
 
  private:
   c10::WarningHandler* previous_;
@@ -159,14 +160,17 @@ class HeldTensors {
 };
 
 // Runs the call with the interpreter lock released; leaves what it throws as a Python error.
-void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options) {
+void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options,
+                      WarningBuffer* warnings) {
   const std::size_t size = overload.parameters.size();
   const HeldTensors held(arguments, size);
   try {
     const ReleasedLock released;
     Dispatch(overload, {arguments, size}, options);
   } catch (const std::invalid_argument& error) {
-    // Our own complaint about the call; torch would make a RuntimeError of it.
+    // Our own complaint about the call; torch would make a RuntimeError of it. What torch warned
+    // of, such as a resized out, was of tensors that the caller has not seen.
+    warnings->Drop();
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (...) {
     torch::translate_exception_to_python(std::current_exception());
@@ -221,7 +225,7 @@ PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
   {
     // Gone before a warning is shown, since showing one can run Python code that calls torch.
     WarningBuffer buffer;
-    DispatchUnlocked(overload, arguments, options);
+    DispatchUnlocked(overload, arguments, options, &buffer);
     if (!buffer.warnings().empty()) warnings = buffer.warnings();
   }
   if (!warnings.empty()) ShowAll(warnings);

@@ -120,6 +120,17 @@ class Views {
   std::vector<std::vector<Tensor>> lists_;
 };
 
+// As torch's own calls do, so that autograd refuses a value that it kept and that has changed.
+void CountWrites(const Invocation& invocation) {
+  for (std::size_t i = 0; i < invocation.size; ++i) {
+    if (!invocation.parameters[i].is_out) continue;
+    const Argument& argument = invocation.arguments[i];
+    const bool is_foreign = argument.tag == Argument::Tag::kForeignTensor ||
+                            argument.tag == Argument::Tag::kForeignTensors;
+    if (is_foreign) torch_backend::CountWrites(argument.As<void>(), argument.size);
+  }
+}
+
 bool HasNative(const Overload& overload, Device::Type device) {
   for (const Implementation& implementation : overload.implementations) {
     if (implementation.device == device && !TakesForeign(implementation)) return true;
@@ -127,30 +138,38 @@ bool HasNative(const Overload& overload, Device::Type device) {
   return false;
 }
 
+void RunOnViews(const Overload& overload, const Invocation& invocation, std::optional<int> slot) {
+  const Views views({invocation.arguments, invocation.size});
+  Invocation viewed = invocation;
+  viewed.arguments = views.arguments();
+  const Implementation& implementation = overload.Select(viewed, slot);
+  implementation.Run(TakesForeign(implementation) ? invocation : viewed);
+}
+
 #endif
 
 }  // namespace
 
 void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOptions& options) {
-  std::optional<int> slot = options.implementation_index;
   Devices devices;
   devices.AddAll(arguments);
   const Invocation invocation{arguments.data(), arguments.size(), devices.first.value_or(Device()),
                               options.stream, overload.parameters};
-  if (devices.mixed) slot = SlotForMixedDevices(overload, invocation, slot);
+  const std::optional<int> slot =
+      devices.mixed ? SlotForMixedDevices(overload, invocation, options.implementation_index)
+                    : options.implementation_index;
 #ifdef INFINI_OPS_WITH_TORCH
   // Making views costs more than a small call, so it is left out where no implementation
   // would look at them.
   if (slot != static_cast<int>(Slot::kTorch) && HasNative(overload, invocation.device.type())) {
-    const Views views(arguments);
-    Invocation viewed = invocation;
-    viewed.arguments = views.arguments();
-    const Implementation& implementation = overload.Select(viewed, slot);
-    implementation.Run(TakesForeign(implementation) ? invocation : viewed);
-    return;
+    RunOnViews(overload, invocation, slot);
+  } else {
+    overload.Select(invocation, slot).Run(invocation);
   }
-#endif
+  CountWrites(invocation);
+#else
   overload.Select(invocation, slot).Run(invocation);
+#endif
 }
 
 }  // namespace infini::ops

@@ -1,5 +1,6 @@
 #include "base/add.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
@@ -35,24 +36,34 @@ struct Operand {
   std::vector<std::int64_t> strides;  // in bytes, 0 where broadcast
 };
 
-// The tensor's strides as seen from the shape of `out`. Throws `std::invalid_argument` when
-// it does not broadcast to it.
+// The tensor's strides as seen from the shape of `out`, which it broadcasts to.
 Operand Broadcast(const Tensor& tensor, const Tensor& out) {
-  const bool fits = tensor.dimensions() <= out.dimensions();
-  const std::size_t missing = fits ? out.dimensions() - tensor.dimensions() : 0;
+  const std::size_t missing = out.dimensions() - tensor.dimensions();
   const auto size = static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
   Operand operand{tensor.data<char>(), std::vector<std::int64_t>(out.dimensions())};
-  bool broadcasts = fits;
-  for (std::size_t i = missing; broadcasts && i < out.dimensions(); ++i) {
-    const std::int64_t extent = tensor.shape()[i - missing];
-    broadcasts = extent == 1 || extent == out.shape()[i];
-    operand.strides[i] = extent == 1 ? 0 : tensor.strides()[i - missing] * size;
-  }
-  if (!broadcasts) {
-    throw std::invalid_argument("add: " + Describe(tensor) + " does not broadcast to out, " +
-                                Describe(out));
+  for (std::size_t i = missing; i < out.dimensions(); ++i) {
+    const bool repeats = tensor.shape()[i - missing] == 1;
+    operand.strides[i] = repeats ? 0 : tensor.strides()[i - missing] * size;
   }
   return operand;
+}
+
+// The tensor's extent in a dimension of a shape of `rank` dimensions that it broadcasts to.
+std::int64_t ExtentIn(std::size_t rank, std::size_t dimension, const Tensor& tensor) {
+  const std::size_t missing = rank - tensor.dimensions();
+  return dimension < missing ? 1 : tensor.shape()[dimension - missing];
+}
+
+// True when `out` has the shape that the inputs broadcast to. Torch resizes any other.
+bool HasSumShape(const Tensor& out, const Tensor& input, const Tensor& other) {
+  const std::size_t rank = std::max(input.dimensions(), other.dimensions());
+  if (out.dimensions() != rank) return false;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t a = ExtentIn(rank, i, input);
+    const std::int64_t b = ExtentIn(rank, i, other);
+    if ((a != b && a != 1 && b != 1) || out.shape()[i] != (a == 1 ? b : a)) return false;
+  }
+  return true;
 }
 
 // One run along the innermost dimension.
@@ -176,8 +187,9 @@ struct Operator<Add, Device::Type::kCpu, 0> {
                        const Tensor& out) {
     if (!input.defined() || !other.defined() || !out.defined()) return false;
     const DataType type = out.data_type();
-    return input.data_type() == type && other.data_type() == type && IsAligned(input) &&
-           IsAligned(other) && IsAligned(out) && IsWritable(out, input) && IsWritable(out, other) &&
+    return input.data_type() == type && other.data_type() == type &&
+           HasSumShape(out, input, other) && IsAligned(input) && IsAligned(other) &&
+           IsAligned(out) && IsWritable(out, input) && IsWritable(out, other) &&
            WithElementType(type, [&](auto* element) {
              return Fits<std::remove_pointer_t<decltype(element)>>(alpha);
            });
@@ -188,8 +200,8 @@ struct Operator<Add, Device::Type::kCpu, 0> {
     if (!Supports(input, other, alpha, out)) {
       throw std::invalid_argument(
           "add: slot 0 takes aligned strided tensors of one real type, an alpha that the type can "
-          "hold, "
-          "and an out that overlaps neither itself nor, in part, an input; got " +
+          "hold, and an out of the shape they broadcast to that overlaps neither itself nor, in "
+          "part, an input; got " +
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     WithElementType(out.data_type(), [&](auto* element) {

@@ -15,6 +15,9 @@ const void* ElementOf(const void* tensors, std::size_t index);
 // Throws `std::invalid_argument` for a device that this library was not built for.
 Device DeviceOf(const void* tensor);
 
+// Counts a write to each tensor of an array in its version, which autograd looks at.
+void CountWrites(const void* tensors, std::size_t size);
+
 // A view of the tensor's memory; `Tensor()` where there is none to view (an undefined,
 // sparse or meta tensor).
 Tensor ViewOf(const void* tensor);

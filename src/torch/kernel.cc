@@ -461,6 +461,13 @@ const void* ElementOf(const void* tensors, std::size_t index) {
   return tensor.defined() ? &tensor : nullptr;
 }
 
+void CountWrites(const void* tensors, std::size_t size) {
+  for (const at::Tensor& tensor : at::TensorList(static_cast<const at::Tensor*>(tensors), size)) {
+    // Tensors made in inference mode have no version.
+    if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 Device DeviceOf(const void* tensor) {
   const at::Device device = AsTorch(tensor).device();
   return {TypeOf(device.type()), device.has_index() ? device.index() : 0};

@@ -5,7 +5,9 @@ The module is the same on every platform, so these tests use the CPU, which all 
 
 from __future__ import annotations
 
+import copy
 import keyword
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -170,6 +172,32 @@ class TestCalls:
         assert out.tolist() == [2, 2]
         with pytest.raises(TypeError, match="no overload takes"):
             infini.ops.add(out, out, x)
+
+    def test_a_write_is_counted_where_autograd_looks(self) -> None:
+        weight, kept = torch.ones(2, requires_grad=True), torch.ones(2)
+        loss = (weight * kept).sum()
+        infini.ops.mul_inplace(kept, 2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+    @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
+    def test_every_slot_counts_its_writes(self, slot: int) -> None:
+        x, out = torch.ones(2), filled(2)
+        infini.ops.add(x, x, out, implementation_index=slot)
+        assert (x._version, out._version) == (0, 1)
+        lists = [filled(2), filled(2)]
+        infini.ops.internal_foreach_abs_inplace(lists)
+        assert [each._version for each in lists] == [1, 1]
+
+    def test_tensors_of_inference_mode_have_no_version_to_count(self) -> None:
+        with torch.inference_mode():
+            out = filled(2)
+        infini.ops.abs(torch.ones(2), out)
+        assert out.tolist() == [1, 1]
+
+    def test_operators_are_copied_and_pickled_by_name(self) -> None:
+        assert copy.deepcopy(infini.ops.abs) is infini.ops.abs
+        assert pickle.loads(pickle.dumps(infini.ops.abs)) is infini.ops.abs
 
     def test_autograd_is_not_recorded(self) -> None:
         x, out = torch.ones(2, requires_grad=True), filled(2)
