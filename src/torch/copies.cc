@@ -2,6 +2,7 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 // From ATen/native/Resize.h, which costs 5 CPU-seconds.
 namespace at::native {
@@ -23,10 +24,23 @@ std::size_t FirstOut(Span<Parameter> parameters) {
   return first;
 }
 
+at::IntArrayRef LargestShape(Span<Argument> inputs) {
+  const at::Tensor* largest = nullptr;
+  for (const Argument& input : inputs) {
+    if (input.tag != Argument::Tag::kForeignTensor || input.size != 1) continue;
+    const auto* tensor = input.As<at::Tensor>();
+    if (!HasStrides(*tensor)) continue;
+    if (!largest || tensor->numel() > largest->numel()) largest = tensor;
+  }
+  return largest ? largest->sizes() : at::IntArrayRef();
+}
+
 // What the kernel gets in place of `tensor`; undefined where it can take that.
 at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntArrayRef shape) {
   if (quirk == Quirk::kIgnoresOverlap || (quirk != Quirk::kIgnoresStrides && !is_out)) return {};
-  if (quirk == Quirk::kTrustsOuts && tensor.sizes() != shape) {
+  // Of one element, torch leaves the dimensions as they are given.
+  const bool is_one = tensor.numel() == 1 && c10::multiply_integers(shape) == 1;
+  if (quirk == Quirk::kTrustsOuts && tensor.sizes() != shape && !is_one) {
     return at::empty(shape, tensor.options());
   }
   return tensor.is_contiguous() ? at::Tensor() : tensor.contiguous();
@@ -36,10 +50,8 @@ at::Tensor CopyFor(Quirk quirk, const at::Tensor& tensor, bool is_out, at::IntAr
 
 Copies::Copies(const Invocation& invocation, Quirk quirk)
     : arguments_(invocation.arguments, invocation.arguments + invocation.size) {
-  const at::IntArrayRef shape = arguments_[0].tag == Argument::Tag::kForeignTensor
-                                    ? arguments_[0].As<at::Tensor>()->sizes()
-                                    : at::IntArrayRef();
   const std::size_t first_out = FirstOut(invocation.parameters);
+  const at::IntArrayRef shape = LargestShape({invocation.arguments, first_out});
   for (std::size_t i = 0; i < invocation.size; ++i) {
     if (arguments_[i].tag != Argument::Tag::kForeignTensor) continue;
     const at::Tensor& tensor = *arguments_[i].As<at::Tensor>();

@@ -67,6 +67,7 @@ constexpr std::string_view kIgnoresStrides[] = {
 
 constexpr std::string_view kIgnoresOutStrides[] = {
     "linalg_matmul",
+    "linear",
     "matmul",
 };
 
@@ -106,9 +107,9 @@ constexpr std::string_view kIgnoresOverlap[] = {
 };
 
 constexpr std::string_view kTrustsOuts[] = {
-    "binary_cross_entropy",
-    "log_sigmoid_forward",
-    "rrelu_with_noise",
+    "binary_cross_entropy", "binary_cross_entropy_backward",
+    "huber_loss",           "log_sigmoid_forward",
+    "rrelu_with_noise",     "soft_margin_loss",
 };
 
 template <typename Names>

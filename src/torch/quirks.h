@@ -15,8 +15,8 @@ enum class Quirk {
   kIgnoresOutStrides,
   // The kernel does not refuse outs of which one element stands for several: we do.
   kIgnoresOverlap,
-  // The kernel takes the outs for contiguous ones of the first input's shape, if only as scratch
-  // for a result of another shape: it gets such.
+  // The kernel takes the outs for contiguous ones of the largest input's shape, if only as scratch
+  // for a result of another shape, whatever lies behind them in memory: it gets such.
   kTrustsOuts,
 };
 

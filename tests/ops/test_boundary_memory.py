@@ -204,6 +204,20 @@ class TestOutsOfAnotherShape:
         getattr(infini.ops, loss)(x.numpy(), y.numpy(), reduction=reduction, out=array)
         torch.testing.assert_close(torch.from_numpy(array), expected)
 
+    @pytest.mark.parametrize("loss", ["huber_loss", "soft_margin_loss"])
+    def test_a_loss_of_many_leaves_the_others(self, loss: str) -> None:
+        x, y = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1.0, -1.0, 1.0])
+        losses = torch.zeros(4)
+        getattr(infini.ops, loss)(x, y, out=losses[1])
+        expected = getattr(torch.nn.functional, loss)(x, y).item()
+        assert losses.tolist() == [0, expected, 0, 0]
+
+    @pytest.mark.parametrize("shape", [(), (0,), (7,)])
+    def test_the_gradient_of_a_loss(self, shape: tuple[int, ...]) -> None:
+        x, y, gradient = torch.full((4,), 0.5), torch.ones(4), filled(*shape)
+        infini.ops.binary_cross_entropy_backward(torch.tensor(1.0), x, y, grad_input=gradient)
+        assert gradient.tolist() == [-0.5] * 4
+
     @pytest.mark.parametrize("shape", [(), (0,), (7,)])
     def test_kernels_that_write_as_much_as_they_read(self, shape: tuple[int, ...]) -> None:
         x = torch.linspace(-1, 1, 64)
