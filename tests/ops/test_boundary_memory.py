@@ -87,7 +87,16 @@ def test_tensors_of_any_strides(overload: Overload) -> None:
         for name, layout in _layouts(aten._schema, expected):
             actual = sample.bind(aten._schema, "cpu")
             actual[name] = layout(_like_expected(aten, name, actual[name], expected[name]))
+            strided_out = actual[name]
             _check_right_or_refused(overload, actual, expected)
+            _check_between(strided_out)
+
+
+def _check_between(tensor: torch.Tensor) -> None:
+    """What lies between the elements is not theirs; ``strided`` puts zeros there."""
+    base = tensor._base
+    if base is not None and base.numel() == tensor.numel() << tensor.dim():
+        assert _comparable(base).bool().sum() == _comparable(tensor).bool().sum()
 
 
 def _refusal(call: Call, arguments: Arguments) -> Exception | None:
