@@ -208,6 +208,8 @@ PyObject* VectorCall(PyObject* self, PyObject* const* arguments, std::size_t fla
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an implementation threw what is no std::exception");
   }
   return nullptr;
 }

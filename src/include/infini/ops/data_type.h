@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "infini/ops/export.h"
+
 namespace infini::ops {
 
 // Element types, all that torch 2.14 has; a type of less than a byte, or several in one, takes
@@ -63,13 +65,13 @@ enum class DataType : std::int8_t {
 };
 
 // "float32" and so on; "unknown" for a value that is not listed above.
-const char* DataTypeName(DataType data_type);
+INFINI_OPS_API const char* DataTypeName(DataType data_type);
 
 // The type of that name; nothing for a name that no type above has.
-std::optional<DataType> ParseDataType(std::string_view name);
+INFINI_OPS_API std::optional<DataType> ParseDataType(std::string_view name);
 
 // Bytes per element; 0 for a value that is not listed above.
-std::size_t DataTypeSize(DataType data_type);
+INFINI_OPS_API std::size_t DataTypeSize(DataType data_type);
 
 }  // namespace infini::ops
 

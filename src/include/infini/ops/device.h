@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "infini/ops/export.h"
+
 namespace infini::ops {
 
 // Where a tensor lives: a platform and the ordinal of one of its devices.
@@ -60,11 +62,11 @@ constexpr const DeviceTypeInfo& Info(Device::Type type) {
 }
 
 // True for the platforms that this library was built for.
-bool IsEnabled(Device::Type type);
+INFINI_OPS_API bool IsEnabled(Device::Type type);
 
 // The enabled platform called `name`, by its own or its torch name; throws
 // `std::invalid_argument` with the enabled ones otherwise.
-Device::Type ParseDeviceType(std::string_view name);
+INFINI_OPS_API Device::Type ParseDeviceType(std::string_view name);
 
 }  // namespace infini::ops
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "infini/ops/argument.h"
+#include "infini/ops/export.h"
 #include "infini/ops/schema.h"
 #include "infini/ops/slot.h"
 
@@ -45,7 +46,7 @@ struct Implementation {
 };
 
 // One schema of an operator and what implements it, lowest slot first.
-struct Overload {
+struct INFINI_OPS_API Overload {
   const char* operator_name;
   const char* name;  // ATen's overload name, "" or "out" for instance
   Span<Parameter> parameters;
@@ -58,7 +59,7 @@ struct Overload {
 
 // An operator by its public name: overloads in the order in which they are tried. A list,
 // so that whoever holds an overload keeps it when a library loaded later adds another.
-struct OperatorEntry {
+struct INFINI_OPS_API OperatorEntry {
   std::list<Overload> overloads;
 
   // Slots that at least one overload has on this device, ascending.
@@ -68,14 +69,15 @@ struct OperatorEntry {
 };
 
 // "0, 8", or "none": slots in a message.
-std::string Join(const std::vector<int>& slots);
+INFINI_OPS_API std::string Join(const std::vector<int>& slots);
 
 // All operators by public name.
-const std::map<std::string, OperatorEntry, std::less<>>& Operators();
+INFINI_OPS_API const std::map<std::string, OperatorEntry, std::less<>>& Operators();
 
 // Throws `std::invalid_argument` for a name that no operator has.
-const OperatorEntry& FindOperator(std::string_view name);
-const Overload& FindOverload(std::string_view operator_name, std::string_view overload_name);
+INFINI_OPS_API const OperatorEntry& FindOperator(std::string_view name);
+INFINI_OPS_API const Overload& FindOverload(std::string_view operator_name,
+                                            std::string_view overload_name);
 
 struct CallOptions {
   std::optional<int> implementation_index = std::nullopt;
@@ -84,7 +86,8 @@ struct CallOptions {
 
 // Selects by slot and by the device of the first tensor argument (the CPU without one), and
 // calls. Throws what the implementation throws.
-void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOptions& options);
+INFINI_OPS_API void Dispatch(const Overload& overload, Span<Argument> arguments,
+                             const CallOptions& options);
 
 // Base of the operator classes, hand-written (`src/base/`) and generated alike. `Self` has
 // `kName`, the public name of the operator.
@@ -105,8 +108,8 @@ struct Operator;
 
 // Adds a kernel to an overload, creating operator and overload where the generated table has
 // none. Throws `std::logic_error` naming the place when it is taken.
-void Register(const char* operator_name, const char* overload_name, Span<Parameter> parameters,
-              const Implementation& implementation);
+INFINI_OPS_API void Register(const char* operator_name, const char* overload_name,
+                             Span<Parameter> parameters, const Implementation& implementation);
 
 namespace internal {
 

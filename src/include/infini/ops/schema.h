@@ -6,6 +6,7 @@
 #include <string>
 
 #include "infini/ops/argument.h"
+#include "infini/ops/export.h"
 #include "infini/ops/span.h"
 
 namespace infini::ops {
@@ -90,7 +91,7 @@ constexpr Span<std::int64_t> Integers() {
 }
 
 // "abs(Tensor input, Tensor out)", for messages and documentation.
-std::string Signature(const char* operator_name, Span<Parameter> parameters);
+INFINI_OPS_API std::string Signature(const char* operator_name, Span<Parameter> parameters);
 
 }  // namespace infini::ops
 

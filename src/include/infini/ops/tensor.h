@@ -7,13 +7,14 @@
 
 #include "infini/ops/data_type.h"
 #include "infini/ops/device.h"
+#include "infini/ops/export.h"
 #include "infini/ops/span.h"
 
 namespace infini::ops {
 
 // A view of memory that somebody else owns, in no framework's terms. Shape and strides
 // are counted in elements; a stride of 0 broadcasts.
-class Tensor {
+class INFINI_OPS_API Tensor {
  public:
   // Not a tensor: stands for an absent element in a list of optional tensors.
   Tensor() = default;
@@ -51,10 +52,10 @@ class Tensor {
 
 // True when an elementwise kernel may write `out` while it reads `input`: no element of `out`
 // stands for two, and the two are the same view or lie apart.
-bool IsWritable(const Tensor& out, const Tensor& input);
+INFINI_OPS_API bool IsWritable(const Tensor& out, const Tensor& input);
 
 // "float32[2, 3]"; "undefined" for `Tensor()`. For messages.
-std::string Describe(const Tensor& tensor);
+INFINI_OPS_API std::string Describe(const Tensor& tensor);
 
 }  // namespace infini::ops
 
