@@ -59,7 +59,8 @@ def test_the_names_that_the_library_has_are_reserved(root: Path) -> None:
     """In the scopes where operators and their classes stand."""
     headers = sorted((root / "src" / "include").rglob("*.h"))
     text = "\n".join(path.read_text() for path in headers)
-    classes = re.findall(r"^(?:class|struct|enum class|using) (?:INFINI_OPS_API )?(\w+)", text, re.MULTILINE)
+    declared = r"^(?:class|struct|enum class|using) (?:INFINI_OPS_API )?(\w+)"
+    classes = re.findall(declared, text, re.MULTILINE)
     python = (root / "src" / "infini" / "ops" / "__init__.py").read_text()
     classes += re.findall(r"^class (\w+)", python, re.MULTILINE)
     assert "Tensor" in classes
