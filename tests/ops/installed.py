@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Arguments, Call
+from samples import Sample, load
 
 import infini.ops
 import torch
@@ -61,6 +62,13 @@ class Overload:
         """Returns torch's own overload, or None where this torch lacks it."""
         packet = getattr(torch.ops.aten, self.aten_name, None)
         return getattr(packet, self.overload_name or "default", None)
+
+    def samples(self) -> list[Sample]:
+        """Recorded calls of one dtype, float32 if possible, that this torch can be given."""
+        aten = self.aten()
+        groups = load().samples.get(self.qualified_name, {})
+        group = groups.get("float32") or next(iter(groups.values()), [])
+        return [sample for sample in group if aten and sample.fits(aten._schema)]
 
     def active_slots(self, device: str) -> list[int]:
         return list(self.operator_class.active_implementation_indices(device))

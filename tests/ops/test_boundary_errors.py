@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from harness import Arguments, Call, invoke, seeded
 from installed import TORCH_SLOT, Overload, overloads
-from samples import Sample, load
+from samples import Sample
 
 import infini.ops
 import torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-_SAMPLES = load().samples
 
 # Torch 2.13 reads or writes beside memory: for another type, for dimensions that do not exist.
 _UNSAFE = {"_logcumsumexp.out", "_fft_c2c.out", "_fft_c2r.out", "_fft_r2c.out"}
@@ -40,10 +38,9 @@ def _breaks(argument: Any, value: Any) -> Iterator[Break]:
 def _cases() -> list[tuple[Overload, Sample]]:
     found = []
     for overload in overloads():
-        groups = _SAMPLES.get(overload.qualified_name, {})
-        group = groups.get("float32") or next(iter(groups.values()), None)
-        if group and overload.aten() and overload.qualified_name not in _UNSAFE | _SHADOWED:
-            found.append((overload, group[-1]))
+        samples = overload.samples()
+        if samples and overload.qualified_name not in _UNSAFE | _SHADOWED:
+            found.append((overload, samples[-1]))
     return found
 
 

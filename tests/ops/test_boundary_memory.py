@@ -17,15 +17,13 @@ import numpy as np
 import pytest
 from harness import Arguments, Call, invoke, seeded
 from installed import TORCH_SLOT, Overload, overloads
-from samples import Sample, load
+from samples import Sample
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import infini.ops
 import torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-_SAMPLES = load().samples
 
 # What these do depends on the strides by definition.
 _ABOUT_STRIDES = {"_reshape_alias_copy", "as_strided", "resize", "resize_as"}
@@ -67,10 +65,7 @@ def _swept() -> Iterator[Overload]:
 
 
 def _samples_of(overload: Overload) -> list[Sample]:
-    groups = _SAMPLES.get(overload.qualified_name, {})
-    group = groups.get("float32") or next(iter(groups.values()), [])
-    shaped = [sample for sample in group if _has_dimensions(sample)]
-    return shaped[:2]
+    return [sample for sample in overload.samples() if _has_dimensions(sample)][:2]
 
 
 def _has_dimensions(sample: Sample) -> bool:

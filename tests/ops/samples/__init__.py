@@ -12,6 +12,7 @@ import json
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ class Sample:
     overload: str
     dtype: str
     arguments: dict[str, Value]
+
+    def fits(self, schema: Any) -> bool:
+        """Says whether ``bind`` can: another torch may have other arguments."""
+        names = {argument.name for argument in schema.arguments}
+        needed = {each.name for each in schema.arguments if not each.has_default_value()}
+        return needed <= self.arguments.keys() <= names
 
     def bind(self, schema: Any, device: str) -> dict[str, Any]:
         """Returns the value of every argument of ``schema``, in its order, on ``device``."""
@@ -63,6 +70,7 @@ class SampleSet:
     samples: dict[str, dict[str, list[Sample]]]
 
 
+@cache
 def load(path: Path = SAMPLES_FILE) -> SampleSet:
     """Reads a file of samples."""
     with zipfile.ZipFile(path) as archive:
