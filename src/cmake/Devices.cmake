@@ -49,3 +49,8 @@ if(enabled)
   string(TOLOWER "${rest}" rest)
   set(INFINI_OPS_ACCELERATOR "k${initial}${rest}")
 endif()
+
+if(WITH_TRITON)
+  message(FATAL_ERROR
+    "WITH_TRITON is ON, but this version has no Triton backend. Set WITH_TRITON to OFF.")
+endif()

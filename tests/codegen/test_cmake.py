@@ -45,6 +45,11 @@ def test_no_device(root: Path, tmp_path: Path) -> None:
     assert "No device is enabled" in message
 
 
+def test_a_backend_that_there_is_none_of(root: Path, tmp_path: Path) -> None:
+    message = configure(root, tmp_path, "-DWITH_TRITON=ON")
+    assert "has no Triton backend. Set WITH_TRITON to OFF" in message
+
+
 def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=False)
     python = tmp_path / "empty" / "bin" / "python"
