@@ -255,7 +255,7 @@ PyObject* Document(PyObject* self, void*) {
   for (const DeviceTypeInfo& info : kDeviceTypes) {
     if (!IsEnabled(info.type)) continue;
     text += "Active slots on " + std::string(info.name) + ": " +
-            Join(function.entry->ActiveSlots(info.type)) + "\n";
+            JoinSlots(function.entry->ActiveSlots(info.type)) + "\n";
   }
   return PyUnicode_FromString(text.c_str());
 }

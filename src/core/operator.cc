@@ -24,7 +24,7 @@ void AddGeneratedOperators([[maybe_unused]] OperatorMap* operators) {
     for (const DeviceTypeInfo& info : kDeviceTypes) {
       if (!IsEnabled(info.type)) continue;
       overload.implementations.push_back({info.type, static_cast<int>(Slot::kTorch),
-                                          torch_backend::RunnerOf(row.operator_name), nullptr,
+                                          torch_backend::KernelOf(row.operator_name), nullptr,
                                           nullptr, &generated::kTorchKernels[i]});
     }
     (*operators)[row.operator_name].overloads.push_back(std::move(overload));
@@ -84,7 +84,7 @@ std::vector<int> SlotsOn(const Overload& overload, Device::Type device) {
                                 : "nothing is active";
   throw std::invalid_argument(what + " for '" + FullName(overload) + "' on " +
                               std::string(Info(device).name) +
-                              "; active: " + Join(SlotsOn(overload, device)));
+                              "; active: " + JoinSlots(SlotsOn(overload, device)));
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ std::vector<int> OperatorEntry::ActiveSlots(Device::Type device) const {
   return {slots.begin(), slots.end()};
 }
 
-std::string Join(const std::vector<int>& slots) {
+std::string JoinSlots(const std::vector<int>& slots) {
   if (slots.empty()) return "none";
   std::string text;
   for (int slot : slots) text += (text.empty() ? "" : ", ") + std::to_string(slot);

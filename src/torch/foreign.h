@@ -24,7 +24,7 @@ Tensor ViewOf(const void* tensor);
 
 // The kernel of slot 8 for the operator of this public name, to be registered with a
 // `generated::TorchKernel` as its data.
-Kernel RunnerOf(std::string_view operator_name);
+Kernel KernelOf(std::string_view operator_name);
 
 }  // namespace infini::ops::torch_backend
 

@@ -114,7 +114,7 @@ void RunWith(const Invocation& invocation, const void* torch_kernel) {
 
 }  // namespace
 
-Kernel RunnerOf(std::string_view operator_name) {
+Kernel KernelOf(std::string_view operator_name) {
   switch (QuirkOf(operator_name)) {
     case Quirk::kNone:
       break;

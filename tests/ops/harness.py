@@ -98,6 +98,15 @@ def seeded(call: Call, arguments: Arguments) -> None:
     call(arguments)
 
 
+def error_of(call: Call, arguments: Arguments) -> Exception | None:
+    """Returns what a seeded call raises, or None."""
+    try:
+        seeded(call, arguments)
+    except Exception as error:
+        return error
+    return None
+
+
 def _tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
     for name, value in arguments.items():
         for leaf in leaves(value):

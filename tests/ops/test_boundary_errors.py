@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from harness import Arguments, Call, invoke, seeded
+from harness import Arguments, error_of, invoke
 from installed import TORCH_SLOT, Overload, overloads
 from samples import Sample
 
@@ -54,8 +54,8 @@ def test_one_wrong_argument(overload: Overload, sample: Sample) -> None:
     whole = sample.bind(aten._schema, "cpu")
     for argument in aten._schema.arguments:
         for change in _breaks(argument, whole[argument.name]):
-            expected = _error(partial(invoke, aten), _broken(sample, aten, argument.name, change))
-            actual = _error(call, _broken(sample, aten, argument.name, change))
+            expected = error_of(partial(invoke, aten), _broken(sample, aten, argument.name, change))
+            actual = error_of(call, _broken(sample, aten, argument.name, change))
             if not _is_refusal(actual):
                 assert type(actual) is type(expected), f"{argument.name}: {actual} for {expected}"
 
@@ -64,14 +64,6 @@ def _broken(sample: Sample, aten: Any, name: str, change: Break) -> Arguments:
     arguments = sample.bind(aten._schema, "cpu")
     arguments[name] = change(arguments[name])
     return arguments
-
-
-def _error(call: Call, arguments: Arguments) -> Exception | None:
-    try:
-        seeded(call, arguments)
-    except Exception as error:
-        return error
-    return None
 
 
 def _is_refusal(error: Exception | None) -> bool:

@@ -69,7 +69,7 @@ struct INFINI_OPS_API OperatorEntry {
 };
 
 // "0, 8", or "none": slots in a message.
-INFINI_OPS_API std::string Join(const std::vector<int>& slots);
+INFINI_OPS_API std::string JoinSlots(const std::vector<int>& slots);
 
 // All operators by public name.
 INFINI_OPS_API const std::map<std::string, OperatorEntry, std::less<>>& Operators();
