@@ -18,7 +18,7 @@ struct Row {
 extern const Span<Row> kTable;
 
 // An ATen function of any type, and what calls it with converted arguments: one function for all
-// that share a signature, since ATen's 1,440 have some 600 signatures.
+// that share a signature, since ATen's 1,440 have some 480 signatures.
 struct TorchKernel {
   using Function = void (*)();
 

@@ -27,7 +27,7 @@ std::size_t FirstOut(Span<Parameter> parameters) {
 at::IntArrayRef LargestShape(Span<Argument> inputs) {
   const at::Tensor* largest = nullptr;
   for (const Argument& input : inputs) {
-    if (input.tag != Argument::Tag::kForeignTensor || input.size != 1) continue;
+    if (input.tag != Argument::Tag::kForeignTensor) continue;
     const auto* tensor = input.As<at::Tensor>();
     if (!HasStrides(*tensor)) continue;
     if (!largest || tensor->numel() > largest->numel()) largest = tensor;

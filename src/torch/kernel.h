@@ -20,7 +20,7 @@
 
 // How slot 8 calls ATen. The argument types of a function come from `at::_ops::abs_out::schema`,
 // so the same source serves every torch version. One `Caller` is instantiated for each of some
-// 600 signatures in one translation unit; whatever needs no template is in `kernel.cc`.
+// 480 signatures in one translation unit; whatever needs no template is in `kernel.cc`.
 //
 // Tensors and lists of tensors have become `kForeignTensor` and `kForeignTensors` before a `Caller`
 // sees them.
