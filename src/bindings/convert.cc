@@ -362,6 +362,14 @@ bool ConvertBooleans(const Parameter& parameter, nb::handle list, CallStorage* s
   return true;
 }
 
+// One number for a list of fixed size stands for all of its elements, as in torch.
+void Repeat(std::int64_t value, const Parameter& parameter, CallStorage* storage,
+            Argument* argument) {
+  std::vector<std::int64_t>& values = storage->AddIntegers(parameter.list_size);
+  values.assign(parameter.list_size, value);
+  *argument = Span<std::int64_t>(values);
+}
+
 // Some parameters take no integers for a default that depends on others: `stride` for the size of
 // the kernel.
 bool MayBeEmpty(const Parameter& parameter) {
@@ -375,12 +383,11 @@ bool ConvertIntegers(const Parameter& parameter, nb::handle list, CallStorage* s
                      Argument* argument) {
   const std::size_t size = PyTuple_GET_SIZE(list.ptr());
   const std::size_t expected = std::max<std::int8_t>(parameter.list_size, 0);
-  std::vector<std::int64_t>& values = storage->AddIntegers(std::max(size, expected));
+  std::vector<std::int64_t>& values = storage->AddIntegers(size);
   if (!ConvertElements(list, ConvertInteger, &values, argument)) return false;
   if (expected < 2 || size == expected || (size == 0 && MayBeEmpty(parameter))) return true;
   if (size == 1) {
-    values.assign(expected, values.front());
-    *argument = Span<std::int64_t>(values);
+    Repeat(argument->As<std::int64_t>()[0], parameter, storage, argument);
     return true;
   }
   storage->AddRefusal(std::string(parameter.name) + ": expected " + std::to_string(expected) +
@@ -407,7 +414,7 @@ bool ConvertList(const Parameter& parameter, nb::handle list, CallStorage* stora
   }
 }
 
-// One number for a list of fixed size stands for all of its elements, as in torch.
+// A number in place of a list.
 bool ConvertRepeated(const Parameter& parameter, PyObject* object, CallStorage* storage,
                      Argument* argument) {
   std::int64_t value;
@@ -415,9 +422,7 @@ bool ConvertRepeated(const Parameter& parameter, PyObject* object, CallStorage* 
       !ConvertInteger(object, &value)) {
     return false;
   }
-  std::vector<std::int64_t>& values = storage->AddIntegers(parameter.list_size);
-  values.assign(parameter.list_size, value);
-  *argument = Span<std::int64_t>(values);
+  Repeat(value, parameter, storage, argument);
   return true;
 }
 

@@ -59,19 +59,17 @@ std::size_t FindTensorOffset(const nb::module_& torch) {
 // Keeps the warnings of one call on this thread, to be shown when the interpreter lock is held.
 class WarningBuffer : public c10::WarningHandler {
  public:
-  WarningBuffer() : previous_(c10::WarningUtils::get_warning_handler()) {
+  explicit WarningBuffer(std::vector<c10::Warning>* warnings)
+      : previous_(c10::WarningUtils::get_warning_handler()), warnings_(warnings) {
     c10::WarningUtils::set_warning_handler(this);
   }
   ~WarningBuffer() override { c10::WarningUtils::set_warning_handler(previous_); }
 
-  void process(const c10::Warning& warning) override { warnings_.push_back(warning); }
-
-  const std::vector<c10::Warning>& warnings() const { return warnings_; }
-  void Drop() { warnings_.clear(); }
+  void process(const c10::Warning& warning) override { warnings_->push_back(warning); }
 
  private:
   c10::WarningHandler* previous_;
-  std::vector<c10::Warning> warnings_;
+  std::vector<c10::Warning>* warnings_;
 };
 
 bool Show(const c10::Warning& warning) {
@@ -159,18 +157,20 @@ class HeldTensors {
   c10::SmallVector<at::TensorBase, 6> tensors_;
 };
 
-// Runs the call with the interpreter lock released; leaves what it throws as a Python error.
+// Runs the call with the interpreter lock released; leaves what it throws as a Python error, and
+// what it warns of in `warnings`.
 void DispatchUnlocked(const Overload& overload, Argument* arguments, const CallOptions& options,
-                      WarningBuffer* warnings) {
+                      std::vector<c10::Warning>* warnings) {
   const std::size_t size = overload.parameters.size();
   const HeldTensors held(arguments, size);
+  const WarningBuffer buffer(warnings);
   try {
     const ReleasedLock released;
     Dispatch(overload, {arguments, size}, options);
   } catch (const std::invalid_argument& error) {
     // Our own complaint about the call; torch would make a RuntimeError of it. What torch warned
     // of, such as a resized out, was of tensors that the caller has not seen.
-    warnings->Drop();
+    warnings->clear();
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (...) {
     torch::translate_exception_to_python(std::current_exception());
@@ -222,12 +222,8 @@ std::optional<Argument> UnpackValue(Parameter::Type type, PyObject* object) {
 PyObject* DispatchWithTorchErrors(const Overload& overload, Argument* arguments,
                                   const CallOptions& options) {
   std::vector<c10::Warning> warnings;
-  {
-    // Gone before a warning is shown, since showing one can run Python code that calls torch.
-    WarningBuffer buffer;
-    DispatchUnlocked(overload, arguments, options, &buffer);
-    if (!buffer.warnings().empty()) warnings = buffer.warnings();
-  }
+  DispatchUnlocked(overload, arguments, options, &warnings);
+  // Not before the buffer is gone: showing a warning can run Python code that calls torch.
   if (!warnings.empty()) ShowAll(warnings);
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;

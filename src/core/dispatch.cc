@@ -84,18 +84,10 @@ class Views {
     for (Argument& argument : arguments_) {
       if (argument.tag == Argument::Tag::kForeignTensor) {
         argument = tensors_.emplace_back(ViewOf(argument));
-      } else if (argument.tag == Argument::Tag::kArguments) {
+      } else if (argument.tag == Argument::Tag::kArguments ||
+                 argument.tag == Argument::Tag::kForeignTensors) {
         std::vector<Tensor>& list = lists_.emplace_back();
-        for (std::uint32_t i = 0; i < argument.size; ++i) {
-          list.push_back(ViewOf(argument.As<Argument>()[i]));
-        }
-        argument = Span<Tensor>(list);
-      } else if (argument.tag == Argument::Tag::kForeignTensors) {
-        std::vector<Tensor>& list = lists_.emplace_back();
-        for (std::uint32_t i = 0; i < argument.size; ++i) {
-          const void* tensor = torch_backend::ElementOf(argument.As<void>(), i);
-          list.push_back(tensor ? torch_backend::ViewOf(tensor) : Tensor());
-        }
+        for (std::uint32_t i = 0; i < argument.size; ++i) list.push_back(ViewAt(argument, i));
         argument = Span<Tensor>(list);
       }
     }
@@ -104,6 +96,12 @@ class Views {
   const Argument* arguments() const { return arguments_.data(); }
 
  private:
+  static Tensor ViewAt(const Argument& list, std::uint32_t index) {
+    if (list.tag == Argument::Tag::kArguments) return ViewOf(list.As<Argument>()[index]);
+    const void* tensor = torch_backend::ElementOf(list.As<void>(), index);
+    return tensor ? torch_backend::ViewOf(tensor) : Tensor();
+  }
+
   static Tensor ViewOf(const Argument& argument) {
     switch (argument.tag) {
       case Argument::Tag::kTensor:

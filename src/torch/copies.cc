@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
 
+#include "torch/kernel.h"
+
 // From ATen/native/Resize.h, which costs 5 CPU-seconds.
 namespace at::native {
 bool resize_output(const Tensor& output, IntArrayRef shape);
@@ -13,8 +15,7 @@ namespace infini::ops::torch_backend {
 namespace {
 
 bool HasStrides(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested() &&
-         !tensor.key_set().has(c10::DispatchKey::Python);
+  return IsStrided(tensor) && !tensor.key_set().has(c10::DispatchKey::Python);
 }
 
 // The outs at the end; what else is written is an input too.

@@ -50,10 +50,7 @@ Device::Type TypeOf(c10::DeviceType type) {
 // True for a tensor whose memory holds its values as they are: not sparse, nested or meta,
 // not a lazily conjugated, negated or zero one, not a wrapper around another tensor.
 bool IsPlain(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.is_nested() || tensor.layout() != at::kStrided ||
-      tensor.is_meta() || !tensor.has_storage()) {
-    return false;
-  }
+  if (!IsStrided(tensor) || tensor.is_meta() || !tensor.has_storage()) return false;
   constexpr c10::DispatchKeySet unusual({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
                                          c10::DispatchKey::ZeroTensor, c10::DispatchKey::Conjugate,
                                          c10::DispatchKey::Negative});

@@ -30,6 +30,10 @@ at::Scalar ToScalar(const Scalar& scalar);
 std::vector<at::Scalar> ToScalars(const Argument& argument);
 c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument);
 at::Device ToDevice(Device device);
+// True for a tensor with strides: not undefined, sparse, opaque or nested.
+inline bool IsStrided(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_nested();
+}
 // Throws `std::invalid_argument` for a type that only newer torches have.
 at::ScalarType ToScalarType(DataType data_type);
 

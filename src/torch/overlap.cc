@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "torch/kernel.h"
+
 namespace infini::ops::torch_backend {
 namespace {
 
@@ -13,8 +15,8 @@ struct Extent {
 };
 
 Extent ExtentOf(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_nested() ||
-      !tensor.has_storage() || !tensor.storage().data() || tensor.numel() == 0) {
+  if (!IsStrided(tensor) || !tensor.has_storage() || !tensor.storage().data() ||
+      tensor.numel() == 0) {
     return {};
   }
   std::int64_t last = 0;
