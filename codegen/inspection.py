@@ -13,7 +13,7 @@ from codegen.errors import GenerationError
 from codegen.manual import counted
 from codegen.model import Argument, Declaration, Schemas, SkipReason
 from codegen.names import class_name, parameter_name
-from codegen.selection import Choice, nearest
+from codegen.selection import Choice, no_operator
 from codegen.translate import kind_of, make_library
 
 SCHEMA_VERSION = 1
@@ -65,11 +65,8 @@ def inspect(schemas: Schemas, choice: Choice, pattern: str) -> Inspection:
         if fnmatch.fnmatchcase(aten_name, pattern) or fnmatch.fnmatchcase(name, pattern)
     ]
     if not operators:
-        hint = nearest(pattern.strip("*"), {*public, *public.values()})
-        raise GenerationError(
-            f"torch {schemas.torch_version} has no out= or in-place operator that matches "
-            f"'{pattern}'{hint}"
-        )
+        known = {*public, *public.values()}
+        raise GenerationError(no_operator("that matches", pattern, schemas, known))
     return Inspection(
         torch_version=schemas.torch_version,
         pattern=pattern,

@@ -133,7 +133,7 @@ class _Reader:
         sections: dict[str, yaml.Node] = {}
         for key, value in root.value:
             if not _is_plain(key, "str") or key.value not in _KEYS:
-                hint = nearest(str(key.value), _KEYS)
+                hint = _nearest(str(key.value), _KEYS)
                 self._report(_line(key), f"unknown key {_shown(key)}{hint}")
             elif key.value in sections:
                 self._report(_line(key), f"key '{key.value}' stands twice")
@@ -199,7 +199,7 @@ def _shown(node: Any) -> str:
     return f"'{node.value}'" if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the known one that is like it, if any."""
     matches = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{matches[0]}'?" if matches else ""
@@ -258,15 +258,21 @@ def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission
 def _unknown(entry: Entry, schemas: Schemas) -> str:
     """Says that nothing has this name or matches this pattern, and what comes near."""
     verb = "that matches" if entry.is_pattern else "named"
-    base, dot, _ = entry.text.partition(".")
-    hint = nearest(entry.text.strip("*"), schemas.by_name)
-    if dot and base in schemas.by_name:
-        hint = f"; a name stands for all its overloads: write '{base}'"
     for name, public in schemas.public_names.items():
         if fnmatch.fnmatchcase(public, entry.text):
-            hint = f"; '{public}' is ATen's '{name}': write that"
-            break
-    return (
-        f"torch {schemas.torch_version} has no out= or in-place operator {verb} "
-        f"'{entry.text}'{hint}"
-    )
+            return f"{_none(verb, entry.text, schemas)}; '{public}' is ATen's '{name}': write that"
+    return no_operator(verb, entry.text, schemas, schemas.by_name)
+
+
+def no_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) -> str:
+    """Says that there is no such operator, and which of the ``known`` names comes near."""
+    base, dot, _ = text.partition(".")
+    if dot and base in known:
+        hint = f"; a name stands for all its overloads: write '{base}'"
+    else:
+        hint = _nearest(text.strip("*"), known)
+    return f"{_none(verb, text, schemas)}{hint}"
+
+
+def _none(verb: str, text: str, schemas: Schemas) -> str:
+    return f"torch {schemas.torch_version} has no out= or in-place operator {verb} '{text}'"

@@ -111,6 +111,11 @@ def test_nothing_matches(schemas: Schemas) -> None:
         inspect(schemas, Choice(), "sofmax")
 
 
+def test_an_overload_by_itself(schemas: Schemas) -> None:
+    with pytest.raises(GenerationError, match=r"'add\.out'; .* all its overloads: write 'add'$"):
+        inspect(schemas, Choice(), "add.out")
+
+
 def test_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

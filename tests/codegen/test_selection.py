@@ -113,6 +113,7 @@ def test_the_variable_can_name_a_file(tmp_path: Path, schemas: Schemas) -> None:
         ("abs_inplace", "named 'abs_inplace'; 'abs_inplace' is ATen's 'abs_': write that"),
         ("internal_softmax", "; 'internal_softmax' is ATen's '_softmax': write that"),
         ("absolute_inplac*", "; 'absolute_inplace' is ATen's 'absolute_': write that"),
+        ("add.out", "named 'add.out'; a name stands for all its overloads: write 'add'"),
         ("zz*", "that matches 'zz*'"),
         ("fft_ffft*", "that matches 'fft_ffft*'; did you mean 'fft_"),
     ],
