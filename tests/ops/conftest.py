@@ -5,28 +5,32 @@ Runs against the installed ``infini.ops``; samples and helpers lie beside this f
 
 from __future__ import annotations
 
-import importlib
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tally import coverage_lines, report_properties
+from platforms import DEVICES, PLATFORMS, default_platform, load_plugin
+from tally import closing_lines, report_properties
 
 import infini.ops
 import torch
 
-# torch's device type -> the plug-in that brings it, where torch does not have it itself.
-DEVICES = {
-    "cpu": None,
-    "cuda": None,
-    "npu": "torch_npu",
-    "mlu": "torch_mlu",
-    "musa": "torch_musa",
-}
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("infini.ops")
-    group.addoption("--device", choices=sorted(DEVICES), default="cpu", help="torch device type")
+    group.addoption(
+        "--device",
+        choices=DEVICES,
+        default=os.environ.get("INFINI_CI_TORCH_DEVICE", "cpu"),
+        help="torch device type",
+    )
+    group.addoption(
+        "--platform",
+        choices=sorted(PLATFORMS),
+        default=os.environ.get("INFINI_CI_PLATFORM"),
+        help="whose hardware the device is; by default what the library was built for",
+    )
     group.addoption(
         "--slot",
         type=int,
@@ -47,9 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _prepare(device: str) -> None:
     """Imports the device's plug-in; stops where torch or the library cannot use the device."""
     try:
-        plugin = DEVICES[device]
-        if plugin is not None:
-            importlib.import_module(plugin)
+        load_plugin(device)
         torch.empty(0, device=device)
         infini.ops.Abs.active_implementation_indices(device)
     except Exception as error:
@@ -78,8 +80,18 @@ def device(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Says how much of what is active was executed, slot by slot."""
+@pytest.fixture(scope="session")
+def platform(request: pytest.FixtureRequest, device: str) -> str:
+    """The platform that was asked for."""
+    return request.config.getoption("platform") or default_platform(device)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """Says how much of what is active was executed, after everything but pytest's last line."""
+    yield
+    if terminalreporter.config.option.collectonly:
+        return
     reports = [report for group in terminalreporter.stats.values() for report in group]
-    for line in coverage_lines(report_properties(reports)):
+    for line in closing_lines(report_properties(reports)):
         terminalreporter.write_line(line)

@@ -2,31 +2,75 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-
-def report_properties(reports: Iterable[Any]) -> list[dict[str, Any]]:
-    """Returns the properties that the operator tests recorded, one entry per test."""
-    return [
-        {**dict(report.user_properties), "passed": report.passed}
-        for report in reports
-        if getattr(report, "when", None) == "call" and dict(report.user_properties).get("overload")
-    ]
+Properties = dict[str, Any]  # what one test recorded, and whether it "passed" or "failed"
 
 
-def coverage_lines(properties: list[dict[str, Any]]) -> list[str]:
-    """Counts an overload as executed on a slot if one of its tests ran a sample and passed."""
-    active: dict[int, set[str]] = defaultdict(set)
-    executed: dict[int, set[str]] = defaultdict(set)
-    for entry in properties:
+@dataclass
+class Tally:
+    """The distinct overloads of one slot on one device."""
+
+    active: set[str] = field(default_factory=set)
+    executed: set[str] = field(default_factory=set)  # by at least one test, with any outcome
+    passed: set[str] = field(default_factory=set)  # executed by a test that passed
+    failed: set[str] = field(default_factory=set)
+
+    def add(self, entry: Properties) -> None:
+        overload = entry["overload"]
         if entry.get("active", True):  # unknown where the test failed before it could ask
-            active[entry["slot"]].add(entry["overload"])
-        if entry["passed"] and entry.get("executed"):
-            executed[entry["slot"]].add(entry["overload"])
+            self.active.add(overload)
+        if entry.get("executed"):
+            self.executed.add(overload)
+            if entry["passed"]:
+                self.passed.add(overload)
+        if entry["failed"]:
+            self.failed.add(overload)
+
+    def __str__(self) -> str:
+        executed = self.active & self.executed
+        passed = (executed & self.passed) - self.failed
+        share = len(executed) / len(self.active) if self.active else 0.0
+        return (
+            f"{len(executed):,} of {len(self.active):,} active overloads executed "
+            f"({100 * share:.1f} %), {len(passed):,} passed"
+        )
+
+
+def report_properties(reports: Iterable[Any]) -> list[Properties]:
+    """Returns what the operator tests recorded, one entry per test.
+
+    The report of a crash is not of the call, and a fixture can fail or skip too.
+    """
     return [
-        f"slot {slot}: {len(executed[slot])} of {len(active[slot])} active overloads executed "
-        f"({len(executed[slot]) / len(active[slot]):.1%})"
-        for slot in sorted(active)
+        {**dict(report.user_properties), "passed": report.passed, "failed": report.failed}
+        for report in reports
+        if "overload" in dict(getattr(report, "user_properties", ()))
+        and (report.when == "call" or not report.passed)
     ]
+
+
+def closing_lines(entries: list[Properties]) -> Iterator[str]:
+    """Says what was executed on each slot and device, and how it compares with the CPU."""
+    tallies: dict[tuple[int, str], Tally] = {}
+    for entry in entries:
+        tallies.setdefault((entry["slot"], entry["device"]), Tally()).add(entry)
+    if not tallies:
+        yield "no operator test ran: 0 overloads executed"
+    for (slot, device), tally in sorted(tallies.items()):
+        yield f"slot {slot} on {device}: {tally}"
+    yield from _against_cpu(entries)
+
+
+def _against_cpu(entries: list[Properties]) -> Iterator[str]:
+    """An overload differs where one of its tests does, and agrees where all that compare do."""
+    compared = [entry for entry in entries if "against_cpu" in entry]
+    if not compared:
+        return
+    differ = Counter(e["overload"] for e in compared if e["against_cpu"].startswith("differs"))
+    agree = {e["overload"] for e in compared if e["against_cpu"] == "agrees"} - differ.keys()
+    names = f": {', '.join(sorted(differ))}" if differ else ""
+    yield f"against the CPU: {len(agree):,} overloads agree, {len(differ):,} differ{names}"

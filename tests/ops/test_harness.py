@@ -20,7 +20,6 @@ from harness import (
 from reasons import SkipReason, classify
 from samples import Sample, SampleSet, UnboundArgumentError, load, save
 from samples.values import BlankValue, DeviceValue, NamedValue, TensorValue
-from tally import coverage_lines
 
 import torch
 
@@ -138,14 +137,3 @@ def test_only_known_refusals_have_a_reason() -> None:
     missing = NotImplementedError("Could not run 'aten::abs.out' with arguments from ...")
     assert classify(missing) is SkipReason.NO_KERNEL
     assert classify(RuntimeError("segmentation fault")) is None
-
-
-def test_an_overload_counts_as_executed_once_one_of_its_tests_ran_a_sample() -> None:
-    properties = [
-        {"overload": "abs.out", "slot": 8, "active": True, "executed": 2, "passed": True},
-        {"overload": "abs.out", "slot": 8, "active": True, "passed": False},
-        {"overload": "neg.out", "slot": 8, "active": True, "passed": False},
-        {"overload": "add.out", "slot": 0, "active": False, "passed": False},
-        {"overload": "mul.out", "slot": 8, "passed": False},
-    ]
-    assert coverage_lines(properties) == ["slot 8: 1 of 3 active overloads executed (33.3%)"]

@@ -113,10 +113,15 @@ def test_every_native_operator_is_tested(device: str) -> None:
     assert native <= OPERATORS.keys()
 
 
-def test_native(case: Case, device: str, record_property: Callable[[str, object], None]) -> None:
+def test_native(
+    case: Case, device: str, platform: str, record_property: Callable[[str, object], None]
+) -> None:
     active = case.slot in native_slots(case.name, device)
     record_property("overload", case.name)
+    record_property("dtype", str(case.dtype)[6:])
     record_property("slot", case.slot)
+    record_property("device", device)
+    record_property("platform", platform)
     record_property("active", active)
     if not active:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {device}")

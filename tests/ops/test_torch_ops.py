@@ -47,9 +47,14 @@ def cases_of(overload: Overload) -> list[Case]:
 _SAMPLES = load().samples
 
 
-def test_overload(case: Case, device: str, record_property: Callable[[str, object], None]) -> None:
+def test_overload(
+    case: Case, device: str, platform: str, record_property: Callable[[str, object], None]
+) -> None:
     record_property("overload", case.overload.qualified_name)
+    record_property("dtype", case.dtype)
     record_property("slot", case.slot)
+    record_property("device", device)
+    record_property("platform", platform)
     active = case.slot in case.overload.active_slots(device)
     record_property("active", active)
     _skip_what_cannot_run(case, device, active)

@@ -1,0 +1,94 @@
+"""The platforms: what torch and the hardware call them.
+
+Three vendors present their devices to torch as ``cuda``. Which of them a run is for, the build
+of the library says; which of them really computed, only the hardware does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import infini.ops
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """One platform; ``hardware`` matches what its devices answer to ``get_device_name``."""
+
+    name: str
+    device: str  # torch's device type
+    plugin: str | None = None  # what brings the device type, where torch itself does not
+    hardware: str | None = None
+
+
+PLATFORMS = {
+    platform.name: platform
+    for platform in (
+        Platform(name="cpu", device="cpu"),
+        Platform(
+            name="nvidia",
+            device="cuda",
+            hardware=r"nvidia|tesla|geforce|quadro|titan|\brtx\b|^[abhlv]\d{2,3}\b",
+        ),
+        Platform(name="iluvatar", device="cuda", hardware=r"iluvatar|\b(bi|mr)-?v\d+"),
+        Platform(name="metax", device="cuda", hardware=r"metax|\bmxc|\bmxn|^c[56]\d\d\b"),
+        Platform(
+            name="cambricon", device="mlu", plugin="torch_mlu", hardware=r"cambricon|\bmlu-?\d"
+        ),
+        Platform(
+            name="moore", device="musa", plugin="torch_musa", hardware=r"moore|mthreads|\bmtt\b"
+        ),
+        Platform(name="ascend", device="npu", plugin="torch_npu", hardware=r"ascend"),
+    )
+}
+DEVICES = tuple(dict.fromkeys(platform.device for platform in PLATFORMS.values()))
+
+
+def default_platform(device: str) -> str:
+    """Returns the platform that this build of the library means by a torch device type.
+
+    Where the build has none, the only platform with that device type, or the first of several.
+    """
+    of_device = [platform.name for platform in PLATFORMS.values() if platform.device == device]
+    enabled = [name for name in of_device if name in infini.ops.devices()]
+    return (enabled or of_device)[0]
+
+
+def load_plugin(device: str) -> None:
+    """Imports what brings torch the device type, where torch does not have it itself."""
+    plugin = PLATFORMS[default_platform(device)].plugin
+    if plugin is not None:
+        importlib.import_module(plugin)
+
+
+def identify(device: str, hardware_name: str) -> str | None:
+    """Returns the platform with this device type whose hardware has such a name."""
+    names = [
+        platform.name
+        for platform in PLATFORMS.values()
+        if platform.device == device
+        and platform.hardware
+        and re.search(platform.hardware, hardware_name, re.IGNORECASE)
+    ]
+    return names[0] if len(names) == 1 else None
+
+
+@cache
+def ran_platform(device: str) -> str | None:
+    """Returns the platform that the hardware behind a torch device type says it is.
+
+    None where it does not say, or says something that no platform is known by.
+    """
+    if device == "cpu":
+        return "cpu"
+    name_of = getattr(getattr(torch, device, None), "get_device_name", None)
+    try:
+        name = str(name_of(0)) if name_of else ""
+    except Exception:
+        # Plug-ins differ in what they raise; the tests of the operators say whether they work.
+        return None
+    return identify(device, name)
