@@ -9,13 +9,15 @@ INTERNAL_PREFIX = "internal_"
 INPLACE_SUFFIX = "_inplace"
 
 # What the library itself has in these scopes: an operator of a fork must not replace it.
-RESERVED_NAMES = frozenset({"devices", "include_dir", "metadata_path"})  # of `infini.ops`
+RESERVED_NAMES = frozenset(  # of `infini.ops`
+    {"devices", "include_dir", "last_call", "metadata_path"}
+)
 RESERVED_CLASS_NAMES = frozenset(  # of C++ `infini::ops`, and of `infini.ops`
     {
-        *("Argument", "CallOptions", "ClearCacheOf", "DataType", "Device", "DeviceTypeInfo"),
-        *("Implementation", "Invocation", "Kernel", "Layout", "MemoryFormat", "Operator"),
-        *("OperatorBase", "OperatorEntry", "Overload", "Parameter", "Predicate", "Registration"),
-        *("Scalar", "Slot", "Span", "SupportsOf", "Tensor", "Unpacked"),
+        *("Argument", "Call", "CallOptions", "ClearCacheOf", "DataType", "Device"),
+        *("DeviceTypeInfo", "Implementation", "Invocation", "Kernel", "Layout", "MemoryFormat"),
+        *("Operator", "OperatorBase", "OperatorEntry", "Overload", "Parameter", "Predicate"),
+        *("Registration", "Scalar", "Slot", "Span", "SupportsOf", "Tensor", "Unpacked"),
     }
 )
 # Keyword parameters of every operator, and local names of the generated `Call`.

@@ -27,6 +27,14 @@ std::vector<int> ActiveImplementationIndices(std::string_view name, std::string_
 
 void ClearCache(std::string_view name) { FindOperator(name).ClearCache(); }
 
+// Operator, overload, device and slot; `None` where this thread has called nothing.
+nb::object LastCallAsTuple() {
+  const Call& call = LastCall();
+  if (!call.overload) return nb::none();
+  return nb::make_tuple(call.overload->operator_name, call.overload->name, Info(call.device).name,
+                        call.slot);
+}
+
 std::vector<std::string> Devices() {
   std::vector<std::string> names;
   for (const DeviceTypeInfo& info : kDeviceTypes) {
@@ -44,6 +52,7 @@ NB_MODULE(_core, module) {
   module.def("active_implementation_indices", &ActiveImplementationIndices);
   module.def("clear_cache", &ClearCache);
   module.def("devices", &Devices);
+  module.def("last_call", &LastCallAsTuple);
 #ifdef INFINI_OPS_WITH_TORCH
   InitializeTorchObjects();
 #endif

@@ -20,7 +20,15 @@ from infini.ops import _core
 _PACKAGE = _pathlib.Path(__file__).parent
 _NAMES = frozenset(_core.operator_names())
 
-__all__ = ["Operator", "devices", "include_dir", "metadata_path", *sorted(_NAMES)]
+__all__ = [
+    "Call",
+    "Operator",
+    "devices",
+    "include_dir",
+    "last_call",
+    "metadata_path",
+    *sorted(_NAMES),
+]
 
 
 class Operator:
@@ -41,6 +49,24 @@ class Operator:
     def clear_cache(cls) -> None:
         """Drops what implementations keep between calls: handles, plans, workspaces."""
         _core.clear_cache(cls.name)
+
+
+class Call(_typing.NamedTuple):
+    """What a call ran: the implementation of an operator's overload at one slot for one device."""
+
+    operator: str
+    overload: str  # ATen's name of it, "" or "out" for instance
+    device: str  # the platform, as in ``devices()``
+    slot: int
+
+
+def last_call() -> Call | None:
+    """What this thread's last call ran, whether it succeeded or raised; None before the first.
+
+    A call that finds no implementation runs none and leaves the one before it.
+    """
+    ran = _core.last_call()
+    return None if ran is None else Call(*ran)
 
 
 def devices() -> list[str]:

@@ -12,9 +12,11 @@ import torch as _torch
 import typing_extensions as _extensions
 
 __all__ = [
+    "Call",
     "Operator",
     "devices",
     "include_dir",
+    "last_call",
     "metadata_path",
     "abs",
     "abs_inplace",
@@ -65,8 +67,15 @@ class Operator:
     @_builtins.classmethod
     def clear_cache(cls) -> None: ...
 
+class Call(_typing.NamedTuple):
+    operator: _String
+    overload: _String
+    device: _String
+    slot: _Int
+
 def devices() -> _builtins.list[_String]: ...
 def include_dir() -> _pathlib.Path: ...
+def last_call() -> Call | None: ...
 def metadata_path() -> _pathlib.Path: ...
 
 class Abs(Operator): ...

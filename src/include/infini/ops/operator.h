@@ -89,6 +89,17 @@ struct CallOptions {
 INFINI_OPS_API void Dispatch(const Overload& overload, Span<Argument> arguments,
                              const CallOptions& options);
 
+// What a call ran: an overload's implementation at one slot for one device.
+struct Call {
+  const Overload* overload = nullptr;
+  Device::Type device = Device::Type::kCpu;
+  int slot = 0;
+};
+
+// What the last call on this thread ran, whether it succeeded or threw; without an overload where
+// none has come so far. A call that finds no implementation runs none.
+INFINI_OPS_API const Call& LastCall();
+
 // Base of the operator classes, hand-written (`src/base/`) and generated alike. `Self` has
 // `kName`, the public name of the operator.
 template <typename Self>
