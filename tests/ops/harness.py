@@ -54,7 +54,8 @@ def check(sample: Sample, overload: Any, call: Call, device: str) -> None:
     """Passes if ``call`` does to its arguments exactly what the ATen overload does to its own.
 
     Every tensor among the arguments is compared, inputs too: value, dtype and shape. A
-    tensor's memory may move only where torch moves it.
+    tensor's memory may move only where torch moves it, and what torch declares as written, that
+    alone, counts as changed where autograd looks.
 
     Raises:
         RefusedError: torch raises for this sample, and so does ``call``.
@@ -74,13 +75,27 @@ def check(sample: Sample, overload: Any, call: Call, device: str) -> None:
     actual = _with_poisoned_outputs(sample, expected, sample.bind(overload._schema, device))
     if _first_difference(expected, actual) is None:
         raise VacuousError(f"{sample.overload} changes nothing in this sample")
-    actual_addresses = _addresses(actual)
+    actual_addresses, versions = _addresses(actual), _versions(actual)
     seeded(call, actual)
     difference = _first_difference(expected, actual)
     if difference is not None:
         raise MismatchError(difference)
     if _addresses(actual) != actual_addresses and not expected_moves:
         raise MismatchError("a tensor's memory moved")
+    _check_versions(overload, actual, versions)
+
+
+def _check_versions(overload: Any, actual: Arguments, before: list[int]) -> None:
+    written = {
+        argument.name
+        for argument in overload._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }
+    for (name, _), version, earlier in zip(
+        _tensors(actual), _versions(actual), before, strict=True
+    ):
+        if (version > earlier) != (name in written):
+            raise MismatchError(f"{name}: its version went from {earlier} to {version}")
 
 
 def _check_refusal(
@@ -116,6 +131,10 @@ def _tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _addresses(arguments: Arguments) -> list[int]:
     return [tensor.data_ptr() for _, tensor in _tensors(arguments)]
+
+
+def _versions(arguments: Arguments) -> list[int]:
+    return [tensor._version for _, tensor in _tensors(arguments)]
 
 
 def _with_poisoned_outputs(sample: Sample, expected: Arguments, fresh: Arguments) -> Arguments:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from installed import Overload, Parameter, class_name, operator_names, overloads
+from test_signatures import REQUIRED, Signature, declared, of_operator, written
 
 import infini.ops
 
@@ -101,11 +103,17 @@ int main() {
     ]
 
 
+def parts(type_: str) -> tuple[str, bool, bool]:
+    """Splits an ATen type: its element, whether it is a list, whether it may be absent."""
+    match = re.fullmatch(r"(\w+)(\?)?(\[\d*\])?(\?)?", type_)
+    assert match, type_
+    element, is_optional, is_list, is_optional_list = match.groups()
+    return element, bool(is_list), bool(is_optional_list if is_list else is_optional)
+
+
 def literal(parameter: Parameter) -> str:
     """Returns an argument of the parameter's type: "{1, 1}" for ``int[2]``."""
-    match = re.fullmatch(r"(\w+)\??(\[\d*\])?(\?)?", parameter.type)
-    assert match, parameter.type
-    element, is_list, is_optional = match.groups()
+    element, is_list, is_optional = parts(parameter.type)
     if not is_list:
         return LITERALS[element]
     values = f"{{{LITERALS[element]}, {LITERALS[element]}}}"
@@ -137,3 +145,204 @@ def test_every_overload_can_be_called_with_literals(tmp_path: Path) -> None:
     ]
     (tmp_path / "calls.cc").write_text("\n".join(lines) + "\n")
     subprocess.run([*COMPILER, "-fsyntax-only", "calls.cc"], cwd=tmp_path, check=True)
+
+
+# The types that ``Call`` takes.
+TYPES = {
+    "Tensor": "Tensor",
+    "Scalar": "Scalar",
+    "int": "std::int64_t",
+    "SymInt": "std::int64_t",
+    "DeviceIndex": "std::int64_t",
+    "float": "double",
+    "bool": "bool",
+    "str": "std::string_view",
+    "ScalarType": "DataType",
+    "Layout": "Layout",
+    "MemoryFormat": "MemoryFormat",
+    "Device": "Device",
+}
+
+
+def call_type(type_: str) -> str:
+    """Returns how ``Call`` takes an ATen type: "const std::optional<double>&" for ``float?``."""
+    element, is_list, is_optional = parts(type_)
+    if element == "Generator":
+        return "std::nullopt_t"
+    spelled = f"Span<{TYPES[element]}>" if is_list else TYPES[element]
+    if is_optional:
+        return f"const std::optional<{spelled}>&"
+    return f"const {spelled}&" if spelled in ("Tensor", "Scalar") else spelled
+
+
+def number(place: int, type_: str) -> object:
+    """Returns what ``Value`` in the program below makes for a parameter."""
+    element, is_list, _ = parts(type_)
+    if element == "Generator":
+        return None
+    value = place % 2 if element == "bool" else 100 + place
+    return str(value) if element == "str" else [value] if is_list else value
+
+
+def forms(name: str) -> Iterator[tuple[str, list[object]]]:
+    """Yields the types of every ``Call`` of an operator, and what torch's schema makes of it.
+
+    Inputs with defaults may be left out from the last on; the first form of equal types counts.
+    """
+    seen = set()
+    for overload in of_operator(name):
+        signature = declared(overload)
+        outs = written(overload)
+        names = [f"{name}!" if name in outs else name for _, name, _ in signature]
+        for given in places(overload, signature):
+            types = ", ".join(call_type(signature[place][0]) for place in given)
+            if types in seen:
+                continue
+            seen.add(types)
+            values = [default for _, _, default in signature]
+            for count, place in enumerate(given):
+                values[place] = number(count, signature[place][0])
+            yield types, [overload.overload_name, names, values]
+
+
+def places(overload: Overload, signature: Signature) -> Iterator[list[int]]:
+    """Yields the parameters of each form: all, then without one more of the last inputs."""
+    end = len(signature) - sum(each.is_out for each in overload.aten()._schema.arguments)
+    outs = range(end, len(signature))
+    yield [*range(end), *outs]
+    while end and signature[end - 1][2] is not REQUIRED:
+        end -= 1
+        yield [*range(end), *outs]
+
+
+DISPATCH_THAT_PRINTS = """
+#include <cstdio>
+
+using namespace infini::ops;
+
+char memory[200];
+
+// A value that says at which place it was given.
+template <typename T>
+struct Value {
+  static T At(int place) { return static_cast<T>(100 + place); }
+};
+template <>
+struct Value<bool> {
+  static bool At(int place) { return place % 2; }
+};
+template <>
+struct Value<Tensor> {
+  static Tensor At(int place) { return Tensor(memory + 100 + place, {}, DataType::kUInt8); }
+};
+template <>
+struct Value<Device> {
+  static Device At(int place) { return {Device::Type::kCpu, 100 + place}; }
+};
+template <>
+struct Value<std::nullopt_t> {
+  static std::nullopt_t At(int) { return std::nullopt; }
+};
+template <>
+struct Value<std::string_view> {
+  static std::string_view At(int place) {
+    static std::string texts[100];
+    return texts[place] = std::to_string(100 + place);
+  }
+};
+template <typename T>
+struct Value<Span<T>> {
+  static Span<T> At(int place) {
+    static T values[100];
+    values[place] = Value<T>::At(place);
+    return Span<T>(values + place, 1);
+  }
+};
+template <typename T>
+struct Value<std::optional<T>> {
+  static std::optional<T> At(int place) { return Value<T>::At(place); }
+};
+
+void Print(double value) { std::printf("%.17g, ", value); }
+void Print(const Scalar& value) { Print(value.To<double>()); }
+void Print(const Tensor& value) { Print(double(value.data<char>() - memory)); }
+
+template <typename T>
+void PrintList(const Argument& list) {
+  std::printf("[");
+  for (std::size_t i = 0; i < list.size; ++i) Print(list.As<T>()[i]);
+  std::printf("], ");
+}
+
+void Print(const Argument& argument) {
+  switch (argument.tag) {
+    case Argument::Tag::kScalar:
+    case Argument::Tag::kEnumeration:
+      return Print(argument.scalar);
+    case Argument::Tag::kDevice:
+      return Print(argument.device.index());
+    case Argument::Tag::kString:
+      std::printf("'%.*s', ", int(argument.size), argument.As<char>());
+      return;
+    case Argument::Tag::kTensor:
+      return Print(*argument.As<Tensor>());
+    case Argument::Tag::kTensors:
+      return PrintList<Tensor>(argument);
+    case Argument::Tag::kIntegers:
+      return PrintList<std::int64_t>(argument);
+    case Argument::Tag::kDoubles:
+      return PrintList<double>(argument);
+    case Argument::Tag::kBooleans:
+      return PrintList<bool>(argument);
+    case Argument::Tag::kScalars:
+      return PrintList<Scalar>(argument);
+    default:
+      std::printf("None, ");
+  }
+}
+
+void infini::ops::Dispatch(const Overload& overload, Span<Argument> arguments, const CallOptions&) {
+  std::printf("['%s', [", overload.name);
+  for (const Parameter& parameter : overload.parameters) {
+    std::printf("'%s%s', ", parameter.name, parameter.is_out ? "!" : "");
+  }
+  std::printf("], [");
+  for (const Argument& argument : arguments) Print(argument);
+  std::printf("]]\\n");
+}
+
+template <typename... Types>
+struct Form {
+  using Call = void (*)(Types..., const CallOptions&);
+
+  static void Show(Call call) { Show(call, std::index_sequence_for<Types...>()); }
+
+  template <std::size_t... place>
+  static void Show(Call call, std::index_sequence<place...>) {
+    try {
+      call(Value<std::decay_t<Types>>::At(place)..., {});
+    } catch (const std::exception& error) {
+      std::puts(error.what());
+    }
+  }
+};
+
+int main() {
+// calls
+}
+"""
+
+
+def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> None:
+    """The program has a ``Dispatch`` of its own, which prints what every ``Call`` hands to it."""
+    expected = [(name, types, told) for name in operator_names() for types, told in forms(name)]
+    source = tmp_path / "program.cc"
+    includes = "\n".join(f"#include <infini/ops/base/{name}.h>" for name in operator_names())
+    calls = "\n".join(
+        f"  Form<{types}>::Show({class_name(name)}::Call);" for name, types, _ in expected
+    )
+    source.write_text(includes + DISPATCH_THAT_PRINTS.replace("// calls", calls))
+    lines = run_program(source, tmp_path)
+    for (name, types, told), line in zip(expected, lines, strict=True):
+        got = ast.literal_eval(line) if line.startswith("[") else line  # an error's message
+        assert got == told, f"{name}({types})"

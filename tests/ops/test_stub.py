@@ -13,6 +13,7 @@ from installed import class_name, operator_names, overloads
 import infini.ops
 
 PACKAGE = Path(infini.ops.__file__).parent
+CALL_OPTIONS = {"implementation_index", "stream"}  # what every operator takes
 
 
 @cache
@@ -38,6 +39,18 @@ def test_it_has_the_functions_and_classes_of_the_module() -> None:
     assert declared(ast.ClassDef) == classes | set(map(class_name, functions - helpers))
     for name in declared(ast.FunctionDef) | declared(ast.ClassDef):
         assert callable(getattr(infini.ops, name)), name
+
+
+def test_it_takes_the_parameters_of_every_overload() -> None:
+    taken: dict[str, list[set[str]]] = {}
+    for node in stub().body:
+        if isinstance(node, ast.FunctionDef):
+            names = {each.arg for each in [*node.args.args, *node.args.kwonlyargs]}
+            taken.setdefault(node.name, []).append(names)
+    for overload in overloads():
+        names = {parameter.name for parameter in overload.parameters} | CALL_OPTIONS
+        # More than its own where an overload with defaults takes its calls too.
+        assert any(names <= each for each in taken[overload.name]), overload.qualified_name
 
 
 def test_it_exports_what_the_module_exports() -> None:

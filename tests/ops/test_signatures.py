@@ -1,0 +1,103 @@
+"""What the library says of every overload is what torch says: types, names, defaults, outs.
+
+Samples can't show all of it: they give every argument, so a wrong default passes, and an output
+that the library takes for an input is written all the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from installed import Overload, operator_names, overloads
+from test_api import python_name
+
+import infini.ops
+
+Signature = list[tuple[str, str, object]]  # type, name and default of each parameter
+
+REQUIRED = "no default"
+# Defaults that native_functions.yaml has as enumerators.
+ENUMERATORS = {"Mean": 1, "contiguous_format": 0}
+# The library's names of the types that ATen has several names for.
+TABLE_TYPES = {"SymInt": "int", "DeviceIndex": "int", "ScalarType": "DataType"}
+
+
+def split(parameters: str) -> list[str]:
+    """Splits at the commas that are not inside a default list."""
+    return re.split(r", (?![^\[]*\])", parameters)
+
+
+def declared(overload: Overload) -> Signature:
+    """Returns torch's own signature of an overload: inputs, then outs."""
+    schema = overload.aten()._schema
+    texts = str(schema).partition("(")[2].rpartition(") ->")[0]
+    spelled = [text for text in split(texts) if text != "*"]
+    # The text, without "(a!)", has sizes of lists, the object values of defaults.
+    types = [re.sub(r"\(\w+!?[^)]*\)", "", text).partition(" ")[0] for text in spelled]
+    parameters = sorted(
+        zip(schema.arguments, types, strict=True), key=lambda parameter: parameter[0].is_out
+    )
+    return [
+        (type_, python_name(argument.name), default_of(argument)) for argument, type_ in parameters
+    ]
+
+
+def default_of(argument: Any) -> object:
+    return argument.default_value if argument.has_default_value() else REQUIRED
+
+
+def written(overload: Overload) -> list[str]:
+    """Returns the names of what torch declares as written."""
+    arguments = overload.aten()._schema.arguments
+    return [
+        python_name(argument.name)
+        for argument in sorted(arguments, key=lambda argument: argument.is_out)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+
+
+def parsed(default: str | None, type_: str) -> object:
+    """Returns the value of a default; one number for a list of fixed size is all of them."""
+    if default is None:
+        return REQUIRED
+    value = ENUMERATORS[default] if default in ENUMERATORS else ast.literal_eval(default)
+    size = re.search(r"\[(\d+)\]", type_)
+    return [value] * int(size[1]) if size and isinstance(value, int) else value
+
+
+def in_metadata(overload: Overload) -> Signature:
+    return [(each.type, each.name, parsed(each.default, each.type)) for each in overload.parameters]
+
+
+def in_table(line: str) -> Signature:
+    """Reads a line of an operator's documentation, which is made from its table."""
+    parameters = split(line.partition("(")[2].removesuffix(")"))
+    matches = [re.fullmatch(r"(\S+) (\w+)(?:=(.*))?", text) for text in parameters]
+    return [(match[1], match[2], parsed(match[3], match[1])) for match in matches if match]
+
+
+def as_in_table(signature: Signature) -> Signature:
+    return [
+        (re.sub(r"^\w+", lambda name: TABLE_TYPES.get(name[0], name[0]), type_), name, default)
+        for type_, name, default in signature
+    ]
+
+
+def of_operator(name: str) -> list[Overload]:
+    return [overload for overload in overloads() if overload.name == name]
+
+
+def test_the_metadata_has_the_schemas_of_torch() -> None:
+    for overload in overloads():
+        assert in_metadata(overload) == declared(overload), overload.qualified_name
+        outs = [parameter.name for parameter in overload.parameters if parameter.is_out]
+        assert outs == written(overload), overload.qualified_name
+
+
+def test_the_table_has_the_schemas_of_torch() -> None:
+    for name in operator_names():
+        expected = [as_in_table(declared(overload)) for overload in of_operator(name)]
+        lines = getattr(infini.ops, name).__doc__.partition("\n\n")[0].splitlines()
+        assert [in_table(line) for line in lines] == expected, name
