@@ -90,6 +90,12 @@ def report(session: nox.Session) -> None:
 
 
 @nox.session
+def compare(session: nox.Session) -> None:
+    """Show what has changed between two runs, platforms or contracts: `-- BASE HEAD`."""
+    run_ci(session, "compare")
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers."""
     install_groups(session, "tests")

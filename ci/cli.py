@@ -13,9 +13,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ci.analysis.contract import load_contract
+from ci.analysis.difference import difference
+from ci.analysis.suite import Suite
+from ci.compare import Side, sides
 from ci.config import schema_text
+from ci.contract import written_contract
 from ci.engines import ENGINES, Engine, select_engine
-from ci.errors import CiError, ExitCode, UsageError
+from ci.errors import CiError, ConfigError, ExitCode, UsageError
 from ci.inputs import REPOSITORY, Project, chosen_platforms, load_project, plan_run
 from ci.interrupts import interrupts_go_to
 from ci.network import mask_credentials
@@ -24,8 +29,9 @@ from ci.plan import RunPlan
 from ci.platforms import PLATFORMS
 from ci.progress import Progress
 from ci.report import print_results, results_markdown
+from ci.report.comparison import comparison_json, comparison_markdown, comparison_text
 from ci.request import RunRequest, load_request, new_request
-from ci.results import RunResult, exit_code
+from ci.results import RunResult, exit_code, write_atomically
 from ci.run import Run
 from ci.store import DATABASE, Store, default_url
 
@@ -36,8 +42,16 @@ EXIT_CODES = """exit codes:
   1    product failure: build or tests
   2    wrong command line or configuration
   3    infrastructure failure: engine, image, network
+  4    a regression, where compare was told to fail on one
   130  interrupted
 """
+
+
+COMPARISONS = {
+    "table": comparison_text,
+    "markdown": comparison_markdown,
+    "json": comparison_json,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     add_parser = partial(commands.add_parser, allow_abbrev=False)
     _add_run(add_parser("run", help="build and test platforms"))
     _add_report(add_parser("report", help="show the results of a run"))
+    _add_compare(add_parser("compare", help="show what changed between runs or platforms"))
+    _add_contract(add_parser("contract", help="write what a platform's tests are expected to do"))
     _add_platforms(add_parser("platforms", help="list the configured platforms"))
     schema = add_parser("schema", help="print the JSON schema of ci.yaml")
     schema.set_defaults(command=_schema)
@@ -100,6 +116,34 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_report)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run id (default: the latest)")
     parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    _add_results(parser)
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_compare)
+    what = "RUN, RUN/PLATFORM, latest, latest/PLATFORM, or the file of a contract"
+    parser.add_argument("base", metavar="BASE", help=what)
+    parser.add_argument("head", metavar="HEAD", help="the same")
+    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    parser.add_argument(
+        "--fail-on",
+        choices=("regression",),
+        help="exit with 4 if tests vanished, newly fail or newly skip",
+    )
+    _add_results(parser)
+
+
+def _add_contract(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_contract)
+    parser.add_argument("platform", metavar="PLATFORM")
+    parser.add_argument("--run", metavar="RUN", help="run id (default: the latest of the platform)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="what to write (default: <platform>.yaml in the folder that the configuration names)",
+    )
+    _add_config(parser)
     _add_results(parser)
 
 
@@ -227,12 +271,55 @@ def _print(result: RunResult, form: str) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    if not (options.results / DATABASE).is_file():
-        message = f"--results: there is no {DATABASE} in {options.results}"
-        raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
-    with Store(default_url(options.results)) as store:
+    with _existing_store(options.results) as store:
         _print(store.load(options.run), options.format)
     return ExitCode.PASSED
+
+
+def _existing_store(results: Path) -> Store:
+    if not (results / DATABASE).is_file():
+        message = f"--results: there is no {DATABASE} in {results}"
+        raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
+    return Store(default_url(results))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    base, head = sides(partial(_existing_store, options.results), options.base, options.head)
+    found = difference(base.suite, head.suite)
+    print(COMPARISONS[options.format](base, head, found), end="")
+    failed = options.fail_on == "regression" and found.regression
+    return ExitCode.REGRESSION if failed else ExitCode.PASSED
+
+
+def _contract(options: argparse.Namespace) -> int:
+    path = options.output or _contract_file(options)
+    with _existing_store(options.results) as store:
+        run = store.load(options.run, platform=options.platform)
+    contract, text = written_contract(run, options.platform, options.results)
+    before = _contract_before(path)
+    write_atomically(path, text)
+    print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
+    if before is not None:
+        base = Side(name="before", suite=before)
+        head = Side(name="now", suite=contract.suite)
+        print(comparison_text(base, head, difference(before, contract.suite)), end="")
+    return ExitCode.PASSED
+
+
+def _contract_before(path: Path) -> Suite | None:
+    try:
+        return load_contract(path).suite if path.exists() else None
+    except ConfigError:  # a reason to write it anew
+        return None
+
+
+def _contract_file(options: argparse.Namespace) -> Path:
+    project = load_project(options.config or REPOSITORY / CONFIG_FILE, os.environ)
+    [platform] = chosen_platforms(project.config, [options.platform])
+    if project.config.contracts is None:
+        message = f"{project.path}: contracts: got nothing, expected a folder"
+        raise UsageError(message, remedy="Name the folder there, or a file with --output.")
+    return project.folder / project.config.contracts / f"{platform.name}.yaml"
 
 
 def _platforms(options: argparse.Namespace) -> int:

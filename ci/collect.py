@@ -31,6 +31,9 @@ def judged(plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
         tests=read_log(plan.results),
         facts=facts,
         collected=_collected(plan),
+        platform=plan.platform,
+        torch_device=plan.torch_device,
+        contract=plan.contract,
     )
     verdict = judge(case)
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
@@ -39,6 +42,7 @@ def judged(plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
         label=plan.label,
         built=_built(case),
         pytest=_pytest_result(case, plan.results),
+        overloads=case.overloads,
         stages=(*_engine_stages(facts), *(_stage_result(case, stage) for stage in plan.stages)),
         build_install_s=build,
         pytest_s=pytest,

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.analysis.contract import load_contract
 from ci.config import Config, NetworkConfig, SiteConfig, load_config, load_site
 from ci.errors import ConfigError, UsageError
 from ci.network import resolve_network
 from ci.plan import (
     CA_BUNDLE_IN_CONTEXT,
     DOCKERFILE,
+    ContractPlan,
     NetworkPlan,
     PlanInputs,
     RunPlan,
@@ -109,9 +111,20 @@ def plan_run(
             requirements=requirements,
             base_image=project.base_image(platform.name),
             network=network,
+            contract=_contract(project, platform, source),
         )
         plans.append(make_plan(project.config, platform, inputs))
     return tuple(plans)
+
+
+def _contract(project: Project, platform: Platform, source: Path) -> ContractPlan | None:
+    folder = project.config.contracts
+    if folder is None:
+        return None
+    file = Path(folder) / f"{platform.name}.yaml"
+    path = source / file
+    suite = load_contract(path, platform=platform.name).suite if path.exists() else None
+    return ContractPlan(file=file, suite=suite)
 
 
 def _requirements(project: Project, platform: Platform) -> Path:

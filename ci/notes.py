@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from ci.pytest_log import Outcome
-from ci.results import Harness, Product, Verdict
-from ci.text import counted
-from ci.verdict import Case, code_after_summary
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from ci.analysis.contract import update_command
+from ci.analysis.difference import Difference, Kind, headline, lines_of
+from ci.pytest_log import Outcome, TestOutcome
+from ci.results import Harness, OverloadCount, Product, Verdict
+from ci.text import counted, first_names
+from ci.verdict import BREACHES, Case, code_after_summary
 
 HOST = "host engine: a fresh virtual environment on this machine"
 
@@ -20,13 +25,14 @@ _HARNESS = {
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Notes on a run that was judged."""
     engine = [HOST] if case.facts.engine == "host" else []
-    return (*_verdict_notes(case, verdict), *engine, *case.facts.notes)
+    told = (*_verdict_notes(case, verdict), *_contract_notes(case), *_operator_notes(case))
+    return (*told, *engine, *case.facts.notes)
 
 
 def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
     if case.facts.interrupted:
         return ["interrupted"]
-    notes = [_product_note(case, verdict)]
+    notes = [*case.misplaced] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
     elif verdict.harness is Harness.CRASHED:
@@ -44,18 +50,84 @@ def _victim(case: Case) -> str:
     return f" in {victims[0]}" if victims else ""
 
 
-def _product_note(case: Case, verdict: Verdict) -> str:
+def _product_notes(case: Case, verdict: Verdict) -> list[str]:
+    """What the product's verdict rests on; a broken contract has notes of its own."""
     if verdict.product is Product.PASSED:
-        return "full suite passed"
+        return ["full suite passed"]
     failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
     if any(stage.name in failed for stage in case.commands):
-        return f"stage {failed[0]} failed"
-    if case.tests and verdict.product is Product.FAILED:
-        failures, errors = map(case.tests.count, (Outcome.FAILED, Outcome.ERROR))
-        parts = [f"{counted(failures, 'test')} failed"] if failures else []
-        parts += [counted(errors, "error")] if errors else []
-        if parts:
-            return ", ".join(parts)
-        ended = case.tests.exit_status is not None
-        return "the suite failed" if ended else "the suite did not get to its end"
-    return verdict.evidence[0].text
+        return [f"stage {failed[0]} failed"]
+    if case.tests is None or verdict.product is not Product.FAILED:
+        return [verdict.evidence[0].text]
+    failures, errors = map(case.tests.count, (Outcome.FAILED, Outcome.ERROR))
+    parts = [f"{counted(failures, 'test')} failed"] if failures else []
+    parts += [counted(errors, "error")] if errors else []
+    if parts:
+        return [", ".join(parts)]
+    if case.tests.exit_status is None:
+        return ["the suite did not get to its end"]
+    return ["the suite failed"] if case.tests.exit_status else []
+
+
+def _contract_notes(case: Case) -> list[str]:
+    if case.contract is None or case.tests is None:
+        return []
+    command = update_command(case.platform)
+    if case.contract.suite is None:
+        return [f"no contract for {case.platform} yet; write it with {command}"]
+    if case.changes is None:
+        return []
+    kinds = [kind for kind in Kind if kind is not Kind.NEWLY_FAILING and case.changes.of(kind)]
+    found = [_headline(case.changes, kind) for kind in kinds]
+    return [f"contract: {', '.join(found)}; update with: {command}"] if found else []
+
+
+def _headline(found: Difference, kind: Kind) -> str:
+    """The count, and for what breaks the contract its largest group."""
+    count = headline(kind, found)
+    return f"{count}: {lines_of(found.of(kind), 1)[0]}" if kind in BREACHES else count
+
+
+def _operator_notes(case: Case) -> list[str]:
+    if case.tests is None:
+        return []
+    return [
+        *_executed(case.overloads),
+        *_quarantined(case.tests.tests),
+        *_differing(case.tests.tests),
+    ]
+
+
+def _executed(counts: Sequence[OverloadCount]) -> list[str]:
+    """``1,330 of 1,440 overloads executed``, slot by slot where there are several."""
+    slots = sorted({count.slot for count in counts})
+    shares = []
+    for slot in slots:
+        of_slot = [count for count in counts if count.slot == slot]
+        executed = sum(count.executed for count in of_slot)
+        share = f"{executed:,} of {sum(count.active for count in of_slot):,}"
+        shares.append(f"{share} overloads executed" + (f" on slot {slot}" if slots[1:] else ""))
+    return [", ".join(shares)] if shares else []
+
+
+def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:
+    entries: dict[str, list[Outcome]] = defaultdict(list)
+    for test in tests:
+        if test.operator is not None and test.operator.quarantine:
+            entries[test.operator.quarantine].append(test.outcome)
+    for reference, outcomes in sorted(entries.items()):
+        if all(outcome.good for outcome in outcomes):
+            yield f"quarantine stale: {reference}"
+        else:
+            yield f"{counted(len(outcomes), 'test')} quarantined: {reference}"
+
+
+def _differing(tests: Sequence[TestOutcome]) -> Iterator[str]:
+    names = {
+        test.operator.overload
+        for test in tests
+        if test.operator is not None and (test.operator.against_cpu or "").startswith("differs")
+    }
+    if names:
+        count = counted(len(names), "overload")
+        yield f"not as on the CPU: {count}: {first_names(sorted(names))}"

@@ -16,8 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ci.analysis.suite import Suite
     from ci.config import Config, PlatformConfig, StageConfig
     from ci.platforms import Platform
+
+
+# What every stage is told about the run; tests take their platform and device from these.
+PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"
+TORCH_DEVICE_VARIABLE = "INFINI_CI_TORCH_DEVICE"
+RESERVED_VARIABLES = frozenset({PLATFORM_VARIABLE, TORCH_DEVICE_VARIABLE})
 
 
 class StageKind(StrEnum):
@@ -122,12 +129,24 @@ class HostPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ContractPlan:
+    """What the platform's tests are expected to do.
+
+    ``file`` is a path of the source tree; ``suite`` is ``None`` where it has no such file yet.
+    """
+
+    file: Path
+    suite: Suite | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """Everything an engine needs to carry out one platform's run."""
 
     run_id: str
     platform: str
     label: str
+    torch_device: str
     source: Path
     results: Path  # results/<run-id>/<platform> on this machine
     stages: tuple[StagePlan, ...]
@@ -137,6 +156,7 @@ class RunPlan:
     image: ImagePlan
     container: ContainerPlan
     host: HostPlan
+    contract: ContractPlan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +174,7 @@ class PlanInputs:
     requirements: Path
     base_image: str | None  # the site's own
     network: NetworkPlan
+    contract: ContractPlan | None = None
 
 
 DOCKERFILE = "Dockerfile"
@@ -176,6 +197,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         run_id=inputs.run_id,
         platform=platform.name,
         label=wanted.label or platform.label,
+        torch_device=platform.torch_device,
         source=inputs.source,
         results=inputs.results / platform.name,
         stages=tuple(_stage_plan(stage) for stage in config.stages),
@@ -185,13 +207,14 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         environment={
             **platform.environment,
             **wanted.environment,
-            "INFINI_CI_PLATFORM": platform.name,
-            "INFINI_CI_TORCH_DEVICE": platform.torch_device,
+            PLATFORM_VARIABLE: platform.name,
+            TORCH_DEVICE_VARIABLE: platform.torch_device,
         },
         network=inputs.network,
         image=_image_plan(platform, wanted, inputs),
         container=_container_plan(config.project, platform.name, wanted, inputs),
         host=HostPlan(python=inputs.python, requirements=inputs.requirements),
+        contract=inputs.contract,
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ci.analysis.operators import OperatorRecord, operator_record, skip_reason
 from ci.text import parse_json
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
@@ -44,6 +45,14 @@ class Outcome(StrEnum):
     XFAILED = "xfailed"
     SKIPPED = "skipped"
 
+    @property
+    def good(self) -> bool:
+        return self in (Outcome.PASSED, Outcome.XPASSED)
+
+    @property
+    def bad(self) -> bool:
+        return self in (Outcome.FAILED, Outcome.ERROR)
+
 
 _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
@@ -58,6 +67,10 @@ class TestOutcome:
     outcome: Outcome
     seconds: float
     reason: str | None
+    """The message of a failure or a skip."""
+    skip_reason: str | None = None
+    """Why it skipped, in the words that operator tests have for it."""
+    operator: OperatorRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,19 +110,29 @@ class _Attempt:
     seconds: float = 0.0
     ended: bool = False
     rerun: bool = False
+    properties: object = None
 
     def add(self, report: Mapping[str, Any]) -> None:
         self.seconds += float(report.get("duration") or 0.0)
         self.ended |= report.get("when") in ("teardown", _WORKER_CRASH_PHASE)
         self.rerun |= report.get("outcome") == "rerun"
+        self.properties = report.get("user_properties") or self.properties
         self.keep(_phase_outcome(report), _reason(report))
 
     def results(self, node_id: str) -> Iterator[TestOutcome]:
         """The test's outcome, if any phase has told one."""
-        if self.outcome is not None:
-            yield TestOutcome(
-                node_id=node_id, outcome=self.outcome, seconds=self.seconds, reason=self.reason
-            )
+        if self.outcome is None:
+            return
+        record = operator_record(self.properties)
+        skipped = self.outcome is Outcome.SKIPPED
+        yield TestOutcome(
+            node_id=node_id,
+            outcome=self.outcome,
+            seconds=self.seconds,
+            reason=self.reason,
+            skip_reason=skip_reason(record, self.reason) if skipped else None,
+            operator=record,
+        )
 
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:
         """Take over what is worse than all before."""

@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from ci.errors import ExitCode, InfrastructureError
 from ci.text import Storable, Text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had no counts of overloads
 
 
 class Product(StrEnum):
@@ -81,6 +81,21 @@ class PytestResult(_Model):
     summary: Text | None
 
 
+class OverloadCount(_Model):
+    """Overloads of the operators on one slot and device.
+
+    ``active``: the slot is there on the device that was asked for. ``executed``: at least one
+    test ran a sample, on this slot and device. ``passed``: of these, one test passed and none
+    failed.
+    """
+
+    slot: int
+    device: str
+    active: int
+    executed: int
+    passed: int
+
+
 class StageResult(_Model):
     """One stage's cost; ``exit_code`` is ``None`` for a stage without an end or a start."""
 
@@ -100,6 +115,7 @@ class PlatformResult(_Model):
     label: str
     built: bool | None  # None: nobody tried, or saw the end
     pytest: PytestResult | None  # None: there is no per-test log
+    overloads: tuple[OverloadCount, ...] = ()
     stages: tuple[StageResult, ...]
     build_install_s: float | None
     pytest_s: float | None
@@ -113,7 +129,7 @@ class PlatformResult(_Model):
 class RunResult(_Model):
     """The whole of ``results.json``."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
     run_id: str
     project: str
     commit: str | None
@@ -153,7 +169,7 @@ def read_results(path: Path) -> RunResult:
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        message = f"{path}: not a results file of version {SCHEMA_VERSION}: {error}"
+        message = f"{path}: not a results file up to version {SCHEMA_VERSION}: {error}"
         raise InfrastructureError(message) from error
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -47,7 +47,13 @@ def near_match(name: object, known: Iterable[str]) -> str:
 
 def counted(count: int, noun: str) -> str:
     """``1 test``, ``2 tests``."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def first_names(names: Sequence[str], most: int = 5) -> str:
+    """``a, b, c, d, e and 3 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def printable(text: str) -> str:

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING
 
+from ci.analysis.backend import mismatches
+from ci.analysis.difference import Difference, Kind, difference, headline, lines_of
+from ci.analysis.operators import overload_counts
+from ci.analysis.suite import suite_of
 from ci.events import RunRecord, StageFinished
-from ci.plan import StageKind, StagePlan
+from ci.plan import ContractPlan, StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog
-from ci.results import Evidence, Grade, Harness, Product, Verdict
-from ci.text import counted
+from ci.results import Evidence, Grade, Harness, OverloadCount, Product, Verdict
+from ci.text import counted, first_names
 
 if TYPE_CHECKING:
     from ci.engines.base import ExecutionFacts
@@ -26,8 +31,9 @@ if TYPE_CHECKING:
 FAULTS = frozenset(
     {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
 )
-NAMED_TESTS = 5
 TESTS_FAILED = 1  # pytest's exit status
+# Of a contract; what fails newly fails anyway.
+BREACHES = (Kind.VANISHED, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +44,11 @@ class Case:
     record: RunRecord
     tests: PytestLog | None
     facts: ExecutionFacts
+    platform: str
+    torch_device: str
     collected: int | None = None
     """Tests that pytest said it would run; ``None``: it did not say."""
+    contract: ContractPlan | None = None
 
     def finished(self, stage: StagePlan) -> StageFinished | None:
         return self.record.finished_stages.get(stage.name)
@@ -55,6 +64,26 @@ class Case:
     @property
     def session_ended(self) -> bool:
         return self.tests is not None and self.tests.exit_status is not None
+
+    @cached_property
+    def misplaced(self) -> tuple[str, ...]:
+        """How operator tests ran elsewhere than the run was asked for."""
+        if self.tests is None:
+            return ()
+        return mismatches(self.tests, platform=self.platform, torch_device=self.torch_device)
+
+    @cached_property
+    def changes(self) -> Difference | None:
+        """Against the contract; ``None``: there is none, or the suite did not get to its end."""
+        if self.contract is None or self.contract.suite is None or self.tests is None:
+            return None
+        if not complete(self.tests, self.collected):
+            return None
+        return difference(self.contract.suite, suite_of(self.tests.tests))
+
+    @cached_property
+    def overloads(self) -> tuple[OverloadCount, ...]:
+        return overload_counts(self.tests.tests) if self.tests else ()
 
 
 Opinion = tuple[Product, list[Evidence]]
@@ -95,7 +124,7 @@ def _product(case: Case) -> Opinion:
     at = list(case.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _without_result(case, case.stages[:at]):
         return early
-    suite = _suite(case)
+    suite = _proven(case, _suite(case))
     late = _without_result(case, case.stages[at + 1 :])
     return late if late and suite[0] is Product.PASSED else suite
 
@@ -139,13 +168,41 @@ def _suite(case: Case) -> Opinion:
     if bad := tests.named(Outcome.FAILED, Outcome.ERROR):
         failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
         counts = f"{failures} failed, {counted(errors, 'error')}"
-        return Product.FAILED, [_fact(f"{counts}: {_names(bad)}")]
+        return Product.FAILED, [_fact(f"{counts}: {first_names(bad)}")]
     if tests.exit_status is None:
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
         lines = counted(tests.unreadable_lines, "unreadable line")
         return Product.INCOMPLETE, [_fact(f"the per-test log has {lines}")]
     return _cut_short(case, tests) or _finished_session(tests, tests.exit_status)
+
+
+def complete(tests: PytestLog, collected: int | None = None) -> bool:
+    """Whether a suite got to its end, so that a test that is not there is none."""
+    ended = tests.exit_status in (0, TESTS_FAILED) and not tests.running
+    return ended and not tests.unreadable_lines and tests.begun >= (collected or 0)
+
+
+def _proven(case: Case, suite: Opinion) -> Opinion:
+    """What the tests say counts where they ran on the platform, and all of them."""
+    product, evidence = suite
+    broken = _broken_contract(case)
+    if case.misplaced or broken:
+        product = Product.FAILED
+    return product, [*map(_fact, case.misplaced), *evidence, *broken]
+
+
+def _broken_contract(case: Case) -> list[Evidence]:
+    found = case.changes
+    if found is None:
+        return []
+    evidence = []
+    for kind in BREACHES:
+        if changes := found.of(kind):
+            lines = lines_of(changes)
+            told = f"contract: {headline(kind, found)}"
+            evidence += [_fact(f"{told}: {line}") for line in lines]
+    return evidence
 
 
 def _no_log(case: Case) -> str:
@@ -166,7 +223,7 @@ def _cut_short(case: Case, tests: PytestLog) -> Opinion | None:
     """``pytest.exit`` chooses the exit status, and 0 is among the choices."""
     ended = f"pytest ended with status {tests.exit_status}"
     if tests.running:
-        return Product.INCOMPLETE, [_fact(f"{ended} in the middle of {_names(tests.running)}")]
+        return Product.INCOMPLETE, [_fact(f"{ended} in the middle of {first_names(tests.running)}")]
     if case.collected is not None and tests.begun < case.collected:
         text = f"{ended} before its end: {tests.begun} of {case.collected} collected tests began"
         return Product.INCOMPLETE, [_likely(text)]
@@ -249,7 +306,7 @@ def _lost(case: Case) -> tuple[Harness, list[Evidence]] | None:
 
 def _crashed(case: Case) -> tuple[Harness, list[Evidence]] | None:
     if case.tests is not None and case.tests.crashed:
-        text = f"a pytest worker process crashed while running {_names(case.tests.crashed)}"
+        text = f"a pytest worker process crashed while running {first_names(case.tests.crashed)}"
         return Harness.CRASHED, [_fact(text)]
     for end in _ends(case):
         if end.signal is not None:
@@ -284,7 +341,7 @@ def _outside(end: StageFinished) -> list[Evidence]:
 def _details(case: Case) -> list[Evidence]:
     details = []
     if case.tests is not None and case.tests.running and not case.session_ended:
-        details.append(_fact(f"pytest was running {_names(case.tests.running)}"))
+        details.append(_fact(f"pytest was running {first_names(case.tests.running)}"))
     for end in _ends(case):
         if end.oom_kills and end.exit_code == 0:
             text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
@@ -311,8 +368,3 @@ def _exit(end: StageFinished) -> str:
         return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
     except ValueError:  # a real-time signal has no name
         return f"signal {end.signal} (exit code {end.exit_code})"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_TESTS} more" if len(names) > NAMED_TESTS else ""
-    return ", ".join(names[:NAMED_TESTS]) + more

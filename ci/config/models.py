@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ci.plan import Column, StageKind
+from ci.plan import RESERVED_VARIABLES, Column, StageKind
 from ci.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
@@ -66,6 +66,9 @@ def _check_command(command: str) -> str:
 def _check_variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         message = "a variable's name of letters, digits and underscores"
+        raise PydanticCustomError("variable", message)
+    if name in RESERVED_VARIABLES:
+        message = "another variable: this one tells the tests which platform was asked for"
         raise PydanticCustomError("variable", message)
     return name
 
@@ -195,6 +198,9 @@ class Config(Model):
     artifacts: dict[ArtifactName, WorkspacePath] = Field(default_factory=dict)
     """Files and folders of the workspace to bring back: name of the result to path. A folder
     becomes ``<name>.tar.gz``."""
+    contracts: WorkspacePath | None = None
+    """Folder of the source tree with a contract for each platform, ``<platform>.yaml``: what its
+    tests are expected to do (``python -m ci contract``). By default there is none."""
     network: NetworkConfig = NetworkConfig()
     """How to reach the package index."""
 

@@ -28,16 +28,16 @@ def results_markdown(run: RunResult) -> str:
 
 def _platform(result: PlatformResult) -> str:
     verdict = result.verdict
-    lines = [f"## {_escape(result.label)}", ""]
+    lines = [f"## {escape(result.label)}", ""]
     lines += [f"Product: **{verdict.product}**. Harness: **{verdict.harness}**.", ""]
-    lines += [f"* {evidence.grade}: {_escape(evidence.text)}" for evidence in verdict.evidence]
+    lines += [f"* {evidence.grade}: {escape(evidence.text)}" for evidence in verdict.evidence]
     lines += ["", _table(STAGE_HEADINGS, stage_rows(result))]
     return "\n".join(lines)
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [_line(headings), "|" + "---|" * len(headings)]
-    lines += [_line([_escape(text) for text in row]) for row in rows]
+    lines += [_line([escape(text) for text in row]) for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -45,7 +45,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """One line that reads as it is, in a cell too: neither markup nor HTML."""
     line = " ".join(printable(text).split())
     return _MARKUP.sub(r"\\\g<0>", html.escape(line, quote=False))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ci.analysis.operators import skip_reason
+from ci.pytest_log import Outcome, TestOutcome
 from ci.results import (
     Evidence,
     Harness,
+    OverloadCount,
     PlatformResult,
     Product,
     PytestResult,
@@ -12,7 +15,7 @@ from ci.results import (
     StageResult,
     Verdict,
 )
-from ci.store.tables import PlatformRow, RunRow, StageRow
+from ci.store.tables import OutcomeRow, PlatformRow, RunRow, StageRow
 
 _RUN = ("run_id", "project", "commit", "dirty", "started_at", "finished_at", "engine")
 _PLATFORM = ("platform", "label", "built", "build_install_s", "pytest_s", "total_s")
@@ -39,6 +42,7 @@ def _platform_row(result: PlatformResult, position: int) -> PlatformRow:
         harness=verdict.harness,
         evidence=[evidence.model_dump(mode="json") for evidence in verdict.evidence],
         notes=list(result.notes),
+        overloads=[count.model_dump() for count in result.overloads],
         environment=result.environment,
         artifacts=result.artifacts,
         stages=[
@@ -57,6 +61,7 @@ def _platform_result(row: PlatformRow) -> PlatformResult:
     return PlatformResult(
         **{name: getattr(row, name) for name in _PLATFORM},
         pytest=_pytest_result(row),
+        overloads=tuple(map(OverloadCount.model_validate, row.overloads or ())),
         stages=tuple(
             StageResult(**{name: getattr(stage, name) for name in _STAGE}) for stage in row.stages
         ),
@@ -68,6 +73,21 @@ def _platform_result(row: PlatformRow) -> PlatformResult:
         notes=tuple(row.notes),
         environment=row.environment,
         artifacts=row.artifacts,
+    )
+
+
+def test_outcome(row: OutcomeRow) -> TestOutcome:
+    """One test; of a run that kept no skip reason, what its message begins with."""
+    outcome = Outcome(row.outcome)
+    known = row.skip_reason
+    if known is None and outcome is Outcome.SKIPPED:
+        known = skip_reason(None, row.reason)
+    return TestOutcome(
+        node_id=row.node_id,
+        outcome=outcome,
+        seconds=row.seconds,
+        reason=row.reason,
+        skip_reason=known,
     )
 
 

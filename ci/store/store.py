@@ -22,12 +22,14 @@ from sqlalchemy.orm import Session
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import RunResult
-from ci.store.convert import run_result, run_row
-from ci.store.tables import OutcomeRow, RunRow
+from ci.store.convert import run_result, run_row, test_outcome
+from ci.store.tables import OutcomeRow, PlatformRow, RunRow
+from ci.text import first_names, near_match
 
 DATABASE = "ci.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK_TIMEOUT_S = 60
+LATEST = "latest"  # names the newest run, as it does beside the results
 
 
 def default_url(results: Path) -> str:
@@ -59,15 +61,33 @@ class Store:
         except (SQLAlchemyError, ValueError) as error:  # ValueError: a driver's own checks
             raise InfrastructureError(f"the store rejects run {run.run_id}: {error}") from error
 
-    def load(self, run_id: str | None = None) -> RunResult:
-        """Load a run, the latest by default."""
-        newest = select(RunRow).order_by(RunRow.started_at.desc(), RunRow.run_id.desc()).limit(1)
-        query = newest if run_id is None else select(RunRow).where(RunRow.run_id == run_id)
+    def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
+        """Load a run, by default the latest, or the latest that tested a platform."""
+        query = select(RunRow).order_by(*_NEWEST_FIRST).limit(1)
+        if run_id not in (None, LATEST):
+            query = query.where(RunRow.run_id == run_id)
+        elif platform is not None:
+            tested = (PlatformRow.platform == platform) & PlatformRow.passed.is_not(None)
+            query = query.where(RunRow.platforms.any(tested))
         with Session(self._engine) as session:
             row = session.scalars(query).one_or_none()
             if row is None:
-                raise _missing(run_id)
+                raise _missing(run_id, platform, self._run_ids(session))
             return run_result(row)
+
+    def tests(self, run_id: str, platform: str) -> list[TestOutcome]:
+        """Load the tests of one platform of a run, without what operator tests recorded."""
+        query = (
+            select(OutcomeRow)
+            .join(PlatformRow, OutcomeRow.platform_id == PlatformRow.id)
+            .where(PlatformRow.run_id == run_id, PlatformRow.platform == platform)
+            .order_by(OutcomeRow.id)
+        )
+        with Session(self._engine) as session:
+            return [test_outcome(row) for row in session.scalars(query)]
+
+    def _run_ids(self, session: Session) -> Sequence[str]:
+        return session.scalars(select(RunRow.run_id).order_by(*_NEWEST_FIRST)).all()
 
     def close(self) -> None:
         self._engine.dispose()
@@ -79,12 +99,17 @@ class Store:
         self.close()
 
 
-def _missing(run_id: str | None) -> UsageError:
-    if run_id is None:
-        remedy = "Run one: python -m ci run cpu"
-        return UsageError("the store holds no run yet", remedy=remedy)
-    remedy = "Each run has its folder beside the store; leave RUN out for the latest."
-    return UsageError(f"the store holds no run '{run_id}'", remedy=remedy)
+_NEWEST_FIRST = (RunRow.started_at.desc(), RunRow.run_id.desc())
+
+
+def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> UsageError:
+    if run_id in (None, LATEST):
+        of_platform = f" of {platform}" if platform and known else ""
+        remedy = f"Run one: python -m ci run {platform or 'cpu'}"
+        return UsageError(f"the store holds no run{of_platform} yet", remedy=remedy)
+    message = f"the store holds no run '{run_id}'" + near_match(run_id, [*known, LATEST])
+    remedy = f"The newest: {first_names(known)}." if known else "It holds none yet."
+    return UsageError(message, remedy=remedy)
 
 
 def _replace(session: Session, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
@@ -110,6 +135,7 @@ def _test_values(platform_id: int, test: TestOutcome) -> dict[str, Any]:
         "outcome": test.outcome.value,
         "seconds": test.seconds,
         "reason": test.reason,
+        "skip_reason": test.skip_reason,
     }
 
 

@@ -92,6 +92,7 @@ class PlatformRow(Base):
     harness: Mapped[str] = mapped_column(String(32))
     evidence: Mapped[list[Any]] = mapped_column(JSON)
     notes: Mapped[list[Any]] = mapped_column(JSON)
+    overloads: Mapped[list[Any] | None] = mapped_column(JSON)
     environment: Mapped[dict[str, Any]] = mapped_column(JSON)
     artifacts: Mapped[dict[str, Any]] = mapped_column(JSON)
     stages: Mapped[list[StageRow]] = relationship(
@@ -130,3 +131,4 @@ class OutcomeRow(Base):
     outcome: Mapped[str] = mapped_column(String(16))
     seconds: Mapped[float]
     reason: Mapped[str | None]
+    skip_reason: Mapped[str | None]

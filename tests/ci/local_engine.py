@@ -81,7 +81,10 @@ def run_agent(plan: RunPlan, observer: Observer) -> int:
         archive.seek(0)
         extract(archive, workspace)
     document = job_document(
-        plan, workspace=str(workspace), results=str(plan.results), environment=_environment()
+        plan,
+        workspace=str(workspace),
+        results=str(plan.results),
+        environment={**_environment(), **plan.environment},
     )
     job.write_bytes(document)
     command = [sys.executable, "-m", "ci.agent", str(job)]

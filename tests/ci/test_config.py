@@ -91,8 +91,8 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
     [
         (
             MINIMAL + "artefacts: {}\n",
-            "ci.yaml:4: artefacts: got an unknown key, expected one of artifacts, network,"
-            " platforms, project, stages; did you mean 'artifacts'?",
+            "ci.yaml:4: artefacts: got an unknown key, expected one of artifacts, contracts,"
+            " network, platforms, project, stages; did you mean 'artifacts'?",
         ),
         (
             MINIMAL + "project: twice\n",
@@ -220,6 +220,31 @@ def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None
     [finding] = findings(write(f"{MINIMAL}artifacts: {{{name}: out}}\n"))
     expected = "expected a name that is no record of the run's own"
     assert finding == f"ci.yaml:4: artifacts.{name}: got '{name}', {expected}"
+
+
+@pytest.mark.parametrize("name", ["INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE"])
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("project: tiny\nplatforms:\n  cpu: {{environment: {{{0}: x}}}}\n", "3: platforms.cpu"),
+        (
+            MINIMAL.replace("{", "{{").replace("}", "}}")
+            + "stages:\n- {{name: t, command: x, kind: pytest, environment: {{{0}: x}}}}\n",
+            "5: stages.0",
+        ),
+    ],
+)
+def test_no_stage_is_told_of_another_platform(write, name: str, text: str, place: str) -> None:
+    expected = "expected another variable: this one tells the tests which platform was asked for"
+    assert findings(write(text.format(name))) == [
+        f"ci.yaml:{place}.environment.{name}: got '{name}', {expected}"
+    ]
+
+
+@pytest.mark.parametrize("folder", ["/etc", "../contracts", ""])
+def test_contracts_lie_in_the_source(write, folder: str) -> None:
+    [finding] = findings(write(f'{MINIMAL}contracts: "{folder}"\n'))
+    assert finding.endswith("expected a relative path without '..'")
 
 
 @pytest.mark.parametrize("depth", [50, 3000])

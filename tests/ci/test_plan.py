@@ -62,6 +62,10 @@ def test_the_platform_is_in_the_environment() -> None:
     }
 
 
+def test_the_platform_and_its_device_are_known() -> None:
+    assert (plan().platform, plan().torch_device) == ("cpu", "cpu")
+
+
 def test_results_and_container() -> None:
     planned = plan()
     assert planned.results == Path("/results/run/cpu")

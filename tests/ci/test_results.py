@@ -25,7 +25,17 @@ RUN_FIELDS = {
     *("engine", "platforms"),
 }
 PLATFORM_FIELDS = {
-    *("platform", "label", "built", "pytest", "stages", "build_install_s", "pytest_s", "total_s"),
+    *(
+        "platform",
+        "label",
+        "built",
+        "pytest",
+        "overloads",
+        "stages",
+        "build_install_s",
+        "pytest_s",
+        "total_s",
+    ),
     *("verdict", "notes", "environment", "artifacts"),
 }
 PYTEST_FIELDS = {
@@ -57,7 +67,7 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
     assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
@@ -72,12 +82,23 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 3}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
-    with pytest.raises(InfrastructureError, match="not a results file of version 1"):
+    with pytest.raises(InfrastructureError, match="not a results file up to version 2"):
         read_results(path)
+
+
+def test_a_file_of_version_1_is_read(published: RunResult, tmp_path: Path) -> None:
+    document = json.loads(published.to_json()) | {"schema_version": 1}
+    for platform in document["platforms"]:
+        del platform["overloads"]
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(document))
+    read = read_results(path)
+    assert read.platforms == published.platforms
+    assert read.platforms[0].overloads == ()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+import alembic.command
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Dialect, create_engine, func, select
+from sqlalchemy import Dialect, create_engine, func, select, text
 
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import Outcome, TestOutcome
@@ -74,8 +76,11 @@ def test_an_unknown_run_is_a_usage_error(published: RunResult, tmp_path: Path) -
         with pytest.raises(UsageError, match="the store holds no run yet"):
             store.load()
         store.save(published, {})
-        with pytest.raises(UsageError, match="the store holds no run 'x'"):
+        with pytest.raises(UsageError, match="the store holds no run 'x'") as caught:
             store.load("x")
+        assert caught.value.remedy == f"The newest: {published.run_id}."
+        with pytest.raises(UsageError, match=f"did you mean '{published.run_id}'"):
+            store.load(published.run_id[:-1])
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
@@ -98,13 +103,13 @@ def migrate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let the program be a version newer, by a migration that adds a table."""
     migrations = tmp_path / "migrations"
     shutil.copytree(store.MIGRATIONS, migrations)
-    text = """\
+    migration = """\
 from alembic import op
-revision, down_revision = "9999", "0001"
+revision, down_revision = "9999", "0002"
 def upgrade():
     op.execute("CREATE TABLE notes (text VARCHAR)")
 """
-    (migrations / "versions" / "9999_notes.py").write_text(text)
+    (migrations / "versions" / "9999_notes.py").write_text(migration)
     monkeypatch.setattr(store, "MIGRATIONS", migrations)
 
 
@@ -134,10 +139,71 @@ def test_a_database_is_copied_before_it_is_migrated(
     for _ in range(2):
         with Store(default_url(tmp_path)) as new:
             assert new.load() == published
-    assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0001.backup"]
-    backup = tables(tmp_path / "ci.db.0001.backup")
+    assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0002.backup"]
+    backup = tables(tmp_path / "ci.db.0002.backup")
     assert "runs" in backup
     assert tables(tmp_path / "ci.db") - backup == {"notes"}
+
+
+OLD_TABLES = {
+    "runs": "('old', 'infini-ops', 'abc', 0, '2026-01-01 12:00:00', '2026-01-01 13:00:00', 'host')",
+    "platforms": "(1, 'old', 0, 'cpu', 'CPU', 1, 1, 0, 0, 2, 0, 0, 0, NULL, 1.5, '1 passed', 2.0,"
+    " 3.0, 5.0, 'passed', 'clean', '[]', '[\"full suite passed\"]', '{}', '{}')",
+    "tests": "(1, 1, 't::a', 'passed', 0.5, NULL), (2, 1, 't::b', 'skipped', 0.5,"
+    " 'no sample: none is recorded'), (3, 1, 't::c', 'skipped', 0.5, 'elsewhere')",
+}
+
+
+def test_a_database_of_the_first_version_is_read(tmp_path: Path) -> None:
+    """Its tables are those that the first migration made, its rows those of that time."""
+    with create_engine(default_url(tmp_path)).begin() as connection:
+        config = store._migrations()
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, "0001")
+        for table, rows in OLD_TABLES.items():
+            connection.execute(text(f"INSERT INTO {table} VALUES {rows}"))  # noqa: S608
+    with Store(default_url(tmp_path)) as opened:
+        [platform] = opened.load("old").platforms
+        tests = opened.tests("old", "cpu")
+    assert platform.overloads == ()
+    assert platform.notes == ("full suite passed",)
+    assert [(test.node_id, test.skip_reason) for test in tests] == [
+        ("t::a", None),
+        ("t::b", "no sample"),
+        ("t::c", None),
+    ]
+    assert (tmp_path / "ci.db.0001.backup").is_file()
+
+
+def test_tests_come_back_platform_by_platform(published: RunResult, tmp_path: Path) -> None:
+    skipped = replace(
+        outcomes("a::c")[0], outcome=Outcome.SKIPPED, reason="x: y", skip_reason="no sample"
+    )
+    with Store(default_url(tmp_path)) as opened:
+        opened.save(published, {"moore": [*outcomes("a::b"), skipped], "metax": outcomes("a::b")})
+        assert opened.tests(published.run_id, "moore") == [*outcomes("a::b"), skipped]
+        assert opened.tests(published.run_id, "nvidia") == []
+
+
+def test_the_latest_run_that_tested_a_platform(published: RunResult, tmp_path: Path) -> None:
+    without_log = published.platforms[0].model_copy(update={"pytest": None})
+    later = published.model_copy(
+        update={
+            "run_id": "later",
+            "started_at": published.started_at.replace(year=2027),
+            "platforms": (without_log, published.platforms[1]),
+        }
+    )
+    with Store(default_url(tmp_path)) as opened:
+        with pytest.raises(UsageError, match="the store holds no run yet") as caught:
+            opened.load(platform="moore")
+        assert caught.value.remedy == "Run one: python -m ci run moore"
+        opened.save(published, {})
+        opened.save(later, {})
+        assert opened.load(platform="nvidia") == published
+        assert opened.load(platform="iluvatar") == opened.load("latest") == later
+        with pytest.raises(UsageError, match="the store holds no run of cpu yet"):
+            opened.load(platform="cpu")
 
 
 def test_what_a_driver_refuses_is_a_typed_error(published: RunResult, tmp_path: Path) -> None:

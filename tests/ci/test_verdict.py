@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import operator_log
 import pytest
 
+from ci.analysis.suite import suite_of
 from ci.engines.base import ExecutionFacts
 from ci.events import (
     ArtifactMissing,
@@ -20,7 +22,7 @@ from ci.events import (
     parse_events,
 )
 from ci.notes import notes_of
-from ci.plan import Column, StageKind, StagePlan
+from ci.plan import Column, ContractPlan, StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog, TestOutcome, parse_log
 from ci.results import Grade, Harness, Product, Verdict
 from ci.verdict import Case, judge, not_run
@@ -72,6 +74,8 @@ def case(tests: PytestLog | None, *events: Event, **facts: Any) -> Case:
         record=RunRecord(events=events),
         tests=tests,
         facts=replace(FACTS, **facts),
+        platform="cpu",
+        torch_device="cpu",
     )
 
 
@@ -418,11 +422,185 @@ def test_a_recorded_crash_end_to_end() -> None:
     record = parse_events(lines("events-crash.jsonl"))
     tests = parse_log(lines("crash.jsonl"))
     stages = (*STAGES, stage("after"))
-    facts = replace(FACTS, exit_code=1)
-    verdict = judge(Case(stages=stages, record=record, tests=tests, facts=facts))
+    given = replace(case(tests, exit_code=1), stages=stages, record=record)
+    verdict = judge(given)
     assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.CRASHED)
     assert "pytest was running crash/test_crash.py::test_two" in texts(verdict)
     assert "stage pytest was killed by signal SIGSEGV (exit code 139)" in texts(verdict)
+
+
+def operators(*tests: list[str]) -> PytestLog:
+    return parse_log([line for test in tests for line in test] + [operator_log.FINISH])
+
+
+def ended(tests: PytestLog, **changes: Any) -> Case:
+    """A run in which nothing but the tests can be wrong."""
+    status = tests.exit_status or 0
+    given = case(tests, end("install"), end("pytest", status), last(status), exit_code=status)
+    return replace(given, **changes)
+
+
+def notes(given: Case) -> str:
+    return "; ".join(notes_of(given, judge(given)))
+
+
+def contract(*tests: list[str]) -> ContractPlan:
+    expected = suite_of(operators(*tests).tests)
+    return ContractPlan(file=Path("tests/ops/contracts/cpu.yaml"), suite=expected)
+
+
+ADD, MUL = (operator_log.lines(name) for name in ("add.out", "mul.out"))
+MUL_SKIPPED = operator_log.lines("mul.out", "skipped", executed=0, reason="no sample")
+MUL_FAILED = operator_log.lines("mul.out", "failed")
+
+
+def test_tests_that_ran_elsewhere_prove_nothing() -> None:
+    given = ended(operators(ADD, MUL), platform="nvidia", torch_device="cuda")
+    verdict = judge(given)
+    elsewhere = "requested cuda; 2 of 2 executed tests ran on cpu: add.out-float32-cpu-slot8, mul"
+    assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.CLEAN)
+    assert verdict.evidence[0].grade is Grade.FACT
+    assert verdict.evidence[0].text.startswith(elsewhere)
+    assert notes(given).startswith(elsewhere)
+    assert "full suite passed" not in notes(given)
+
+
+def test_where_tests_ran_comes_before_what_they_said() -> None:
+    given = ended(operators(ADD, MUL_FAILED), platform="nvidia", torch_device="cuda")
+    assert judge(given).evidence[0].text.startswith("requested cuda; ")
+    assert "fact: 1 failed, 0 errors: " in texts(judge(given))
+
+
+def test_tests_that_ran_elsewhere_before_a_crash() -> None:
+    tests = replace(operators(ADD), exit_status=None, running=("t.py::test_a",))
+    given = case(tests, end("install"), end("pytest", 139, signal=11), last(1), exit_code=1)
+    verdict = judge(replace(given, platform="nvidia", torch_device="cuda"))
+    assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.CRASHED)
+    assert verdict.evidence[0].text.startswith("requested cuda; 1 of 1 executed tests ran on cpu")
+
+
+def test_the_executed_share_is_a_note() -> None:
+    given = ended(operators(ADD, MUL_SKIPPED))
+    assert notes(given) == "full suite passed; 1 of 2 overloads executed"
+    native = operator_log.lines("add", slot=0, ran_slot=0)
+    both = "1 of 1 overloads executed on slot 0, 1 of 2 overloads executed on slot 8"
+    assert both in notes(ended(operators(ADD, MUL_SKIPPED, native)))
+
+
+def test_quarantine_is_a_note() -> None:
+    def quarantined(name: str, entry: str, outcome: str = "skipped") -> list[str]:
+        return operator_log.lines(name, outcome, quarantine=entry, reason="vendor defect")
+
+    given = ended(
+        operators(
+            ADD,
+            quarantined("a.out", "X-1"),
+            quarantined("b.out", "X-1"),
+            quarantined("c.out", "X-1", "passed"),
+            quarantined("d.out", "X-2", "passed"),
+        )
+    )
+    assert "3 tests quarantined: X-1; quarantine stale: X-2" in notes(given)
+
+
+def test_what_differs_from_the_cpu_is_a_note() -> None:
+    differing = [
+        operator_log.lines("add.out", dtype=dtype, against_cpu="differs: 0.1 > 0.0001")
+        for dtype in ("float32", "float64")
+    ]
+    agreeing = operator_log.lines("mul.out", against_cpu="agrees")
+    given = ended(operators(*differing, agreeing))
+    assert "not as on the CPU: 1 overload: add.out" in notes(given)
+    assert judge(given).product is Product.PASSED
+
+
+def test_a_contract_that_is_fulfilled_needs_no_word() -> None:
+    given = ended(operators(ADD, MUL_SKIPPED), contract=contract(ADD, MUL_SKIPPED))
+    assert judge(given).product is Product.PASSED
+    assert "contract" not in notes(given) + texts(judge(given))
+
+
+def test_a_contract_that_is_not_written_yet() -> None:
+    given = ended(operators(ADD), contract=replace(contract(), suite=None))
+    assert judge(given).product is Product.PASSED
+    command = "python -m ci contract cpu"
+    assert f"no contract for cpu yet; write it with {command}" in notes(given)
+
+
+@pytest.mark.parametrize(
+    ("expected", "tests", "breach"),
+    [
+        ([ADD, MUL], [ADD], "1 test vanished: float32 of mul.out (slot 8; was passed)"),
+        (
+            [ADD, MUL],
+            [ADD, MUL_SKIPPED],
+            "1 test pass -> skip: float32 of mul.out (slot 8; passed -> no sample)",
+        ),
+        ([ADD], [ADD, MUL_SKIPPED], "1 test newly skipped: float32 of mul.out (slot 8; no sample)"),
+    ],
+)
+def test_a_broken_contract_fails_the_product(
+    expected: list[list[str]], tests: list[list[str]], breach: str
+) -> None:
+    given = ended(operators(*tests), contract=contract(*expected))
+    verdict = judge(given)
+    assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.CLEAN)
+    assert f"fact: contract: {breach}" in texts(verdict)
+    command = "update with: python -m ci contract cpu"
+    assert notes(given).startswith(f"contract: {breach}; {command}")
+
+
+def test_a_broken_contract_is_told_beside_failures() -> None:
+    given = ended(replace(operators(MUL_FAILED), exit_status=1), contract=contract(ADD, MUL))
+    assert "1 test failed; contract: 1 test vanished: float32 of add.out" in notes(given)
+    assert "fact: 1 failed, 0 errors" in texts(judge(given))
+    assert "newly failing" not in notes(given) + texts(judge(given))
+
+
+@pytest.mark.parametrize(
+    ("expected", "tests", "note"),
+    [
+        ([ADD], [ADD, MUL], "contract: 1 test added; update with"),
+        ([ADD, MUL_SKIPPED], [ADD, MUL], "contract: 1 test skip -> pass; update with"),
+        (
+            [ADD, MUL_SKIPPED],
+            [ADD, [line.replace("no sample", "torch defect") for line in MUL_SKIPPED]],
+            "contract: 1 test skipped for another reason; update with",
+        ),
+    ],
+)
+def test_what_is_better_than_expected_is_a_note(
+    expected: list[list[str]], tests: list[list[str]], note: str
+) -> None:
+    given = ended(operators(*tests), contract=contract(*expected))
+    assert judge(given).product is Product.PASSED
+    assert f"full suite passed; {note}" in notes(given)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"exit_status": None}, {"running": ("t.py::test_1",)}, {"unreadable_lines": 1}),
+        *({"exit_status": 2}, {"begun": 0}),
+    ],
+)
+def test_a_suite_that_did_not_get_to_its_end_has_no_vanished_tests(changes: dict[str, Any]) -> None:
+    tests = replace(operators(ADD), **changes)
+    given = ended(tests, contract=contract(ADD, MUL), collected=1)
+    assert judge(given) == judge(replace(given, contract=None))
+    assert "contract" not in notes(given)
+
+
+def test_thousands_of_vanished_tests_are_a_few_lines() -> None:
+    many = [
+        operator_log.lines(f"op{n}.out", dtype=dtype)
+        for n in range(300)
+        for dtype in ("float32", "bool", f"type{n % 20}")
+    ]
+    verdict = judge(ended(operators(ADD), contract=contract(ADD, *many)))
+    breaches = [e.text for e in verdict.evidence if e.text.startswith("contract: ")]
+    assert len(breaches) == 11
+    assert breaches[-1].startswith("contract: 900 tests vanished: and ")
 
 
 def test_not_run() -> None:

@@ -119,6 +119,7 @@ def make_run_plan(
         run_id=run_id,
         platform="cpu",
         label="CPU",
+        torch_device="cpu",
         source=folder / "project",
         results=folder / "results",
         stages=stages,

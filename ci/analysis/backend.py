@@ -1,0 +1,77 @@
+"""Backend proof: did the operator tests run where the run was asked to run them?
+
+A fallback to the CPU, another vendor's device or a slot that is not there leaves a suite
+green; what each test recorded about itself tells.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+from ci.analysis.operators import NOT_ACTIVE, OperatorRecord
+from ci.pytest_log import PytestLog, TestOutcome
+from ci.text import first_names
+
+Operator = tuple[TestOutcome, OperatorRecord]
+Place = Callable[[OperatorRecord], object]  # falsy: as requested, or unknown
+
+
+def mismatches(log: PytestLog, *, platform: str, torch_device: str) -> tuple[str, ...]:
+    """One line for each way in which operator tests ran elsewhere than on the platform."""
+    operators = [(test, test.operator) for test in log.tests if test.operator is not None]
+    executed = [(test, record) for test, record in operators if record.ran]
+    return (
+        *_elsewhere(
+            torch_device, executed, "executed tests ran on", _not("ran_device", torch_device)
+        ),
+        *_elsewhere(platform, executed, "executed tests ran on", _not("ran_platform", platform)),
+        *_elsewhere("the slot of each test", executed, "executed tests ran on", _other_slot),
+        *_elsewhere(torch_device, operators, "tests were made for", _not("device", torch_device)),
+        *_elsewhere(platform, operators, "tests were made for", _not("platform", platform)),
+        *_elsewhere(torch_device, operators, "tests skipped:", _inactive),
+        *_nothing(log, operators, executed),
+    )
+
+
+def short_name(node_id: str) -> str:
+    """``add.out-float32-cpu-slot8``: what stands between the brackets, if anything does."""
+    _, bracket, parameters = node_id.partition("[")
+    return parameters.removesuffix("]") if bracket else node_id
+
+
+def _not(field: str, wanted: str) -> Place:
+    def place(record: OperatorRecord) -> object:
+        value = getattr(record, field)
+        return value if value != wanted else None
+
+    return place
+
+
+def _other_slot(record: OperatorRecord) -> str | None:
+    if record.ran_slot is None or record.ran_slot == record.slot:
+        return None
+    return f"slot {record.ran_slot}, not {record.slot}"
+
+
+def _inactive(record: OperatorRecord) -> str | None:
+    return NOT_ACTIVE if record.reason == NOT_ACTIVE else None
+
+
+def _elsewhere(requested: str, tests: Sequence[Operator], what: str, place: Place) -> Iterator[str]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for test, record in tests:
+        if where := place(record):
+            found[str(where)].append(short_name(test.node_id))
+    for where, names in sorted(found.items()):
+        share = f"{len(names):,} of {len(tests):,} {what} {where}"
+        yield f"requested {requested}; {share}: {first_names(names)}"
+
+
+def _nothing(
+    log: PytestLog, operators: Sequence[Operator], executed: Sequence[Operator]
+) -> Iterator[str]:
+    """A suite that skips every operator is green, and proves nothing."""
+    failed = any(test.outcome.bad for test, _ in operators)
+    if operators and not executed and not failed and log.exit_status is not None:
+        yield f"no operator test executed a sample, of {len(operators):,}"

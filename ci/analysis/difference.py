@@ -1,0 +1,177 @@
+"""What has changed between two suites: pure, and grouped so that a person can read it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from ci.analysis.suite import OperatorTest, State, Suite, abbreviated
+from ci.text import counted, first_names
+
+LINES = 10
+
+Name = TypeVar("Name", bound=OperatorTest | str)
+
+
+class Kind(StrEnum):
+    """A way to change; in the order in which they are told."""
+
+    VANISHED = "vanished"
+    NEWLY_FAILING = "newly failing"
+    PASS_TO_SKIP = "pass -> skip"  # noqa: S105
+    NEWLY_SKIPPED = "newly skipped"  # new, or failing before
+    CHANGED_REASON = "skipped for another reason"
+    SKIP_TO_PASS = "skip -> pass"  # noqa: S105
+    ADDED = "added"
+    FIXED = "fixed"
+
+    @property
+    def regression(self) -> bool:
+        return self in _REGRESSIONS
+
+
+_REGRESSIONS = frozenset({Kind.VANISHED, Kind.NEWLY_FAILING, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One test that changed, or ``count`` tests of a function that are only counted."""
+
+    kind: Kind
+    test: OperatorTest | str
+    before: State | None
+    after: State | None
+    count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """All changes between two suites."""
+
+    changes: tuple[Change, ...]
+    unchanged: int
+
+    def of(self, kind: Kind) -> list[Change]:
+        return [change for change in self.changes if change.kind is kind]
+
+    def count(self, kind: Kind) -> int:
+        return sum(change.count for change in self.of(kind))
+
+    @property
+    def regression(self) -> bool:
+        return any(change.kind.regression for change in self.changes)
+
+
+def difference(base: Suite, head: Suite) -> Difference:
+    """Compare two suites; devices differ where platforms do, and are no part of it."""
+    changes = [*_by_name(base.operators, head.operators)]
+    if base.others is None or head.others is None:
+        changes += _by_count(base.functions, head.functions)
+    else:
+        changes += _by_name(base.others, head.others)
+    changed = sum(change.count for change in changes if change.before is not None)
+    return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
+
+
+def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[Change]:
+    for name in sorted({*base, *head}):
+        before, after = base.get(name), head.get(name)
+        if kind := _kind(before, after):
+            yield Change(kind=kind, test=name, before=before, after=after)
+
+
+def _by_count(
+    base: Mapping[str, Counter[State]], head: Mapping[str, Counter[State]]
+) -> Iterator[Change]:
+    """Tests of one function are alike: what is missing there is what is too much here."""
+    for name in sorted({*base, *head}):
+        lost = _ordered(base.get(name, Counter()) - head.get(name, Counter()))
+        gained = _ordered(head.get(name, Counter()) - base.get(name, Counter()))
+        longest = max(len(lost), len(gained))
+        pairs = zip(_padded(lost, longest), _padded(gained, longest), strict=True)
+        for (before, after), count in Counter(pairs).items():
+            if kind := _kind(before, after):
+                yield Change(kind=kind, test=name, before=before, after=after, count=count)
+
+
+def _ordered(states: Counter[State]) -> list[State]:
+    return sorted(states.elements(), key=lambda state: (state.outcome, str(state)))
+
+
+def _padded(states: Sequence[State], length: int) -> list[State | None]:
+    return [*states, *[None] * (length - len(states))]
+
+
+def _kind(before: State | None, after: State | None) -> Kind | None:
+    if before == after:
+        return None
+    if after is None:
+        return Kind.VANISHED
+    if after.outcome.bad:
+        return None if before and before.outcome.bad else Kind.NEWLY_FAILING
+    if before is None:
+        return Kind.NEWLY_SKIPPED if after.idle else Kind.ADDED
+    if before.outcome.bad:
+        return Kind.NEWLY_SKIPPED if after.idle else Kind.FIXED
+    if before.idle and after.idle:
+        return Kind.CHANGED_REASON
+    if before.idle:
+        return Kind.SKIP_TO_PASS
+    return Kind.PASS_TO_SKIP if after.idle else None
+
+
+# For people
+
+
+def lines_of(changes: Sequence[Change], most: int = LINES) -> list[str]:
+    """The changes in groups, the largest first, each with its count if it is not the only one."""
+    groups = sorted(_groups(changes), key=lambda group: (-group[0], group[1]))
+    if len(groups) == 1:
+        return [groups[0][1]]
+    lines = [f"{counted(count, 'test')}: {text}" for count, text in groups[:most]]
+    if left := groups[most:]:
+        tests = sum(count for count, _ in left)
+        lines.append(f"and {counted(tests, 'test')} more, in {counted(len(left), 'group')}")
+    return lines
+
+
+def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
+    operators: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    others: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for change in changes:
+        how = _how(change)
+        if isinstance(change.test, OperatorTest):
+            place = (how, f"slot {change.test.slot}", change.test.function)
+            operators[place][change.test.overload].add(change.test.variant)
+        else:
+            file, _, name = change.test.partition("::")
+            others[how, file][name or file] += change.count
+    for (how, slot, _), overloads in operators.items():
+        yield from _operator_groups(overloads, f"({slot}; {how})")
+    for (how, file), names in others.items():
+        told = first_names([f"{name} ({n})" if n > 1 else name for name, n in names.items()])
+        yield names.total(), f"{file}: {told} ({how})"
+
+
+def _operator_groups(overloads: Mapping[str, set[str]], how: str) -> Iterator[tuple[int, str]]:
+    """Overloads of which the same dtypes have changed are told together."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for overload, variants in overloads.items():
+        alike[abbreviated(variants)].append(overload)
+    for dtypes, names in alike.items():
+        count = sum(len(overloads[name]) for name in names)
+        yield count, f"{dtypes} of {first_names(names)} {how}"
+
+
+def _how(change: Change) -> str:
+    if change.after is None:
+        return f"was {change.before}"
+    return f"{change.before} -> {change.after}" if change.before else str(change.after)
+
+
+def headline(kind: Kind, found: Difference) -> str:
+    """``3 tests vanished``."""
+    return f"{counted(found.count(kind), 'test')} {kind}"

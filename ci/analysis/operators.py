@@ -1,0 +1,134 @@
+"""What the tests of an operator library record about themselves, and what it adds up to.
+
+The records are pytest's ``user_properties``; a project whose tests have none of them has no
+operator tests, and nothing here concerns it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ci.results import OverloadCount
+
+if TYPE_CHECKING:
+    from ci.pytest_log import TestOutcome
+
+# Why a test may skip; tests/ops/reasons.py has the same list. Whatever else skips has no reason.
+SKIP_REASONS = (
+    "not in this torch",
+    "no sample",
+    "no kernel on this device",
+    "dtype unsupported",
+    "slot not active",
+    "torch defect",
+    "vendor defect",
+)
+NOT_ACTIVE = "slot not active"
+# Followed by the reference of the quarantine entry.
+VENDOR_DEFECT = "vendor defect"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorRecord:
+    """One test's record; ``None``: the test did not say, or nothing readable."""
+
+    overload: str
+    dtype: str | None = None
+    slot: int | None = None
+    device: str | None = None
+    platform: str | None = None
+    active: bool | None = None
+    executed: int | None = None
+    """Samples that were really executed."""
+    ran_device: str | None = None
+    ran_slot: int | None = None
+    ran_platform: str | None = None
+    reason: str | None = None
+    quarantine: str | None = None
+    against_cpu: str | None = None
+
+    @property
+    def ran(self) -> bool:
+        return bool(self.executed)
+
+
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(OperatorRecord.__dataclass_fields__, str),
+    **dict.fromkeys(("slot", "executed", "ran_slot"), int),
+    "active": bool,
+}
+
+
+def operator_record(properties: object) -> OperatorRecord | None:
+    """Read ``user_properties`` as the per-test log has them: a list of names and values."""
+    pairs = properties if isinstance(properties, list) else []
+    known: dict[str, Any] = {
+        pair[0]: pair[1]
+        for pair in pairs
+        # A bool is an int to isinstance, and no slot.
+        if isinstance(pair, list) and len(pair) == 2 and type(pair[1]) is _type_of(pair[0])
+    }
+    return OperatorRecord(**known) if "overload" in known else None
+
+
+def _type_of(name: object) -> type | None:
+    return _TYPES.get(name) if isinstance(name, str) else None
+
+
+def known_reason(text: str | None) -> bool:
+    """Whether a text is a reason of the vocabulary."""
+    if text is None:
+        return False
+    return text in SKIP_REASONS or text.startswith(f"{VENDOR_DEFECT} ")
+
+
+def skip_reason(record: OperatorRecord | None, message: str | None) -> str | None:
+    """The reason of a skipped test: what it recorded, else what its message begins with."""
+    if record is not None and record.reason is not None:
+        if record.reason == VENDOR_DEFECT and record.quarantine:
+            return f"{VENDOR_DEFECT} {record.quarantine}"
+        return record.reason
+    first = (message or "").partition(": ")[0]
+    return first if known_reason(first) else None
+
+
+@dataclass
+class _Overload:
+    """What the tests of one overload on one slot and device say."""
+
+    active: bool = False
+    executed: bool = False
+    passed: bool = False
+    failed: bool = False
+
+
+def overload_counts(tests: Iterable[TestOutcome]) -> tuple[OverloadCount, ...]:
+    """Count overloads by slot and device, where they are active and where they really ran."""
+    found: dict[tuple[int, str], dict[str, _Overload]] = defaultdict(lambda: defaultdict(_Overload))
+    for test in tests:
+        record = test.operator
+        if record is None or record.slot is None or record.device is None:
+            continue
+        # Unknown where the test failed before it could ask.
+        found[record.slot, record.device][record.overload].active |= record.active is not False
+        slot = record.slot if record.ran_slot is None else record.ran_slot
+        ran = found[slot, record.ran_device or record.device][record.overload]
+        ran.executed |= record.ran
+        ran.passed |= test.outcome.good and record.ran
+        ran.failed |= test.outcome.bad
+    return tuple(_count(place, overloads) for place, overloads in sorted(found.items()))
+
+
+def _count(place: tuple[int, str], overloads: dict[str, _Overload]) -> OverloadCount:
+    slot, device = place
+    each = overloads.values()
+    return OverloadCount(
+        slot=slot,
+        device=device,
+        active=sum(overload.active for overload in each),
+        executed=sum(overload.executed for overload in each),
+        passed=sum(o.executed and o.passed and not o.failed for o in each),
+    )

@@ -1,0 +1,117 @@
+"""A suite's outcomes under names that two runs, two platforms and a contract share.
+
+An operator test is known by its overload, variant (as a rule a dtype) and slot, whatever
+device it ran on; any other test by its node id, or, where only that is known, by how many
+tests its function has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ci.pytest_log import Outcome, TestOutcome
+
+# Exact sets of dtypes with a name of their own, the largest first.
+DTYPE_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "all": ("bfloat16", "bool", "complex64", "float16", "float32", "float64", "int64"),
+    "floating": ("bfloat16", "float16", "float32", "float64"),
+}
+
+# <overload>-<dtype>-<device>-slot<slot>
+_OPERATOR_TEST = re.compile(
+    r"(?P<function>[^\[]+)\[(?P<overload>[\w.]+)-(?P<variant>[\w.-]+)-(?P<device>\w+)"
+    r"-slot(?P<slot>0|[1-9]\d*)\]",
+    re.ASCII,
+)
+
+
+class State(NamedTuple):
+    """How a test ended, and why it skipped if operator tests have a word for it."""
+
+    outcome: Outcome
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        return self.reason or self.outcome.value
+
+    @property
+    def idle(self) -> bool:
+        return not self.outcome.good and not self.outcome.bad
+
+
+class OperatorTest(NamedTuple):
+    """The name of an operator test, without its device."""
+
+    function: str
+    slot: int
+    overload: str
+    variant: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """The outcomes of a run on one platform, or those that a contract expects."""
+
+    device: str | None
+    """Of the operator tests; ``None``: there are none."""
+    operators: Mapping[OperatorTest, State]
+    functions: Mapping[str, Counter[State]]
+    """All other tests by function."""
+    others: Mapping[str, State] | None
+    """All other tests by node id; ``None``: a contract, which only counts them."""
+
+    def counts(self) -> Counter[Outcome]:
+        total = Counter(state.outcome for state in self.operators.values())
+        for states in self.functions.values():
+            for state, count in states.items():
+                total[state.outcome] += count
+        return total
+
+
+def suite_of(tests: Iterable[TestOutcome]) -> Suite:
+    """Name the tests of a run."""
+    states = {test.node_id: State(test.outcome, test.skip_reason) for test in tests}
+    parsed = {name: found for name in states if (found := _operator_test(name))}
+    devices = Counter(found["device"] for found in parsed.values())
+    # Operators of another device, in one suite with these, keep their full names.
+    device = min(devices, key=lambda name: (-devices[name], name), default=None)
+    operators, others = {}, {}
+    for name, state in states.items():
+        found = parsed.get(name)
+        if found and found["device"] == device:
+            operators[_key(found)] = state
+        else:
+            others[name] = state
+    return Suite(device=device, operators=operators, functions=_functions(others), others=others)
+
+
+def _operator_test(node_id: str) -> re.Match[str] | None:
+    found = _OPERATOR_TEST.fullmatch(node_id)
+    return found if found and found["variant"] not in DTYPE_CLASSES else None
+
+
+def _key(found: re.Match[str]) -> OperatorTest:
+    slot = int(found["slot"])
+    return OperatorTest(found["function"], slot, found["overload"], found["variant"])
+
+
+def _functions(others: Mapping[str, State]) -> dict[str, Counter[State]]:
+    functions: dict[str, Counter[State]] = {}
+    for name, state in others.items():
+        functions.setdefault(name.partition("[")[0], Counter())[state] += 1
+    return functions
+
+
+def abbreviated(variants: Iterable[str]) -> str:
+    """``floating int64``: classes of dtypes where all members are there, else single ones."""
+    left = set(variants)
+    words = []
+    for name, members in DTYPE_CLASSES.items():
+        if left.issuperset(members):
+            words.append(name)
+            left -= set(members)
+    return " ".join([*words, *sorted(left)])

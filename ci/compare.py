@@ -1,0 +1,87 @@
+"""What ``python -m ci compare`` compares: runs of the store and contract files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.analysis.contract import load_contract
+from ci.analysis.suite import Suite, suite_of
+from ci.errors import UsageError
+from ci.results import PlatformResult, RunResult
+from ci.store import Store
+from ci.text import near_match
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two that are compared."""
+
+    name: str
+    suite: Suite
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reference:
+    """``RUN``, ``RUN/PLATFORM`` or a contract file, as it was named."""
+
+    path: Path | None
+    run: str
+    platform: str | None
+
+
+def sides(open_store: Callable[[], Store], base: str, head: str) -> tuple[Side, Side]:
+    """Load what two references name; a platform that one leaves out is the other's.
+
+    The store is opened only where a run is named.
+    """
+    first, second = _reference(base), _reference(head)
+    return (
+        _side(open_store, first, second.platform),
+        _side(open_store, second, first.platform),
+    )
+
+
+def _reference(text: str) -> _Reference:
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise UsageError(f"{path}: no such contract")
+        return _Reference(path=path, run="", platform=path.stem)
+    run, _, platform = text.rstrip("/").rpartition("/")
+    if not run:
+        run, platform = platform, ""
+    return _Reference(path=None, run=run, platform=platform or None)
+
+
+def _side(open_store: Callable[[], Store], reference: _Reference, other: str | None) -> Side:
+    if reference.path is not None:
+        return Side(name=str(reference.path), suite=load_contract(reference.path).suite)
+    with open_store() as store:
+        return _run_side(store, reference, other)
+
+
+def _run_side(store: Store, reference: _Reference, other: str | None) -> Side:
+    run = store.load(reference.run)
+    result = _platform(run, reference.platform, other)
+    name = f"{run.run_id}/{result.platform}"
+    if result.pytest is None:
+        raise UsageError(f"{name} has no tests: {result.verdict.evidence[0].text}")
+    complete = "" if result.pytest.summary else " (its tests did not get to their end)"
+    suite = suite_of(store.tests(run.run_id, result.platform))
+    return Side(name=name + complete, suite=suite)
+
+
+def _platform(run: RunResult, wanted: str | None, other: str | None) -> PlatformResult:
+    """The platform that is named, or the one that can be meant."""
+    results = {result.platform: result for result in run.platforms}
+    if wanted is None and len(results) == 1:
+        return next(iter(results.values()))
+    name = wanted or other
+    if name in results:
+        return results[name]
+    has = f"run {run.run_id} has {', '.join(results)}"
+    if name is None:
+        raise UsageError(f"{has}: name one", remedy=f"{run.run_id}/{next(iter(results))}")
+    raise UsageError(f"{has}, not '{name}'{near_match(name, results)}")

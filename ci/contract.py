@@ -1,0 +1,54 @@
+"""``python -m ci contract``: a finished run becomes what is expected from now on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ci.analysis.backend import mismatches
+from ci.analysis.contract import Contract, contract_text
+from ci.analysis.suite import suite_of
+from ci.collect import read_log
+from ci.errors import UsageError
+from ci.platforms import PLATFORMS
+from ci.results import PlatformResult, Product, RunResult
+from ci.text import near_match
+from ci.verdict import complete
+
+RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
+
+
+def written_contract(run: RunResult, platform: str, results: Path) -> tuple[Contract, str]:
+    """The contract that a run makes, and its text; the same run always makes the same.
+
+    Raises:
+        UsageError: the run is not fit for one: it did not get to its end, its tests ran
+            elsewhere, or some of them failed.
+    """
+    result = _result(run, platform)
+    folder = results / run.run_id / platform
+    log = read_log(folder)
+    if log is None:
+        raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
+    # What ended early but well is incomplete too.
+    if result.verdict.product not in (Product.PASSED, Product.FAILED) or not complete(log):
+        message = f"the tests of {platform} did not get to their end in run {run.run_id}"
+        raise UsageError(message, remedy=RUN_AGAIN)
+    if wrong := mismatches(log, platform=platform, torch_device=PLATFORMS[platform].torch_device):
+        raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
+    contract = Contract(platform=platform, suite=suite_of(log.tests))
+    version = _torch_version(result)
+    return contract, contract_text(contract, torch_version=version, date=run.started_at)
+
+
+def _result(run: RunResult, platform: str) -> PlatformResult:
+    results = {result.platform: result for result in run.platforms}
+    if platform not in results:
+        hint = near_match(platform, results)
+        raise UsageError(f"run {run.run_id} has {', '.join(results)}, not '{platform}'{hint}")
+    return results[platform]
+
+
+def _torch_version(result: PlatformResult) -> str | None:
+    packages = result.environment.get("packages")
+    version = packages.get("torch") if isinstance(packages, dict) else None
+    return version if isinstance(version, str) else None

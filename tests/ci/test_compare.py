@@ -1,0 +1,344 @@
+"""``contract`` and ``compare`` on real runs of a tiny suite: what is planted is what they say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from local_engine import LocalEngine
+
+from ci import cli
+from ci.errors import ExitCode
+from ci.results import RunResult, read_results
+from ci.store import Store, default_url
+
+CONFIG = """\
+project: tiny
+platforms:
+  cpu: {}
+stages:
+- {name: build, command: "true"}
+- {name: pytest, command: python -m pytest -q, kind: pytest}
+contracts: contracts
+"""
+# Operator tests as a library's suite has them; "no sample" and the like are what they skip for.
+SUITE = """\
+import os
+import pytest
+
+DEVICE = os.environ["INFINI_CI_TORCH_DEVICE"]
+OUTCOMES = {outcomes}
+
+@pytest.mark.parametrize("name", [f"{{name}}-{{DEVICE}}-slot8" for name in OUTCOMES])
+def test_overload(name, record_property):
+    overload, dtype, *_ = name.split("-")
+    outcome = OUTCOMES[f"{{overload}}-{{dtype}}"]
+    record_property("overload", overload)
+    record_property("dtype", dtype)
+    record_property("slot", 8)
+    record_property("device", DEVICE)
+    record_property("platform", os.environ["INFINI_CI_PLATFORM"])
+    record_property("active", True)
+    if outcome not in ("passed", "failed"):
+        record_property("reason", outcome)
+        pytest.skip(f"{{outcome}}: so it is")
+    record_property("executed", 1)
+    record_property("ran_device", {ran_device!r})
+    record_property("ran_slot", 8)
+    assert outcome == "passed"
+
+@pytest.mark.parametrize("n", range({others}))
+def test_other(n):
+    pass
+"""
+OUTCOMES = {
+    "add.out-float32": "passed",
+    "add.out-bool": "dtype unsupported",
+    "mul.out-float32": "passed",
+}
+
+
+@dataclass
+class Tiny:
+    """A project, and the command line on it."""
+
+    folder: Path
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def contract(self) -> Path:
+        return self.folder / "source" / "contracts" / "cpu.yaml"
+
+    def write(self, changes: dict[str, str | None], *, others: int = 3, ran: str = "cpu") -> None:
+        outcomes = {name: how for name, how in {**OUTCOMES, **changes}.items() if how}
+        text = SUITE.format(outcomes=outcomes, others=others, ran_device=ran)
+        (self.folder / "source" / "test_ops.py").write_text(text)
+
+    def run(self) -> tuple[int, RunResult]:
+        code = self.command("run", "cpu", "--source", self.folder / "source")
+        return code, read_results(self.results / "latest" / "results.json")
+
+    def command(self, *arguments: object) -> int:
+        return cli.main([*map(str, arguments), "--results", str(self.results)])
+
+    def write_contract(self, *arguments: object) -> int:
+        config = self.folder / "source" / "ci.yaml"
+        return self.command("contract", "cpu", "--config", config, *arguments)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
+    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    monkeypatch.delenv("INFINI_CI_SITE", raising=False)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "ci.yaml").write_text(CONFIG)
+    project = Tiny(tmp_path)
+    project.write({})
+    return project
+
+
+def notes(result: RunResult) -> str:
+    return "; ".join(result.platforms[0].notes)
+
+
+def test_a_run_without_a_contract_says_how_to_write_one(tiny: Tiny) -> None:
+    code, result = tiny.run()
+    assert code == ExitCode.PASSED
+    assert "no contract for cpu yet; write it with python -m ci contract cpu" in notes(result)
+    assert "2 of 2 overloads executed" in notes(result)
+    [count] = result.platforms[0].overloads
+    assert count.model_dump() == {
+        "slot": 8,
+        "device": "cpu",
+        "active": 2,
+        "executed": 2,
+        "passed": 2,
+    }
+
+
+def test_the_run_that_made_a_contract_fulfils_it(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.run()
+    assert tiny.write_contract() == ExitCode.PASSED
+    first = tiny.contract.read_bytes()
+    assert b"add.out: {passed: float32, dtype unsupported: bool}" in first
+    assert b"test_ops.py::test_other: 3" in first
+    capsys.readouterr()
+    assert tiny.write_contract() == ExitCode.PASSED
+    assert tiny.contract.read_bytes() == first
+    assert "no difference: 6 tests" in capsys.readouterr().out
+    code, result = tiny.run()
+    assert (code, "contract" in notes(result)) == (ExitCode.PASSED, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "others", "breach"),
+    [
+        ({"mul.out-float32": None}, 3, "1 test vanished: float32 of mul.out (slot 8; was passed)"),
+        ({}, 2, "1 test vanished: test_ops.py: test_other (was passed)"),
+        (
+            {"mul.out-float32": "no sample"},
+            3,
+            "1 test pass -> skip: float32 of mul.out (slot 8; passed -> no sample)",
+        ),
+        (
+            {"mul.out-int64": "no sample"},
+            3,
+            "1 test newly skipped: int64 of mul.out (slot 8; no sample)",
+        ),
+    ],
+)
+def test_a_planted_breach_shows_everywhere(
+    tiny: Tiny,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, str | None],
+    others: int,
+    breach: str,
+) -> None:
+    tiny.run()
+    tiny.write_contract()
+    tiny.write(changes, others=others)
+    capsys.readouterr()
+    code, result = tiny.run()
+    assert code == ExitCode.PRODUCT_FAILURE
+    assert "Contract: 1 test " in capsys.readouterr().out  # the table's cell goes over lines
+    assert f"contract: {breach}; update with: python -m ci contract cpu" in notes(result)
+    assert f"contract: {breach}" in [e.text for e in result.platforms[0].verdict.evidence]
+    assert tiny.command("compare", tiny.contract, "latest", "--fail-on", "regression") == 4
+    kind, _, line = breach.removeprefix("1 test ").partition(": ")
+    assert f"\n{kind} (1)\n  {line}\n" in capsys.readouterr().out
+    # People look at it, and find it right.
+    assert tiny.write_contract() == ExitCode.PASSED
+    assert f"\n{kind} (1)\n  {line}\n" in capsys.readouterr().out
+    assert tiny.run()[0] == ExitCode.PASSED
+
+
+def test_a_planted_fallback_shows_everywhere(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.write({}, ran="cuda")
+    code, result = tiny.run()
+    elsewhere = (
+        "requested cpu; 2 of 2 executed tests ran on cuda: add.out-float32-cpu-slot8, mul.out"
+    )
+    assert code == ExitCode.PRODUCT_FAILURE
+    assert result.platforms[0].verdict.evidence[0].text.startswith(elsewhere)
+    assert result.platforms[0].notes[0].startswith(elsewhere)
+    assert "Requested cpu; 2 of 2 executed tests " in capsys.readouterr().out
+    assert tiny.write_contract() == ExitCode.USAGE
+    assert "was not on cpu: requested cpu; 2 of 2 executed" in capsys.readouterr().err
+    assert not tiny.contract.exists()
+
+
+def test_a_failure_is_never_part_of_a_contract(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.write({"mul.out-float32": "failed"})
+    tiny.run()
+    assert tiny.write_contract() == ExitCode.USAGE
+    assert "a failure is never part of a contract: test_ops.py::test_overload[mul.out-" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_run_that_broke_off_makes_no_contract(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.run()
+    tiny.write_contract()
+    suite = tiny.folder / "source" / "test_ops.py"
+    suite.write_text(suite.read_text() + "\n\ndef test_crash():\n    os._exit(3)\n")
+    code, result = tiny.run()
+    assert code == ExitCode.PRODUCT_FAILURE
+    assert "vanished" not in notes(result)
+    assert tiny.write_contract() == ExitCode.USAGE
+    assert "the tests of cpu did not get to their end in run" in capsys.readouterr().err
+    first = next(
+        path
+        for path in tiny.results.glob("*/results.json")
+        if path.parent.name not in ("latest", result.run_id)
+    )
+    assert tiny.write_contract("--run", first.parent.name) == ExitCode.PASSED
+
+
+def test_a_broken_contract_file_stops_the_run(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.run()
+    tiny.contract.parent.mkdir()
+    tiny.contract.write_text("platfrom: cpu\n")
+    assert tiny.command("run", "cpu", "--source", tiny.folder / "source") == ExitCode.USAGE
+    shown = capsys.readouterr().err
+    assert "contracts/cpu.yaml:1: platfrom: got an unknown key" in shown
+    assert "did you mean 'platform'?" in shown
+    assert tiny.write_contract() == ExitCode.PASSED  # which is the remedy
+
+
+def test_comparing_two_runs(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    _, first = tiny.run()
+    tiny.write({"mul.out-float32": "failed", "add.out-bool": "passed", "mul.out-bool": "passed"})
+    tiny.run()
+    capsys.readouterr()
+    assert tiny.command("compare", first.run_id, "latest/cpu") == ExitCode.PASSED
+    assert capsys.readouterr().out.partition("\n\n")[2] == (
+        "newly failing (1)\n"
+        "  float32 of mul.out (slot 8; passed -> failed)\n\n"
+        "skip -> pass (1)\n"
+        "  bool of add.out (slot 8; dtype unsupported -> passed)\n\n"
+        "added (1)\n"
+        "  bool of mul.out (slot 8; passed)\n\n"
+        "4 tests unchanged\n"
+    )
+    assert tiny.command("compare", first.run_id, "latest", "--fail-on", "regression") == 4
+    assert tiny.command("compare", "latest", "latest", "--fail-on", "regression") == 0
+
+
+def test_comparing_as_markdown_and_json(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    _, first = tiny.run()
+    tiny.write({"mul.out-float32": None}, others=4)
+    _, second = tiny.run()
+    capsys.readouterr()
+    tiny.command("compare", first.run_id, second.run_id, "--format", "markdown")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"* base: {first.run_id}/cpu: 5 passed, 1 skipped\n* head: ")
+    assert "### Vanished (1)\n\n* float32 of mul.out (slot 8; was passed)\n" in shown
+    tiny.command("compare", first.run_id, second.run_id, "--format", "json")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["base"], document["regression"]) == (f"{first.run_id}/cpu", True)
+    assert document["counts"]["vanished"] == document["counts"]["added"] == 1
+    assert document["changes"]["vanished"] == [
+        {
+            "function": "test_ops.py::test_overload",
+            "overload": "mul.out",
+            "dtype": "float32",
+            "slot": 8,
+            "before": "passed",
+            "after": None,
+        }
+    ]
+    assert document["changes"]["added"] == [
+        {"test": "test_ops.py::test_other[3]", "count": 1, "before": None, "after": "passed"}
+    ]
+
+
+def test_comparing_platforms(
+    published: RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(default_url(tmp_path)) as store:
+        store.save(published, {})
+    run, results = published.run_id, ["--results", str(tmp_path)]
+    assert cli.main(["compare", f"{run}/nvidia", f"{run}/moore", *results]) == ExitCode.PASSED
+    assert cli.main(["compare", f"{run}/nvidia", "latest", *results]) == ExitCode.PASSED
+    shown = capsys.readouterr().out
+    assert f"head  {run}/moore: " in shown
+    assert f"head  {run}/nvidia: " in shown
+    assert cli.main(["compare", run, "latest", *results]) == ExitCode.USAGE
+    shown = capsys.readouterr().err
+    assert f"run {run} has nvidia, iluvatar, metax, cambricon, moore, ascend: name one" in shown
+    assert f"{run}/nvidia" in shown
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "message"),
+    [
+        ("latst", "latest/moore", "the store holds no run 'latst'; did you mean 'latest'?"),
+        ("latest/mooore", "latest", "not 'mooore'; did you mean 'moore'?"),
+        ("latest/moore", "no.yaml", "no.yaml: no such contract"),
+    ],
+)
+def test_what_cannot_be_compared(
+    published: RunResult,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    base: str,
+    head: str,
+    message: str,
+) -> None:
+    with Store(default_url(tmp_path)) as store:
+        store.save(published, {})
+    assert cli.main(["compare", base, head, "--results", str(tmp_path)]) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_two_contracts_need_no_store(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny.run()
+    other = tiny.folder / "other.yaml"
+    assert tiny.write_contract("--output", other) == ExitCode.PASSED
+    capsys.readouterr()
+    assert cli.main(["compare", str(other), str(other), "--results", "nowhere"]) == 0
+    assert capsys.readouterr().out.endswith("\n\nno difference: 6 tests\n")
+
+
+def test_a_contract_needs_a_place_and_a_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tiny.write_contract() == ExitCode.USAGE
+    assert "there is no ci.db in" in capsys.readouterr().err
+    config = tiny.folder / "source" / "ci.yaml"
+    config.write_text(CONFIG.replace("contracts: contracts\n", ""))
+    assert tiny.write_contract() == ExitCode.USAGE
+    assert "contracts: got nothing, expected a folder" in capsys.readouterr().err

@@ -1,0 +1,257 @@
+"""The contract file: compact, lossless, strict."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from operator_log import node_id
+
+from ci.analysis.contract import Contract, contract_text, load_contract
+from ci.analysis.difference import Kind, difference
+from ci.analysis.operators import SKIP_REASONS
+from ci.analysis.suite import DTYPE_CLASSES, OperatorTest, State, suite_of
+from ci.errors import ConfigError, ExitCode, UsageError
+from ci.pytest_log import Outcome, TestOutcome
+
+HEAD = """\
+schema_version: 1
+platform: cpu
+device: cpu
+dtypes:
+  all: bfloat16 bool complex64 float16 float32 float64 int64
+  floating: bfloat16 float16 float32 float64
+"""
+SMALL = f"""{HEAD}\
+operators:
+  t.py::test_op:
+    slot 0:
+      add: floating
+    slot 8:
+      add.out: all
+      mm.out: {{passed: floating, dtype unsupported: bool, no sample: int64}}
+tests:
+  t.py::test_a: 12
+  t.py::test_b: {{passed: 1, skipped: 2}}
+"""
+
+
+def outcome(name: str, result: Outcome = Outcome.PASSED, reason: str | None = None) -> TestOutcome:
+    return TestOutcome(node_id=name, outcome=result, seconds=0.1, reason=None, skip_reason=reason)
+
+
+def contract(*tests: TestOutcome) -> Contract:
+    return Contract(platform="cpu", suite=suite_of(tests))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cpu.yaml"
+
+
+def load(path: Path, text: str) -> Contract:
+    path.write_text(text, encoding="utf-8")
+    return load_contract(path, platform="cpu")
+
+
+def findings(path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError, match=r"cpu\.yaml:\d+: ") as caught:
+        load(path, text)
+    assert caught.value.exit_code is ExitCode.USAGE
+    return [line.removeprefix(f"{path.parent}/") for line in str(caught.value).splitlines()]
+
+
+def test_what_is_written(path: Path) -> None:
+    dtypes = [*DTYPE_CLASSES["all"], "int8"]
+    tests = [outcome(node_id("abs.out", dtype)) for dtype in dtypes]
+    tests += [outcome(node_id("mm.out", dtype)) for dtype in DTYPE_CLASSES["floating"]]
+    tests += [outcome(node_id("mm.out", "bool"), Outcome.SKIPPED, "dtype unsupported")]
+    tests += [outcome(node_id("on", "nosample"), Outcome.SKIPPED, "vendor defect https://x/1#2")]
+    tests += [outcome("t.py::test_a[1]"), outcome("t.py::test_a[2]"), outcome("t.py")]
+    text = contract_text(
+        contract(*tests), torch_version="2.13.0", date=datetime(2026, 1, 2, tzinfo=UTC)
+    )
+    head, _, body = text.partition("schema_version")
+    assert (
+        "# Written on 2026-01-02 from a run, torch 2.13.0:\n#   python -m ci contract cpu" in head
+    )
+    assert (
+        "schema_version" + body
+        == f"""{HEAD}\
+operators:
+  tests/ops/test_torch_ops.py::test_overload:
+    slot 8:
+      abs.out: all int8
+      mm.out: {{passed: floating, dtype unsupported: bool}}
+      "on": {{"vendor defect https://x/1#2": nosample}}
+tests:
+  t.py: 1
+  t.py::test_a: 2
+"""
+    )
+    assert difference(load(path, text).suite, suite_of(tests)).changes == ()
+
+
+def test_what_is_read(path: Path) -> None:
+    suite = load(path, SMALL).suite
+    assert suite.device == "cpu"
+    assert len(suite.operators) == 4 + 7 + 6
+    assert suite.operators[OperatorTest("t.py::test_op", 8, "mm.out", "int64")] == State(
+        Outcome.SKIPPED, "no sample"
+    )
+    assert suite.functions["t.py::test_b"] == {
+        State(Outcome.PASSED): 1,
+        State(Outcome.SKIPPED): 2,
+    }
+
+
+def test_a_small_change_is_a_small_change_of_the_file() -> None:
+    tests = [outcome(node_id(name)) for name in ("a.out", "b.out", "c.out")]
+    changed = [*tests[:1], outcome(node_id("b.out"), Outcome.SKIPPED, "no sample"), *tests[2:]]
+    before, after = (contract_text(contract(*each)).splitlines() for each in (tests, changed))
+    assert [line for line in after if line not in before] == ["      b.out: {no sample: float32}"]
+    assert len(before) == len(after)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+REASONS = st.sampled_from(SKIP_REASONS) | TEXT.map("vendor defect {}".format)
+DTYPES = st.sampled_from([*DTYPE_CLASSES["all"], "int8", "nosample", "true", "on", "all"])
+NAMES = st.builds(
+    node_id,
+    st.sampled_from(["add.out", "abs_", "null", "1.5", "_x"]),
+    DTYPES,
+    st.sampled_from(["cpu", "cuda"]),
+    st.integers(0, 10),
+)
+OTHERS = st.builds("{}::{}{}".format, TEXT, TEXT, st.sampled_from(["", "[a]", "[b]", "[a-b-c]"]))
+RESULTS = st.sampled_from([Outcome.PASSED, Outcome.XFAILED, Outcome.XPASSED, Outcome.SKIPPED])
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[TestOutcome]:
+    names = draw(st.sets(NAMES | OTHERS, max_size=30))
+    tests = []
+    for name in sorted(names):
+        result = draw(RESULTS)
+        reason = draw(REASONS) if result is Outcome.SKIPPED else None
+        tests.append(outcome(name, result, reason))
+    return tests
+
+
+@given(runs())
+def test_any_run_fulfils_the_contract_that_it_makes(
+    tmp_path_factory: pytest.TempPathFactory, tests: list[TestOutcome]
+) -> None:
+    path = tmp_path_factory.mktemp("contract") / "cpu.yaml"
+    text = contract_text(contract(*tests))
+    loaded = load(path, text)
+    assert difference(loaded.suite, suite_of(tests)).changes == ()
+    assert difference(suite_of(tests), loaded.suite).changes == ()
+    assert contract_text(loaded) == text
+    assert contract_text(contract(*reversed(tests))) == text
+
+
+@given(runs(), st.data())
+def test_any_test_that_is_left_out_has_vanished(
+    tests: list[TestOutcome], data: st.DataObject
+) -> None:
+    if tests:
+        kept = list(tests)
+        kept.remove(data.draw(st.sampled_from(tests)))
+        base, head = suite_of(tests), suite_of(kept)
+        assume(base.device == head.device)
+        found = difference(base, head)
+        assert found.count(Kind.VANISHED) == 1
+
+
+@pytest.mark.parametrize("result", [Outcome.FAILED, Outcome.ERROR])
+@pytest.mark.parametrize("name", ["t.py::test_a[x]", node_id("add.out")])
+def test_a_failure_is_never_part_of_a_contract(name: str, result: Outcome) -> None:
+    with pytest.raises(
+        UsageError, match=r"a failure is never part of a contract: .*test_"
+    ) as caught:
+        contract_text(contract(outcome(name, result)))
+    assert caught.value.remedy == "Correct or quarantine what fails, and run again."
+
+
+@pytest.mark.parametrize("reason", [None, "too hot"])
+def test_an_operator_test_needs_a_known_reason_to_skip(reason: str | None) -> None:
+    with pytest.raises(UsageError, match=r"1 operator test without a reason that is known: .*add"):
+        contract_text(contract(outcome(node_id("add.out"), Outcome.SKIPPED, reason)))
+
+
+def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
+    text = contract_text(contract(outcome("t.py::test_a", Outcome.SKIPPED)))
+    assert "t.py::test_a: {skipped: 1}" in text
+    assert load(path, text).suite.operators == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("tests:", "tets:", "cpu.yaml:14: tets: got an unknown key, expected one of"
+         " schema_version, platform, device, dtypes, operators, tests; did you mean 'tests'?"),
+        ("device: cpu\n", "", "cpu.yaml:1: device: got nothing, expected a value; this key is"
+         " required"),
+        ("schema_version: 1", "schema_version: 2", "cpu.yaml:1: schema_version: got 2, expected 1"),
+        ("platform: cpu", "platform: cuda", "cpu.yaml:2: platform: got 'cuda', expected 'cpu', as"
+         " this file is named"),
+        ("platform: cpu", "platform: [cpu]", "cpu.yaml:2: platform: got ['cpu'], expected text"),
+        ("    slot 0:", "    slot0:", "cpu.yaml:9: operators.t.py::test_op.slot0: got 'slot0',"
+         " expected a slot, such as 'slot 8'"),
+        ("      add: floating", "      add: 7", "cpu.yaml:10: operators.t.py::test_op.slot 0.add:"
+         " got 7, expected text"),
+        ("      add: floating", "      add: [floating]", "cpu.yaml:10: operators.t.py::test_op.slot"
+         " 0.add: got ['floating'], expected text"),
+        ("      add: floating", "      add:", "cpu.yaml:10: operators.t.py::test_op.slot 0.add:"
+         " got nothing, expected text"),
+        ("      add: floating", "      add: {}", "cpu.yaml:10: operators.t.py::test_op.slot 0.add:"
+         " got {}, expected at least one outcome"),
+        ("      add.out: all", "      add.out: all bool", "cpu.yaml:12: operators.t.py::test_op"
+         ".slot 8.add.out: got 'bool' twice, expected it once"),
+        ("no sample: int64", "no sample: int64 float16", "cpu.yaml:13: operators.t.py::test_op.slot"
+         " 8.mm.out.no sample: got 'float16' twice, expected it once"),
+        ("no sample: int64", "skipped: int64", "cpu.yaml:13: operators.t.py::test_op.slot"
+         " 8.mm.out.skipped: got 'skipped', expected the reason"),
+        ("no sample: int64", "no simple: int64", "cpu.yaml:13: operators.t.py::test_op.slot"
+         " 8.mm.out.no simple: got 'no simple', expected an outcome or a reason: passed, xpassed,"
+         " xfailed, skipped, not in this torch, no sample, no kernel on this device, dtype"
+         " unsupported, slot not active, torch defect, vendor defect; did you mean 'no sample'?"),
+        ("no sample: int64", "failed: int64", "cpu.yaml:13: operators.t.py::test_op.slot"
+         " 8.mm.out.failed: got 'failed', expected an outcome or a reason: passed,"),
+        ("test_a: 12", "test_a: 0", "cpu.yaml:15: tests.t.py::test_a: got 0, expected a number of"
+         " tests"),
+        ("test_a: 12", "test_a: true", "cpu.yaml:15: tests.t.py::test_a: got True, expected a"
+         " number of tests"),
+        ("test_a: 12", "test_a: 12\n  t.py::test_a: 12", "cpu.yaml:16: tests.t.py::test_a: got a"
+         " duplicate key, first given on line 15"),
+        ("add.out: all", "add: all\n      add: all", "cpu.yaml:13: operators.t.py::test_op.slot"
+         " 8.add: got a duplicate key, first given on line 12"),
+        ("operators:", "operators: 3\nother:", "cpu.yaml:7: operators: got 3, expected a mapping"),
+    ],
+)  # fmt: skip
+def test_a_finding(path: Path, old: str, new: str, finding: str) -> None:
+    assert old in SMALL
+    found = findings(path, SMALL.replace(old, new, 1))
+    assert any(line.startswith(finding) for line in found), found
+
+
+def test_all_findings_come_together(path: Path) -> None:
+    text = SMALL.replace("test_a: 12", "test_a: no").replace("add: floating", "add: {on: bool}")
+    assert [line.partition(": ")[0] for line in findings(path, text)] == [
+        "cpu.yaml:10",
+        "cpu.yaml:15",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "- a", "a: [", "\x07", "7"])
+def test_another_file_is_refused(path: Path, text: str) -> None:
+    assert findings(path, text)
+
+
+def test_a_file_that_cannot_be_read_is_named(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cpu\.yaml: cannot be read"):
+        load_contract(path)

@@ -1,0 +1,177 @@
+"""What changed between two suites, and how it reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from operator_log import FUNCTION, node_id
+
+from ci.analysis.difference import Change, Difference, Kind, difference, headline, lines_of
+from ci.analysis.suite import OperatorTest, State, Suite, abbreviated, suite_of
+from ci.pytest_log import Outcome, TestOutcome
+
+PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)
+NO_SAMPLE = State(Outcome.SKIPPED, "no sample")
+NO_KERNEL = State(Outcome.SKIPPED, "no kernel on this device")
+ADD = node_id("add.out")
+
+
+def suite(states: dict[str, State]) -> Suite:
+    return suite_of(
+        TestOutcome(
+            node_id=name, outcome=state.outcome, seconds=0.1, reason=None, skip_reason=state.reason
+        )
+        for name, state in states.items()
+    )
+
+
+def counted_only(given: Suite) -> Suite:
+    """As a contract knows it."""
+    return Suite(
+        device=given.device, operators=given.operators, functions=given.functions, others=None
+    )
+
+
+def kinds(found: Difference) -> dict[Kind, int]:
+    return {kind: found.count(kind) for kind in Kind if found.of(kind)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (PASSED, None, Kind.VANISHED),
+        (NO_SAMPLE, None, Kind.VANISHED),
+        (PASSED, FAILED, Kind.NEWLY_FAILING),
+        (NO_SAMPLE, State(Outcome.ERROR), Kind.NEWLY_FAILING),
+        (None, FAILED, Kind.NEWLY_FAILING),
+        (PASSED, NO_SAMPLE, Kind.PASS_TO_SKIP),
+        (PASSED, State(Outcome.XFAILED), Kind.PASS_TO_SKIP),
+        (None, NO_SAMPLE, Kind.NEWLY_SKIPPED),
+        (FAILED, NO_SAMPLE, Kind.NEWLY_SKIPPED),
+        (NO_SAMPLE, NO_KERNEL, Kind.CHANGED_REASON),
+        (NO_SAMPLE, PASSED, Kind.SKIP_TO_PASS),
+        (None, PASSED, Kind.ADDED),
+        (FAILED, PASSED, Kind.FIXED),
+        (PASSED, PASSED, None),
+        (PASSED, State(Outcome.XPASSED), None),
+        (FAILED, State(Outcome.ERROR), None),
+    ],
+)
+@pytest.mark.parametrize("name", [ADD, "t.py::test_a[x]"])
+def test_every_change_has_one_kind(
+    name: str, before: State | None, after: State | None, kind: Kind | None
+) -> None:
+    base = suite({name: before} if before else {})
+    head = suite({name: after} if after else {})
+    expected = {kind: 1} if kind else {}
+    assert kinds(difference(base, head)) == expected
+    assert kinds(difference(counted_only(base), head)) == expected
+
+
+def test_regressions_are_what_people_must_look_at() -> None:
+    assert {kind for kind in Kind if kind.regression} == {
+        *(Kind.VANISHED, Kind.NEWLY_FAILING, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED)
+    }
+
+
+def test_the_device_is_no_part_of_the_name() -> None:
+    cpu = suite({node_id("add.out"): PASSED, "t.py::test_a": PASSED})
+    cuda = suite({node_id("add.out", device="cuda"): NO_KERNEL, "t.py::test_a": PASSED})
+    found = difference(cpu, cuda)
+    assert kinds(found) == {Kind.PASS_TO_SKIP: 1}
+    assert found.unchanged == 1
+
+
+def test_a_second_device_in_one_suite_keeps_its_name() -> None:
+    both = suite({ADD: PASSED, node_id("add.out", device="cuda"): FAILED, node_id("mul"): PASSED})
+    assert both.device == "cpu"
+    assert set(both.operators) == {
+        OperatorTest(FUNCTION, 8, "add.out", "float32"),
+        OperatorTest(FUNCTION, 8, "mul", "float32"),
+    }
+    assert set(both.functions) == {FUNCTION}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("t.py::test_a", "t.py::test_a[x]", "t.py", "t.py::test_a[add-float32-cpu-slot08]"),
+        *("t.py::test_a[add-float32-cpu-slot8]x", "t.py::test_a[add-all-cpu-slot8]"),
+    ],
+)
+def test_other_tests_keep_their_node_ids(name: str) -> None:
+    given = suite({name: PASSED})
+    assert given.operators == {}
+    assert given.others == {name: PASSED}
+
+
+def test_tests_that_are_only_counted() -> None:
+    states = {f"t.py::test_a[{n}]": PASSED for n in range(12)}
+    fewer = dict(list(states.items())[:9]) | {"t.py::test_a[8]": NO_SAMPLE}
+    found = difference(counted_only(suite(states)), suite(fewer))
+    assert kinds(found) == {Kind.VANISHED: 3, Kind.PASS_TO_SKIP: 1}
+    assert found.unchanged == 8
+    assert lines_of(found.of(Kind.VANISHED)) == ["t.py: test_a (3) (was passed)"]
+
+
+def test_a_parameter_that_is_renamed_shows_between_runs_only() -> None:
+    base, head = suite({"t.py::test_a[x]": PASSED}), suite({"t.py::test_a[y]": PASSED})
+    assert kinds(difference(base, head)) == {Kind.VANISHED: 1, Kind.ADDED: 1}
+    assert kinds(difference(counted_only(base), head)) == {}
+
+
+def test_two_hundred_vanished_tests_of_one_dtype_are_one_line() -> None:
+    base = suite(
+        {node_id(f"op{n}.out", dtype): PASSED for n in range(200) for dtype in ("bool", "float16")}
+    )
+    head = suite({node_id(f"op{n}.out", "bool"): PASSED for n in range(200)})
+    found = difference(base, head)
+    assert headline(Kind.VANISHED, found) == "200 tests vanished"
+    assert lines_of(found.of(Kind.VANISHED)) == [
+        "float16 of op0.out, op1.out, op10.out, op100.out, op101.out and 195 more"
+        " (slot 8; was passed)"
+    ]
+
+
+def test_groups_are_bounded_and_the_rest_is_counted() -> None:
+    changes = [
+        Change(
+            kind=Kind.VANISHED,
+            test=OperatorTest(FUNCTION, 8, f"op{n}", f"type{n}"),
+            before=PASSED,
+            after=None,
+        )
+        for n in range(33)
+    ]
+    lines = lines_of(changes)
+    assert len(lines) == 11
+    assert lines[0] == "1 test: type0 of op0 (slot 8; was passed)"
+    assert lines[-1] == "and 23 tests more, in 23 groups"
+
+
+def test_the_largest_group_comes_first_and_reasons_are_apart() -> None:
+    base = suite({node_id(f"op{n}", "float32"): PASSED for n in range(4)})
+    head = suite({node_id(f"op{n}", "float32"): NO_KERNEL if n else NO_SAMPLE for n in range(4)})
+    assert lines_of([*difference(base, head).changes]) == [
+        "3 tests: float32 of op1, op2, op3 (slot 8; passed -> no kernel on this device)",
+        "1 test: float32 of op0 (slot 8; passed -> no sample)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "text"),
+    [
+        ("float16 float32 float64 bfloat16", "floating"),
+        ("float16 float32 float64 bfloat16 int64", "floating int64"),
+        ("float16 float32 float64 bfloat16 int64 bool complex64 int8", "all int8"),
+        ("float16 float32 int64", "float16 float32 int64"),
+    ],
+)
+def test_a_class_of_dtypes_stands_for_exactly_its_members(dtypes: str, text: str) -> None:
+    assert abbreviated(dtypes.split()) == text
+
+
+def test_counts_of_a_suite() -> None:
+    given = suite({ADD: PASSED, "t.py::test_a[x]": NO_SAMPLE, "t.py::test_a[y]": PASSED})
+    assert given.counts() == Counter({Outcome.PASSED: 2, Outcome.SKIPPED: 1})
