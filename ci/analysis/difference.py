@@ -138,9 +138,17 @@ def lines_of(changes: Sequence[Change], most: int = LINES) -> list[str]:
     return lines
 
 
+@dataclass
+class _Function:
+    """Tests of one function that changed in the same way."""
+
+    first: str
+    count: int = 0
+
+
 def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
     operators: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    others: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    others: dict[tuple[str, ...], dict[str, _Function]] = defaultdict(dict)
     for change in changes:
         how = _how(change)
         if isinstance(change.test, OperatorTest):
@@ -148,12 +156,17 @@ def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
             operators[place][change.test.overload].add(change.test.variant)
         else:
             file, _, name = change.test.partition("::")
-            others[how, file][name or file] += change.count
+            function = others[how, file].setdefault(name.partition("[")[0], _Function(name or file))
+            function.count += change.count
     for (how, slot, _), overloads in operators.items():
         yield from _operator_groups(overloads, f"({slot}; {how})")
-    for (how, file), names in others.items():
-        told = first_names([f"{name} ({n})" if n > 1 else name for name, n in names.items()])
-        yield names.total(), f"{file}: {told} ({how})"
+    for (how, file), functions in others.items():
+        told = [
+            f"{name} ({function.count})" if function.count > 1 else function.first
+            for name, function in functions.items()
+        ]
+        count = sum(function.count for function in functions.values())
+        yield count, f"{file}: {first_names(told)} ({how})"
 
 
 def _operator_groups(overloads: Mapping[str, set[str]], how: str) -> Iterator[tuple[int, str]]:

@@ -121,6 +121,12 @@ def test_a_parameter_that_is_renamed_shows_between_runs_only() -> None:
     assert kinds(difference(counted_only(base), head)) == {}
 
 
+def test_tests_of_one_function_are_told_together() -> None:
+    base = suite({f"t.py::test_{name}": PASSED for name in ("a[0]", "a[1]", "a[2]", "b[x]")})
+    lines = lines_of([*difference(base, suite({})).changes])
+    assert lines == ["t.py: test_a (3), test_b[x] (was passed)"]
+
+
 def test_two_hundred_vanished_tests_of_one_dtype_are_one_line() -> None:
     base = suite(
         {node_id(f"op{n}.out", dtype): PASSED for n in range(200) for dtype in ("bool", "float16")}
