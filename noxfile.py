@@ -110,6 +110,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Plant 20 faults in generated code, one by one; the operator suite has to catch them all."""
+    install_groups(session, "mutants")
+    session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
 def compat(session: nox.Session) -> None:
     """Compile against old torches, install with the newest; `-- --full 2.14.1` runs the suite."""
     requirements = PYPROJECT["build-system"]["requires"]

@@ -1,0 +1,153 @@
+"""Tells whether the operator suite catches faults in generated code: ``nox -s mutants``.
+
+Faults are planted in a copy of the tree, one after the other; the tree itself stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+from ci.process import ProcessError
+from codegen.errors import GenerationError
+from tests.mutants.faults import FAULTS, PlantingError, Sources
+from tests.mutants.plan import ROOT, Mutant, plan, read_sources
+from tests.mutants.report import Verdict, as_markdown, write_report
+from tests.mutants.sandbox import SUITE, Outcome, Sandbox, about, stages
+
+DEFAULT_SEED = 1
+EXIT_CAUGHT, EXIT_SURVIVED, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 if all mutants are caught, 1 if one survives, 2 if one could not be tried."""
+    options = _parser().parse_args(arguments)
+    try:
+        sources = read_sources()
+        faults = [fault for fault in FAULTS if fault.name in (options.only or (fault.name,))]
+        mutants = plan(sources, options.seed, faults)
+        if options.list:
+            for mutant in mutants:
+                print(f"{mutant.fault}: {mutant.site.subject}: {mutant.site.what}")
+            return EXIT_CAUGHT
+        with _folder(options.work_dir) as folder:
+            return _run(sources, mutants, options, Sandbox(folder))
+    except (GenerationError, PlantingError, ProcessError, OSError) as error:
+        print(f"mutants: error: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("mutants: interrupted; nothing was written", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(
+    sources: Sources, mutants: Sequence[Mutant], options: argparse.Namespace, sandbox: Sandbox
+) -> int:
+    start = monotonic()
+    _say("building, and running the suite without a fault")
+    sandbox.prepare()
+    baseline = sandbox.test(SUITE, report="baseline")
+    if baseline.failures:
+        raise PlantingError(
+            "the suite fails without a fault, so it proves nothing about one:\n"
+            + "\n".join(sorted(baseline.failures))
+        )
+    _say(f"{len(baseline.tests)} tests in {monotonic() - start:.0f} s")
+    verdicts = [_judge(sources, mutant, sandbox, baseline) for mutant in mutants]
+    text = as_markdown(
+        verdicts,
+        seed=options.seed,
+        torch=sources.library.torch_version,
+        seconds=monotonic() - start,
+    )
+    print(text)
+    print(write_report(text, options.output_dir))
+    if any(verdict.error for verdict in verdicts):
+        return EXIT_ERROR
+    return EXIT_CAUGHT if all(verdict.is_caught for verdict in verdicts) else EXIT_SURVIVED
+
+
+def _judge(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: Outcome) -> Verdict:
+    start = monotonic()
+    caught_by: list[str] = []
+    error = ""
+    try:
+        with sandbox.planted(mutant):
+            caught_by = _caught_by(sources, mutant, sandbox, baseline)
+    except (PlantingError, ProcessError) as problem:
+        error = str(problem)
+    verdict = Verdict(
+        mutant=mutant, caught_by=tuple(caught_by), error=error, seconds=monotonic() - start
+    )
+    _say(f"{mutant.fault}: {mutant.site.subject}: {verdict.said} ({verdict.seconds:.0f} s)")
+    return verdict
+
+
+def _caught_by(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: Outcome) -> list[str]:
+    """The tests about the mutant that fail, in the first stage that has any."""
+    overloads = frozenset(each.schema.full_name for each in sources.library.overloads)
+    for number, stage in enumerate(stages(mutant, baseline.tests, overloads)):
+        outcome = sandbox.test(*stage, report=f"{mutant.fault}-{number}")
+        if caught_by := about(mutant, outcome):
+            return caught_by
+    return []
+
+
+@contextmanager
+def _folder(wanted: Path | None) -> Iterator[Path]:
+    """The folder asked for, which stays, or one that goes."""
+    if wanted is None:
+        with tempfile.TemporaryDirectory(prefix="infini-ops-mutants-") as folder:
+            yield Path(folder)
+        return
+    if wanted.exists() and any(wanted.iterdir()):
+        raise PlantingError(f"--work-dir {wanted} is not empty. Name one that is, or none")
+    yield wanted.resolve()
+
+
+def _say(text: str) -> None:
+    print(f"mutants: {text}", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description=__doc__.partition("\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=DEFAULT_SEED,
+        metavar="N",
+        help="which operators get the faults (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[fault.name for fault in FAULTS],
+        metavar="NAME",
+        help="plant this fault only; may be repeated: " + ", ".join(each.name for each in FAULTS),
+    )
+    parser.add_argument("--list", action="store_true", help="print the plan; run nothing")
+    parser.add_argument(
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
+        help="build there and keep it with the tests' logs (default: a folder that is removed)",
+    )
+    parser.add_argument(
+        "--output-dir",
+        type=Path,
+        default=ROOT / "results" / "mutants",
+        metavar="DIR",
+        help="for mutants.md (default: results/mutants)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

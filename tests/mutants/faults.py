@@ -1,0 +1,470 @@
+"""The faults that are planted: what a generator, or a table beside it, can get wrong.
+
+Faults of the model are in everything that is generated, so that table, kernels, metadata, stub and
+headers agree in being wrong; others are in one file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from codegen import cpp
+from codegen.emit import render_torch
+from codegen.model import Argument, Kind, Library, Operator, Overload, Parameter
+
+GENERATED = "build/generated"
+TABLE = "operator_table.cc"
+KERNELS = "torch/kernels.cc"
+
+
+class PlantingError(Exception):
+    """A fault that does not fit the sources, or a mutant that shows nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """What faults are planted in. ``sampled`` holds the overloads that the suite executes."""
+
+    root: Path
+    library: Library
+    hand_written: frozenset[str]
+    sampled: frozenset[str]
+
+    @cached_property
+    def generated(self) -> Mapping[str, str]:
+        return render_torch(self.library, self.hand_written)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One place that a fault fits; ``plant`` gives the changed files, relative to the tree.
+
+    ``operator`` is the operator that the fault is about; of what all operators share, it is None.
+    """
+
+    subject: str
+    operator: Operator | None
+    what: str
+    plant: Callable[[], Mapping[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One kind of fault."""
+
+    name: str
+    sites: Callable[[Sources], Iterator[Site]]
+
+
+Change = tuple[str, tuple[Parameter, ...]]  # what is wrong, and the parameters that are
+
+
+def in_model(
+    changes: Callable[[Overload], Iterator[Change]],
+) -> Callable[[Sources], Iterator[Site]]:
+    """A fault in everything that is generated for an overload."""
+
+    def sites(sources: Sources) -> Iterator[Site]:
+        for operator, overload in _sampled(sources):
+            for what, parameters in changes(overload):
+                wrong = partial(_rendered, sources, operator, overload, parameters)
+                yield _site(operator, overload, what, wrong)
+
+    return sites
+
+
+def _sampled(sources: Sources) -> Iterator[tuple[Operator, Overload]]:
+    for operator in sources.library.operators:
+        for overload in operator.overloads:
+            if overload.schema.full_name in sources.sampled:
+                yield operator, overload
+
+
+def _site(
+    operator: Operator, overload: Overload, what: str, plant: Callable[[], Mapping[str, str]]
+) -> Site:
+    return Site(subject=overload.schema.full_name, operator=operator, what=what, plant=plant)
+
+
+def _rendered(
+    sources: Sources, operator: Operator, overload: Overload, parameters: tuple[Parameter, ...]
+) -> Mapping[str, str]:
+    wrong = replace(overload, parameters=parameters)
+    overloads = tuple(wrong if each is overload else each for each in operator.overloads)
+    operators = tuple(
+        replace(each, overloads=overloads) if each is operator else each
+        for each in sources.library.operators
+    )
+    files = render_torch(replace(sources.library, operators=operators), sources.hand_written)
+    return {
+        f"{GENERATED}/{name}": text
+        for name, text in files.items()
+        if text != sources.generated[name]
+    }
+
+
+def _with(overload: Overload, index: int, *parameters: Parameter) -> tuple[Parameter, ...]:
+    """The parameters with others from ``index`` on."""
+    kept = overload.parameters
+    return (*kept[:index], *parameters, *kept[index + len(parameters) :])
+
+
+def _argument(parameter: Parameter, **fields: Any) -> Parameter:
+    argument: Argument = replace(parameter.argument, **fields)
+    return replace(parameter, argument=argument)
+
+
+def _type(parameter: Parameter, **fields: Any) -> Parameter:
+    return _argument(parameter, type=replace(parameter.argument.type, **fields))
+
+
+def _neighbours(overload: Overload) -> Iterator[tuple[int, Parameter, Parameter]]:
+    """Inputs that stand side by side and can't be told apart by their type."""
+    inputs = overload.inputs
+    for index, (left, right) in enumerate(pairwise(inputs)):
+        if cpp.argument_type(left) == cpp.argument_type(right) and not right.is_out:
+            yield index, left, right
+
+
+def exchanged_arguments(overload: Overload) -> Iterator[Change]:
+    for index, left, right in _neighbours(overload):
+        if (left.aten_default is None) == (right.aten_default is None) and not left.is_out:
+            what = f"{left.name} and {right.name} change places"
+            yield what, _with(overload, index, right, left)
+
+
+def wrong_default(overload: Overload) -> Iterator[Change]:
+    for index, parameter in enumerate(overload.parameters):
+        wrong = _with_wrong_default(parameter)
+        if wrong is not None:
+            what = f"{parameter.name}={wrong.aten_default}, not {parameter.aten_default}"
+            yield what, _with(overload, index, wrong)
+
+
+def _with_wrong_default(parameter: Parameter) -> Parameter | None:
+    """The parameter with another default, where that is a number."""
+    value = parameter.default
+    if parameter.aten_default is None or not isinstance(value, int | float):
+        return None
+    wrong = not value if isinstance(value, bool) else value + 1
+    return replace(_argument(parameter, default=str(wrong)), default=wrong)
+
+
+def lost_default(overload: Overload) -> Iterator[Change]:
+    if overload.default_count:
+        last = overload.inputs[-1]
+        what = f"{last.name} is required"
+        yield what, _with(overload, len(overload.inputs) - 1, _argument(last, default=None))
+
+
+def wrong_keyword(overload: Overload) -> Iterator[Change]:
+    for index, parameter in enumerate(overload.parameters):
+        wrong = _argument(parameter, name=f"{parameter.argument.name}_value")
+        yield f"{parameter.name} is called {wrong.name}", _with(overload, index, wrong)
+
+
+def wrong_list_length(overload: Overload) -> Iterator[Change]:
+    for index, parameter in enumerate(overload.parameters):
+        if parameter.list_size and parameter.aten_default is None:
+            wrong = _type(parameter, list_size=parameter.list_size + 1)
+            what = f"{parameter.name} has {wrong.list_size} elements, not {parameter.list_size}"
+            yield what, _with(overload, index, wrong)
+
+
+def wrong_kind(right: Kind, base: str, wrong: Kind, overload: Overload) -> Iterator[Change]:
+    for index, parameter in enumerate(overload.parameters):
+        if parameter.kind is right and not parameter.is_list:
+            changed = replace(_type(parameter, base=base), kind=wrong)
+            what = f"{parameter.name} is {wrong.value}, not {right.value}"
+            yield what, _with(overload, index, changed)
+
+
+def lost_optional(overload: Overload) -> Iterator[Change]:
+    for index, parameter in enumerate(overload.parameters):
+        # Without a default, since the default of most is None.
+        if parameter.is_optional and parameter.aten_default is None:
+            what = f"{parameter.name} can't be None"
+            yield what, _with(overload, index, _type(parameter, is_optional=False))
+
+
+def input_as_output(overload: Overload) -> Iterator[Change]:
+    for index, parameter in enumerate(overload.inputs):
+        if parameter.kind is Kind.TENSOR and not parameter.is_out:
+            what = f"{parameter.name} is written"
+            yield what, _with(overload, index, _argument(parameter, annotation="z!"))
+
+
+def output_as_input(overload: Overload) -> Iterator[Change]:
+    outs = [index for index, each in enumerate(overload.parameters) if each.is_out]
+    for index in outs if len(outs) > 1 else ():
+        parameter = overload.parameters[index]
+        what = f"{parameter.name} is not written"
+        yield what, _with(overload, index, _argument(parameter, annotation=None))
+
+
+def dropped_out(sources: Sources) -> Iterator[Site]:
+    """The table alone says that an output is an input."""
+    for operator, overload in _sampled(sources):
+        rows = [f"    {cpp.parameter_row(each)},\n" for each in overload.parameters]
+        head = f"    // {overload.schema.full_name}\n"
+        for index, parameter in enumerate(overload.parameters):
+            if parameter.is_out:
+                wrong = [*rows]
+                wrong[index] = rows[index].replace(".Out()", "")
+                change = (TABLE, head + "".join(rows), head + "".join(wrong))
+                yield _site(
+                    operator, overload, f"{parameter.name} is not Out()", _edit(sources, *change)
+                )
+
+
+def wrong_overload(sources: Sources) -> Iterator[Site]:
+    """Two rows of the table change names."""
+    for operator, overload, other in _siblings(sources):
+        what = f"its row is called {other.schema.overload_name!r}"
+        row = '{{"{}", "{}", kParameters'
+        old = row.format(operator.name, overload.schema.overload_name)
+        new = row.format(operator.name, other.schema.overload_name)
+        yield _site(operator, overload, what, _edit(sources, TABLE, old, new))
+
+
+def _siblings(sources: Sources) -> Iterator[tuple[Operator, Overload, Overload]]:
+    for operator, overload in _sampled(sources):
+        for other in operator.overloads:
+            if other is not overload:
+                yield operator, overload, other
+
+
+def wrong_kernel(sources: Sources) -> Iterator[Site]:
+    """Another operator of one input and one output, which computes something else."""
+    outcomes = {
+        overload.schema.full_name: (operator, overload, outcome)
+        for operator, overload in _sampled(sources)
+        if (outcome := _outcome(overload)) is not None
+    }
+    for operator, overload, outcome in outcomes.values():
+        for _, other, another in outcomes.values():
+            if outcome != another:
+                yield _kernel_site(sources, operator, overload, other)
+
+
+def _kernel_site(sources: Sources, operator: Operator, overload: Overload, other: Overload) -> Site:
+    old, new = (f"    KERNEL({each.schema.function}),\n" for each in (overload, other))
+    what = f"calls {other.schema.full_name}"
+    return _site(operator, overload, what, _edit(sources, KERNELS, old, new))
+
+
+@cache
+def _outcome(overload: Overload) -> str | None:
+    """What torch computes of some numbers; operators with equal outcomes may be aliases."""
+    import torch
+
+    kinds = [(each.kind, each.is_list, each.is_out) for each in overload.parameters]
+    if kinds != [(Kind.TENSOR, False, False), (Kind.TENSOR, False, True)]:
+        return None
+    packet = getattr(torch.ops.aten, overload.schema.aten_name)
+    function = getattr(packet, overload.schema.overload_name)
+    numbers = torch.tensor([[-2.5, -1.5, -0.4], [0.3, 0.6, 1.7]])
+    out = torch.empty(0)
+    try:
+        function(numbers, **{overload.parameters[1].argument.name: out})
+    except RuntimeError:
+        return None
+    return str(out.tolist())
+
+
+def kernel_of_another_overload(sources: Sources) -> Iterator[Site]:
+    """The kernel takes a tensor for a number, or a number for a tensor."""
+    for operator, overload, other in _siblings(sources):
+        kinds, others = ([each.kind for each in one.parameters] for one in (overload, other))
+        if len(kinds) != len(others):
+            continue
+        differing = [{*pair} for pair in zip(kinds, others, strict=True) if len({*pair}) > 1]
+        if differing == [{Kind.TENSOR, Kind.SCALAR}]:
+            yield _kernel_site(sources, operator, overload, other)
+
+
+def _calls(sources: Sources) -> Iterator[tuple[Operator, cpp.Form, str]]:
+    """The forms of ``Call`` in generated headers, and the text of each that is unique there."""
+    for operator in sources.library.operators:
+        if operator.name in sources.hand_written:
+            continue
+        for form in cpp.forms(operator):
+            yield operator, form, _call(form.overload.schema.overload_name, form.arguments)
+
+
+def _call(overload_name: str, arguments: Sequence[str]) -> str:
+    return (
+        f'FindOverload(kName, "{overload_name}");\n'
+        f"    Dispatch(overload, {{{', '.join(arguments)}}}, options);"
+    )
+
+
+def _call_site(
+    sources: Sources, operator: Operator, form: cpp.Form, what: str, arguments: Sequence[str]
+) -> Site:
+    name = form.overload.schema.overload_name
+    change = (_call(name, form.arguments), _call(name, arguments))
+    plant = _edit(sources, f"base/{operator.name}.h", *change)
+    return _site(operator, form.overload, what, plant)
+
+
+def exchanged_in_call(sources: Sources) -> Iterator[Site]:
+    for operator, form, _ in _calls(sources):
+        for index, left, right in _neighbours(form.overload):
+            arguments = form.arguments
+            if arguments[index : index + 2] == [left.name, right.name]:
+                arguments[index : index + 2] = [right.name, left.name]
+                what = f"Call exchanges {left.name} and {right.name}"
+                yield _call_site(sources, operator, form, what, arguments)
+
+
+def wrong_default_in_call(sources: Sources) -> Iterator[Site]:
+    for operator, form, _ in _calls(sources):
+        for index, parameter in enumerate(form.overload.parameters):
+            wrong = _with_wrong_default(parameter)
+            if parameter not in form.parameters and wrong is not None:
+                arguments = form.arguments
+                arguments[index] = cpp.default_value(wrong)
+                what = f"Call passes {parameter.name}={wrong.aten_default}"
+                yield _call_site(sources, operator, form, what, arguments)
+
+
+def dropped_out_in_call(sources: Sources) -> Iterator[Site]:
+    for operator, form, _ in _calls(sources):
+        if form.overload.outs:
+            what = f"Call leaves {form.overload.outs[-1].name} out"
+            yield _call_site(sources, operator, form, what, form.arguments[:-1])
+
+
+def wrong_overload_in_call(sources: Sources) -> Iterator[Site]:
+    for operator, form, old in _calls(sources):
+        for other in operator.overloads:
+            if other is not form.overload:
+                name = other.schema.overload_name
+                new = _call(name, form.arguments)
+                plant = _edit(sources, f"base/{operator.name}.h", old, new)
+                yield _site(operator, form.overload, f"Call dispatches to {name!r}", plant)
+
+
+def _edit(sources: Sources, name: str, old: str, new: str) -> Callable[[], Mapping[str, str]]:
+    """Replaces a text that a generated file has once."""
+    path = f"{GENERATED}/{name}"
+    return lambda: {path: replace_once(sources.generated[name], old, new, path)}
+
+
+def replace_once(text: str, old: str, new: str, path: str) -> str:
+    if text.count(old) != 1:
+        raise PlantingError(
+            f"{path} has this text {text.count(old)} times, expected once:\n{old}\n"
+            "Bring tests/mutants/faults.py up to date with it."
+        )
+    return text.replace(old, new)
+
+
+def by_hand(
+    *edits: tuple[str, str, str, str],
+) -> Callable[[Sources], Iterator[Site]]:
+    """Edits of hand-written sources, as (what, path, old text, new text)."""
+
+    def sites(sources: Sources) -> Iterator[Site]:
+        for what, path, old, new in edits:
+            yield Site(
+                subject=path,
+                operator=None,
+                what=what,
+                plant=partial(_edited_source, sources.root, path, old, new),
+            )
+
+    return sites
+
+
+def _edited_source(root: Path, path: str, old: str, new: str) -> Mapping[str, str]:
+    return {path: replace_once((root / path).read_text(encoding="utf-8"), old, new, path)}
+
+
+WRONG_DATA_TYPES = (
+    (
+        "int16 and float16 change names",
+        "src/core/types.cc",
+        '{"int16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"float16", 2},',
+        '{"float16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"int16", 2},',
+    ),
+    (
+        "an array of float16 is one of bfloat16",
+        "src/bindings/convert.cc",
+        "{nb::dlpack::dtype_code::Float, 16, DataType::kFloat16}",
+        "{nb::dlpack::dtype_code::Float, 16, DataType::kBFloat16}",
+    ),
+    (
+        "an array of int64 is one of uint64",
+        "src/bindings/convert.cc",
+        "{nb::dlpack::dtype_code::Int, 64, DataType::kInt64}",
+        "{nb::dlpack::dtype_code::Int, 64, DataType::kUInt64}",
+    ),
+    (
+        "Python's float is float32",
+        "src/bindings/convert.cc",
+        "(&PyFloat_Type)) return DataType::kFloat64;",
+        "(&PyFloat_Type)) return DataType::kFloat32;",
+    ),
+    (
+        "float32 has two bytes",
+        "src/core/types.cc",
+        '{"float32", 4},',
+        '{"float32", 2},',
+    ),
+)
+LOST_STRIDES = (
+    (
+        "a wrapped array is contiguous",
+        "src/torch/shells.cc",
+        "      .strides(ToTorch(view.strides()))\n",
+        "",
+    ),
+    (
+        "an array in a wrapper that is used again is contiguous",
+        "src/torch/shells.cc",
+        "->set_sizes_and_strides(shape, strides, 0);",
+        "->set_sizes_contiguous(shape);",
+    ),
+    (
+        "the view of a torch tensor is contiguous",
+        "src/torch/kernel.cc",
+        "          {strides.data(), strides.size()},\n",
+        "",
+    ),
+)
+
+FAULTS = (
+    Fault(name="exchanged-arguments", sites=in_model(exchanged_arguments)),
+    Fault(name="wrong-default", sites=in_model(wrong_default)),
+    Fault(name="lost-default", sites=in_model(lost_default)),
+    Fault(name="wrong-keyword", sites=in_model(wrong_keyword)),
+    Fault(name="wrong-list-length", sites=in_model(wrong_list_length)),
+    Fault(
+        name="integer-for-float",
+        sites=in_model(partial(wrong_kind, Kind.FLOAT, "int", Kind.INT)),
+    ),
+    Fault(
+        name="float-for-integer",
+        sites=in_model(partial(wrong_kind, Kind.INT, "float", Kind.FLOAT)),
+    ),
+    Fault(name="lost-optional", sites=in_model(lost_optional)),
+    Fault(name="input-as-output", sites=in_model(input_as_output)),
+    Fault(name="output-as-input", sites=in_model(output_as_input)),
+    Fault(name="dropped-out", sites=dropped_out),
+    Fault(name="wrong-overload", sites=wrong_overload),
+    Fault(name="wrong-kernel", sites=wrong_kernel),
+    Fault(name="kernel-of-another-overload", sites=kernel_of_another_overload),
+    Fault(name="exchanged-in-call", sites=exchanged_in_call),
+    Fault(name="wrong-default-in-call", sites=wrong_default_in_call),
+    Fault(name="wrong-overload-in-call", sites=wrong_overload_in_call),
+    Fault(name="dropped-out-in-call", sites=dropped_out_in_call),
+    Fault(name="wrong-data-type", sites=by_hand(*WRONG_DATA_TYPES)),
+    Fault(name="lost-stride", sites=by_hand(*LOST_STRIDES)),
+)

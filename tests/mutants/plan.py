@@ -1,0 +1,88 @@
+"""Which faults a seed plants, and where."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from codegen.aten import find_torch, load_schemas
+from codegen.inputs import Inputs
+from codegen.selection import choose_for
+from codegen.translate import make_library
+from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources
+from tests.ops.samples import load
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """One planted fault: the files that have it, by path relative to the tree."""
+
+    fault: str
+    site: Site
+    files: Mapping[str, str]
+    originals: Mapping[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a test that is about the mutated operator speaks of; empty: any test is."""
+        operator = self.site.operator
+        return (self.site.subject, operator.name, operator.class_name) if operator else ()
+
+    def diff(self) -> str:
+        """The exact change."""
+        return "".join(line for path in self.files for line in self._diff_of(path))
+
+    def _diff_of(self, path: str) -> Iterator[str]:
+        old, new = (files[path].splitlines(keepends=True) for files in (self.originals, self.files))
+        yield from difflib.unified_diff(old, new, path, path, n=0)
+
+
+def read_sources(root: Path = ROOT) -> Sources:
+    """Reads everything that faults are planted in; generates from the installed torch."""
+    inputs = Inputs(
+        torch=find_torch(),
+        selection=root / "codegen" / "torch_ops.yaml",
+        variable="",
+        base_dir=root / "src" / "base",
+    )
+    schemas = load_schemas(inputs.torch)
+    return Sources(
+        root=root,
+        library=make_library(schemas, choose_for(inputs, schemas)),
+        hand_written=inputs.hand_written_bases(),
+        sampled=frozenset(load().samples),
+    )
+
+
+def plan(sources: Sources, seed: int, faults: Sequence[Fault] = FAULTS) -> list[Mutant]:
+    """One mutant of each kind; which of a kind's sites, says the seed."""
+    return [make_mutant(sources, fault.name, chosen(sources, fault, seed)) for fault in faults]
+
+
+def chosen(sources: Sources, fault: Fault, seed: int) -> Site:
+    """A site of its own for each fault and seed, whatever other faults there are."""
+    sites = list(fault.sites(sources))
+    if not sites:
+        raise PlantingError(f"{fault.name} fits nowhere. Bring tests/mutants/faults.py up to date.")
+    return Random(f"{seed} {fault.name}").choice(sites)  # noqa: S311 - reproducible, not secret
+
+
+def make_mutant(sources: Sources, fault: str, site: Site) -> Mutant:
+    """Plants a fault; raises where nothing is different then."""
+    files = site.plant()
+    originals = {path: _original(sources, path) for path in files}
+    if not any(files[path] != originals[path] for path in files):
+        raise PlantingError(f"{fault} in {site.subject} changes nothing: {site.what}")
+    return Mutant(fault=fault, site=site, files=files, originals=originals)
+
+
+def _original(sources: Sources, path: str) -> str:
+    _, is_generated, name = path.partition("build/generated/")
+    if is_generated:
+        return sources.generated[name]
+    return (sources.root / path).read_text(encoding="utf-8")

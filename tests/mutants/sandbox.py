@@ -1,0 +1,183 @@
+"""A copy of the tree in which mutants are planted, built, installed and tested."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.process import ProcessResult, run
+from codegen.aten import find_torch
+from codegen.inputs import SELECTION_VARIABLE
+from tests.mutants.faults import PlantingError
+from tests.mutants.plan import ROOT, Mutant
+
+# What the build and the operator suite need.
+PARTS = ("CMakeLists.txt", "codegen", "examples", "pyproject.toml", "src", "tests/ops")
+SUITE = "tests/ops"
+JOBS = str(os.cpu_count() or 1)
+TIMEOUT_S = 900
+_LAST_LINES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run of the suite reported: the tests that ran, and the texts of those that failed."""
+
+    tests: frozenset[str]
+    failures: Mapping[str, str]
+
+
+class Sandbox:
+    """Leaves the tree that it is a copy of as it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tree = folder / "tree"
+        self.package = folder / "site" / "infini" / "ops"
+        self._clean = ""
+
+    def prepare(self) -> None:
+        """Copies the tree, builds it and installs the library without a fault."""
+        for part in PARTS:
+            source, copy = ROOT / part, self.tree / part
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, copy)
+        options = ("-DWITH_TORCH=ON", "-DAUTO_DETECT_DEVICES=OFF", "-DCMAKE_BUILD_TYPE=Release")
+        python = f"-DPython_EXECUTABLE={sys.executable}"
+        self._run("cmake", "-S", ".", "-B", "build", "-G", "Ninja", *options, python)
+        shutil.copytree(self.tree / "src" / "infini" / "ops", self.package)
+        self._build()
+        self._clean = self._digest()
+
+    @contextmanager
+    def planted(self, mutant: Mutant) -> Iterator[None]:
+        """Installs the library with a fault, and takes the fault out of the tree again.
+
+        Raises:
+            PlantingError: the fault is not in what was installed.
+            ProcessError: the mutant does not compile.
+        """
+        for path, original in mutant.originals.items():
+            if (self.tree / path).read_text(encoding="utf-8") != original:
+                raise PlantingError(f"{path} in {self.tree} is not what the fault was planned for")
+        try:
+            self._write(mutant.files)
+            self._build()
+            self._check(mutant)
+            yield
+        finally:
+            self._write(mutant.originals)
+
+    def test(self, *tests: str, report: str) -> Outcome:
+        """Runs tests; a process that dies costs the one that it ran."""
+        log = self.folder / f"{report}.jsonl"
+        pytest = (sys.executable, "-m", "pytest", "-q", "-n", JOBS, "-p", "no:cacheprovider")
+        result = self._run(*pytest, f"--report-log={log}", *tests, check=False)
+        (self.folder / f"{report}.log").write_text(result.stdout + result.stderr)
+        outcome = read_report(log)
+        if not (outcome.failures or result.exit_code == 0):
+            last = (result.stdout + result.stderr).strip().splitlines()[-_LAST_LINES:]
+            raise PlantingError(
+                f"pytest ended with {result.exit_code} and names no test that failed:\n"
+                + "\n".join(last)
+            )
+        return outcome
+
+    def _write(self, files: Mapping[str, str]) -> None:
+        for path, text in files.items():
+            (self.tree / path).write_text(text, encoding="utf-8")
+
+    def _build(self) -> None:
+        self._run("cmake", "--build", "build", "-j", JOBS)
+        self._run("cmake", "--install", "build", "--prefix", str(self.package))
+
+    def _check(self, mutant: Mutant) -> None:
+        for path, text in mutant.files.items():
+            if (self.tree / path).read_text(encoding="utf-8") != text:
+                raise PlantingError(f"building has taken the fault out of {path}")
+        if self._digest() == self._clean:
+            raise PlantingError("the installed library is the same without the fault")
+
+    def _digest(self) -> str:
+        """One digest of all that is installed."""
+        digest = hashlib.sha256()
+        for path in sorted(self.package.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(path.relative_to(self.package).as_posix().encode())
+                digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def _run(self, *command: str, check: bool = True) -> ProcessResult:
+        return run(
+            command,
+            cwd=self.tree,
+            environment=_environment(self.folder / "site"),
+            timeout_s=TIMEOUT_S,
+            check=check,
+        )
+
+
+def _environment(site: Path) -> dict[str, str]:
+    """This Python's programs and torch, with the library in ``site``."""
+    kept = {name: value for name, value in os.environ.items() if name != SELECTION_VARIABLE}
+    programs = Path(sys.executable).parent
+    libraries = find_torch().torch / "lib"  # the library looks for torch beside it
+    return kept | {
+        "PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}",
+        "PYTHONPATH": str(site),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LD_LIBRARY_PATH": f"{libraries}{os.pathsep}{kept.get('LD_LIBRARY_PATH', '')}",
+    }
+
+
+def read_report(log: Path) -> Outcome:
+    """Reads what pytest-reportlog wrote."""
+    tests, failures = set(), {}
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
+        report = json.loads(line)
+        if report.get("$report_type") != "TestReport":
+            continue
+        tests.add(report["nodeid"])
+        if report["outcome"] == "failed":
+            failures[report["nodeid"]] = json.dumps([report["longrepr"], report["sections"]])
+    return Outcome(tests=frozenset(tests), failures=failures)
+
+
+def subject_of(test: str) -> str | None:
+    """The overload that a test is about: "abs.out" of ``test_overload[abs.out-float32-…]``."""
+    match = re.search(r"\[([\w.]+)[-\]]", test)
+    return match[1] if match else None
+
+
+def stages(
+    mutant: Mutant, tests: frozenset[str], overloads: frozenset[str]
+) -> list[tuple[str, ...]]:
+    """What to run, until something fails: the overload's own tests, general ones, the suite."""
+    about_overloads = {test for test in tests if subject_of(test) in overloads}
+    own = {test for test in about_overloads if subject_of(test) == mutant.site.subject}
+    lists = {_file_of(test) for test in about_overloads}
+    general = {_file_of(test) for test in tests} - lists
+    return [tuple(sorted(stage)) for stage in (own, general, {SUITE}) if stage]
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def about(mutant: Mutant, outcome: Outcome) -> list[str]:
+    """The failed tests that speak of what was mutated, its own first."""
+    names = [re.escape(name) for name in mutant.names]
+    spoken = re.compile(rf"(?<![\w.])(?:{'|'.join(names)})(?![\w.])") if names else re.compile("")
+    failed = [test for test, text in outcome.failures.items() if spoken.search(test + text)]
+    return sorted(failed, key=lambda test: (subject_of(test) != mutant.site.subject, test))

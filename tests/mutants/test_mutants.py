@@ -1,0 +1,158 @@
+"""The mutation check itself: its plan, and what it takes for proof."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import main
+from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources, replace_once
+from tests.mutants.plan import Mutant, make_mutant, plan, read_sources
+from tests.mutants.report import Verdict, as_markdown
+from tests.mutants.sandbox import Outcome, about, read_report, stages, subject_of
+
+
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    return read_sources()
+
+
+@pytest.fixture(scope="module")
+def mutants(sources: Sources) -> list[Mutant]:
+    return plan(sources, seed=1)
+
+
+@pytest.fixture(scope="module")
+def others(sources: Sources) -> list[Mutant]:
+    return plan(sources, seed=2)
+
+
+class TestPlan:
+    def test_it_has_twenty_mutants_of_as_many_kinds(self, mutants: list[Mutant]) -> None:
+        assert len(mutants) == 20
+        assert len({mutant.fault for mutant in mutants}) == 20
+
+    def test_one_seed_gives_one_plan(self, mutants: list[Mutant]) -> None:
+        again = plan(read_sources(), 1, FAULTS[3:6])
+        assert [mutant.diff() for mutant in again] == [mutant.diff() for mutant in mutants[3:6]]
+
+    def test_another_seed_mutates_other_operators(
+        self, mutants: list[Mutant], others: list[Mutant]
+    ) -> None:
+        changed = [a.diff() != b.diff() for a, b in zip(mutants, others, strict=True)]
+        assert sum(changed) >= 18  # the hand-written tables have few places
+
+    def test_every_mutant_changes_the_lines_of_one_thing(
+        self, mutants: list[Mutant], others: list[Mutant]
+    ) -> None:
+        for mutant in [*mutants, *others]:
+            lines = mutant.diff().splitlines()
+            assert any(line.startswith("-") and line[:3] != "---" for line in lines), mutant.fault
+            assert len(lines) < 200, mutant.fault
+
+    def test_every_place_of_a_hand_written_source_is_there_once(self, sources: Sources) -> None:
+        for fault in FAULTS[-2:]:
+            for site in fault.sites(sources):
+                assert make_mutant(sources, fault.name, site).diff()
+
+    def test_aliases_are_not_wrong_kernels(self, sources: Sources) -> None:
+        (fault,) = [fault for fault in FAULTS if fault.name == "wrong-kernel"]
+        pairs = {(site.subject, site.what) for site in fault.sites(sources)}
+        assert ("abs.out", "calls neg.out") in pairs
+        assert ("abs.out", "calls absolute.out") not in pairs
+        assert ("floor.out", "calls trunc.out") in pairs
+
+
+class TestRefusals:
+    def test_a_text_that_has_changed_is_named(self) -> None:
+        with pytest.raises(PlantingError, match=r"shells\.cc has this text 0 times"):
+            replace_once("a new text", "an old text", "", "src/torch/shells.cc")
+
+    def test_a_text_that_is_there_twice_is_named(self) -> None:
+        with pytest.raises(PlantingError, match="has this text 2 times"):
+            replace_once("twice twice", "twice", "once", "a.cc")
+
+    def test_a_fault_that_changes_nothing_is_no_mutant(self, sources: Sources) -> None:
+        def plant() -> Mapping[str, str]:
+            return {"CMakeLists.txt": (sources.root / "CMakeLists.txt").read_text()}
+
+        site = Site(subject="CMakeLists.txt", operator=None, what="nothing", plant=plant)
+        with pytest.raises(PlantingError, match=r"idle in CMakeLists\.txt changes nothing"):
+            make_mutant(sources, "idle", site)
+
+    def test_a_fault_that_fits_nowhere_is_named(self, sources: Sources) -> None:
+        with pytest.raises(PlantingError, match="nowhere fits nowhere"):
+            plan(sources, 1, [Fault(name="nowhere", sites=lambda _: iter(()))])
+
+    def test_a_folder_that_is_in_use_is_left_alone(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "somebody's").touch()
+        assert main(["--only", "lost-stride", "--work-dir", str(tmp_path)]) == 2
+        assert "is not empty" in capsys.readouterr().err
+
+
+def test_the_plan_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--only", "wrong-kernel", "--only", "lost-stride"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["wrong-kernel", "lost-stride"]
+
+
+def report_line(test: str, outcome: str = "passed", text: str = "") -> str:
+    fields = {"nodeid": test, "outcome": outcome, "longrepr": text, "sections": []}
+    return json.dumps({"$report_type": "TestReport", **fields}) + "\n"
+
+
+class TestProof:
+    def test_a_test_is_about_the_overload_in_its_name(self) -> None:
+        assert subject_of("test_torch_ops.py::test[add.out-float32-cpu-slot8]") == "add.out"
+        assert subject_of("test_boundary_memory.py::test_strides[add.out]") == "add.out"
+        assert subject_of("test_api.py::test_calls") is None
+
+    def test_its_own_tests_run_first_and_the_whole_suite_last(self, mutants: list[Mutant]) -> None:
+        mutant = mutants[0]
+        own, other = (f"a.py::t[{name}-int]" for name in (mutant.site.subject, "abs.out"))
+        tests = frozenset({own, other, "a.py::general", "b.py::t[other]"})
+        overloads = frozenset({mutant.site.subject, "abs.out"})
+        assert stages(mutant, tests, overloads) == [(own,), ("b.py",), ("tests/ops",)]
+
+    def test_a_failure_of_another_operator_catches_nothing(self, mutants: list[Mutant]) -> None:
+        mutant = mutants[0]
+        assert mutant.site.operator is not None
+        name = mutant.site.operator.name
+        failures = {
+            "a.py::test[unrelated.out]": "expected 1, got 2",
+            "a.py::test_all": f"the parameters of {name} differ",
+            "a.py::test_longer_name": f"un{name}ed",
+            f"b.py::test[{mutant.site.subject}-int]": "expected 1, got 2",
+        }
+        caught = about(mutant, Outcome(tests=frozenset(failures), failures=failures))
+        assert caught == [f"b.py::test[{mutant.site.subject}-int]", "a.py::test_all"]
+
+    def test_a_test_whose_process_died_has_failed(self, tmp_path: Path) -> None:
+        log = tmp_path / "report.jsonl"
+        crash = "worker 'gw0' crashed while running 'a.py::test[abs.out]'"
+        log.write_text(
+            report_line("a.py::test[neg.out]") + report_line("a.py::test[abs.out]", "failed", crash)
+        )
+        outcome = read_report(log)
+        assert outcome.tests == {"a.py::test[neg.out]", "a.py::test[abs.out]"}
+        assert "crashed" in outcome.failures["a.py::test[abs.out]"]
+
+    def test_a_survivor_is_shown_with_its_exact_change(self, mutants: list[Mutant]) -> None:
+        caught = Verdict(mutant=mutants[0], caught_by=("tests/ops/a.py::test", "another"))
+        survivor = Verdict(mutant=mutants[1])
+        text = as_markdown([caught, survivor], seed=1, torch="2.13.0", seconds=61)
+        assert "1 of 2 mutants caught in 61 s" in text
+        assert "| a.py::test and 1 more |" in text
+        assert f"## {mutants[1].fault}: nothing: it survives\n\n```diff\n--- " in text
+        assert mutants[1].diff() in text
+
+    def test_a_mutant_that_could_not_be_tried_is_not_caught(self, mutants: list[Mutant]) -> None:
+        verdict = Verdict(mutant=mutants[0], caught_by=("a.py::test",))
+        assert verdict.is_caught
+        assert not replace(verdict, error="it does not compile").is_caught
