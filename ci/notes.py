@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from ci.analysis.contract import update_command
@@ -99,15 +99,17 @@ def _operator_notes(case: Case) -> list[str]:
 
 
 def _executed(counts: Sequence[OverloadCount]) -> list[str]:
-    """``1,330 of 1,440 overloads executed``, slot by slot where there are several."""
-    slots = sorted({count.slot for count in counts})
-    shares = []
-    for slot in slots:
-        of_slot = [count for count in counts if count.slot == slot]
-        executed = sum(count.executed for count in of_slot)
-        share = f"{executed:,} of {sum(count.active for count in of_slot):,}"
-        shares.append(f"{share} overloads executed" + (f" on slot {slot}" if slots[1:] else ""))
-    return [", ".join(shares)] if shares else []
+    """``overloads executed: 1,330 of 1,440``, slot by slot where there are several."""
+    executed: Counter[int] = Counter()
+    active: Counter[int] = Counter()
+    for count in counts:
+        executed[count.slot] += count.executed
+        active[count.slot] += count.active
+    shares = [
+        f"{executed[slot]:,} of {number:,}{' on slot ' + str(slot) if len(active) > 1 else ''}"
+        for slot, number in active.most_common()
+    ]
+    return [f"overloads executed: {', '.join(shares)}"] if shares else []
 
 
 def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from ci.analysis.operators import SKIP_REASONS, known_reason
-from ci.analysis.suite import DTYPE_CLASSES, OperatorTest, State, Suite, abbreviated
+from ci.analysis.suite import DTYPE_CLASSES, OperatorTest, State, Suite, abbreviated, spelled_out
 from ci.config.document import Document, Finding, Location, read_document
 from ci.errors import ConfigError, UsageError
 from ci.pytest_log import Outcome
@@ -252,7 +252,7 @@ class _Reader:
             if state == State(Outcome.SKIPPED):
                 self._report(at, "got 'skipped', expected the reason")
             for word in self._text(at, dtypes).split():
-                for variant in self.classes.get(word, [word]):
+                for variant in spelled_out(word, self.classes):
                     if variant in seen:
                         self._report(at, f"got '{variant}' twice, expected it once")
                     seen.add(variant)

@@ -86,13 +86,17 @@ def known_reason(text: str | None) -> bool:
 
 
 def skip_reason(record: OperatorRecord | None, message: str | None) -> str | None:
-    """The reason of a skipped test: what it recorded, else what its message begins with."""
-    if record is not None and record.reason is not None:
-        if record.reason == VENDOR_DEFECT and record.quarantine:
-            return f"{VENDOR_DEFECT} {record.quarantine}"
-        return record.reason
-    first = (message or "").partition(": ")[0]
-    return first if known_reason(first) else None
+    """The reason of a skipped test: what it recorded, else what its message begins with.
+
+    A vendor's defect is told with its reference: ``vendor defect #123``.
+    """
+    recorded = record.reason if record else None
+    if record is not None and recorded == VENDOR_DEFECT and record.quarantine:
+        return f"{VENDOR_DEFECT} {record.quarantine}"
+    told = (message or "").partition(": ")[0]
+    if recorded in (None, VENDOR_DEFECT) and known_reason(told):
+        return told
+    return recorded
 
 
 @dataclass

@@ -18,6 +18,7 @@ from ci.pytest_log import Outcome, TestOutcome
 # Exact sets of dtypes with a name of their own, the largest first.
 DTYPE_CLASSES: Mapping[str, tuple[str, ...]] = {
     "all": ("bfloat16", "bool", "complex64", "float16", "float32", "float64", "int64"),
+    "integer": ("int16", "int32", "int64", "int8", "uint8"),
     "floating": ("bfloat16", "float16", "float32", "float64"),
 }
 
@@ -91,7 +92,7 @@ def suite_of(tests: Iterable[TestOutcome]) -> Suite:
 
 def _operator_test(node_id: str) -> re.Match[str] | None:
     found = _OPERATOR_TEST.fullmatch(node_id)
-    return found if found and found["variant"] not in DTYPE_CLASSES else None
+    return found if found and _dtype(found["variant"])[1] not in DTYPE_CLASSES else None
 
 
 def _key(found: re.Match[str]) -> OperatorTest:
@@ -106,12 +107,29 @@ def _functions(others: Mapping[str, State]) -> dict[str, Counter[State]]:
     return functions
 
 
+def _dtype(variant: str) -> tuple[str, str]:
+    """``strided-float32`` is of the dtype float32; most variants are nothing but a dtype."""
+    prefix, dash, dtype = variant.rpartition("-")
+    return prefix + dash, dtype
+
+
 def abbreviated(variants: Iterable[str]) -> str:
     """``floating int64``: classes of dtypes where all members are there, else single ones."""
-    left = set(variants)
+    left: dict[str, set[str]] = {}
+    for variant in variants:
+        prefix, dtype = _dtype(variant)
+        left.setdefault(prefix, set()).add(dtype)
     words = []
-    for name, members in DTYPE_CLASSES.items():
-        if left.issuperset(members):
-            words.append(name)
-            left -= set(members)
-    return " ".join([*words, *sorted(left)])
+    for prefix, dtypes in sorted(left.items()):
+        for name, members in DTYPE_CLASSES.items():
+            if dtypes.issuperset(members):
+                words.append(prefix + name)
+                dtypes -= set(members)
+        words += [prefix + dtype for dtype in sorted(dtypes)]
+    return " ".join(words)
+
+
+def spelled_out(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
+    """The variants that a word of ``abbreviated`` stands for."""
+    prefix, dtype = _dtype(word)
+    return [prefix + member for member in classes.get(dtype, [dtype])]

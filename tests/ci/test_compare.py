@@ -110,7 +110,7 @@ def test_a_run_without_a_contract_says_how_to_write_one(tiny: Tiny) -> None:
     code, result = tiny.run()
     assert code == ExitCode.PASSED
     assert "no contract for cpu yet; write it with python -m ci contract cpu" in notes(result)
-    assert "2 of 2 overloads executed" in notes(result)
+    assert "overloads executed: 2 of 2" in notes(result)
     [count] = result.platforms[0].overloads
     assert count.model_dump() == {
         "slot": 8,

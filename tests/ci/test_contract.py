@@ -23,6 +23,7 @@ platform: cpu
 device: cpu
 dtypes:
   all: bfloat16 bool complex64 float16 float32 float64 int64
+  integer: int16 int32 int64 int8 uint8
   floating: bfloat16 float16 float32 float64
 """
 SMALL = f"""{HEAD}\
@@ -119,10 +120,11 @@ def test_a_small_change_is_a_small_change_of_the_file() -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 REASONS = st.sampled_from(SKIP_REASONS) | TEXT.map("vendor defect {}".format)
 DTYPES = st.sampled_from([*DTYPE_CLASSES["all"], "int8", "nosample", "true", "on", "all"])
+VARIANTS = DTYPES | DTYPES.map("strided-{}".format)
 NAMES = st.builds(
     node_id,
     st.sampled_from(["add.out", "abs_", "null", "1.5", "_x"]),
-    DTYPES,
+    VARIANTS,
     st.sampled_from(["cpu", "cuda"]),
     st.integers(0, 10),
 )
@@ -192,7 +194,7 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "finding"),
     [
-        ("tests:", "tets:", "cpu.yaml:14: tets: got an unknown key, expected one of"
+        ("tests:", "tets:", "cpu.yaml:15: tets: got an unknown key, expected one of"
          " schema_version, platform, device, dtypes, operators, tests; did you mean 'tests'?"),
         ("device: cpu\n", "", "cpu.yaml:1: device: got nothing, expected a value; this key is"
          " required"),
@@ -200,37 +202,37 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
         ("platform: cpu", "platform: cuda", "cpu.yaml:2: platform: got 'cuda', expected 'cpu', as"
          " this file is named"),
         ("platform: cpu", "platform: [cpu]", "cpu.yaml:2: platform: got ['cpu'], expected text"),
-        ("    slot 0:", "    slot0:", "cpu.yaml:9: operators.t.py::test_op.slot0: got 'slot0',"
+        ("    slot 0:", "    slot0:", "cpu.yaml:10: operators.t.py::test_op.slot0: got 'slot0',"
          " expected a slot, such as 'slot 8'"),
-        ("      add: floating", "      add: 7", "cpu.yaml:10: operators.t.py::test_op.slot 0.add:"
+        ("      add: floating", "      add: 7", "cpu.yaml:11: operators.t.py::test_op.slot 0.add:"
          " got 7, expected text"),
-        ("      add: floating", "      add: [floating]", "cpu.yaml:10: operators.t.py::test_op.slot"
+        ("      add: floating", "      add: [floating]", "cpu.yaml:11: operators.t.py::test_op.slot"
          " 0.add: got ['floating'], expected text"),
-        ("      add: floating", "      add:", "cpu.yaml:10: operators.t.py::test_op.slot 0.add:"
+        ("      add: floating", "      add:", "cpu.yaml:11: operators.t.py::test_op.slot 0.add:"
          " got nothing, expected text"),
-        ("      add: floating", "      add: {}", "cpu.yaml:10: operators.t.py::test_op.slot 0.add:"
+        ("      add: floating", "      add: {}", "cpu.yaml:11: operators.t.py::test_op.slot 0.add:"
          " got {}, expected at least one outcome"),
-        ("      add.out: all", "      add.out: all bool", "cpu.yaml:12: operators.t.py::test_op"
+        ("      add.out: all", "      add.out: all bool", "cpu.yaml:13: operators.t.py::test_op"
          ".slot 8.add.out: got 'bool' twice, expected it once"),
-        ("no sample: int64", "no sample: int64 float16", "cpu.yaml:13: operators.t.py::test_op.slot"
+        ("no sample: int64", "no sample: int64 float16", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.no sample: got 'float16' twice, expected it once"),
-        ("no sample: int64", "skipped: int64", "cpu.yaml:13: operators.t.py::test_op.slot"
+        ("no sample: int64", "skipped: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.skipped: got 'skipped', expected the reason"),
-        ("no sample: int64", "no simple: int64", "cpu.yaml:13: operators.t.py::test_op.slot"
+        ("no sample: int64", "no simple: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.no simple: got 'no simple', expected an outcome or a reason: passed, xpassed,"
          " xfailed, skipped, not in this torch, no sample, no kernel on this device, dtype"
          " unsupported, slot not active, torch defect, vendor defect; did you mean 'no sample'?"),
-        ("no sample: int64", "failed: int64", "cpu.yaml:13: operators.t.py::test_op.slot"
+        ("no sample: int64", "failed: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.failed: got 'failed', expected an outcome or a reason: passed,"),
-        ("test_a: 12", "test_a: 0", "cpu.yaml:15: tests.t.py::test_a: got 0, expected a number of"
+        ("test_a: 12", "test_a: 0", "cpu.yaml:16: tests.t.py::test_a: got 0, expected a number of"
          " tests"),
-        ("test_a: 12", "test_a: true", "cpu.yaml:15: tests.t.py::test_a: got True, expected a"
+        ("test_a: 12", "test_a: true", "cpu.yaml:16: tests.t.py::test_a: got True, expected a"
          " number of tests"),
-        ("test_a: 12", "test_a: 12\n  t.py::test_a: 12", "cpu.yaml:16: tests.t.py::test_a: got a"
-         " duplicate key, first given on line 15"),
-        ("add.out: all", "add: all\n      add: all", "cpu.yaml:13: operators.t.py::test_op.slot"
-         " 8.add: got a duplicate key, first given on line 12"),
-        ("operators:", "operators: 3\nother:", "cpu.yaml:7: operators: got 3, expected a mapping"),
+        ("test_a: 12", "test_a: 12\n  t.py::test_a: 12", "cpu.yaml:17: tests.t.py::test_a: got a"
+         " duplicate key, first given on line 16"),
+        ("add.out: all", "add: all\n      add: all", "cpu.yaml:14: operators.t.py::test_op.slot"
+         " 8.add: got a duplicate key, first given on line 13"),
+        ("operators:", "operators: 3\nother:", "cpu.yaml:8: operators: got 3, expected a mapping"),
     ],
 )  # fmt: skip
 def test_a_finding(path: Path, old: str, new: str, finding: str) -> None:
@@ -242,8 +244,8 @@ def test_a_finding(path: Path, old: str, new: str, finding: str) -> None:
 def test_all_findings_come_together(path: Path) -> None:
     text = SMALL.replace("test_a: 12", "test_a: no").replace("add: floating", "add: {on: bool}")
     assert [line.partition(": ")[0] for line in findings(path, text)] == [
-        "cpu.yaml:10",
-        "cpu.yaml:15",
+        "cpu.yaml:11",
+        "cpu.yaml:16",
     ]
 
 

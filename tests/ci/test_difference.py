@@ -97,7 +97,11 @@ def test_a_second_device_in_one_suite_keeps_its_name() -> None:
     "name",
     [
         *("t.py::test_a", "t.py::test_a[x]", "t.py", "t.py::test_a[add-float32-cpu-slot08]"),
-        *("t.py::test_a[add-float32-cpu-slot8]x", "t.py::test_a[add-all-cpu-slot8]"),
+        *(
+            "t.py::test_a[add-float32-cpu-slot8]x",
+            "t.py::test_a[add-all-cpu-slot8]",
+            "t.py::test_a[add-x-all-cpu-slot8]",
+        ),
     ],
 )
 def test_other_tests_keep_their_node_ids(name: str) -> None:
@@ -172,6 +176,8 @@ def test_the_largest_group_comes_first_and_reasons_are_apart() -> None:
         ("float16 float32 float64 bfloat16 int64", "floating int64"),
         ("float16 float32 float64 bfloat16 int64 bool complex64 int8", "all int8"),
         ("float16 float32 int64", "float16 float32 int64"),
+        ("int8 int16 int32 int64 uint8 bool", "integer bool"),
+        ("b-float16 b-float32 b-float64 b-bfloat16 a-b-bool int8", "int8 a-b-bool b-floating"),
     ],
 )
 def test_a_class_of_dtypes_stands_for_exactly_its_members(dtypes: str, text: str) -> None:

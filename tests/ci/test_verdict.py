@@ -481,9 +481,9 @@ def test_tests_that_ran_elsewhere_before_a_crash() -> None:
 
 def test_the_executed_share_is_a_note() -> None:
     given = ended(operators(ADD, MUL_SKIPPED))
-    assert notes(given) == "full suite passed; 1 of 2 overloads executed"
+    assert notes(given) == "full suite passed; overloads executed: 1 of 2"
     native = operator_log.lines("add", slot=0, ran_slot=0)
-    both = "1 of 1 overloads executed on slot 0, 1 of 2 overloads executed on slot 8"
+    both = "overloads executed: 1 of 2 on slot 8, 1 of 1 on slot 0"
     assert both in notes(ended(operators(ADD, MUL_SKIPPED, native)))
 
 
