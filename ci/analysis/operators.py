@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SKIP_REASONS = (
     "not in this torch",
     "no sample",
+    "nothing to compare",
+    "operand not recordable",
     "no kernel on this device",
     "dtype unsupported",
     "slot not active",
