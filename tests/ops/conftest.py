@@ -6,11 +6,12 @@ Runs against the installed ``infini.ops``; samples and helpers lie beside this f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from platforms import DEVICES, PLATFORMS, default_platform, load_plugin
+from properties import Record
 from tally import closing_lines, report_properties
 
 import infini.ops
@@ -60,6 +61,8 @@ def _prepare(device: str) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("slot")
+    # Without cases, pytest makes one test that skips: there is nothing that it could say.
+    items[:] = [item for item in items if not item.name.endswith("[NOTSET]")]
     if wanted is None:
         return
     deselected = [item for item in items if _slot(item) not in (None, *wanted)]
@@ -84,6 +87,12 @@ def device(request: pytest.FixtureRequest) -> str:
 def platform(request: pytest.FixtureRequest, device: str) -> str:
     """The platform that was asked for."""
     return request.config.getoption("platform") or default_platform(device)
+
+
+@pytest.fixture
+def record(record_property: Callable[[str, object], None], device: str, platform: str) -> Record:
+    """Writes what every operator test records."""
+    return Record(property=record_property, device=device, platform=platform)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

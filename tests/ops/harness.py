@@ -1,16 +1,19 @@
 """Runs one sample twice, as torch would and as the library does, and compares the outcomes.
 
 The outputs handed to the library are poisoned: they differ from the expected value in
-every element, so a call that writes nothing cannot pass. Values are compared bit by bit,
-except that any NaN equals any other and -0.0 equals +0.0.
+every element, so a call that writes nothing cannot pass, and they lie between guard elements,
+so that one that writes too much cannot either. Values are compared bit by bit, except that any
+NaN equals any other and -0.0 equals +0.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from evidence import watch_fallbacks
 from samples import Sample
 from samples.values import BlankValue, Value, leaves
 
@@ -20,6 +23,10 @@ Arguments = dict[str, Any]  # every argument of the schema by ATen name, in sche
 Call = Callable[[Arguments], object]
 
 SEED = 20_260_101
+# Elements on either side of an output; a multiple of 64 bytes in every dtype, as torch aligns
+# memory, since MKL's last bits depend on it.
+GUARD = 64
+GUARD_BYTE = 0xA5
 
 
 # torch has no addition for these, but for the signed type of the same width.
@@ -42,6 +49,31 @@ class VacuousError(Exception):
     """The call, left out, would have the same outcome: the sample proves nothing."""
 
 
+class FallbackError(Exception):
+    """The library did what torch does, but on the CPU: the device has no kernel for it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call that passed left behind: every argument, and where those written to lie."""
+
+    arguments: Arguments
+    ran_device: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies: what a call may change only where torch does."""
+
+    address: int
+    storage_bytes: int
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Place:
+        return cls(tensor.data_ptr(), tensor.untyped_storage().nbytes(), tensor.stride())
+
+
 def invoke(overload: Any, arguments: Arguments) -> Any:
     """Calls an ATen overload through torch's own dispatcher."""
     keyword_only = {argument.name for argument in overload._schema.arguments if argument.kwarg_only}
@@ -50,62 +82,89 @@ def invoke(overload: Any, arguments: Arguments) -> Any:
     return overload(*positional, **keywords)
 
 
-def check(sample: Sample, overload: Any, call: Call, device: str) -> None:
+def check(sample: Sample, overload: Any, call: Call, device: str) -> Outcome:
     """Passes if ``call`` does to its arguments exactly what the ATen overload does to its own.
 
     Every tensor among the arguments is compared, inputs too: value, dtype and shape. A
-    tensor's memory may move only where torch moves it, and what torch declares as written, that
-    alone, counts as changed where autograd looks.
+    tensor's memory may move, change its size or its strides only where torch does that too, and
+    what torch declares as written, that alone, counts as changed where autograd looks.
 
     Raises:
         RefusedError: torch raises for this sample, and so does ``call``.
         VacuousError: the sample would pass without the call.
         UnboundArgumentError: the sample does not fit this torch.
         MismatchError: the outcomes differ.
+        FallbackError: the outcomes agree, but ``call`` ran on the CPU instead of ``device``.
     """
     expected = sample.bind(overload._schema, device)
-    expected_addresses = _addresses(expected)
+    places = _places(expected)
     try:
         seeded(partial(invoke, overload), expected)
     except Exception as error:
         _check_refusal(sample, overload, call, device, error)
         raise RefusedError(error) from error
-    expected_moves = _addresses(expected) != expected_addresses
+    may_move = [before != after for before, after in zip(places, _places(expected), strict=True)]
 
-    actual = _with_poisoned_outputs(sample, expected, sample.bind(overload._schema, device))
+    poisoned = _Poisoned()
+    fresh = sample.bind(overload._schema, device)
+    actual = {
+        name: poisoned.in_place_of(sample.arguments.get(name), expected[name], value)
+        for name, value in fresh.items()
+    }
     if _first_difference(expected, actual) is None:
         raise VacuousError(f"{sample.overload} changes nothing in this sample")
-    actual_addresses, versions = _addresses(actual), _versions(actual)
-    seeded(call, actual)
-    difference = _first_difference(expected, actual)
+    places, versions = _places(actual), _versions(actual)
+    with watch_fallbacks(overload, device) as fallbacks:
+        seeded(call, actual)
+    difference = (
+        _first_difference(expected, actual)
+        or _first_move(actual, places, may_move)
+        or poisoned.first_overrun()
+        or _first_wrong_version(overload, actual, versions)
+    )
     if difference is not None:
         raise MismatchError(difference)
-    if _addresses(actual) != actual_addresses and not expected_moves:
-        raise MismatchError("a tensor's memory moved")
-    _check_versions(overload, actual, versions)
+    if fallbacks:
+        raise FallbackError(fallbacks[0])
+    return Outcome(actual, _device_of(overload, actual))
 
 
-def _check_versions(overload: Any, actual: Arguments, before: list[int]) -> None:
-    written = {
+def _first_wrong_version(overload: Any, actual: Arguments, before: list[int]) -> str | None:
+    written = written_names(overload)
+    versions = zip(_tensors(actual), before, _versions(actual), strict=True)
+    for (name, _), earlier, version in versions:
+        if (version > earlier) != (name in written):
+            return f"{name}: its version went from {earlier} to {version}"
+    return None
+
+
+def _check_refusal(
+    sample: Sample, overload: Any, call: Call, device: str, expected: Exception
+) -> None:
+    error = error_of(call, sample.bind(overload._schema, device))
+    if error is None:
+        raise MismatchError(f"torch refuses this call, the library did not; torch says: {expected}")
+    if type(error) is not type(expected):
+        raise MismatchError(
+            f"torch refuses this call with {type(expected).__name__}, the library with "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _device_of(overload: Any, arguments: Arguments) -> str:
+    """Returns the device type of what was written; the CPU's where a part of it lies there."""
+    written = written_names(overload)
+    devices = {tensor.device.type for name, tensor in _tensors(arguments) if name in written}
+    return "cpu" if "cpu" in devices else devices.pop()
+
+
+def written_names(overload: Any) -> set[str]:
+    """Returns the arguments that a schema lets the operator write into."""
+    return {
         argument.name
         for argument in overload._schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     }
-    for (name, _), version, earlier in zip(
-        _tensors(actual), _versions(actual), before, strict=True
-    ):
-        if (version > earlier) != (name in written):
-            raise MismatchError(f"{name}: its version went from {earlier} to {version}")
-
-
-def _check_refusal(
-    sample: Sample, overload: Any, call: Call, device: str, error: Exception
-) -> None:
-    try:
-        seeded(call, sample.bind(overload._schema, device))
-    except Exception:
-        return
-    raise MismatchError(f"torch refuses this call, the library did not; torch says: {error}")
 
 
 def seeded(call: Call, arguments: Arguments) -> None:
@@ -129,27 +188,61 @@ def _tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
                 yield name, leaf
 
 
-def _addresses(arguments: Arguments) -> list[int]:
-    return [tensor.data_ptr() for _, tensor in _tensors(arguments)]
+def _places(arguments: Arguments) -> list[Place | None]:
+    """Returns where the strided tensors lie."""
+    return [
+        Place.of(tensor) if tensor.layout == torch.strided else None
+        for _, tensor in _tensors(arguments)
+    ]
 
 
 def _versions(arguments: Arguments) -> list[int]:
     return [tensor._version for _, tensor in _tensors(arguments)]
 
 
-def _with_poisoned_outputs(sample: Sample, expected: Arguments, fresh: Arguments) -> Arguments:
-    return {
-        name: _poisoned(sample.arguments.get(name), expected[name], value)
-        for name, value in fresh.items()
-    }
+def _first_move(
+    arguments: Arguments, before: list[Place | None], may_move: list[bool]
+) -> str | None:
+    names = [name for name, _ in _tensors(arguments)]
+    after = _places(arguments)
+    for name, old, new, allowed in zip(names, before, after, may_move, strict=True):
+        if old != new and not allowed:
+            return f"{name}: its memory moved or was laid out anew: {old}, now {new}"
+    return None
 
 
-def _poisoned(recorded: Value, expected: Any, fresh: Any) -> Any:
-    if isinstance(recorded, list):
-        return [_poisoned(*items) for items in zip(recorded, expected, fresh, strict=True)]
-    if isinstance(recorded, BlankValue):
-        return poison(expected)
-    return fresh
+class _Poisoned:
+    """The poisoned outputs of a call, each between guard elements that nothing may touch."""
+
+    def __init__(self) -> None:
+        self._guarded: list[tuple[str, torch.Tensor, int]] = []
+
+    def in_place_of(self, recorded: Value, expected: Any, fresh: Any) -> Any:
+        """Returns ``fresh`` with every output that was recorded as blank poisoned."""
+        if isinstance(recorded, list):
+            return [self.in_place_of(*each) for each in zip(recorded, expected, fresh, strict=True)]
+        if isinstance(recorded, BlankValue):
+            return self._guard(poison(expected))
+        return fresh
+
+    def _guard(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            return tensor
+        size = tensor.numel()
+        memory = torch.empty(size + 2 * GUARD, dtype=tensor.dtype)
+        _bytes(memory).fill_(GUARD_BYTE)
+        memory[GUARD : GUARD + size] = tensor.cpu().reshape(-1)
+        memory = memory.to(tensor.device)
+        self._guarded.append((str(tuple(tensor.shape)), memory, size))
+        return memory.as_strided(tensor.shape, tensor.stride(), GUARD)
+
+    def first_overrun(self) -> str | None:
+        for shape, memory, size in self._guarded:
+            elements = memory.cpu()
+            for side in (elements[:GUARD], elements[GUARD + size :]):
+                if not (_bytes(side) == GUARD_BYTE).all():
+                    return f"an output of shape {shape}: memory beside it was written"
+        return None
 
 
 def poison(expected: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,10 @@ TORCH_SLOT = 8
 NATIVE_SLOTS = range(8)
 
 
+class WrongImplementationError(AssertionError):
+    """The library ran something else than was asked for."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of the Python function, in its order: inputs, then outputs."""
@@ -74,12 +78,16 @@ class Overload:
         return list(self.operator_class.active_implementation_indices(device))
 
     def call(self, slot: int, *, by_keyword: bool) -> Call:
-        """Returns a call of the library that takes the arguments under their ATen names."""
+        """Returns a call of the library that takes the arguments under their ATen names.
+
+        It raises WrongImplementationError where the library says that it ran another slot.
+        """
         style = self._by_keyword if by_keyword else self._by_position
 
         def call(arguments: Arguments) -> None:
             positional, keywords = style(arguments)
             self.function(*positional, **keywords, implementation_index=slot)
+            check_slot(self.name, slot)
 
         return call
 
@@ -108,9 +116,24 @@ class Overload:
         return positional, keywords
 
 
+def check_slot(name: str, slot: int) -> None:
+    """Raises WrongImplementationError if this thread's last call was not of that slot."""
+    ran = infini.ops.last_call()
+    if ran is None or (ran.operator, ran.slot) != (name, slot):
+        raise WrongImplementationError(
+            f"slot {slot} of {name} was asked for, the library ran {ran}"
+        )
+
+
 def class_name(public_name: str) -> str:
     """Pascal case of a public name: "abs_inplace" is ``AbsInplace``."""
     return "".join(part[:1].upper() + part[1:] for part in public_name.split("_"))
+
+
+def is_recording_torch() -> bool:
+    """Says whether this is the version of torch that the samples were recorded with."""
+    recorded = str(load().header["torch_version"])
+    return torch.__version__.partition("+")[0] == recorded.partition("+")[0]
 
 
 def operator_names() -> list[str]:

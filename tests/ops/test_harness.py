@@ -17,10 +17,13 @@ from harness import (
     invoke,
     poison,
 )
+from installed import WrongImplementationError, check_slot, overloads
 from reasons import SkipReason, classify
 from samples import Sample, SampleSet, UnboundArgumentError, load, save
 from samples.values import BlankValue, DeviceValue, NamedValue, TensorValue
+from test_torch_ops import Case, Run, cases_of
 
+import infini.ops
 import torch
 
 ABS = torch.ops.aten.abs.out
@@ -45,6 +48,30 @@ def move_the_output(arguments: Arguments) -> None:
     arguments["out"].set_(arguments["self"].abs())
 
 
+def write_past_the_end(arguments: Arguments) -> None:
+    invoke(ABS, arguments)
+    arguments["out"].as_strided((4,), (1,)).copy_(torch.zeros(4))
+    invoke(ABS, arguments)
+
+
+def write_before_the_beginning(arguments: Arguments) -> None:
+    out = arguments["out"]
+    out.as_strided((1,), (1,), out.storage_offset() - 1).fill_(1)
+    invoke(ABS, arguments)
+
+
+def change_the_strides(arguments: Arguments) -> None:
+    invoke(ABS, arguments)
+    out = arguments["out"]
+    value = out.clone()
+    out.as_strided_((3,), (2,))
+    out.copy_(value)
+
+
+def change_the_dtype(arguments: Arguments) -> None:
+    arguments["out"].data = arguments["self"].abs().double()
+
+
 def change_the_shape(arguments: Arguments) -> None:
     invoke(ABS, arguments)
     arguments["out"].unsqueeze_(0)
@@ -60,7 +87,11 @@ class TestCheck:
             (leave_out, "out: expected"),
             (write_all_but_one, "out: expected"),
             (change_an_input, "self: expected"),
-            (move_the_output, "memory moved"),
+            (move_the_output, "out: its memory moved"),
+            (write_past_the_end, "memory beside it was written"),
+            (write_before_the_beginning, "memory beside it was written"),
+            (change_the_strides, "out: its memory moved or was laid out anew"),
+            (change_the_dtype, "out: expected torch.float32, got torch.float64"),
             (change_the_shape, "out: expected shape"),
         ],
     )
@@ -80,6 +111,20 @@ class TestCheck:
             check(scalar, ABS, partial(invoke, ABS), "cpu")
         with pytest.raises(MismatchError, match="torch refuses this call, the library did not"):
             check(scalar, ABS, leave_out, "cpu")
+
+    def test_what_torch_refuses_must_be_refused_with_the_same_error(self) -> None:
+        def refuse(_: Arguments) -> None:
+            raise ValueError("not like this")
+
+        scalar = Sample("abs.out", "float32", {"self": VECTOR, "out": BlankValue("bool", (3,))})
+        message = "with RuntimeError, the library with ValueError: not like this"
+        with pytest.raises(MismatchError, match=message):
+            check(scalar, ABS, refuse, "cpu")
+
+    def test_it_says_where_what_was_written_lies(self) -> None:
+        outcome = check(ABS_SAMPLE, ABS, partial(invoke, ABS), "cpu")
+        assert outcome.ran_device == "cpu"
+        assert outcome.arguments["out"].tolist() == [1.0, 2.0, 0.5]
 
     def test_random_operators_draw_the_same_numbers(self) -> None:
         uniform = torch.ops.aten.uniform_.default
@@ -137,3 +182,51 @@ def test_only_known_refusals_have_a_reason() -> None:
     missing = NotImplementedError("Could not run 'aten::abs.out' with arguments from ...")
     assert classify(missing) is SkipReason.NO_KERNEL
     assert classify(RuntimeError("segmentation fault")) is None
+
+
+class TestTheLibraryRanWhatWasAskedFor:
+    def test_another_slot_is_a_failure(self) -> None:
+        infini.ops.add(torch.ones(1), torch.ones(1), torch.empty(1), implementation_index=8)
+        check_slot("add", 8)
+        with pytest.raises(WrongImplementationError, match="slot 0 of add was asked for"):
+            check_slot("add", 0)
+        with pytest.raises(WrongImplementationError, match="the library ran Call"):
+            check_slot("sub", 8)
+
+    def test_a_sample_that_runs_as_another_overload_is_not_executed(self) -> None:
+        run = Run(case_of("all.all_out"), "cpu")
+        (sample, *_) = run.case.samples
+        run.execute(sample, by_keyword=False)
+        assert (run.executed, run.ran_device) == (0, None)
+        assert run.refusals == [(SkipReason.NO_SAMPLE, "the library takes it for all.dims_out")]
+
+    def test_a_sample_that_only_keywords_tell_apart_is_passed_by_keyword(self) -> None:
+        run = Run(case_of("linalg_pinv.out"), "cpu")
+        for sample in run.case.samples:
+            run.execute(sample, by_keyword=False)
+        assert (run.executed, run.ran_device) == (len(run.case.samples), "cpu")
+
+    def test_a_vacuous_sample_is_a_failure_on_the_torch_that_recorded_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        positive = TensorValue("float32", (1,), (1,), bytes(torch.ones(1).view(torch.uint8)))
+        vacuous = Sample("abs_", "float32", {"self": positive})
+        monkeypatch.setattr(torch, "__version__", load().header["torch_version"])
+        with pytest.raises(VacuousError, match="abs_ changes nothing"):
+            Run(case_of("abs_"), "cpu").execute(vacuous, by_keyword=False)
+        monkeypatch.setattr(torch, "__version__", "1.0.0")
+        run = Run(case_of("abs_"), "cpu")
+        run.execute(vacuous, by_keyword=False)
+        assert run.refusals == [
+            (SkipReason.NOT_IN_THIS_TORCH, "abs_ changes nothing in this sample")
+        ]
+
+
+def case_of(name: str) -> Case:
+    return next(
+        case
+        for overload in overloads()
+        if overload.qualified_name == name
+        for case in cases_of(overload)
+        if case.dtype == "float32"
+    )

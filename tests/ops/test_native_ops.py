@@ -1,7 +1,8 @@
 """Hand-written implementations, slots 0 to 7, against torch on the CPU within tolerance.
 
 Recorded samples come from torch's own tests; here the operands are laid out in the ways
-that hand-written kernels get wrong: strided, broadcast and empty, inputs and outputs.
+that hand-written kernels get wrong: strided, broadcast and empty, inputs and outputs. What is
+recorded for the same overload runs too, where the implementation says that it takes it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 from harness import poison
-from installed import NATIVE_SLOTS, class_name, operator_names
+from installed import NATIVE_SLOTS, check_slot, class_name, operator_names
+from properties import Record
 from reasons import SkipReason, skip
+from samples import load
 
 import infini.ops
 import torch
@@ -29,10 +32,11 @@ class Elementwise:
     reference: Callable[..., torch.Tensor]
     inputs: int
     dtypes: tuple[torch.dtype, ...]
+    recorded: str  # the overload whose samples fit
 
 
 # Every operator with a native slot needs an entry; test_every_native_operator_is_tested.
-OPERATORS = {"add": Elementwise(torch.add, 2, FLOATS + INTEGERS)}
+OPERATORS = {"add": Elementwise(torch.add, 2, FLOATS + INTEGERS, "add.out")}
 
 
 def contiguous(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
@@ -72,12 +76,15 @@ LAYOUTS = (contiguous, transposed, sliced, strided_out, broadcast, expanded, sca
 
 @dataclass(frozen=True)
 class Case:
-    """One native implementation with operands of one dtype in one layout."""
+    """One native implementation with operands of one dtype."""
 
     name: str
     slot: int
     dtype: torch.dtype
-    layout: Callable[..., list[torch.Tensor]]
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
 
 
 def native_slots(name: str, device: str) -> list[int]:
@@ -91,21 +98,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     device = metafunc.config.getoption("device")
-    cases = list(_cases(device))
-    ids = [
-        f"{case.name}-{case.layout.__name__}-{str(case.dtype)[6:]}-{device}-slot{case.slot}"
-        for case in cases
-    ]
+    cases = list(_cases(device, metafunc.config.getoption("slot") or []))
+    ids = [f"{case.name}-{case.dtype_name}-{device}-slot{case.slot}" for case in cases]
     metafunc.parametrize("case", cases, ids=ids)
 
 
-def _cases(device: str) -> Iterator[Case]:
-    """Yields at least one case per listed operator, on a device without native slots too."""
+def _cases(device: str, asked: list[int]) -> Iterator[Case]:
+    """Yields the slots that the library has on the device, and those that were asked for."""
     for name, operator in OPERATORS.items():
-        for slot in native_slots(name, device) or [NATIVE_SLOTS[0]]:
+        slots = {*native_slots(name, device), *(slot for slot in asked if slot in NATIVE_SLOTS)}
+        for slot in sorted(slots):
             for dtype in operator.dtypes:
-                for layout in LAYOUTS:
-                    yield Case(name, slot, dtype, layout)
+                yield Case(name, slot, dtype)
 
 
 def test_every_native_operator_is_tested(device: str) -> None:
@@ -113,37 +117,97 @@ def test_every_native_operator_is_tested(device: str) -> None:
     assert native <= OPERATORS.keys()
 
 
-def test_native(
-    case: Case, device: str, platform: str, record_property: Callable[[str, object], None]
-) -> None:
-    active = case.slot in native_slots(case.name, device)
-    record_property("overload", case.name)
-    record_property("dtype", str(case.dtype)[6:])
-    record_property("slot", case.slot)
-    record_property("device", device)
-    record_property("platform", platform)
-    record_property("active", active)
+def test_native(case: Case, record: Record) -> None:
+    active = case.slot in native_slots(case.name, record.device)
+    record.asked(overload=case.name, dtype=case.dtype_name, slot=case.slot, active=active)
     if not active:
-        skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {device}")
+        skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}")
     operator = OPERATORS[case.name]
-    *inputs, out = _operands(operator, case)
-    expected = operator.reference(*inputs)
-    out.copy_(poison(expected))
-    actual = out.to(device)
-    address, on_device = actual.data_ptr(), [tensor.to(device) for tensor in inputs]
-    function: Any = getattr(infini.ops, case.name)
-    function(*on_device, actual, implementation_index=case.slot)
-    assert actual.data_ptr() == address
-    torch.testing.assert_close(actual.cpu(), expected)
-    record_property("executed", 1)
+    run = Run(case, record.device)
+    for layout in LAYOUTS:
+        operands = _operands(operator, case, layout)
+        run.execute(layout.__name__, operands, {}, operator.reference)
+    for number, (operands, keywords) in enumerate(_recorded(operator, case)):
+        run.execute(f"recorded {number}", operands, keywords, operator.reference, may_refuse=True)
+    record.ran(executed=run.executed, device=run.ran_device)
+    assert not run.failures, "\n".join(run.failures)
 
 
-def _operands(operator: Elementwise, case: Case) -> list[torch.Tensor]:
+class Run:
+    """What one case executed, and what of it failed."""
+
+    def __init__(self, case: Case, device: str) -> None:
+        self._case = case
+        self._device = device
+        self.executed = 0
+        self.ran_device: str | None = None
+        self.failures: list[str] = []
+
+    def execute(
+        self,
+        title: str,
+        operands: list[torch.Tensor],
+        keywords: dict[str, Any],
+        reference: Callable[..., torch.Tensor],
+        *,
+        may_refuse: bool = False,
+    ) -> None:
+        *inputs, out = operands
+        expected = reference(*inputs, **keywords)
+        out.copy_(poison(expected))
+        try:
+            self._check([tensor.to(self._device) for tensor in inputs], keywords, out, expected)
+        except ValueError as error:
+            # What the implementation does not take, it says.
+            if may_refuse and f"slot {self._case.slot} takes " in str(error):
+                return
+            self.failures.append(f"{title}: {error}")
+        except Exception as error:
+            self.failures.append(f"{title}: {error}")
+        self.executed += 1
+
+    def _check(
+        self,
+        inputs: list[torch.Tensor],
+        keywords: dict[str, Any],
+        out: torch.Tensor,
+        expected: torch.Tensor,
+    ) -> None:
+        actual = out.to(self._device)
+        address = actual.data_ptr()
+        function: Any = getattr(infini.ops, self._case.name)
+        function(*inputs, actual, **keywords, implementation_index=self._case.slot)
+        check_slot(self._case.name, self._case.slot)
+        self.ran_device = actual.device.type
+        assert actual.data_ptr() == address, "the memory of out moved"
+        torch.testing.assert_close(actual.cpu(), expected)
+
+
+def _operands(
+    operator: Elementwise, case: Case, layout: Callable[..., list[torch.Tensor]]
+) -> list[torch.Tensor]:
     torch.manual_seed(0)
     low = 0 if case.dtype == torch.uint8 else -50
 
     def make(*shape: int) -> torch.Tensor:
         return torch.empty(*shape).uniform_(low, 50).to(case.dtype)
 
-    *inputs, out = case.layout(make)
+    *inputs, out = layout(make)
     return [*inputs[: operator.inputs], out]
+
+
+def _recorded(
+    operator: Elementwise, case: Case
+) -> Iterator[tuple[list[torch.Tensor], dict[str, Any]]]:
+    """Yields the operands and the other arguments of the recorded calls of one dtype."""
+    for sample in load().samples.get(operator.recorded, {}).get(case.dtype_name, []):
+        name, _, overload = operator.recorded.partition(".")
+        schema = getattr(getattr(torch.ops.aten, name), overload)._schema
+        if not sample.fits(schema):
+            continue
+        arguments = sample.bind(schema, "cpu")
+        tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
+        others = {
+            key: value for key, value in arguments.items() if not isinstance(value, torch.Tensor)
+        }
+        yield tensors, others

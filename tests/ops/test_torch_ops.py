@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+import oracles
 import pytest
-from harness import RefusedError, VacuousError, check
-from installed import TORCH_SLOT, Overload, overloads
+from harness import (
+    FallbackError,
+    MismatchError,
+    Outcome,
+    RefusedError,
+    VacuousError,
+    check,
+)
+from installed import TORCH_SLOT, Overload, is_recording_torch, overloads
+from properties import Record
 from reasons import TORCH_DEFECTS, SkipReason, classify, skip
 from samples import Sample, UnboundArgumentError, load
+
+import infini.ops
 
 # What torch has to say about a sample is not the library's doing.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -47,28 +57,31 @@ def cases_of(overload: Overload) -> list[Case]:
 _SAMPLES = load().samples
 
 
-def test_overload(
-    case: Case, device: str, platform: str, record_property: Callable[[str, object], None]
-) -> None:
-    record_property("overload", case.overload.qualified_name)
-    record_property("dtype", case.dtype)
-    record_property("slot", case.slot)
-    record_property("device", device)
-    record_property("platform", platform)
-    active = case.slot in case.overload.active_slots(device)
-    record_property("active", active)
-    _skip_what_cannot_run(case, device, active)
-    executed, refusals = _execute(case, device)
-    record_property("executed", executed)
-    if not executed:
-        skip(*refusals[0])
+def test_overload(case: Case, record: Record) -> None:
+    slots = case.overload.active_slots(record.device)
+    record.asked(
+        overload=case.overload.qualified_name,
+        dtype=case.dtype,
+        slot=case.slot,
+        active=case.slot in slots,
+    )
+    if case.slot not in slots:
+        skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}; active: {slots}")
+    _skip_what_cannot_run(case)
+    run = Run(case, record.device)
+    try:
+        for number, sample in enumerate(case.samples):
+            run.execute(sample, by_keyword=number % 2 == 1)
+    finally:
+        record.ran(executed=run.executed, device=run.ran_device)
+    if record.device != "cpu" and run.executed:
+        record.property("against_cpu", oracles.summary(run.verdicts))
+    if not run.executed:
+        skip(*run.refusals[0])
 
 
-def _skip_what_cannot_run(case: Case, device: str, active: bool) -> None:
+def _skip_what_cannot_run(case: Case) -> None:
     name = case.overload.qualified_name
-    if not active:
-        slots = case.overload.active_slots(device)
-        skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {device}; active: {slots}")
     if case.overload.aten() is None:
         skip(SkipReason.NOT_IN_THIS_TORCH, f"torch.ops.aten has no {name}")
     if not case.samples and name in TORCH_DEFECTS:
@@ -77,20 +90,56 @@ def _skip_what_cannot_run(case: Case, device: str, active: bool) -> None:
         skip(SkipReason.NO_SAMPLE, f"no call of {name} is recorded")
 
 
-def _execute(case: Case, device: str) -> tuple[int, list[tuple[SkipReason, str]]]:
-    """Runs the samples, by position and by keyword in turn; returns what ran and what did not."""
-    refusals: list[tuple[SkipReason, str]] = []
-    for number, sample in enumerate(case.samples):
-        call = case.overload.call(case.slot, by_keyword=number % 2 == 1)
+class Run:
+    """The samples of one case: how many ran, where, and why the others did not."""
+
+    def __init__(self, case: Case, device: str) -> None:
+        self.case = case
+        self._device = device
+        self.executed = 0
+        self.ran_device: str | None = None
+        self.refusals: list[tuple[SkipReason, str]] = []
+        self.verdicts: list[str] = []
+
+    def execute(self, sample: Sample, *, by_keyword: bool) -> None:
         try:
-            check(sample, case.overload.aten(), call, device)
+            outcome = self._check(sample, by_keyword=by_keyword)
         except RefusedError as error:
             reason = classify(error.cause)
             if reason is None:
                 raise
-            refusals.append((reason, str(error)))
-        except VacuousError as error:
-            refusals.append((SkipReason.NO_SAMPLE, str(error)))
-        except UnboundArgumentError as error:
-            refusals.append((SkipReason.NOT_IN_THIS_TORCH, str(error)))
-    return len(case.samples) - len(refusals), refusals
+            self.refusals.append((reason, str(error)))
+        except FallbackError as error:
+            # Where another sample ran on the device, that is what the test executed.
+            self.ran_device = self.ran_device or "cpu"
+            self.refusals.append((SkipReason.NO_KERNEL, f"fell back to the CPU: {error}"))
+        except OtherOverloadError as error:
+            self.refusals.append((SkipReason.NO_SAMPLE, str(error)))
+        except (UnboundArgumentError, VacuousError) as error:
+            if is_recording_torch():
+                raise
+            self.refusals.append((SkipReason.NOT_IN_THIS_TORCH, str(error)))
+        except MismatchError:
+            self.executed += 1
+            raise
+        else:
+            self.executed += 1
+            self.ran_device = outcome.ran_device
+            if self._device != "cpu":
+                aten = self.case.overload.aten()
+                self.verdicts.append(oracles.against_cpu(sample, aten, outcome.arguments))
+
+    def _check(self, sample: Sample, *, by_keyword: bool) -> Outcome:
+        """Runs a sample; the other way too, where the library took it for another overload."""
+        overload = self.case.overload
+        for style in (by_keyword, not by_keyword):
+            call = overload.call(self.case.slot, by_keyword=style)
+            outcome = check(sample, overload.aten(), call, self._device)
+            ran = infini.ops.last_call().overload
+            if ran == overload.overload_name:
+                return outcome
+        raise OtherOverloadError(f"the library takes it for {overload.aten_name}.{ran}")
+
+
+class OtherOverloadError(Exception):
+    """What Python passes fits an overload that is tried before the one of the sample."""

@@ -1,0 +1,37 @@
+"""What every operator test records; pytest-reportlog carries it to whoever judges the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from platforms import ran_platform
+
+import infini.ops
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Writes the properties of the running test."""
+
+    property: Callable[[str, object], None]
+    device: str  # that was asked for
+    platform: str
+
+    def asked(self, *, overload: str, dtype: str, slot: int, active: bool) -> None:
+        self.property("overload", overload)
+        self.property("dtype", dtype)
+        self.property("slot", slot)
+        self.property("device", self.device)
+        self.property("platform", self.platform)
+        self.property("active", active)
+
+    def ran(self, *, executed: int, device: str | None) -> None:
+        """Says how many samples ran, where, and what the library says it ran last."""
+        self.property("executed", executed)
+        if device is None:
+            return
+        ran = infini.ops.last_call()
+        self.property("ran_slot", ran.slot if ran else None)
+        self.property("ran_device", device)
+        self.property("ran_platform", ran_platform(device))

@@ -1,0 +1,73 @@
+"""A call that left its device for the CPU is found out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch.utils.backend_registration
+from evidence import has_kernel, watch_fallbacks
+from harness import FallbackError
+from installed import overloads
+from reasons import SkipReason, skip
+from test_harness import ABS, ABS_SAMPLE
+from test_torch_ops import Run, cases_of
+
+import torch
+
+COPIED = "tensors were copied to the CPU by its fallback"
+
+
+def test_fallbacks_of_a_device_are_found_at_any_depth() -> None:
+    if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
+        skip(SkipReason.NOT_IN_THIS_TORCH, "a device made in Python")
+    program = Path(__file__).with_name("toy_device.py")
+    command = [sys.executable, program, "abs", "absolute", "neg", "relu", "silu"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == [
+        "abs",
+        "absolute",  # made of abs
+        f"neg | {COPIED}",  # torch's own composite kernel, which calls neg.out
+        f"relu | aten::relu has no kernel but the fallback | {COPIED}",
+        f"silu | {COPIED}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The operator 'aten::x' is not currently supported on the NPU backend and will fall back "
+        "to run on the CPU. This may have performance implications.",
+        "x is not implemented for MLU, falling back to run on the CPU",
+        "Op x fallback to CPU",
+    ],
+)
+def test_a_warning_of_it_is_found(message: str) -> None:
+    with watch_fallbacks(ABS, "cuda") as found:
+        warnings.warn(message, stacklevel=1)
+        warnings.warn("something else", stacklevel=1)
+    assert found == [message]
+
+
+def test_the_cpu_has_every_kernel_and_nothing_to_fall_back_to() -> None:
+    assert has_kernel(torch.ops.aten.cudnn_convolution.out, "cpu")
+    with watch_fallbacks(ABS, "cpu") as found:
+        torch.ops.aten._to_cpu([torch.ones(1)])
+    assert found == []
+
+
+def test_a_test_that_fell_back_executed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fall_back(*_: object) -> None:
+        raise FallbackError("aten::abs.out has no kernel but the fallback")
+
+    (overload,) = [each for each in overloads() if each.qualified_name == "abs.out"]
+    run = Run(cases_of(overload)[0], "npu")
+    monkeypatch.setattr("test_torch_ops.check", fall_back)
+    run.execute(ABS_SAMPLE, by_keyword=False)
+    assert (run.executed, run.ran_device) == (0, "cpu")
+    reason, detail = run.refusals[0]
+    assert reason is SkipReason.NO_KERNEL
+    assert detail == "fell back to the CPU: aten::abs.out has no kernel but the fallback"
