@@ -161,9 +161,10 @@ class TestCalls:
     @pytest.mark.parametrize("slot", [0, TORCH_SLOT])
     def test_numpy_arrays_are_taken_on_the_cpu(self, slot: int) -> None:
         x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3,), dtype=np.float32)
-        out = np.zeros((3, 2), dtype=np.float32).T
-        infini.ops.add(x, y, out, implementation_index=slot)
-        assert out.tolist() == [[1, 2, 3], [4, 5, 6]]
+        for _ in range(2):  # the second call uses the wrappers of the first one again
+            out = np.zeros((3, 2), dtype=np.float32).T
+            infini.ops.add(x, y, out, implementation_index=slot)
+            assert out.tolist() == [[1, 2, 3], [4, 5, 6]]
 
     def test_a_read_only_array_is_an_input_but_no_output(self) -> None:
         x, out = np.ones(2, dtype=np.float32), np.zeros(2, dtype=np.float32)
@@ -172,6 +173,12 @@ class TestCalls:
         assert out.tolist() == [2, 2]
         with pytest.raises(TypeError, match="no overload takes"):
             infini.ops.add(out, out, x)
+
+    def test_a_memory_format_says_how_an_output_is_laid_out(self) -> None:
+        for memory_format in (torch.channels_last, torch.contiguous_format):
+            x = torch.empty(0)
+            infini.ops.resize_inplace(x, [2, 3, 4, 5], memory_format=memory_format)
+            assert x.is_contiguous(memory_format=memory_format)
 
     def test_a_write_is_counted_where_autograd_looks(self) -> None:
         weight, kept = torch.ones(2, requires_grad=True), torch.ones(2)

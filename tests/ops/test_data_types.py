@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from harness import equal
 from reasons import SkipReason, skip
@@ -56,6 +57,23 @@ def test_a_name_that_only_a_newer_torch_knows() -> None:
         skip(SkipReason.NOT_IN_THIS_TORCH, "it has every type that the library names")
     with pytest.raises(ValueError, match="this torch has no data type 'bcomplex32'"):
         sum_as("bcomplex32")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(np.array([1, 250], dtype=name) for name in ("uint8", "uint16", "uint32", "uint64")),
+        *(np.array([-1, 2], dtype=name) for name in ("int8", "int16", "int32", "int64")),
+        *(np.array([-0.5, 2], dtype=name) for name in ("float16", "float32", "float64")),
+        *(np.array([0.5j, 2], dtype=name) for name in ("complex64", "complex128")),
+        np.array([True, False]),
+    ],
+    ids=lambda values: str(values.dtype),
+)
+def test_an_array_has_the_values_of_its_type(values: np.ndarray[Any, Any]) -> None:
+    out = torch.zeros(2, dtype=torch.complex128)
+    infini.ops.copy(out, values, out=out)
+    assert out.tolist() == values.tolist()
 
 
 @pytest.mark.parametrize("data_type", FLOAT8, ids=str)
