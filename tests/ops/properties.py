@@ -27,11 +27,11 @@ class Record:
         self.property("active", active)
 
     def ran(self, *, executed: int, device: str | None) -> None:
-        """Says how many samples ran, where, and what the library says it ran last."""
+        """Says how many samples ran, where if that is known, and on which slot."""
         self.property("executed", executed)
-        if device is None:
-            return
         ran = infini.ops.last_call()
-        self.property("ran_slot", ran.slot if ran else None)
-        self.property("ran_device", device)
-        self.property("ran_platform", ran_platform(device))
+        if executed and ran is not None:
+            self.property("ran_slot", ran.slot)
+        if device is not None:
+            self.property("ran_device", device)
+            self.property("ran_platform", ran_platform(device))

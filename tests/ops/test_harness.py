@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from harness import (
     Arguments,
     MismatchError,
+    Outcome,
     RefusedError,
     VacuousError,
     check,
@@ -18,6 +20,7 @@ from harness import (
     poison,
 )
 from installed import WrongImplementationError, check_slot, overloads
+from properties import Record
 from reasons import SkipReason, classify
 from samples import Sample, SampleSet, UnboundArgumentError, load, save
 from samples.values import BlankValue, DeviceValue, NamedValue, TensorValue
@@ -126,6 +129,19 @@ class TestCheck:
         assert outcome.ran_device == "cpu"
         assert outcome.arguments["out"].tolist() == [1.0, 2.0, 0.5]
 
+    def test_the_memory_between_the_elements_must_not_be_written(self) -> None:
+        every_other = TensorValue("float32", (2,), (2,), VECTOR.data)
+        sample = Sample("abs_", "float32", {"self": every_other})
+        in_place = torch.ops.aten.abs_.default
+
+        def write_between(arguments: Arguments) -> None:
+            invoke(in_place, arguments)
+            arguments["self"].as_strided((1,), (1,), 1).zero_()
+
+        check(sample, in_place, partial(invoke, in_place), "cpu")
+        with pytest.raises(MismatchError, match="self: memory between its elements was written"):
+            check(sample, in_place, write_between, "cpu")
+
     def test_random_operators_draw_the_same_numbers(self) -> None:
         uniform = torch.ops.aten.uniform_.default
         sample = Sample("uniform_", "float32", {"self": VECTOR})
@@ -184,6 +200,16 @@ def test_only_known_refusals_have_a_reason() -> None:
     assert classify(RuntimeError("segmentation fault")) is None
 
 
+def test_every_test_of_an_operator_has_an_id_of_its_own() -> None:
+    """One per overload and dtype, from their names alone."""
+    names = [
+        (case.overload.qualified_name, case.dtype)
+        for overload in overloads()
+        for case in cases_of(overload)
+    ]
+    assert len(set(names)) == len(names)
+
+
 class TestTheLibraryRanWhatWasAskedFor:
     def test_another_slot_is_a_failure(self) -> None:
         infini.ops.add(torch.ones(1), torch.ones(1), torch.empty(1), implementation_index=8)
@@ -192,6 +218,24 @@ class TestTheLibraryRanWhatWasAskedFor:
             check_slot("add", 0)
         with pytest.raises(WrongImplementationError, match="the library ran Call"):
             check_slot("sub", 8)
+
+    def test_a_test_that_ran_another_slot_says_which(self) -> None:
+        written: dict[str, object] = {}
+        record = Record(property=written.__setitem__, device="cpu", platform="cpu")
+        run = Run(replace(case_of("add.out"), slot=8), "cpu")
+        x = torch.ones(1)
+
+        def by_slot_0(*_: object, **__: object) -> Outcome:
+            infini.ops.add(x, x, torch.empty(1), implementation_index=0)
+            check_slot("add", 8)
+            raise AssertionError
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("test_torch_ops.check", by_slot_0)
+            with pytest.raises(WrongImplementationError, match="slot 8 of add was asked for"):
+                run.execute(run.case.samples[0], by_keyword=False)
+        record.ran(executed=run.executed, device=run.ran_device)
+        assert written == {"executed": 1, "ran_slot": 0}
 
     def test_a_sample_that_runs_as_another_overload_is_not_executed(self) -> None:
         run = Run(case_of("all.all_out"), "cpu")

@@ -14,7 +14,13 @@ from harness import (
     VacuousError,
     check,
 )
-from installed import TORCH_SLOT, Overload, is_recording_torch, overloads
+from installed import (
+    TORCH_SLOT,
+    Overload,
+    WrongImplementationError,
+    is_recording_torch,
+    overloads,
+)
 from properties import Record
 from reasons import TORCH_DEFECTS, SkipReason, classify, skip
 from samples import Sample, UnboundArgumentError, load
@@ -119,7 +125,7 @@ class Run:
             if is_recording_torch():
                 raise
             self.refusals.append((SkipReason.NOT_IN_THIS_TORCH, str(error)))
-        except MismatchError:
+        except (MismatchError, WrongImplementationError):
             self.executed += 1
             raise
         else:
