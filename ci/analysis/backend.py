@@ -30,6 +30,7 @@ def mismatches(log: PytestLog, *, platform: str, torch_device: str) -> tuple[str
         *_elsewhere(torch_device, operators, "tests were made for", _not("device", torch_device)),
         *_elsewhere(platform, operators, "tests were made for", _not("platform", platform)),
         *_elsewhere(torch_device, operators, "tests skipped:", _inactive),
+        *_elsewhere(torch_device, executed, "executed tests ran", _nowhere),
         *_nothing(log, operators, executed),
     )
 
@@ -52,6 +53,11 @@ def _other_slot(record: OperatorRecord) -> str | None:
     if record.ran_slot is None or record.ran_slot == record.slot:
         return None
     return f"slot {record.ran_slot}, not {record.slot}"
+
+
+def _nowhere(record: OperatorRecord) -> str | None:
+    """What nobody says is no proof."""
+    return "without saying where" if record.ran_device is None else None
 
 
 def _inactive(record: OperatorRecord) -> str | None:

@@ -35,6 +35,11 @@ def test_hardware_that_nobody_can_name_is_no_mismatch() -> None:
             "requested cuda; 1 of 2 executed tests ran on cpu: mul.out-float32-cuda-slot8",
         ),
         (
+            {"ran_device": None},
+            "requested cuda; 1 of 2 executed tests ran without saying where:"
+            " mul.out-float32-cuda-slot8",
+        ),
+        (
             {"ran_platform": "iluvatar"},
             "requested nvidia; 1 of 2 executed tests ran on iluvatar: mul.out-float32-cuda-slot8",
         ),
