@@ -103,6 +103,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def samples(session: nox.Session) -> None:
+    """Record the operator tests' samples anew, with the torch of the dependency group."""
+    install_groups(session, "samples")
+    session.run("python", "tests/ops/samples/record.py", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure what building, importing and calling the library costs."""
     install_groups(session, "bench")

@@ -47,6 +47,7 @@ constexpr std::string_view kIgnoresStrides[] = {
     "max_pool3d_with_indices_backward",
     "max_unpool2d",
     "max_unpool3d",
+    "mkldnn_convolution",
     "narrow_copy",
     "native_batch_norm",
     "native_group_norm",

@@ -68,11 +68,15 @@ class Overload:
         return getattr(packet, self.overload_name or "default", None)
 
     def samples(self) -> list[Sample]:
-        """Recorded calls of one dtype, float32 if possible, that this torch can be given."""
+        """Recorded calls of one dtype, float32 if possible, that this torch can be given.
+
+        Those of strided tensors only: what is sparse or quantized has no memory to be odd.
+        """
         aten = self.aten()
         groups = load().samples.get(self.qualified_name, {})
         group = groups.get("float32") or next(iter(groups.values()), [])
-        return [sample for sample in group if aten and sample.fits(aten._schema)]
+        strided = [sample for sample in group if sample.is_strided()]
+        return [sample for sample in strided if aten and sample.fits(aten._schema)]
 
     def active_slots(self, device: str) -> list[int]:
         return list(self.operator_class.active_implementation_indices(device))

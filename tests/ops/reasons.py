@@ -16,6 +16,8 @@ class SkipReason(str, Enum):
 
     NOT_IN_THIS_TORCH = "not in this torch"
     NO_SAMPLE = "no sample"
+    NOTHING_TO_COMPARE = "nothing to compare"
+    OPERAND_NOT_RECORDABLE = "operand not recordable"
     NO_KERNEL = "no kernel on this device"
     DTYPE_UNSUPPORTED = "dtype unsupported"
     SLOT_NOT_ACTIVE = "slot not active"
@@ -38,6 +40,7 @@ _PHRASES = (
     (SkipReason.NO_KERNEL, "Could not run 'aten::"),
     (SkipReason.NO_KERNEL, "There were no tensor arguments to this function"),
     (SkipReason.NO_KERNEL, "is not implemented for the device"),
+    (SkipReason.NO_KERNEL, "You are likely triggering this with tensor backend other than"),
     (SkipReason.DTYPE_UNSUPPORTED, "\" not implemented for '"),
     (SkipReason.DTYPE_UNSUPPORTED, "not supported for dtype"),
     (SkipReason.DTYPE_UNSUPPORTED, "doesn't support dtype"),

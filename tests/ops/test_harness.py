@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from harness import (
@@ -22,8 +21,8 @@ from harness import (
 from installed import WrongImplementationError, check_slot, overloads
 from properties import Record
 from reasons import SkipReason, classify
-from samples import Sample, SampleSet, UnboundArgumentError, load, save
-from samples.values import BlankValue, DeviceValue, NamedValue, TensorValue
+from samples import Sample, load
+from samples.values import BlankValue, CompositeValue, TensorValue
 from test_torch_ops import Case, Run, cases_of
 
 import infini.ops
@@ -142,6 +141,12 @@ class TestCheck:
         with pytest.raises(MismatchError, match="self: memory between its elements was written"):
             check(sample, in_place, write_between, "cpu")
 
+    def test_a_layout_that_the_device_does_not_have_is_refused(self) -> None:
+        number = TensorValue("int64", (), (), bytes(8))
+        opaque = Sample("abs_", "int64", {"self": CompositeValue("_mkldnn", (), (number,))})
+        with pytest.raises(RefusedError, match="mkldnn"):
+            check(opaque, torch.ops.aten.abs_.default, leave_out, "cpu")
+
     def test_random_operators_draw_the_same_numbers(self) -> None:
         uniform = torch.ops.aten.uniform_.default
         sample = Sample("uniform_", "float32", {"self": VECTOR})
@@ -163,33 +168,6 @@ def test_any_nan_equals_any_other() -> None:
     nan = torch.tensor([float("nan")])
     assert equal(nan, -nan)
     assert not equal(nan, torch.zeros(1))
-
-
-class TestSamples:
-    def test_a_file_reads_back_as_it_was_written(self, tmp_path: Path) -> None:
-        arguments = {
-            "tensors": [VECTOR, None, VECTOR],
-            "numbers": [True, 3, 0.5, float("inf"), complex(1, float("-inf")), "text"],
-            "named": NamedValue("float32"),
-            "device": DeviceValue(),
-            "out": BlankValue("int64", (2, 0)),
-        }
-        samples = {"some.out": {"float32": [Sample("some.out", "float32", arguments)]}}
-        written = SampleSet(load().header, samples)
-        save(written, tmp_path / "samples.zip")
-        assert load(tmp_path / "samples.zip") == written
-
-    def test_the_committed_file_says_where_it_comes_from(self) -> None:
-        assert load().header.keys() >= {"torch_version", "recorded", "command"}
-
-    def test_an_argument_that_torch_does_not_have_is_unbound(self) -> None:
-        sample = Sample("abs.out", "float32", ABS_SAMPLE.arguments | {"colour": 1})
-        with pytest.raises(UnboundArgumentError, match="has no argument colour"):
-            sample.bind(ABS._schema, "cpu")
-
-    def test_an_argument_that_was_not_recorded_is_unbound(self) -> None:
-        with pytest.raises(UnboundArgumentError, match="needs out"):
-            Sample("abs.out", "float32", {"self": VECTOR}).bind(ABS._schema, "cpu")
 
 
 def test_only_known_refusals_have_a_reason() -> None:

@@ -24,6 +24,7 @@ from installed import (
 from properties import Record
 from reasons import TORCH_DEFECTS, SkipReason, classify, skip
 from samples import Sample, UnboundArgumentError, load
+from samples.absent import why_absent
 
 import infini.ops
 
@@ -73,7 +74,7 @@ def test_overload(case: Case, record: Record) -> None:
     )
     if case.slot not in slots:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}; active: {slots}")
-    _skip_what_cannot_run(case)
+    _skip_what_cannot_run(case, record.device)
     run = Run(case, record.device)
     try:
         for number, sample in enumerate(case.samples):
@@ -86,14 +87,14 @@ def test_overload(case: Case, record: Record) -> None:
         skip(*run.refusals[0])
 
 
-def _skip_what_cannot_run(case: Case) -> None:
+def _skip_what_cannot_run(case: Case, device: str) -> None:
     name = case.overload.qualified_name
     if case.overload.aten() is None:
         skip(SkipReason.NOT_IN_THIS_TORCH, f"torch.ops.aten has no {name}")
     if not case.samples and name in TORCH_DEFECTS:
         skip(SkipReason.TORCH_DEFECT, TORCH_DEFECTS[name])
     if not case.samples:
-        skip(SkipReason.NO_SAMPLE, f"no call of {name} is recorded")
+        skip(*why_absent(case.overload.aten(), device))
 
 
 class Run:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .values import TensorValue, Value, decode, encode, materialize
+from .values import CompositeValue, TensorValue, Value, decode, encode, leaves, materialize
 
 FORMAT_VERSION = 1
 SAMPLES_FILE = Path(__file__).parent / "samples.zip"
@@ -37,22 +37,31 @@ class Sample:
     dtype: str
     arguments: dict[str, Value]
 
+    def is_strided(self) -> bool:
+        """Says whether every tensor is: none is sparse, quantized or opaque."""
+        found = (leaf for value in self.arguments.values() for leaf in leaves(value))
+        return not any(isinstance(leaf, CompositeValue) for leaf in found)
+
     def fits(self, schema: Any) -> bool:
         """Says whether ``bind`` can: another torch may have other arguments."""
-        names = {argument.name for argument in schema.arguments}
         needed = {each.name for each in schema.arguments if not each.has_default_value()}
-        return needed <= self.arguments.keys() <= names
+        return needed <= self.arguments.keys() and not self._unknown(schema)
 
     def bind(self, schema: Any, device: str) -> dict[str, Any]:
         """Returns the value of every argument of ``schema``, in its order, on ``device``."""
-        names = {argument.name for argument in schema.arguments}
-        unknown = sorted(self.arguments.keys() - names)
+        unknown = self._unknown(schema)
         if unknown:
             raise UnboundArgumentError(f"{schema.name} has no argument {', '.join(unknown)}")
         return {
             argument.name: self._value(argument, schema.name, device)
             for argument in schema.arguments
         }
+
+    def _unknown(self, schema: Any) -> list[str]:
+        """Names what ``schema`` lacks and this call needs: an argument of None it does not."""
+        names = {argument.name for argument in schema.arguments}
+        given = {name for name, value in self.arguments.items() if value is not None}
+        return sorted(given - names)
 
     def _value(self, argument: Any, operator: str, device: str) -> Any:
         if argument.name in self.arguments:
@@ -78,7 +87,7 @@ def load(path: Path = SAMPLES_FILE) -> SampleSet:
         if header["format_version"] != FORMAT_VERSION:
             raise ValueError(
                 f"{path} has format {header['format_version']}, expected {FORMAT_VERSION}; "
-                "record it again with tests/ops/samples/record.py"
+                "record it again: nox -s samples"
             )
         tensors = _read_tensors(archive)
         lines = archive.read("samples.jsonl").decode().splitlines()

@@ -1,4 +1,4 @@
-"""Records samples.zip anew: ``python tests/ops/samples/record.py``.
+"""Records samples.zip anew: ``nox -s samples``.
 
 Needs torch with ``torch.testing._internal`` (and its dependency ``expecttest``), takes a few
 minutes on one core, and prints which overloads remain without a sample. Run it by hand when
@@ -32,7 +32,7 @@ DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "int64", "bo
 # pivots that ``linalg_lstsq`` gives to LAPACK's gelsy are not initialized.)
 _UNINITIALIZED = re.compile(r"empty|^_?resize|^linalg_lstsq")
 
-COMMAND = "python tests/ops/samples/record.py"
+COMMAND = "nox -s samples"
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 import torch
 
-from .values import BlankValue, DeviceValue, NamedValue, TensorValue, Value
+from .layouts import kind_of, take_apart
+from .values import BlankValue, CompositeValue, DeviceValue, NamedValue, TensorValue, Value, span
 
 MAX_ELEMENTS = 4096
 SEED = 0
@@ -28,7 +29,7 @@ Recorded = dict[str, dict[str, list[dict[str, Value]]]]  # overload -> OpInfo dt
 
 
 class UnrecordableError(Exception):
-    """A value that the sample file cannot hold, such as a sparse tensor."""
+    """A value that the sample file cannot hold, such as a generator."""
 
 
 def overload_name(schema: Any) -> str:
@@ -52,34 +53,25 @@ def capture(value: Any) -> Value:
     raise UnrecordableError(type(value).__name__)
 
 
-def _capture_tensor(tensor: torch.Tensor) -> TensorValue:
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-        raise UnrecordableError(f"{tensor.layout} tensor")
-    if tensor.is_nested or tensor.numel() > MAX_ELEMENTS:
-        raise UnrecordableError("too large")
+def _capture_tensor(tensor: torch.Tensor) -> TensorValue | CompositeValue:
+    kind = kind_of(tensor)
+    if tensor.is_nested or tensor.device.type != "cpu" or tensor.numel() > MAX_ELEMENTS:
+        raise UnrecordableError(f"{kind} tensor of {tensor.numel()} elements on {tensor.device}")
+    if kind != "strided":
+        parts = tuple(TensorValue.of(part) for part in take_apart(tensor))
+        return CompositeValue(kind, tuple(tensor.shape), parts)
     tensor = tensor.detach().resolve_conj().resolve_neg()
-    if _span(tensor) > 2 * MAX_ELEMENTS:
-        tensor = tensor.contiguous()
-    elements = tensor.as_strided((_span(tensor),), (1,))
-    data = bytes(elements.contiguous().view(torch.uint8).tolist()) if tensor.numel() else b""
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return TensorValue(dtype, tuple(tensor.shape), tuple(tensor.stride()), data)
-
-
-def _span(tensor: torch.Tensor) -> int:
-    if tensor.numel() == 0:
-        return 0
-    return 1 + sum((size - 1) * step for size, step in _axes(tensor))
-
-
-def _axes(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
-    return zip(tensor.shape, tensor.stride(), strict=True)
+    return TensorValue.of(tensor if span(tensor) <= 2 * MAX_ELEMENTS else tensor.contiguous())
 
 
 def bind(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Names the arguments of a call and drops those equal to their default."""
     names = [argument.name for argument in schema.arguments]
-    named = dict(zip(names, args, strict=False)) | kwargs  # the rest is at its default
+    return without_defaults(schema, dict(zip(names, args, strict=False)) | kwargs)
+
+
+def without_defaults(schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Drops the arguments that every torch with this default passes anyway."""
     defaults = {
         argument.name: argument.default_value
         for argument in schema.arguments
@@ -87,15 +79,13 @@ def bind(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str
     }
     return {
         name: value
-        for name, value in named.items()
+        for name, value in arguments.items()
         if name not in defaults or not _is_default(value, defaults[name])
     }
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    if isinstance(value, torch.Tensor) or type(value) is not type(default):
-        return False
-    return bool(value == default)
+    return type(value) is type(default) and bool(value == default)
 
 
 class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]

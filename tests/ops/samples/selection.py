@@ -13,9 +13,10 @@ from reasons import SkipReason, classify
 import torch
 
 from . import Sample, UnboundArgumentError
-from .recorder import SEED
-from .siblings import Target, aten_overload, primary_dtype
-from .values import BlankValue, TensorValue, Value, leaves
+from .dtypes import primary_dtype, with_dtype
+from .recorder import SEED, without_defaults
+from .siblings import Target, aten_overload
+from .values import BlankValue, CompositeValue, TensorValue, Value, leaves
 
 MAX_SAMPLES = 3
 
@@ -36,14 +37,45 @@ def select(
 ) -> dict[str, list[Sample]]:
     """Returns up to ``MAX_SAMPLES`` samples per dtype that execute ``target`` for real.
 
-    A dtype outside ``dtypes`` is used only where none of them has a sample.
+    A dtype outside ``dtypes`` is used only where none of them has a sample. One that no
+    candidate has gets a sample of another dtype, converted, if torch takes that.
     """
     groups: dict[str, list[dict[str, Value]]] = defaultdict(list)
     for arguments in candidates:
         groups[primary_dtype(arguments) or "float32"].append(arguments)
     chosen = {dtype: list(_pick(target, dtype, groups[dtype])) for dtype in sorted(groups)}
     chosen = {dtype: samples for dtype, samples in chosen.items() if samples}
-    return {dtype: chosen[dtype] for dtype in dtypes if dtype in chosen} or chosen
+    chosen = {dtype: chosen[dtype] for dtype in dtypes if dtype in chosen} or chosen
+    missing = [dtype for dtype in dtypes if dtype not in chosen]
+    chosen |= {dtype: _first_converted(target, dtype, chosen) for dtype in missing}
+    return {dtype: samples for dtype, samples in chosen.items() if samples}
+
+
+def _first_converted(target: Target, dtype: str, chosen: dict[str, list[Sample]]) -> list[Sample]:
+    """Returns the first sample that works in another dtype, if any."""
+    for sample in next(iter(chosen.values()), []):
+        converted = _convert(target, sample, dtype)
+        if converted is not None:
+            return [converted]
+    return []
+
+
+def _convert(target: Target, sample: Sample, dtype: str) -> Sample | None:
+    """Returns the sample in another dtype, with outputs found anew, or None if torch refuses."""
+    given = {
+        name: value
+        for name, value in sample.arguments.items()
+        if not any(isinstance(leaf, BlankValue) for leaf in leaves(value))
+    }
+    source = primary_dtype(given)
+    if source is None:  # a factory: its outputs alone have a dtype
+        blanks = [(name, value) for name, value in sample.arguments.items() if name not in given]
+        outputs = {name: BlankValue(dtype, value.shape) for name, value in blanks}
+        return complete(target, dtype, given | outputs)
+    if "complex" in source:
+        return None
+    converted = with_dtype(given, source, dtype)
+    return complete(target, dtype, converted) if primary_dtype(converted) == dtype else None
 
 
 def _pick(target: Target, dtype: str, group: list[dict[str, Value]]) -> Iterator[Sample]:
@@ -75,6 +107,8 @@ def features(arguments: dict[str, Value]) -> set[Any]:
 
 
 def _leaf_features(name: str, leaf: Value) -> set[Any]:
+    if isinstance(leaf, CompositeValue):
+        return {(name, leaf.kind), (name, leaf.dtype)}
     if not isinstance(leaf, TensorValue):
         return {(name, str(leaf))}
     contiguous = leaf.materialize("cpu").is_contiguous()
@@ -111,7 +145,8 @@ def for_other_devices(target: Target, calls: Iterable[dict[str, Value]]) -> dict
 def complete(target: Target, dtype: str, arguments: dict[str, Value]) -> Sample | None:
     """Adds the outputs that the call needs, or returns None where no call does real work."""
     for outputs in _outputs(target, dtype, arguments):
-        sample = Sample(target.name, dtype, arguments | outputs)
+        named = without_defaults(target.aten._schema, arguments | outputs)
+        sample = Sample(target.name, dtype, named)
         if _works(target, sample):
             return sample
     return None
@@ -122,7 +157,7 @@ def _works(target: Target, sample: Sample) -> bool:
     try:
         for number in range(_ROUNDS):
             _disturb_allocator(float(number))
-            check(sample, target.aten, partial(invoke, target.aten), "cpu")
+            check(sample, target.aten, partial(invoke, target.aten), "cpu", versions=False)
     except Exception:  # refused, vacuous, or differing from one call to the next
         return False
     return True

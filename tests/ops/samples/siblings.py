@@ -15,7 +15,7 @@ from torchgen.model import NativeFunction, SchemaKind
 import torch
 
 from .recorder import Recorded
-from .values import NamedValue, TensorValue, Value
+from .values import TensorValue, Value
 
 _NATIVE = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
 
@@ -112,7 +112,7 @@ def _adapt(call: dict[str, Value], schema: Any) -> dict[str, Value] | None:
 def _convert(value: Value, wanted: str) -> Value:
     wanted = wanted.removeprefix("Optional[").removesuffix("]") if "List" not in wanted else wanted
     if wanted == "Tensor" and isinstance(value, (bool, int, float, complex)):
-        return _scalar_tensor(value)
+        return TensorValue.of(torch.tensor(value))
     if wanted in ("number", "int", "float", "bool") and isinstance(value, TensorValue):
         return _item(value, wanted)
     if wanted == "List[int]" and isinstance(value, int):
@@ -124,34 +124,8 @@ def _convert(value: Value, wanted: str) -> Value:
     return value
 
 
-def _scalar_tensor(value: complex) -> TensorValue:
-    tensor = torch.tensor(value)
-    data = bytes(tensor.reshape(1).view(torch.uint8).tolist())
-    return TensorValue(str(tensor.dtype).removeprefix("torch."), (), (), data)
-
-
 def _item(value: TensorValue, wanted: str) -> Value:
     if not value.data:
         raise ValueError("an empty tensor has no item")
     item = value.materialize("cpu").flatten()[0].item()
     return {"int": int, "float": float, "bool": bool}.get(wanted, lambda number: number)(item)
-
-
-def primary_dtype(arguments: dict[str, Value]) -> str | None:
-    """The dtype that a sample is filed under: the first floating tensor's, else the first's."""
-    dtypes = [leaf.dtype for value in arguments.values() for leaf in _tensor_leaves(value)]
-    floating = [name for name in dtypes if "float" in name or "complex" in name]
-    named = [leaf.name for leaf in arguments.values() if isinstance(leaf, NamedValue)]
-    return next(iter([*floating, *dtypes, *(name for name in named if _is_dtype(name))]), None)
-
-
-def _is_dtype(name: str) -> bool:
-    return isinstance(getattr(torch, name), torch.dtype)
-
-
-def _tensor_leaves(value: Value) -> Iterator[TensorValue]:
-    if isinstance(value, TensorValue):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _tensor_leaves(item)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+
+from .layouts import put_together
 
 Value = Any  # the union above; recursive, so spelled in prose
 
@@ -25,15 +27,70 @@ class TensorValue:
     stride: tuple[int, ...]
     data: bytes
 
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> TensorValue:
+        elements = tensor.detach().as_strided((span(tensor),), (1,))
+        return cls(
+            _name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), _data(elements)
+        )
+
+    def with_dtype(self, dtype: str) -> TensorValue:
+        """Converts the elements, so that what tells them apart survives."""
+        elements = self._elements()
+        if elements.is_floating_point() and dtype == "bool":
+            elements = elements.double() > 0
+        elif elements.is_floating_point() and "int" in dtype:
+            elements = (elements.double().nan_to_num(0, 9, -9) * 4).round()
+        return replace(self, dtype=dtype, data=_data(elements.to(getattr(torch, dtype))))
+
     def materialize(self, device: str) -> torch.Tensor:
+        return self._elements().to(device).as_strided(self.shape, self.stride)
+
+    def _elements(self) -> torch.Tensor:
         dtype = getattr(torch, self.dtype)
-        if self.data:
-            # Copied, because MKL's last bits depend on how memory is aligned: torch's own
-            # always is to 64 bytes, a Python buffer is not.
-            storage = torch.frombuffer(bytearray(self.data), dtype=dtype).clone().to(device)
-        else:
-            storage = torch.empty(0, dtype=dtype, device=device)
-        return storage.as_strided(self.shape, self.stride)
+        if not self.data:
+            return torch.empty(0, dtype=dtype)
+        # Copied, because MKL's last bits depend on how memory is aligned: torch's own always
+        # is to 64 bytes, a Python buffer is not.
+        return torch.frombuffer(bytearray(self.data), dtype=dtype).clone()
+
+
+def span(tensor: torch.Tensor) -> int:
+    """Returns how many elements lie from the first to the last element in memory."""
+    if tensor.numel() == 0:
+        return 0
+    axes = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + int(sum((size - 1) * step for size, step in axes))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _data(elements: torch.Tensor) -> bytes:
+    # Not through numpy, which need not be there and has no bfloat16.
+    return bytes(elements.contiguous().view(torch.uint8).tolist()) if elements.numel() else b""
+
+
+@dataclass(frozen=True)
+class CompositeValue:
+    """A sparse, quantized or opaque tensor: ``kind`` and ``parts`` are those of ``layouts``."""
+
+    kind: str
+    shape: tuple[int, ...]
+    parts: tuple[TensorValue, ...]
+
+    @property
+    def dtype(self) -> str:
+        """That of the values; a quantized tensor's are whole numbers."""
+        return self.parts[0].dtype
+
+    def with_dtype(self, dtype: str) -> CompositeValue:
+        return replace(self, parts=(self.parts[0].with_dtype(dtype), *self.parts[1:]))
+
+    def materialize(self, device: str) -> torch.Tensor:
+        parts = [part.materialize(device) for part in self.parts]
+        return put_together(self.kind, self.shape, parts)
 
 
 @dataclass(frozen=True)
@@ -63,7 +120,7 @@ def materialize(value: Value, device: str) -> Any:
     """Builds the argument that an operator on ``device`` is called with."""
     if isinstance(value, list):
         return [materialize(item, device) for item in value]
-    if isinstance(value, (TensorValue, BlankValue)):
+    if isinstance(value, (TensorValue, CompositeValue, BlankValue)):
         return value.materialize(device)
     if isinstance(value, NamedValue):
         return getattr(torch, value.name)
@@ -87,6 +144,8 @@ def encode(value: Value, store: Callable[[TensorValue], int]) -> Any:
         return [encode(item, store) for item in value]
     if isinstance(value, TensorValue):
         return {"tensor": store(value)}
+    if isinstance(value, CompositeValue):
+        return {"composite": [value.kind, list(value.shape), [store(part) for part in value.parts]]}
     if isinstance(value, BlankValue):
         return {"blank": [value.dtype, list(value.shape)]}
     if isinstance(value, NamedValue):
@@ -110,6 +169,9 @@ def decode(data: Any, tensors: list[TensorValue]) -> Value:
     match kind:
         case "tensor":
             return tensors[content]
+        case "composite":
+            layout, shape, parts = content
+            return CompositeValue(layout, tuple(shape), tuple(tensors[part] for part in parts))
         case "blank":
             return BlankValue(content[0], tuple(content[1]))
         case "torch":

@@ -1,0 +1,103 @@
+"""Why an overload has no sample: reviewed by hand, or what the dispatcher says.
+
+Kept out of ``samples`` itself, which needs nothing but torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reasons import SkipReason
+
+import torch
+
+from . import load
+
+_VIEW = "for sparse or nested tensors only, of which torch copies no view"
+_NESTED = "gives a nested tensor, which torch cannot write into another"
+_REVIEWED: dict[SkipReason, dict[str, str]] = {
+    SkipReason.NOTHING_TO_COMPARE: {
+        "detach_": "forgets how a tensor came about, and leaves its values",
+        "mkldnn_rnn_layer.out": "leaves part of the workspace that it writes uninitialized",
+        "requires_grad_": "sets a flag of autograd, and leaves the values",
+    },
+    SkipReason.OPERAND_NOT_RECORDABLE: {
+        "_fw_primal_copy.out": "takes tensors of inference mode only",
+        "_make_dual_copy.out": "takes tensors of inference mode only",
+        "from_file.out": "takes the name of a file",
+        "mkldnn_rnn_layer_backward.out": "takes a workspace of oneDNN's for this processor only",
+    },
+    # The dispatcher has one, which refuses whatever it is given.
+    SkipReason.NO_KERNEL: {
+        "_indices_copy.out": _VIEW,
+        "_nested_from_padded.out": _NESTED,
+        "_nested_get_values_copy.out": _VIEW,
+        "_nested_tensor_from_mask.out": _NESTED,
+        "_nested_tensor_from_tensor_list.out": _NESTED,
+        "_nested_view_from_buffer_copy.out": _NESTED,
+        "_nested_view_from_jagged_copy.out": _NESTED,
+        "_pin_memory.out": "copies what lies on the CPU into an accelerator's pinned memory",
+        "_resize_output.out": "resizes tensors without memory only",
+        "_sparse_broadcast_to_copy.out": _VIEW,
+        "_values_copy.out": _VIEW,
+        "indices_copy.out": _VIEW,
+        "values_copy.out": _VIEW,
+    },
+}
+REVIEWED = {
+    name: (reason, message)
+    for reason, messages in _REVIEWED.items()
+    for name, message in messages.items()
+}
+
+
+def why_absent(overload: Any, device: str) -> tuple[SkipReason, str]:
+    """Returns why an overload of torch's, such as ``torch.ops.aten.add.out``, has no sample."""
+    name = qualified_name(overload)
+    if name in REVIEWED:
+        return REVIEWED[name]
+    if not is_reachable(overload, device):
+        return SkipReason.NO_KERNEL, f"torch's dispatcher has none of {name}"
+    recorded_with = load().header["torch_version"]
+    return SkipReason.NO_SAMPLE, f"{name} was not recorded with torch {recorded_with}"
+
+
+def qualified_name(overload: Any) -> str:
+    """Returns the samples' key of one of torch's overloads: "add.out" or "abs_"."""
+    base = overload._schema.name.partition("::")[2]
+    return f"{base}.{overload._schema.overload_name}".rstrip(".")
+
+
+def is_reachable(overload: Any, device: str) -> bool:
+    """Says whether the dispatcher has a kernel; what torch generated calls another overload."""
+    if not _has_kernel(overload, device):
+        return False
+    functional = _functional(overload) if torch.Tag.generated in overload.tags else None
+    return functional is None or _has_kernel(functional, device)
+
+
+def _has_kernel(overload: Any, device: str) -> bool:
+    key = torch._C._dispatch_key_for_device(device)
+    name = f"aten::{qualified_name(overload)}"
+    return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, key))
+
+
+def _functional(overload: Any) -> Any:
+    """Returns the overload of the same inputs that returns its result, or None."""
+    packet = overload.overloadpacket
+    candidates = (getattr(packet, name) for name in packet.overloads())
+    wanted = _inputs(overload)
+    return next(
+        (each for each in candidates if each != overload and _inputs(each) == wanted),
+        None,
+    )
+
+
+def _inputs(overload: Any) -> list[tuple[str, str]]:
+    arguments = overload._schema.arguments
+    return [(each.name, str(each.type)) for each in arguments if not _describes_output(each)]
+
+
+def _describes_output(argument: Any) -> bool:
+    """Says whether it is an output, or what a factory without outputs has in its place."""
+    return argument.is_out or argument.name in ("dtype", "layout", "device", "pin_memory")
