@@ -1,4 +1,4 @@
-"""Options, device set-up and the closing count of the operator suite.
+"""Options, device set-up, guards and the closing count of the operator suite.
 
 Runs against the installed ``infini.ops``; samples and helpers lie beside this file.
 """
@@ -6,9 +6,12 @@ Runs against the installed ``infini.ops``; samples and helpers lie beside this f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import guards
 import pytest
 from platforms import DEVICES, PLATFORMS, default_platform, load_plugin
 from properties import Record
@@ -17,20 +20,23 @@ from tally import closing_lines, report_properties
 import infini.ops
 import torch
 
+SUITE = Path(__file__).parent
+
+# What `python -m ci run` sets for every stage.
+PLATFORM, DEVICE = "INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("infini.ops")
     group.addoption(
-        "--device",
-        choices=DEVICES,
-        default=os.environ.get("INFINI_CI_TORCH_DEVICE", "cpu"),
-        help="torch device type",
-    )
-    group.addoption(
         "--platform",
         choices=sorted(PLATFORMS),
-        default=os.environ.get("INFINI_CI_PLATFORM"),
-        help="whose hardware the device is; by default what the library was built for",
+        help=f"whose hardware it is; default ${PLATFORM}, or what the library was built for",
+    )
+    group.addoption(
+        "--device",
+        choices=DEVICES,
+        help=f"torch device type; default ${DEVICE}, or the platform's, or cpu",
     )
     group.addoption(
         "--slot",
@@ -39,14 +45,55 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=range(10),
         help="run the operator tests of this implementation slot only; may be repeated",
     )
+    guards.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    guards.use_a_worker(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    _prepare(config.getoption("device"))
+    _choose_target(config.option)
+    _prepare(config.option.device)
+    platform = config.option.platform or default_platform(config.option.device)
+    guards.register(
+        config,
+        entries=guards.platform_quarantine(SUITE / "quarantine.yaml", platform, PLATFORMS),
+        folder=SUITE,
+        properties={"platform": platform},
+        device_answers=partial(_answers, config.option.device),
+    )
     # The operands are small and the suite runs one process per core.
     torch.set_num_threads(1)
     # NNPACK's operators fail in a process where nobody has asked for it: asking initialises it.
     torch.backends.nnpack.is_available()
+
+
+def _choose_target(option: Any) -> None:
+    """Fills in what the command line leaves open."""
+    option.platform = option.platform or _from_environment(PLATFORM, sorted(PLATFORMS))
+    option.device = option.device or _from_environment(DEVICE, DEVICES)
+    if option.device is None:
+        option.device = PLATFORMS[option.platform].device if option.platform else "cpu"
+
+
+def _from_environment(name: str, known: Collection[str]) -> str | None:
+    value = os.environ.get(name) or None
+    if value is not None and value not in known:
+        raise pytest.UsageError(f"${name} is {value!r}; expected one of {', '.join(known)}")
+    return value
+
+
+def _answers(device: str) -> bool:
+    """Says whether a device still computes; a CUDA device never does after a bad access."""
+    if device == "cpu":
+        return True
+    try:
+        return bool(torch.tensor([1, 2]).to(device).cpu().tolist() == [1, 2])
+    except Exception:
+        # Whatever it raises: torch, its plug-ins and the drivers have no error in common.
+        return False
 
 
 def _prepare(device: str) -> None:

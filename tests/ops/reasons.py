@@ -1,6 +1,6 @@
-"""The closed vocabulary of reasons for which an operator test may skip.
+"""The closed vocabulary of reasons for which a test may skip.
 
-Whatever none of these covers is a failure.
+Whatever none of these covers is a failure; ``guards`` sees to it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class SkipReason(str, Enum):
     DTYPE_UNSUPPORTED = "dtype unsupported"
     SLOT_NOT_ACTIVE = "slot not active"
     TORCH_DEFECT = "torch defect"
+    VENDOR_DEFECT = "vendor defect"  # the quarantine's, with its reference: "vendor defect #123"
 
 
 # Overloads that no sample can show to work, because torch 2.13 itself is wrong.
@@ -32,30 +33,50 @@ TORCH_DEFECTS = {
 
 def skip(reason: SkipReason, detail: str) -> NoReturn:
     """Skips the running test, with the message that led to the reason."""
-    pytest.skip(f"{reason.value}: {_first_sentence(detail)}")
+    pytest.skip(f"{reason.value}: {_decisive_sentence(detail)}")
 
 
-# Phrases of torch's own messages, in the order in which they are tried.
+def reason_of(message: str) -> SkipReason | None:
+    """Returns the reason that a skip's message begins with, or None if it is not one of these."""
+    head, _, detail = message.partition(": ")
+    if not detail.strip():
+        return None
+    if head.startswith(f"{SkipReason.VENDOR_DEFECT.value} "):
+        return SkipReason.VENDOR_DEFECT
+    known = {reason.value: reason for reason in SkipReason if reason != SkipReason.VENDOR_DEFECT}
+    return known.get(head)
+
+
+# Phrases with which torch and its vendors refuse a call, in the order in which they are tried.
 _PHRASES = (
+    # The dispatcher, on every device: nobody has registered a kernel.
     (SkipReason.NO_KERNEL, "Could not run 'aten::"),
     (SkipReason.NO_KERNEL, "There were no tensor arguments to this function"),
     (SkipReason.NO_KERNEL, "is not implemented for the device"),
     (SkipReason.NO_KERNEL, "You are likely triggering this with tensor backend other than"),
+    # The fallback to the CPU of devices outside of torch, for a view.
+    (SkipReason.NO_KERNEL, "but it has no implementation for the backend"),
+    # A library that this build of torch is without: cuDNN, MIOpen, MKLDNN, MAGMA, LAPACK.
+    (SkipReason.NO_KERNEL, "ATen not compiled with "),
+    (SkipReason.NO_KERNEL, "requires compiling PyTorch with "),
+    # AT_DISPATCH and its kin: "abs_cuda" not implemented for 'Half'.
     (SkipReason.DTYPE_UNSUPPORTED, "\" not implemented for '"),
     (SkipReason.DTYPE_UNSUPPORTED, "not supported for dtype"),
     (SkipReason.DTYPE_UNSUPPORTED, "doesn't support dtype"),
+    # Ascend's aclnn: "self not implemented for DT_DOUBLE, should be in dtype support list [...]"
+    # (https://github.com/hiyouga/LlamaFactory/issues/4165).
+    (SkipReason.DTYPE_UNSUPPORTED, " not implemented for DT_"),
 )
 
 
 def classify(error: Exception) -> SkipReason | None:
     """Says why torch itself refuses a recorded call, or None where that is unexpected."""
     message = str(error)
-    for reason, phrase in _PHRASES:
-        if phrase in message:
-            return reason
-    return None
+    return next((reason for reason, phrase in _PHRASES if phrase in message), None)
 
 
-def _first_sentence(message: str) -> str:
+def _decisive_sentence(message: str) -> str:
     """Leaves out the advice and the lists of backends that torch appends."""
-    return message.strip().partition("\n")[0].partition(". ")[0]
+    lines = message.strip().splitlines() or [""]
+    decisive = (line for line in lines if any(phrase in line for _, phrase in _PHRASES))
+    return next(decisive, lines[0]).partition(". ")[0].strip()

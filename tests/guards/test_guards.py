@@ -1,0 +1,268 @@
+"""A test that crashes, hangs or breaks the device costs one test, and is named."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import guards
+import pytest
+from toy_suite import Run, run_suite
+
+from ci.pytest_log import Outcome
+
+TOYS = """
+import ctypes, os, signal, unittest
+
+import pytest
+
+
+def passes(): pass
+def fails(): assert "torch" == "library"
+def segfaults(): ctypes.string_at(0)
+def aborts(): os.abort()
+def is_killed(): os.kill(os.getpid(), signal.SIGKILL)
+def exits(): os._exit(0)
+def hangs(): ctypes.PyDLL(None).pause()  # holds the interpreter lock
+def breaks_the_device():
+    os.environ["DEVICE_IS_BROKEN"] = "1"
+    raise RuntimeError("illegal memory access")
+def skips(): pytest.skip("dtype unsupported: no kernel for 'Half'")
+def skips_for_another_reason(): pytest.skip("later")
+def skips_without_a_message(): pytest.skip("dtype unsupported: ")
+def misses_a_module(): pytest.importorskip("no_such_module")
+def skips_as_unittest_does(): raise unittest.SkipTest("later")
+def expects_to_fail(): pytest.xfail("later")
+
+
+def toys(*behaviours):
+    return pytest.mark.parametrize(
+        "behave", [pytest.param(toy, id=f"{toy.__name__}-float32-toy-slot8") for toy in behaviours]
+    )
+"""
+
+EVERYTHING = (
+    TOYS
+    + """
+@toys(passes, fails, segfaults, aborts, is_killed, exits, hangs, breaks_the_device, skips,
+      skips_for_another_reason, skips_without_a_message, misses_a_module, skips_as_unittest_does,
+      expects_to_fail)
+def test_toy(behave):
+    behave()
+
+
+@pytest.mark.skipif(True, reason="later")
+def test_marked_to_skip(): pass
+
+
+@pytest.mark.skipif(True, reason="not in this torch: float8")
+def test_marked_to_skip_for_a_reason(): pass
+
+
+@pytest.mark.xfail(strict=False)
+def test_marked_to_fail(): pass
+
+
+@pytest.fixture
+def hangs_at_its_end():
+    yield
+    hangs()
+
+
+def test_fails_and_hangs_at_its_end(hangs_at_its_end): fails()
+
+
+def test_last(): pass
+"""
+)
+
+
+@pytest.fixture(scope="module", params=[("-n", "2"), ()], ids=["two workers", "nothing said"])
+def everything(request: pytest.FixtureRequest) -> Run:
+    return run_suite(EVERYTHING, "--hang-after=2", *request.param)
+
+
+TESTS = 19
+DEATHS = {
+    "segfaults": "Segmentation fault\n",
+    "aborts": "Aborted\n",
+    "is_killed": "killed from outside, or ended by a call of exit (no traceback)\n",
+    "exits": "killed from outside, or ended by a call of exit (no traceback)\n",
+    "hangs": "no end after 2 s\n",
+    "breaks_the_device": "the device no longer answers after this test\n",
+}
+NO_REASONS = {
+    "skips_for_another_reason": "'later'",
+    "skips_without_a_message": "'dtype unsupported:'",
+    "misses_a_module": "\"could not import 'no_such_module'",
+    "skips_as_unittest_does": "'later'",
+    "expects_to_fail": "'xfail later'",
+}
+
+
+class TestEverything:
+    def test_each_test_counts_once(self, everything: Run) -> None:
+        log = everything.log
+        assert len(log.tests) == TESTS
+        assert log.count(Outcome.PASSED) == 2
+        assert log.count(Outcome.SKIPPED) == 2
+        assert log.count(Outcome.FAILED) + log.count(Outcome.ERROR) == TESTS - 4
+        assert len(log.crashed) == len(DEATHS) + 1
+        assert not log.running
+        assert (log.exit_status, everything.exit_status) == (1, 1)
+
+    @pytest.mark.parametrize("name", DEATHS)
+    def test_the_report_says_how_it_died(self, everything: Run, name: str) -> None:
+        reason = everything.outcome(name).reason
+        assert reason
+        assert reason.startswith("worker 'gw")
+        assert f"slot8]': {DEATHS[name]}" in reason
+
+    @pytest.mark.parametrize("name", ["segfaults", "aborts", "hangs"])
+    def test_the_stack_has_the_frames_of_the_test_alone(self, everything: Run, name: str) -> None:
+        reason = str(everything.outcome(name).reason)
+        assert f"in {name}\n" in reason
+        assert "in test_toy\n" in reason
+        assert "pytest" not in reason.partition("To see what it prints: ")[0].partition("\n")[2]
+
+    def test_what_broke_the_device_is_told(self, everything: Run) -> None:
+        reason = str(everything.outcome("breaks_the_device").reason)
+        assert "RuntimeError: illegal memory access" in reason
+
+    def test_a_dead_test_has_the_properties_that_its_name_tells(self, everything: Run) -> None:
+        assert everything.properties("segfaults") == {
+            "platform": "toy",
+            "overload": "segfaults",
+            "dtype": "float32",
+            "device": "toy",
+            "slot": 8,
+        }
+
+    def test_a_failed_test_is_watched_to_its_end(self, everything: Run) -> None:
+        assert "test_toy.py::test_fails_and_hangs_at_its_end" in everything.log.crashed
+
+    @pytest.mark.parametrize("name", NO_REASONS)
+    def test_a_skip_outside_of_the_vocabulary_fails(self, everything: Run, name: str) -> None:
+        outcome = everything.outcome(name)
+        assert outcome.outcome is Outcome.FAILED
+        assert str(outcome.reason).startswith(f"skipped with {NO_REASONS[name]}")
+
+    def test_so_do_the_marks(self, everything: Run) -> None:
+        failed = everything.log.named(Outcome.FAILED, Outcome.ERROR)
+        assert {"test_toy.py::test_marked_to_skip", "test_toy.py::test_marked_to_fail"} <= {*failed}
+
+    def test_a_skip_records_its_reason(self, everything: Run) -> None:
+        assert everything.properties("skips") == {"reason": "dtype unsupported"}
+
+    def test_junit_names_every_test(self, everything: Run) -> None:
+        cases = ElementTree.fromstring(everything.junit).iter("testcase")  # noqa: S314
+        assert len({case.attrib["name"] for case in cases}) == TESTS
+
+
+def test_a_module_that_skips_itself_fails() -> None:
+    run = run_suite("import pytest\npytest.importorskip('no_such_module')\n")
+    assert run.exit_status == 1
+    assert "is no reason of the closed vocabulary" in run.output
+
+
+def test_too_many_deaths_end_the_run_and_fail_it() -> None:
+    """Even where the quarantine foresees each of them."""
+    tests = TOYS + "@pytest.mark.parametrize('number', range(9))\ndef test_toy(number): aborts()\n"
+    run = run_suite(tests, "--max-worker-restart=2", quarantine=quarantine_of("test_toy.py*"))
+    assert run.log.count(Outcome.SKIPPED) == 3
+    assert "6 of 9 tests did not run. Where too many workers died, the device or" in run.output
+    assert (run.log.exit_status, run.exit_status) == (1, 1)
+
+
+@pytest.mark.parametrize("argument", ["-n0", "-s", "--collect-only", "-pno:xdist", "--setup-show"])
+def test_no_worker_for_who_watches(argument: str) -> None:
+    run = run_suite("def test_passes(): pass", argument)
+    assert run.exit_status == 0
+    assert "worker" not in run.output
+
+
+def test_a_breakpoint_may_take_its_time() -> None:
+    assert not guards.is_debugged()
+    sys.settrace(lambda *_: None)
+    try:
+        assert guards.is_debugged()
+    finally:
+        sys.settrace(None)
+
+
+def quarantine_of(test: str, outcome: str = "crashes", **keys: object) -> str:
+    entry = {
+        "test": f'"{test}"',
+        "outcome": outcome,
+        "reason": "known",
+        "date": "2026-11-21",
+        "reference": "'#1'",
+        **keys,
+    }
+    return "toy:\n- " + "\n  ".join(f"{key}: {value}" for key, value in entry.items()) + "\n"
+
+
+QUARANTINE = """
+toy:
+- {test: fails, outcome: fails, reason: wrong sum, date: 2026-11-21, reference: '#1'}
+- {test: segfaults, outcome: crashes, reason: null operand, date: 2026-11-21, reference: '#2'}
+- {test: hangs, outcome: hangs, reason: waits for itself, date: 2026-11-21, reference: '#3'}
+- {test: passes, outcome: fails, reason: wrong once, date: 2026-11-21, reference: '#4'}
+- {test: aborts, outcome: fails, reason: wrong sum, date: 2026-11-21, reference: '#5'}
+- {test: skips, outcome: fails, reason: wrong sum, date: 2026-11-21, reference: '#6'}
+- {test: is_killed, slot: 0, outcome: fails, reason: other, date: 2026-11-21, reference: '#7'}
+"""
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    toys = "@toys(passes, fails, segfaults, hangs, aborts, skips)\n"
+    tests = TOYS + toys + "def test_toy(behave): behave()\n"
+    return run_suite(tests, "--hang-after=2", quarantine=QUARANTINE)
+
+
+class TestQuarantine:
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("fails", "vendor defect #1: wrong sum; AssertionError: assert 'torch' == 'library'"),
+            ("segfaults", "vendor defect #2: null operand; Segmentation fault"),
+            ("hangs", "vendor defect #3: waits for itself; no end after 2 s"),
+        ],
+    )
+    def test_what_it_foresees_is_skipped(self, run: Run, name: str, reason: str) -> None:
+        assert run.outcome(name).outcome is Outcome.SKIPPED
+        assert run.outcome(name).reason == reason
+        assert run.properties(name)["reason"] == "vendor defect"
+        assert run.properties(name)["quarantine"] == reason.split()[2].strip(":")
+
+    def test_what_passes_passes(self, run: Run) -> None:
+        assert run.outcome("passes").outcome is Outcome.PASSED
+
+    def test_what_does_worse_fails(self, run: Run) -> None:
+        assert run.outcome("aborts").outcome is Outcome.FAILED
+        assert "says that it fails" in str(run.outcome("aborts").reason)
+        assert run.exit_status == 1
+
+    def test_the_closing_line_tells_what_to_do_with_the_entries(self, run: Run) -> None:
+        assert (
+            "quarantine: 3 of 6 entries held; stale: passes (line 6); "
+            "only skipped: skips (line 8); worse than they say: aborts (line 7); "
+            "without a test: is_killed slot 0 (line 9)\n"
+        ) in run.output
+
+
+def test_entries_of_tests_that_were_left_out_are_not_missed() -> None:
+    run = run_suite("def test_toy(): pass\n", "-k", "toy", quarantine=quarantine_of("other"))
+    assert run.exit_status == 0
+    assert "without a test" not in run.output
+
+
+def test_a_wrong_quarantine_is_a_usage_error() -> None:
+    run = run_suite("def test_toy(): pass\n", quarantine=quarantine_of("add", outcome="fail"))
+    assert run.exit_status == 4
+    assert (
+        "ERROR: quarantine.yaml:3: outcome: expected fails, crashes, hangs; got 'fail'\n"
+        in run.output
+    )
+    assert "Traceback" not in run.output

@@ -1,0 +1,102 @@
+"""Runs small suites whose tests really crash and hang, with the guards of the operator suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ci.pytest_log import PytestLog, TestOutcome, parse_log
+
+OPERATOR_SUITE = Path(__file__).resolve().parents[1] / "ops"
+
+CONFTEST = f"""
+import os, sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, {str(OPERATOR_SUITE)!r})
+import guards
+
+HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser):
+    guards.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    guards.use_a_worker(config)
+
+
+def pytest_configure(config):
+    guards.register(
+        config,
+        entries=guards.platform_quarantine(HERE / "quarantine.yaml", "toy", ["toy"]),
+        folder=HERE,
+        properties={{"platform": "toy"}},
+        device_answers=lambda: "DEVICE_IS_BROKEN" not in os.environ,
+    )
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a run of pytest left behind."""
+
+    exit_status: int
+    output: str
+    log: PytestLog
+    junit: str
+    reports: tuple[dict[str, Any], ...]
+
+    def outcome(self, name: str) -> TestOutcome:
+        (outcome,) = [test for test in self.log.tests if f"[{name}-" in test.node_id]
+        return outcome
+
+    def properties(self, name: str) -> dict[str, Any]:
+        """What the last report of a test says about it."""
+        *_, report = [report for report in self.reports if f"[{name}-" in report["nodeid"]]
+        return dict(report["user_properties"])
+
+
+def run_suite(tests: str, *arguments: str, quarantine: str = "toy: []") -> Run:
+    """Runs a module of tests in a process of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+        (folder / "conftest.py").write_text(CONFTEST)
+        (folder / "quarantine.yaml").write_text(quarantine)
+        (folder / "test_toy.py").write_text(tests)
+        return _run_pytest(folder, *arguments)
+
+
+def _run_pytest(folder: Path, *arguments: str) -> Run:
+    command = [sys.executable, "-m", "pytest", "--report-log=log.jsonl", "--junitxml=junit.xml"]
+    # Without what an outer pytest with workers of its own leaves in the environment.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
+    process = subprocess.run(
+        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    lines = _text(folder / "log.jsonl").splitlines()
+    records = [json.loads(line) for line in lines]
+    return Run(
+        exit_status=process.returncode,
+        output=process.stdout + process.stderr,
+        log=parse_log(lines),
+        junit=_text(folder / "junit.xml"),
+        reports=tuple(record for record in records if record["$report_type"] == "TestReport"),
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
