@@ -249,7 +249,7 @@ class Overload:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """All overloads of one ATen base name, in schema order."""
+    """All overloads of one ATen base name, in the order in which a call tries them."""
 
     name: str
     class_name: str

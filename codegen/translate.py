@@ -83,13 +83,34 @@ def make_library(schemas: Schemas, choice: Choice | None = None) -> Library:
         if overloads:
             taken |= {name, class_name(name)}
             operators.append(
-                Operator(name=name, class_name=class_name(name), overloads=tuple(overloads))
+                Operator(
+                    name=name, class_name=class_name(name), overloads=_in_order_of_trial(overloads)
+                )
             )
     return Library(
         torch_version=schemas.torch_version,
         operators=tuple(sorted(operators, key=lambda operator: operator.name)),
         skipped=tuple(sorted(skipped, key=lambda skip: skip.aten_name)),
     )
+
+
+def _in_order_of_trial(overloads: list[Overload]) -> tuple[Overload, ...]:
+    """In schema order, except that none comes after one that takes its calls too.
+
+    A call is given to the first overload that fits: ``all.dims_out(x, out)``, whose ``dim`` is
+    None by default, would leave ``all.all_out`` no call.
+    """
+    ordered: list[Overload] = []
+    for overload in overloads:
+        types = [str(parameter.argument.type) for parameter in overload.parameters]
+        places = (n for n, other in enumerate(ordered) if types == _required_types(other))
+        ordered.insert(next(places, len(ordered)), overload)
+    return tuple(ordered)
+
+
+def _required_types(overload: Overload) -> list[str]:
+    parameters = overload.parameters
+    return [str(each.argument.type) for each in parameters if each.argument.default is None]
 
 
 def _overload_named(name: str, declaration: Declaration, taken: set[str]) -> Overload | SkipReason:

@@ -118,3 +118,23 @@ def test_no_operator_of_torch_has_a_reserved_name(schemas: Schemas) -> None:
     library = make_library(schemas)
     assert RESERVED_NAMES.isdisjoint(operator.name for operator in library.operators)
     assert RESERVED_CLASS_NAMES.isdisjoint(operator.class_name for operator in library.operators)
+
+
+def test_a_call_is_tried_on_the_overload_that_has_nothing_to_fill_in_first(
+    schemas: Schemas,
+) -> None:
+    orders = {
+        operator.name: [overload.schema.overload_name for overload in operator.overloads]
+        for operator in make_library(schemas).operators
+    }
+    assert orders["all"] == ["out", "all_out", "dims_out"]  # all.dims_out has a default dim
+    moved = [
+        name
+        for name, declarations in schemas.by_name.items()
+        if (order := orders.get(schemas.public_names[name]))
+        and order
+        != [
+            each.schema.overload_name for each in declarations if each.schema.overload_name in order
+        ]
+    ]
+    assert moved == ["all", "any"]  # all others are in schema order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +171,8 @@ def test_without_outs_after_them_defaults_are_those_of_python(library: Library) 
 
 def test_signatures_that_no_call_reaches_are_left_out(library: Library) -> None:
     operator = operator_of(library, "all")
-    assert operator.overloads[-1].schema.full_name == "all.all_out"  # all.dims_out takes its calls
+    *others, last = operator.overloads
+    assert last.schema.full_name == "all.dims_out"  # before all.all_out it would take its calls
+    operator = replace(operator, overloads=(last, *others))
     every_form = sum(overload.default_count + 1 for overload in operator.overloads)
     assert len(signatures(operator)) == every_form - 1

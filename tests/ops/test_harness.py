@@ -18,7 +18,7 @@ from harness import (
     invoke,
     poison,
 )
-from installed import WrongImplementationError, check_slot, overloads
+from installed import Overload, WrongImplementationError, check_slot, overloads
 from properties import Record
 from reasons import SkipReason, classify
 from samples import Sample, load
@@ -215,12 +215,13 @@ class TestTheLibraryRanWhatWasAskedFor:
         record.ran(executed=run.executed, device=run.ran_device)
         assert written == {"executed": 1, "ran_slot": 0}
 
-    def test_a_sample_that_runs_as_another_overload_is_not_executed(self) -> None:
-        run = Run(case_of("all.all_out"), "cpu")
-        (sample, *_) = run.case.samples
-        run.execute(sample, by_keyword=False)
-        assert (run.executed, run.ran_device) == (0, None)
-        assert run.refusals == [(SkipReason.NO_SAMPLE, "the library takes it for all.dims_out")]
+    def test_a_sample_that_runs_as_another_overload_fails(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = Run(case_of("linalg_pinv.out"), "cpu")
+        monkeypatch.setattr(Overload, "_by_keyword", Overload._by_position)
+        with pytest.raises(MismatchError, match=r"takes it for linalg_pinv\.atol_rtol"):
+            run.execute(run.case.samples[0], by_keyword=False)
 
     def test_a_sample_that_only_keywords_tell_apart_is_passed_by_keyword(self) -> None:
         run = Run(case_of("linalg_pinv.out"), "cpu")

@@ -120,8 +120,6 @@ class Run:
             # Where another sample ran on the device, that is what the test executed.
             self.ran_device = self.ran_device or "cpu"
             self.refusals.append((SkipReason.NO_KERNEL, f"fell back to the CPU: {error}"))
-        except OtherOverloadError as error:
-            self.refusals.append((SkipReason.NO_SAMPLE, str(error)))
         except (UnboundArgumentError, VacuousError) as error:
             if is_recording_torch():
                 raise
@@ -145,8 +143,4 @@ class Run:
             ran = infini.ops.last_call().overload
             if ran == overload.overload_name:
                 return outcome
-        raise OtherOverloadError(f"the library takes it for {overload.aten_name}.{ran}")
-
-
-class OtherOverloadError(Exception):
-    """What Python passes fits an overload that is tried before the one of the sample."""
+        raise MismatchError(f"the library takes it for {overload.aten_name}.{ran}")
