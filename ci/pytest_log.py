@@ -57,7 +57,7 @@ class Outcome(StrEnum):
 _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TestOutcome:
     """One test, or one file that could not be collected; ``seconds`` of all its phases."""
 
@@ -110,28 +110,28 @@ class _Attempt:
     seconds: float = 0.0
     ended: bool = False
     rerun: bool = False
-    properties: object = None
+    operator: OperatorRecord | None = None
 
     def add(self, report: Mapping[str, Any]) -> None:
         self.seconds += float(report.get("duration") or 0.0)
         self.ended |= report.get("when") in ("teardown", _WORKER_CRASH_PHASE)
         self.rerun |= report.get("outcome") == "rerun"
-        self.properties = report.get("user_properties") or self.properties
+        if properties := report.get("user_properties"):
+            self.operator = operator_record(properties)
         self.keep(_phase_outcome(report), _reason(report))
 
     def results(self, node_id: str) -> Iterator[TestOutcome]:
         """The test's outcome, if any phase has told one."""
         if self.outcome is None:
             return
-        record = operator_record(self.properties)
         skipped = self.outcome is Outcome.SKIPPED
         yield TestOutcome(
             node_id=node_id,
             outcome=self.outcome,
             seconds=self.seconds,
             reason=self.reason,
-            skip_reason=skip_reason(record, self.reason) if skipped else None,
-            operator=record,
+            skip_reason=skip_reason(self.operator, self.reason) if skipped else None,
+            operator=self.operator,
         )
 
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:

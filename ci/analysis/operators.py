@@ -33,7 +33,7 @@ NOT_ACTIVE = "slot not active"
 VENDOR_DEFECT = "vendor defect"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorRecord:
     """One test's record; ``None``: the test did not say, or nothing readable."""
 

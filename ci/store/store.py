@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import RunResult
-from ci.store.convert import run_result, run_row, test_outcome
+from ci.store.convert import TEST_COLUMNS, run_result, run_row, test_outcome
 from ci.store.tables import OutcomeRow, PlatformRow, RunRow
 from ci.text import first_names, near_match
 
@@ -78,13 +78,13 @@ class Store:
     def tests(self, run_id: str, platform: str) -> list[TestOutcome]:
         """Load the tests of one platform of a run, without what operator tests recorded."""
         query = (
-            select(OutcomeRow)
+            select(*TEST_COLUMNS)
             .join(PlatformRow, OutcomeRow.platform_id == PlatformRow.id)
             .where(PlatformRow.run_id == run_id, PlatformRow.platform == platform)
             .order_by(OutcomeRow.id)
         )
         with Session(self._engine) as session:
-            return [test_outcome(row) for row in session.scalars(query)]
+            return [test_outcome(*row) for row in session.execute(query)]
 
     def _run_ids(self, session: Session) -> Sequence[str]:
         return session.scalars(select(RunRow.run_id).order_by(*_NEWEST_FIRST)).all()
