@@ -25,11 +25,10 @@ SKIP_REASONS = (
     "no kernel on this device",
     "dtype unsupported",
     "slot not active",
-    "torch defect",
     "vendor defect",
 )
 NOT_ACTIVE = "slot not active"
-# Followed by the reference of the quarantine entry.
+# Followed by the reference of the defect.
 VENDOR_DEFECT = "vendor defect"
 
 

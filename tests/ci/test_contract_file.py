@@ -222,7 +222,7 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
          " 8.mm.out.no simple: got 'no simple', expected an outcome or a reason: passed, xpassed,"
          " xfailed, skipped, not in this torch, no sample, nothing to compare, operand not"
          " recordable, no kernel on this device, dtype unsupported, slot"
-         " not active, torch defect, vendor defect; did you mean 'no sample'?"),
+         " not active, vendor defect; did you mean 'no sample'?"),
         ("no sample: int64", "failed: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.failed: got 'failed', expected an outcome or a reason: passed,"),
         ("test_a: 12", "test_a: 0", "cpu.yaml:16: tests.t.py::test_a: got 0, expected a number of"

@@ -1,9 +1,10 @@
 """Evidence of where a call really ran: whether it left its device for the CPU.
 
 A vendor's plug-in sends what it has no kernel for to the CPU, through one function for all
-operators that is registered as the fallback of its dispatch key. torch's own
-(``at::native::cpu_fallback``, which the plug-ins use or copy) brings the tensors over with
-``aten::_to_cpu``, which nothing else calls, so counting its calls finds a fallback at any depth.
+operators that is registered as the fallback of its dispatch key; torch's own CUDA has none.
+torch's function (``at::native::cpu_fallback``, which the plug-ins use or copy) brings the tensors
+over with ``aten::_to_cpu``, so counting its calls finds a fallback at any depth. A device's own
+kernel may call it for other ends, as for a few elements, and proves that the device computes.
 """
 
 from __future__ import annotations
@@ -15,34 +16,33 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from dispatcher import has_fallback, has_kernel, has_own_kernel
+
 import torch
 
-_COMPOSITE = (
-    "CompositeExplicitAutograd",
-    "CompositeExplicitAutogradNonFunctional",
-    "CompositeImplicitAutograd",
-)
 _WARNING = re.compile(r"fall(?:s|ing)?[ -]?back to (?:run on )?(?:the )?cpu", re.IGNORECASE)
 
 # What the calls that are being watched did; appended to by `_to_cpu` of each device.
-_fallbacks: list[str] = []
+_copies: list[str] = []
 
 
 @contextmanager
 def watch_fallbacks(overload: Any, device: str) -> Iterator[list[str]]:
-    """Gives what shows that a call of an overload, made inside, went to the CPU instead."""
-    if device == "cpu":
-        yield []
-        return
-    _watch_copies(device)
-    _fallbacks.clear()
+    """Gives what proves that a call of an overload, made inside, went to the CPU instead."""
     found: list[str] = []
+    if device == "cpu":
+        yield found
+        return
+    if has_fallback(device):
+        _watch_copies(device)
+    _copies.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield found
-    if not has_kernel(overload, device):
-        found.append(f"{overload.name()} has no kernel but the fallback")
-    found += _fallbacks
+    if has_fallback(device) and not has_own_kernel(overload, device):
+        if not has_kernel(overload, device):
+            found.append(f"{overload.name()} has no kernel but the fallback")
+        found += _copies
     found += [str(each.message) for each in caught if _WARNING.search(str(each.message))]
 
 
@@ -54,41 +54,9 @@ def _watch_copies(device: str) -> torch.library.Library | None:
         return None
 
     def to_cpu(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        _fallbacks.append("tensors were copied to the CPU by its fallback")
+        _copies.append("tensors were copied to the CPU by its fallback")
         return [tensor.cpu() for tensor in tensors]
 
     library = torch.library.Library("aten", "IMPL")
     library.impl("_to_cpu", to_cpu, key)
     return library
-
-
-def has_kernel(overload: Any, device: str) -> bool:
-    """Says whether a device has more for an ATen overload than the fallback to the CPU.
-
-    A composite kernel counts for what it is made of, as far as that is known: an ``out=`` that
-    torch generates calls its functional sibling.
-    """
-    key = torch._C._dispatch_key_for_device(device)
-    if device == "cpu" or not torch._C._dispatch_has_backend_fallback(_key(key)):
-        return True
-    name = overload.name()
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    if has(name, key):
-        return True
-    if not any(has(name, composite) for composite in _COMPOSITE):
-        return False
-    functional = _functional_sibling(overload)
-    return functional is None or has_kernel(functional, device)
-
-
-def _key(name: str) -> Any:
-    return getattr(torch._C.DispatchKey, name)
-
-
-def _functional_sibling(overload: Any) -> Any:
-    """Returns the overload that a generated ``out=`` overload calls: "abs" of "abs.out"."""
-    name, _, suffix = overload.name().removeprefix("aten::").partition(".")
-    if not suffix.endswith("out"):
-        return None
-    packet = getattr(torch.ops.aten, name)
-    return getattr(packet, suffix.removesuffix("out").removesuffix("_") or "default", None)

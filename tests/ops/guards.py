@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from quarantine import Entry, Outcome, QuarantineError, TestName, load
-from reasons import SkipReason, reason_of
+from reasons import SkipReason, reason_of, skip_message
 
 HANG_AFTER = 120  # seconds; the slowest test of the CPU takes 6
 EXPECTED_HANG_AFTER = 10  # for a test whose quarantine entry says that it hangs
@@ -248,7 +248,8 @@ def _judge_skip(report: Any) -> SkipReason | None:
 def _turn_into_skip(report: pytest.TestReport, entry: Entry, what: str) -> None:
     path, line, _ = report.location
     said = what.strip().partition("\n")[0]
-    message = f"{SkipReason.VENDOR_DEFECT.value} {entry.reference}: {entry.reason}; {said}"
+    detail = f"{entry.reference}: {entry.reason}; {said}"
+    message = skip_message(SkipReason.VENDOR_DEFECT, detail)
     report.outcome = "skipped"
     report.longrepr = (path, (line or 0) + 1, f"Skipped: {message}")
 

@@ -21,19 +21,18 @@ class SkipReason(str, Enum):
     NO_KERNEL = "no kernel on this device"
     DTYPE_UNSUPPORTED = "dtype unsupported"
     SLOT_NOT_ACTIVE = "slot not active"
-    TORCH_DEFECT = "torch defect"
-    VENDOR_DEFECT = "vendor defect"  # the quarantine's, with its reference: "vendor defect #123"
-
-
-# Overloads that no sample can show to work, because torch 2.13 itself is wrong.
-TORCH_DEFECTS = {
-    "_compute_linear_combination.out": "adds to out instead of writing it (torch 2.13)",
-}
+    VENDOR_DEFECT = "vendor defect"  # with its reference: "vendor defect #123: adds twice"
 
 
 def skip(reason: SkipReason, detail: str) -> NoReturn:
     """Skips the running test, with the message that led to the reason."""
-    pytest.skip(f"{reason.value}: {_decisive_sentence(detail)}")
+    pytest.skip(skip_message(reason, _decisive_sentence(detail)))
+
+
+def skip_message(reason: SkipReason, detail: str) -> str:
+    """Returns the message of a skip; the detail of a defect begins with its reference and ": "."""
+    separator = " " if reason is SkipReason.VENDOR_DEFECT else ": "
+    return f"{reason.value}{separator}{detail}"
 
 
 def reason_of(message: str) -> SkipReason | None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dispatcher import has_kernel
 from harness import equal
 from installed import overloads
-from reasons import TORCH_DEFECTS, SkipReason
+from reasons import SkipReason
 from samples import (
     FORMAT_VERSION,
     SAMPLES_FILE,
@@ -24,7 +25,7 @@ from samples import (
     load,
     save,
 )
-from samples.absent import REVIEWED, is_reachable, why_absent
+from samples.absent import REVIEWED, why_absent
 from samples.dtypes import primary_dtype, with_dtype
 from samples.layouts import dense_parts, kind_of, put_together, take_apart
 from samples.values import (
@@ -282,12 +283,11 @@ def test_every_output_is_named() -> None:
 class TestAbsent:
     @only_where_recorded
     def test_whoever_has_no_sample_has_a_reason(self) -> None:
-        recorded, excused = load().samples, REVIEWED.keys() | TORCH_DEFECTS.keys()
+        explained = load().samples.keys() | REVIEWED.keys()
         unexplained = [
             overload.qualified_name
             for overload in overloads()
-            if overload.qualified_name not in recorded.keys() | excused
-            and is_reachable(overload.aten(), "cpu")
+            if overload.qualified_name not in explained and has_kernel(overload.aten(), "cpu")
         ]
         assert not unexplained, "record them, or review them in samples/absent.py"
 
@@ -296,7 +296,7 @@ class TestAbsent:
         known = {overload.qualified_name: overload for overload in overloads()}
         assert REVIEWED.keys() <= known.keys()
         assert not REVIEWED.keys() & load().samples.keys()
-        assert all(is_reachable(known[name].aten(), "cpu") for name in REVIEWED)
+        assert all(has_kernel(known[name].aten(), "cpu") for name in REVIEWED)
 
     @pytest.mark.parametrize(
         ("overload", "reason", "message"),
@@ -327,4 +327,4 @@ class TestAbsent:
     def test_a_generated_overload_is_where_its_functional_one_is(
         self, overload: Any, reachable: bool
     ) -> None:
-        assert is_reachable(overload, "cpu") is reachable
+        assert has_kernel(overload, "cpu") is reachable

@@ -22,7 +22,7 @@ from installed import (
     overloads,
 )
 from properties import Record
-from reasons import TORCH_DEFECTS, SkipReason, classify, skip
+from reasons import SkipReason, classify, skip
 from samples import Sample, UnboundArgumentError, load
 from samples.absent import why_absent
 
@@ -88,11 +88,8 @@ def test_overload(case: Case, record: Record) -> None:
 
 
 def _skip_what_cannot_run(case: Case, device: str) -> None:
-    name = case.overload.qualified_name
     if case.overload.aten() is None:
-        skip(SkipReason.NOT_IN_THIS_TORCH, f"torch.ops.aten has no {name}")
-    if not case.samples and name in TORCH_DEFECTS:
-        skip(SkipReason.TORCH_DEFECT, TORCH_DEFECTS[name])
+        skip(SkipReason.NOT_IN_THIS_TORCH, f"torch.ops.aten has no {case.overload.qualified_name}")
     if not case.samples:
         skip(*why_absent(case.overload.aten(), device))
 

@@ -1,4 +1,4 @@
-"""A device without hardware, made in Python: it has a kernel for ``abs``, and a fallback.
+"""A device without hardware, made in Python: kernels for ``abs`` and ``sign``, and a fallback.
 
 A program, because a device type can be named once per process. Prints what the evidence says of
 the calls that are given as arguments.
@@ -34,6 +34,11 @@ def absolute(tensor: torch.Tensor) -> torch.Tensor:
     return to_device(elements[id(tensor)].abs())
 
 
+def sign(tensor: torch.Tensor) -> torch.Tensor:
+    (on_cpu,) = ATEN._to_cpu([tensor])
+    return to_device(on_cpu.sign())
+
+
 def empty(size: list[int], *_: object, dtype: torch.dtype | None = None, **__: object) -> Any:
     return to_device(torch.empty(size, dtype=dtype))
 
@@ -53,6 +58,7 @@ aten.impl("_to_copy", copy_to, "PrivateUse1")
 aten.impl("empty.memory_format", empty, "PrivateUse1")
 aten.impl("empty_strided", empty, "PrivateUse1")
 aten.impl("abs", absolute, "PrivateUse1")
+aten.impl("sign", sign, "PrivateUse1")
 everything = torch.library.Library("_", "IMPL")
 everything.fallback(fall_back, "PrivateUse1")
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dispatcher import has_kernel
 from reasons import SkipReason
-
-import torch
 
 from . import load
 
@@ -43,6 +42,12 @@ _REVIEWED: dict[SkipReason, dict[str, str]] = {
         "indices_copy.out": _VIEW,
         "values_copy.out": _VIEW,
     },
+    # With the reference first.
+    SkipReason.VENDOR_DEFECT: {
+        "_compute_linear_combination.out": (
+            "pytorch: adds to out instead of writing it (torch 2.13)"
+        ),
+    },
 }
 REVIEWED = {
     name: (reason, message)
@@ -56,7 +61,7 @@ def why_absent(overload: Any, device: str) -> tuple[SkipReason, str]:
     name = qualified_name(overload)
     if name in REVIEWED:
         return REVIEWED[name]
-    if not is_reachable(overload, device):
+    if not has_kernel(overload, device):
         return SkipReason.NO_KERNEL, f"torch's dispatcher has none of {name}"
     recorded_with = load().header["torch_version"]
     return SkipReason.NO_SAMPLE, f"{name} was not recorded with torch {recorded_with}"
@@ -66,38 +71,3 @@ def qualified_name(overload: Any) -> str:
     """Returns the samples' key of one of torch's overloads: "add.out" or "abs_"."""
     base = overload._schema.name.partition("::")[2]
     return f"{base}.{overload._schema.overload_name}".rstrip(".")
-
-
-def is_reachable(overload: Any, device: str) -> bool:
-    """Says whether the dispatcher has a kernel; what torch generated calls another overload."""
-    if not _has_kernel(overload, device):
-        return False
-    functional = _functional(overload) if torch.Tag.generated in overload.tags else None
-    return functional is None or _has_kernel(functional, device)
-
-
-def _has_kernel(overload: Any, device: str) -> bool:
-    key = torch._C._dispatch_key_for_device(device)
-    name = f"aten::{qualified_name(overload)}"
-    return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, key))
-
-
-def _functional(overload: Any) -> Any:
-    """Returns the overload of the same inputs that returns its result, or None."""
-    packet = overload.overloadpacket
-    candidates = (getattr(packet, name) for name in packet.overloads())
-    wanted = _inputs(overload)
-    return next(
-        (each for each in candidates if each != overload and _inputs(each) == wanted),
-        None,
-    )
-
-
-def _inputs(overload: Any) -> list[tuple[str, str]]:
-    arguments = overload._schema.arguments
-    return [(each.name, str(each.type)) for each in arguments if not _describes_output(each)]
-
-
-def _describes_output(argument: Any) -> bool:
-    """Says whether it is an output, or what a factory without outputs has in its place."""
-    return argument.is_out or argument.name in ("dtype", "layout", "device", "pin_memory")
