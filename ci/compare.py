@@ -11,7 +11,6 @@ from ci.analysis.suite import Suite, suite_of
 from ci.errors import UsageError
 from ci.results import PlatformResult, RunResult
 from ci.store import Store
-from ci.text import near_match
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +74,10 @@ def _run_side(store: Store, reference: _Reference, other: str | None) -> Side:
 
 def _platform(run: RunResult, wanted: str | None, other: str | None) -> PlatformResult:
     """The platform that is named, or the one that can be meant."""
-    results = {result.platform: result for result in run.platforms}
-    if wanted is None and len(results) == 1:
-        return next(iter(results.values()))
-    name = wanted or other
-    if name in results:
-        return results[name]
-    has = f"run {run.run_id} has {', '.join(results)}"
-    if name is None:
-        raise UsageError(f"{has}: name one", remedy=f"{run.run_id}/{next(iter(results))}")
-    raise UsageError(f"{has}, not '{name}'{near_match(name, results)}")
+    if wanted is None and len(run.platforms) == 1:
+        return run.platforms[0]
+    if name := wanted or other:
+        return run.platform(name)
+    names = [result.platform for result in run.platforms]
+    message = f"run {run.run_id} has {', '.join(names)}: name one"
+    raise UsageError(message, remedy=f"{run.run_id}/{names[0]}")

@@ -11,7 +11,6 @@ from ci.collect import read_log
 from ci.errors import UsageError
 from ci.platforms import PLATFORMS
 from ci.results import PlatformResult, Product, RunResult
-from ci.text import near_match
 from ci.verdict import complete
 
 RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
@@ -24,7 +23,7 @@ def written_contract(run: RunResult, platform: str, results: Path) -> tuple[Cont
         UsageError: the run is not fit for one: it did not get to its end, its tests ran
             elsewhere, or some of them failed.
     """
-    result = _result(run, platform)
+    result = run.platform(platform)
     folder = results / run.run_id / platform
     log = read_log(folder)
     if log is None:
@@ -38,14 +37,6 @@ def written_contract(run: RunResult, platform: str, results: Path) -> tuple[Cont
     contract = Contract(platform=platform, suite=suite_of(log.tests))
     version = _torch_version(result)
     return contract, contract_text(contract, torch_version=version, date=run.started_at)
-
-
-def _result(run: RunResult, platform: str) -> PlatformResult:
-    results = {result.platform: result for result in run.platforms}
-    if platform not in results:
-        hint = near_match(platform, results)
-        raise UsageError(f"run {run.run_id} has {', '.join(results)}, not '{platform}'{hint}")
-    return results[platform]
 
 
 def _torch_version(result: PlatformResult) -> str | None:

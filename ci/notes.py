@@ -103,11 +103,13 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
     executed: Counter[int] = Counter()
     active: Counter[int] = Counter()
     for count in counts:
-        executed[count.slot] += count.executed
+        # Where none is active nobody asked for it: these fell back, and count nowhere.
+        executed[count.slot] += count.executed if count.active else 0
         active[count.slot] += count.active
     shares = [
         f"{executed[slot]:,} of {number:,}{' on slot ' + str(slot) if len(active) > 1 else ''}"
         for slot, number in active.most_common()
+        if number
     ]
     return [f"overloads executed: {', '.join(shares)}"] if shares else []
 

@@ -12,8 +12,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from ci.errors import ExitCode, InfrastructureError
-from ci.text import Storable, Text
+from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.text import Storable, Text, near_match
 
 SCHEMA_VERSION = 2  # 1 had no counts of overloads
 
@@ -141,6 +141,14 @@ class RunResult(_Model):
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"
+
+    def platform(self, name: str) -> PlatformResult:
+        """The row of a platform; raises ``UsageError`` where there is none."""
+        results = {result.platform: result for result in self.platforms}
+        if name in results:
+            return results[name]
+        hint = near_match(name, results)
+        raise UsageError(f"run {self.run_id} has {', '.join(results)}, not '{name}'{hint}")
 
 
 # An incomplete result says "infrastructure" only where the harness has been shown to be it;

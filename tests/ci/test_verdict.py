@@ -487,6 +487,15 @@ def test_the_executed_share_is_a_note() -> None:
     assert both in notes(ended(operators(ADD, MUL_SKIPPED, native)))
 
 
+def test_what_fell_back_is_no_part_of_the_executed_share() -> None:
+    log = operators(
+        operator_log.lines("add.out", device="cuda", platform="nvidia", ran_platform="nvidia"),
+        operator_log.lines("add.out", device="cuda", dtype="bool", ran_device="cpu"),
+        operator_log.lines("mul.out", device="cuda", ran_device="cpu"),
+    )
+    assert "overloads executed: 1 of 2" in notes(ended(log)).split("; ")
+
+
 def test_quarantine_is_a_note() -> None:
     def quarantined(name: str, entry: str, outcome: str = "skipped") -> list[str]:
         return operator_log.lines(name, outcome, quarantine=entry, reason="vendor defect")
