@@ -39,9 +39,11 @@ def parse_json(text: str) -> Any:
     return storable(value) if "\\ud" in text.lower() else value
 
 
-def near_match(name: object, known: Iterable[str]) -> str:
+def near_match(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """``; did you mean 'cpu'?`` where one of ``known`` is close to ``name``, else nothing."""
-    matches = difflib.get_close_matches(name, list(known), n=1) if isinstance(name, str) else []
+    if not isinstance(name, str):
+        return ""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
 

@@ -16,11 +16,19 @@ from pathlib import Path
 import yaml
 
 from ci.analysis.operators import SKIP_REASONS, known_reason
-from ci.analysis.suite import DTYPE_CLASSES, OperatorTest, State, Suite, abbreviated, spelled_out
+from ci.analysis.suite import (
+    DTYPE_CLASSES,
+    OperatorTest,
+    State,
+    Suite,
+    abbreviated,
+    is_variant,
+    spelled_out,
+)
 from ci.config.document import Document, Finding, Location, read_document
 from ci.errors import ConfigError, UsageError
 from ci.pytest_log import Outcome
-from ci.text import counted, first_names, near_match
+from ci.text import first_names, near_match
 
 SCHEMA_VERSION = 1
 KEYS = ("schema_version", "platform", "device", "dtypes", "operators", "tests")
@@ -53,7 +61,7 @@ def contract_text(
     """The file's content; raises ``UsageError`` for what no contract can hold."""
     suite = contract.suite
     _refuse_failures(suite)
-    _refuse_skips_without_reason(suite)
+    _refuse_unknown_reasons(suite)
     lines = [
         *_head(contract.platform, torch_version, date),
         f"schema_version: {SCHEMA_VERSION}",
@@ -77,15 +85,20 @@ def _refuse_failures(suite: Suite) -> None:
         raise UsageError(message, remedy="Correct or quarantine what fails, and run again.")
 
 
-def _refuse_skips_without_reason(suite: Suite) -> None:
-    skipped = {
-        _id(test): state
+def _refuse_unknown_reasons(suite: Suite) -> None:
+    """Operator tests skip for a known reason; others may do without, or count as operators."""
+    skipped = [
+        _id(test)
         for test, state in suite.operators.items()
         if state.outcome is Outcome.SKIPPED and not known_reason(state.reason)
-    }
+    ]
+    skipped += [
+        name
+        for name, states in suite.functions.items()
+        if any(state.reason is not None and not known_reason(state.reason) for state in states)
+    ]
     if skipped:
-        count = counted(len(skipped), "operator test")
-        message = f"{count} without a reason that is known: {first_names(sorted(skipped))}"
+        message = f"skipped without a reason that is known: {first_names(sorted(skipped))}"
         raise UsageError(message, remedy=f"Known: {', '.join(SKIP_REASONS)}.")
 
 
@@ -252,11 +265,20 @@ class _Reader:
             if state == State(Outcome.SKIPPED):
                 self._report(at, "got 'skipped', expected the reason")
             for word in self._text(at, dtypes).split():
+                self._check_word(at, word)
                 for variant in spelled_out(word, self.classes):
                     if variant in seen:
                         self._report(at, f"got '{variant}' twice, expected it once")
                     seen.add(variant)
                     yield variant, state
+
+    def _check_word(self, place: Location, word: str) -> None:
+        """Any word may be a dtype, of one vendor or one day; a misspelled class is none."""
+        dtype = word.rpartition("-")[2]
+        hint = near_match(dtype, self.classes, cutoff=0.8)  # float is 0.77 of floating
+        if not is_variant(word) or (hint and dtype not in self.classes):
+            text = f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
+            self._report(place, text + hint)
 
     def _functions(self, value: object) -> Iterator[tuple[str, Counter[State]]]:
         for function, outcomes in self._mapping(("tests",), value).items():

@@ -22,9 +22,10 @@ DTYPE_CLASSES: Mapping[str, tuple[str, ...]] = {
     "floating": ("bfloat16", "float16", "float32", "float64"),
 }
 
+_VARIANT = r"[\w.-]+"
 # <overload>-<dtype>-<device>-slot<slot>
 _OPERATOR_TEST = re.compile(
-    r"(?P<function>[^\[]+)\[(?P<overload>[\w.]+)-(?P<variant>[\w.-]+)-(?P<device>\w+)"
+    rf"(?P<function>[^\[]+)\[(?P<overload>[\w.]+)-(?P<variant>{_VARIANT})-(?P<device>\w+)"
     r"-slot(?P<slot>0|[1-9]\d*)\]",
     re.ASCII,
 )
@@ -111,6 +112,10 @@ def _dtype(variant: str) -> tuple[str, str]:
     """``strided-float32`` is of the dtype float32; most variants are nothing but a dtype."""
     prefix, dash, dtype = variant.rpartition("-")
     return prefix + dash, dtype
+
+
+def is_variant(word: str) -> bool:
+    return re.fullmatch(_VARIANT, word, re.ASCII) is not None
 
 
 def abbreviated(variants: Iterable[str]) -> str:

@@ -119,7 +119,9 @@ def test_a_small_change_is_a_small_change_of_the_file() -> None:
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 REASONS = st.sampled_from(SKIP_REASONS) | TEXT.map("vendor defect {}".format)
-DTYPES = st.sampled_from([*DTYPE_CLASSES["all"], "int8", "nosample", "true", "on", "all"])
+DTYPES = st.sampled_from(
+    [*DTYPE_CLASSES["all"], "int8", "float", "int", "nosample", "true", "on", "all"]
+)
 VARIANTS = DTYPES | DTYPES.map("strided-{}".format)
 NAMES = st.builds(
     node_id,
@@ -181,8 +183,14 @@ def test_a_failure_is_never_part_of_a_contract(name: str, result: Outcome) -> No
 
 @pytest.mark.parametrize("reason", [None, "too hot"])
 def test_an_operator_test_needs_a_known_reason_to_skip(reason: str | None) -> None:
-    with pytest.raises(UsageError, match=r"1 operator test without a reason that is known: .*add"):
+    with pytest.raises(UsageError, match=r"skipped without a reason that is known: .*add"):
         contract_text(contract(outcome(node_id("add.out"), Outcome.SKIPPED, reason)))
+
+
+def test_what_could_not_be_read_back_is_not_written() -> None:
+    odd = outcome("t.py::test_a[add.out]", Outcome.SKIPPED, "too hot")
+    with pytest.raises(UsageError, match=r"skipped without a reason that is known: t\.py::test_a"):
+        contract_text(contract(odd))
 
 
 def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
@@ -216,6 +224,12 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
          ".slot 8.add.out: got 'bool' twice, expected it once"),
         ("no sample: int64", "no sample: int64 float16", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.no sample: got 'float16' twice, expected it once"),
+        ("      add: floating", "      add: bool flaoting", "cpu.yaml:11: operators.t.py::test_op"
+         ".slot 0.add: got 'flaoting', expected dtypes or classes of dtypes, with spaces between;"
+         " did you mean 'floating'?"),
+        ("      add: floating", "      add: bool,int64", "cpu.yaml:11: operators.t.py::test_op"
+         ".slot 0.add: got 'bool,int64', expected dtypes or classes of dtypes, with spaces"
+         " between"),
         ("no sample: int64", "skipped: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.skipped: got 'skipped', expected the reason"),
         ("no sample: int64", "no simple: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
