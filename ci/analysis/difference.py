@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -45,6 +45,8 @@ class Change:
     before: State | None
     after: State | None
     count: int = 1
+    whole_slot: bool = False
+    """The other side has no test of this slot at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +69,21 @@ class Difference:
 
 def difference(base: Suite, head: Suite) -> Difference:
     """Compare two suites; devices differ where platforms do, and are no part of it."""
-    changes = [*_by_name(base.operators, head.operators)]
+    changes = [*_by_operator(base.operators, head.operators)]
     if base.others is None or head.others is None:
         changes += _by_count(base.functions, head.functions)
     else:
         changes += _by_name(base.others, head.others)
     changed = sum(change.count for change in changes if change.before is not None)
     return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
+
+
+def _by_operator(
+    base: Mapping[OperatorTest, State], head: Mapping[OperatorTest, State]
+) -> Iterator[Change]:
+    one_sided = {test[:2] for test in base} ^ {test[:2] for test in head}  # function and slot
+    for change in _by_name(base, head):
+        yield replace(change, whole_slot=True) if change.test[:2] in one_sided else change
 
 
 def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[Change]:
@@ -146,37 +156,55 @@ class _Function:
     count: int = 0
 
 
+_Place = tuple[str, bool, int, str]  # how it changed, whether the whole slot did, slot, function
+
+
 def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
-    operators: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    operators: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     others: dict[tuple[str, ...], dict[str, _Function]] = defaultdict(dict)
     for change in changes:
         how = _how(change)
         if isinstance(change.test, OperatorTest):
-            place = (how, f"slot {change.test.slot}", change.test.function)
+            place = (how, change.whole_slot, change.test.slot, change.test.function)
             operators[place][change.test.overload].add(change.test.variant)
         else:
             file, _, name = change.test.partition("::")
             function = others[how, file].setdefault(name.partition("[")[0], _Function(name or file))
             function.count += change.count
-    for (how, slot, _), overloads in operators.items():
-        yield from _operator_groups(overloads, f"({slot}; {how})")
+    for (how, whole, slot, _), overloads in operators.items():
+        groups = _slot_groups if whole else _operator_groups
+        yield from groups(overloads, slot, how)
     for (how, file), functions in others.items():
-        told = [
-            f"{name} ({function.count})" if function.count > 1 else function.first
-            for name, function in functions.items()
-        ]
-        count = sum(function.count for function in functions.values())
-        yield count, f"{file}: {first_names(told)} ({how})"
+        yield _function_group(functions, file, how)
 
 
-def _operator_groups(overloads: Mapping[str, set[str]], how: str) -> Iterator[tuple[int, str]]:
+def _slot_groups(
+    overloads: Mapping[str, set[str]], slot: int, how: str
+) -> Iterator[tuple[int, str]]:
+    """Of a slot that is there or is not, the dtypes are no news."""
+    count = sum(map(len, overloads.values()))
+    yield count, f"{first_names([*overloads])} (all of slot {slot}; {how})"
+
+
+def _operator_groups(
+    overloads: Mapping[str, set[str]], slot: int, how: str
+) -> Iterator[tuple[int, str]]:
     """Overloads of which the same dtypes have changed are told together."""
     alike: dict[str, list[str]] = defaultdict(list)
     for overload, variants in overloads.items():
         alike[abbreviated(variants)].append(overload)
     for dtypes, names in alike.items():
         count = sum(len(overloads[name]) for name in names)
-        yield count, f"{dtypes} of {first_names(names)} {how}"
+        yield count, f"{dtypes} of {first_names(names)} (slot {slot}; {how})"
+
+
+def _function_group(functions: Mapping[str, _Function], file: str, how: str) -> tuple[int, str]:
+    told = [
+        f"{name} ({function.count})" if function.count > 1 else function.first
+        for name, function in functions.items()
+    ]
+    count = sum(function.count for function in functions.values())
+    return count, f"{file}: {first_names(told)} ({how})"
 
 
 def _how(change: Change) -> str:

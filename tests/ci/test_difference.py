@@ -144,6 +144,16 @@ def test_two_hundred_vanished_tests_of_one_dtype_are_one_line() -> None:
     ]
 
 
+def test_a_whole_slot_that_is_gone_is_one_line_and_says_so() -> None:
+    dtypes = {"add": ("bool", "int8"), "mul": ("bool",), "sub": ("float16", "int64")}
+    native = {node_id(name, dtype, slot=0): PASSED for name in dtypes for dtype in dtypes[name]}
+    here, there = suite({ADD: PASSED} | native), suite({ADD: PASSED})
+    gone, come = difference(here, there), difference(there, here)
+    assert lines_of(gone.of(Kind.VANISHED)) == ["add, mul, sub (all of slot 0; was passed)"]
+    assert lines_of(come.of(Kind.ADDED)) == ["add, mul, sub (all of slot 0; passed)"]
+    assert gone.count(Kind.VANISHED) == come.count(Kind.ADDED) == 5
+
+
 def test_groups_are_bounded_and_the_rest_is_counted() -> None:
     changes = [
         Change(
