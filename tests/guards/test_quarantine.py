@@ -6,7 +6,8 @@ import datetime
 from pathlib import Path
 
 import pytest
-from quarantine import Entry, Outcome, QuarantineError, TestName, load
+from names import TestName, operator_test_id
+from quarantine import Entry, Outcome, QuarantineError, load
 
 PLATFORMS = ("cpu", "nvidia")
 ENTRY = {
@@ -111,7 +112,7 @@ def test_all_errors_are_told_together(tmp_path: Path) -> None:
 
 
 FLOAT32 = "tests/ops/test_torch_ops.py::test_overload[add.out-float32-cpu-slot8]"
-NATIVE = "tests/ops/test_native_ops.py::test_native[add-strided_out-int64-cpu-slot0]"
+NATIVE = "tests/ops/test_native_ops.py::test_native[add-int64-cpu-slot0]"
 OTHER = "test_api.py::test_a_wrong_call[no out-x]"
 
 
@@ -124,7 +125,7 @@ OTHER = "test_api.py::test_a_wrong_call[no out-x]"
         ({"test": "add.out-float32-cpu-slot8"}, FLOAT32),
         ({"test": "test_torch_ops.py::test_overload[add.out-*]"}, FLOAT32),
         ({"test": "add", "dtypes": ("int64",), "slot": 0}, NATIVE),
-        ({"test": "add-strided_out-*"}, NATIVE),
+        ({"test": "add-int64-*"}, NATIVE),
         ({"test": "test_api.py::*"}, OTHER),
     ],
 )
@@ -145,6 +146,13 @@ def test_an_entry_matches(keys: dict[str, object], node_id: str) -> None:
 )
 def test_an_entry_does_not_match(keys: dict[str, object], node_id: str) -> None:
     assert not entry(**keys).matches(TestName(node_id))
+
+
+def test_an_id_says_what_it_was_made_of() -> None:
+    asked = {"overload": "add.out", "dtype": "float32", "device": "cpu", "slot": 8}
+    assert operator_test_id(**asked) == "add.out-float32-cpu-slot8"  # type: ignore[arg-type]
+    assert TestName(FLOAT32).properties == asked
+    assert TestName(OTHER).properties == {}
 
 
 def entry(**keys: object) -> Entry:

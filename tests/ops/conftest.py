@@ -56,12 +56,13 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     _choose_target(config.option)
     _prepare(config.option.device)
-    platform = config.option.platform or default_platform(config.option.device)
     guards.register(
         config,
-        entries=guards.platform_quarantine(SUITE / "quarantine.yaml", platform, PLATFORMS),
+        entries=guards.platform_quarantine(
+            SUITE / "quarantine.yaml", config.option.platform, PLATFORMS
+        ),
         folder=SUITE,
-        properties={"platform": platform},
+        properties={"platform": config.option.platform},
         device_answers=partial(_answers, config.option.device),
     )
     # The operands are small and the suite runs one process per core.
@@ -76,6 +77,7 @@ def _choose_target(option: Any) -> None:
     option.device = option.device or _from_environment(DEVICE, DEVICES)
     if option.device is None:
         option.device = PLATFORMS[option.platform].device if option.platform else "cpu"
+    option.platform = option.platform or default_platform(option.device)
 
 
 def _from_environment(name: str, known: Collection[str]) -> str | None:
@@ -130,16 +132,11 @@ def device(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(scope="session")
-def platform(request: pytest.FixtureRequest, device: str) -> str:
-    """The platform that was asked for."""
-    return request.config.getoption("platform") or default_platform(device)
-
-
 @pytest.fixture
-def record(record_property: Callable[[str, object], None], device: str, platform: str) -> Record:
+def record(record_property: Callable[[str, object], None], pytestconfig: pytest.Config) -> Record:
     """Writes what every operator test records."""
-    return Record(property=record_property, device=device, platform=platform)
+    option = pytestconfig.option
+    return Record(property=record_property, device=option.device, platform=option.platform)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quarantine import Entry, Outcome, QuarantineError, TestName, load
+from names import TestName
+from quarantine import Entry, Outcome, QuarantineError, load
 from reasons import SkipReason, reason_of, skip_message
 
 HANG_AFTER = 120  # seconds; the slowest test of the CPU takes 6

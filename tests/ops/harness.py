@@ -137,7 +137,7 @@ def check(
 
 def _first_wrong_version(overload: Any, actual: Arguments, before: list[int]) -> str | None:
     written = written_names(overload)
-    versions = zip(_tensors(actual), before, _versions(actual), strict=True)
+    versions = zip(tensors(actual), before, _versions(actual), strict=True)
     for (name, _), earlier, version in versions:
         if (version > earlier) != (name in written):
             return f"{name}: its version went from {earlier} to {version}"
@@ -160,7 +160,7 @@ def _check_refusal(
 def _device_of(overload: Any, arguments: Arguments) -> str:
     """Returns the device type of what was written; the CPU's where a part of it lies there."""
     written = written_names(overload)
-    devices = {tensor.device.type for name, tensor in _tensors(arguments) if name in written}
+    devices = {tensor.device.type for name, tensor in tensors(arguments) if name in written}
     return "cpu" if "cpu" in devices else devices.pop()
 
 
@@ -174,7 +174,7 @@ def written_names(overload: Any) -> set[str]:
 
 
 def seeded(call: Call, arguments: Arguments) -> None:
-    if all(tensor.is_cpu for _, tensor in _tensors(arguments)):
+    if all(tensor.is_cpu for _, tensor in tensors(arguments)):
         # Not through torch.manual_seed: where CUDA is not in use it keeps a traceback per call.
         torch.default_generator.manual_seed(SEED)
     else:
@@ -191,7 +191,7 @@ def error_of(call: Call, arguments: Arguments) -> Exception | None:
     return None
 
 
-def _tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
     for name, value in arguments.items():
         for leaf in leaves(value):
             if isinstance(leaf, torch.Tensor):
@@ -202,24 +202,24 @@ def _places(arguments: Arguments) -> list[Place | None]:
     """Returns where the strided tensors lie."""
     return [
         Place.of(tensor) if tensor.layout == torch.strided else None
-        for _, tensor in _tensors(arguments)
+        for _, tensor in tensors(arguments)
     ]
 
 
 def _dense_tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, tensor in _tensors(arguments):
+    for name, tensor in tensors(arguments):
         for part in dense_parts(tensor):
             yield name, part
 
 
 def _versions(arguments: Arguments) -> list[int]:
-    return [tensor._version for _, tensor in _tensors(arguments)]
+    return [tensor._version for _, tensor in tensors(arguments)]
 
 
 def _first_move(
     arguments: Arguments, before: list[Place | None], may_move: list[bool]
 ) -> str | None:
-    names = [name for name, _ in _tensors(arguments)]
+    names = [name for name, _ in tensors(arguments)]
     after = _places(arguments)
     for name, old, new, allowed in zip(names, before, after, may_move, strict=True):
         if old != new and not allowed:

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness import Arguments, invoke, seeded, written_names
+from harness import Arguments, invoke, seeded, tensors, written_names
 from samples import Sample
-from samples.values import leaves
 
 import torch
 from torch import Tensor
@@ -108,8 +107,7 @@ def _line(error: Exception) -> str:
 
 def _written(names: set[str], arguments: Arguments) -> Tensors:
     """Returns the outputs in the order of the schema, as dense tensors on the CPU."""
-    tensors = (leaf for name, value in arguments.items() if name in names for leaf in leaves(value))
-    return [_dense(tensor.detach().cpu()) for tensor in tensors if isinstance(tensor, Tensor)]
+    return [_dense(tensor.detach().cpu()) for name, tensor in tensors(arguments) if name in names]
 
 
 def _dense(tensor: Tensor) -> Tensor:

@@ -16,11 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-# "add.out-float32-cpu-slot8", and what a native test has between the operator and the dtype.
-_OPERATOR_TEST = re.compile(
-    r"(?P<overload>[^-]+)-(?:.+-)?(?P<dtype>\w+)-(?P<device>\w+)-slot(?P<slot>\d)"
-)
+from names import TestName
 
 
 class QuarantineError(Exception):
@@ -33,35 +29,6 @@ class Outcome(str, Enum):
     FAILS = "fails"
     CRASHES = "crashes"
     HANGS = "hangs"
-
-
-@dataclass(frozen=True)
-class TestName:
-    """What a test's node id says about it: "tests/ops/test_torch_ops.py::test_overload[...]"."""
-
-    __test__ = False  # not a test class, whatever its name
-
-    node_id: str
-
-    @cached_property
-    def parameters(self) -> str:
-        """What is in the brackets."""
-        return self.node_id.partition("[")[2].removesuffix("]")
-
-    @cached_property
-    def properties(self) -> dict[str, Any]:
-        """Overload, dtype, device and slot of an operator's test; empty for any other."""
-        match = _OPERATOR_TEST.fullmatch(self.parameters)
-        return {**match.groupdict(), "slot": int(match["slot"])} if match else {}
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What an entry may call the test."""
-        return (
-            self.properties.get("overload", ""),
-            self.parameters,
-            self.node_id.rpartition("/")[2],
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

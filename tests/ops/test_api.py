@@ -6,7 +6,6 @@ The module is the same on every platform, so these tests use the CPU, which all 
 from __future__ import annotations
 
 import copy
-import keyword
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -45,15 +44,6 @@ class TestMetadata:
             assert overload.name.startswith("internal_") == internal
             assert core in overload.name
 
-    def test_inputs_come_first_in_schema_order(self) -> None:
-        for overload in overloads():
-            schema = overload.aten()._schema
-            outs = [argument.name for argument in schema.arguments if argument.is_out]
-            inputs = [argument.name for argument in schema.arguments if not argument.is_out]
-            spelled = {python_name(name): name for name in inputs + outs}
-            names = [spelled[parameter.name] for parameter in overload.parameters]
-            assert names == inputs + outs, overload.qualified_name
-
     def test_every_overload_writes_a_tensor(self) -> None:
         for overload in overloads():
             outs = [parameter for parameter in overload.parameters if parameter.is_out]
@@ -65,12 +55,6 @@ class TestMetadata:
         skipped = {(row["aten_name"], row["overload_name"]) for row in metadata()["skipped"]}
         assert not generated & skipped
         assert all(row["reason"] for row in metadata()["skipped"])
-
-
-def python_name(aten_argument: str) -> str:
-    if aten_argument == "self":
-        return "input"
-    return f"{aten_argument}_" if keyword.iskeyword(aten_argument) else aten_argument
 
 
 class TestOperatorClasses:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from installed import Overload, Parameter, class_name, operator_names, overloads
+from installed import Overload, class_name, operator_names, overloads
 from test_signatures import REQUIRED, Signature, declared, of_operator, written
 
 import infini.ops
@@ -111,27 +111,31 @@ def parts(type_: str) -> tuple[str, bool, bool]:
     return element, bool(is_list), bool(is_optional_list if is_list else is_optional)
 
 
-def literal(parameter: Parameter) -> str:
-    """Returns an argument of the parameter's type: "{1, 1}" for ``int[2]``."""
-    element, is_list, is_optional = parts(parameter.type)
+def literal(type_: str) -> str:
+    """Returns an argument of an ATen type: "{1, 1}" for ``int[2]``."""
+    element, is_list, is_optional = parts(type_)
     if not is_list:
         return LITERALS[element]
     values = f"{{{LITERALS[element]}, {LITERALS[element]}}}"
     return f"{{{values}}}" if is_optional else values
 
 
+def places(overload: Overload, signature: Signature) -> Iterator[list[int]]:
+    """Yields the parameters of each form: all, then without one more of the last inputs."""
+    end = len(signature) - sum(each.is_out for each in overload.aten()._schema.arguments)
+    outs = range(end, len(signature))
+    yield [*range(end), *outs]
+    while end and signature[end - 1][2] is not REQUIRED:
+        end -= 1
+        yield [*range(end), *outs]
+
+
 def calls(overload: Overload) -> Iterator[str]:
-    """Calls an overload with all of its inputs, then without the last one that has a default."""
-    parameters = list(overload.parameters)
-    while True:
-        arguments = ", ".join(literal(parameter) for parameter in parameters)
+    """Calls an overload in each of its forms."""
+    signature = declared(overload)
+    for given in places(overload, signature):
+        arguments = ", ".join(literal(signature[place][0]) for place in given)
         yield f"  {class_name(overload.name)}::Call({arguments});"
-        inputs = len(parameters)
-        while inputs and parameters[inputs - 1].is_out:
-            inputs -= 1
-        if not inputs or parameters[inputs - 1].default is None:
-            return
-        del parameters[inputs - 1]
 
 
 def test_every_overload_can_be_called_with_literals(tmp_path: Path) -> None:
@@ -203,16 +207,6 @@ def forms(name: str) -> Iterator[tuple[str, list[object]]]:
             for count, place in enumerate(given):
                 values[place] = number(count, signature[place][0])
             yield types, [overload.overload_name, names, values]
-
-
-def places(overload: Overload, signature: Signature) -> Iterator[list[int]]:
-    """Yields the parameters of each form: all, then without one more of the last inputs."""
-    end = len(signature) - sum(each.is_out for each in overload.aten()._schema.arguments)
-    outs = range(end, len(signature))
-    yield [*range(end), *outs]
-    while end and signature[end - 1][2] is not REQUIRED:
-        end -= 1
-        yield [*range(end), *outs]
 
 
 DISPATCH_THAT_PRINTS = """

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from harness import poison
 from installed import NATIVE_SLOTS, check_slot, class_name, operator_names
+from names import operator_test_id
 from properties import Record
 from reasons import SkipReason, skip
 from samples import load
@@ -86,6 +87,11 @@ class Case:
     def dtype_name(self) -> str:
         return str(self.dtype).removeprefix("torch.")
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What id and record say of the test."""
+        return {"overload": self.name, "dtype": self.dtype_name, "slot": self.slot}
+
 
 def native_slots(name: str, device: str) -> list[int]:
     """Returns the active hand-written slots of a public operator."""
@@ -99,7 +105,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     device = metafunc.config.getoption("device")
     cases = list(_cases(device, metafunc.config.getoption("slot") or []))
-    ids = [f"{case.name}-{case.dtype_name}-{device}-slot{case.slot}" for case in cases]
+    ids = [operator_test_id(device=device, **case.asked) for case in cases]
     metafunc.parametrize("case", cases, ids=ids)
 
 
@@ -119,7 +125,7 @@ def test_every_native_operator_is_tested(device: str) -> None:
 
 def test_native(case: Case, record: Record) -> None:
     active = case.slot in native_slots(case.name, record.device)
-    record.asked(overload=case.name, dtype=case.dtype_name, slot=case.slot, active=active)
+    record.asked(**case.asked, active=active)
     if not active:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}")
     operator = OPERATORS[case.name]

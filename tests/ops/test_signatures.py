@@ -7,11 +7,11 @@ that the library takes for an input is written all the same.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from typing import Any
 
 from installed import Overload, operator_names, overloads
-from test_api import python_name
 
 import infini.ops
 
@@ -27,6 +27,12 @@ TABLE_TYPES = {"SymInt": "int", "DeviceIndex": "int", "ScalarType": "DataType"}
 def split(parameters: str) -> list[str]:
     """Splits at the commas that are not inside a default list."""
     return re.split(r", (?![^\[]*\])", parameters)
+
+
+def python_name(aten_argument: str) -> str:
+    if aten_argument == "self":
+        return "input"
+    return f"{aten_argument}_" if keyword.iskeyword(aten_argument) else aten_argument
 
 
 def declared(overload: Overload) -> Signature:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import pydoc
-import re
 from functools import cache
 from pathlib import Path
 
-from installed import class_name, operator_names, overloads
+from installed import class_name, overloads
 
 import infini.ops
 
@@ -70,26 +69,7 @@ def test_its_operator_class_has_the_members_of_the_module() -> None:
     assert members == {name for name in vars(infini.ops.Operator) if not name.startswith("_")}
 
 
-def split(schema: str) -> list[str]:
-    """Splits parameters at the commas that are not inside a default list."""
-    return re.split(r", (?![^\[]*\])", schema)
-
-
 class TestHelp:
-    def test_every_operator_shows_the_schemas_of_all_overloads(self) -> None:
-        for name in operator_names():
-            text = pydoc.plain(pydoc.render_doc(getattr(infini.ops, name)))
-            schemas = re.findall(rf"^    {name}\((.*)\)$", text, re.MULTILINE)
-            names = [
-                [argument.partition("=")[0].split()[-1] for argument in split(schema)]
-                for schema in schemas
-            ]
-            assert names == [
-                [parameter.name for parameter in overload.parameters]
-                for overload in overloads()
-                if overload.name == name
-            ]
-
     def test_it_names_what_is_written_and_the_slots(self) -> None:
         text = pydoc.plain(pydoc.render_doc(infini.ops.add))
         assert "    add(Tensor input, Tensor other, Scalar alpha=1, Tensor out)\n" in text

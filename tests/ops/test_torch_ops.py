@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import oracles
 import pytest
@@ -21,6 +22,7 @@ from installed import (
     is_recording_torch,
     overloads,
 )
+from names import operator_test_id
 from properties import Record
 from reasons import SkipReason, classify, skip
 from samples import Sample, UnboundArgumentError, load
@@ -43,13 +45,17 @@ class Case:
     samples: tuple[Sample, ...]
     slot: int = TORCH_SLOT
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What id and record say of the test."""
+        name = self.overload.qualified_name
+        return {"overload": name, "dtype": self.dtype, "slot": self.slot}
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     device = metafunc.config.getoption("device")
     cases = [case for overload in overloads() for case in cases_of(overload)]
-    ids = [
-        f"{case.overload.qualified_name}-{case.dtype}-{device}-slot{case.slot}" for case in cases
-    ]
+    ids = [operator_test_id(device=device, **case.asked) for case in cases]
     metafunc.parametrize("case", cases, ids=ids)
 
 
@@ -66,12 +72,7 @@ _SAMPLES = load().samples
 
 def test_overload(case: Case, record: Record) -> None:
     slots = case.overload.active_slots(record.device)
-    record.asked(
-        overload=case.overload.qualified_name,
-        dtype=case.dtype,
-        slot=case.slot,
-        active=case.slot in slots,
-    )
+    record.asked(**case.asked, active=case.slot in slots)
     if case.slot not in slots:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}; active: {slots}")
     _skip_what_cannot_run(case, record.device)

@@ -1,0 +1,44 @@
+"""The ids of tests: how an operator test is named, and what a node id says about its test."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+_OPERATOR_TEST = re.compile(r"(?P<overload>[^-]+)-(?P<dtype>\w+)-(?P<device>\w+)-slot(?P<slot>\d)")
+
+
+def operator_test_id(*, overload: str, dtype: str, device: str, slot: int) -> str:
+    """Returns what stands in the brackets: "add.out-float32-cpu-slot8"."""
+    return f"{overload}-{dtype}-{device}-slot{slot}"
+
+
+@dataclass(frozen=True)
+class TestName:
+    """What a test's node id says about it: "tests/ops/test_torch_ops.py::test_overload[...]"."""
+
+    __test__ = False  # not a test class, whatever its name
+
+    node_id: str
+
+    @cached_property
+    def parameters(self) -> str:
+        """What is in the brackets."""
+        return self.node_id.partition("[")[2].removesuffix("]")
+
+    @cached_property
+    def properties(self) -> dict[str, Any]:
+        """Overload, dtype, device and slot of an operator's test; empty for any other."""
+        match = _OPERATOR_TEST.fullmatch(self.parameters)
+        return {**match.groupdict(), "slot": int(match["slot"])} if match else {}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What an entry of the quarantine may call the test."""
+        return (
+            self.properties.get("overload", ""),
+            self.parameters,
+            self.node_id.rpartition("/")[2],
+        )
