@@ -137,8 +137,16 @@ class Run:
         overload = self.case.overload
         for style in (by_keyword, not by_keyword):
             call = overload.call(self.case.slot, by_keyword=style)
-            outcome = check(sample, overload.aten(), call, self._device)
-            ran = infini.ops.last_call().overload
-            if ran == overload.overload_name:
-                return outcome
-        raise MismatchError(f"the library takes it for {overload.aten_name}.{ran}")
+            try:
+                outcome = check(sample, overload.aten(), call, self._device)
+            except MismatchError:
+                if _ran_overload() == overload.overload_name:
+                    raise
+            else:
+                if _ran_overload() == overload.overload_name:
+                    return outcome
+        raise MismatchError(f"the library takes it for {overload.aten_name}.{_ran_overload()}")
+
+
+def _ran_overload() -> str:
+    return infini.ops.last_call().overload
