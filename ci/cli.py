@@ -292,9 +292,9 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _contract(options: argparse.Namespace) -> int:
-    path = options.output or _contract_file(options)
     with _existing_store(options.results) as store:
         run = store.load(options.run, platform=options.platform)
+    path = options.output or _contract_file(options, run)
     contract, text = written_contract(run, options.platform, options.results)
     before = _contract_before(path)
     write_atomically(path, text)
@@ -313,12 +313,17 @@ def _contract_before(path: Path) -> Suite | None:
         return None
 
 
-def _contract_file(options: argparse.Namespace) -> Path:
+def _contract_file(options: argparse.Namespace, run: RunResult) -> Path:
     project = load_project(options.config or REPOSITORY / CONFIG_FILE, os.environ)
     [platform] = chosen_platforms(project.config, [options.platform])
     if project.config.contracts is None:
         message = f"{project.path}: contracts: got nothing, expected a folder"
         raise UsageError(message, remedy="Name the folder there, or a file with --output.")
+    if run.project != project.config.project:
+        message = (
+            f"run {run.run_id} is of {run.project}, {project.path} of {project.config.project}"
+        )
+        raise UsageError(message, remedy="Name its configuration with --config, or use --output.")
     return project.folder / project.config.contracts / f"{platform.name}.yaml"
 
 

@@ -339,6 +339,19 @@ def test_a_contract_needs_a_place_and_a_run(tiny: Tiny, capsys: pytest.CaptureFi
     assert tiny.write_contract() == ExitCode.USAGE
     assert "there is no ci.db in" in capsys.readouterr().err
     config = tiny.folder / "source" / "ci.yaml"
+    tiny.run()
     config.write_text(CONFIG.replace("contracts: contracts\n", ""))
     assert tiny.write_contract() == ExitCode.USAGE
     assert "contracts: got nothing, expected a folder" in capsys.readouterr().err
+
+
+def test_a_run_of_another_project_is_no_contract_of_this_one(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.run()
+    config = tiny.folder / "source" / "ci.yaml"
+    config.write_text(CONFIG.replace("project: tiny", "project: great"))
+    assert tiny.write_contract() == ExitCode.USAGE
+    shown = capsys.readouterr().err
+    assert f" is of tiny, {config} of great\nName its configuration with --config" in shown
+    assert not tiny.contract.exists()
