@@ -121,10 +121,9 @@ def _contract(project: Project, platform: Platform, source: Path) -> ContractPla
     folder = project.config.contracts
     if folder is None:
         return None
-    file = Path(folder) / f"{platform.name}.yaml"
-    path = source / file
+    path = source / folder / f"{platform.name}.yaml"
     suite = load_contract(path, platform=platform.name).suite if path.exists() else None
-    return ContractPlan(file=file, suite=suite)
+    return ContractPlan(suite=suite)
 
 
 def _requirements(project: Project, platform: Platform) -> Path:

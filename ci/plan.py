@@ -130,12 +130,8 @@ class HostPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ContractPlan:
-    """What the platform's tests are expected to do.
+    """What the platform's tests are expected to do; ``None`` where no file says so yet."""
 
-    ``file`` is a path of the source tree; ``suite`` is ``None`` where it has no such file yet.
-    """
-
-    file: Path
     suite: Suite | None
 
 

@@ -200,7 +200,7 @@ def _operator_groups(
 
 def _function_group(functions: Mapping[str, _Function], file: str, how: str) -> tuple[int, str]:
     told = [
-        f"{name} ({function.count})" if function.count > 1 else function.first
+        f"{name} ({function.count:,})" if function.count > 1 else function.first
         for name, function in functions.items()
     ]
     count = sum(function.count for function in functions.values())

@@ -446,7 +446,7 @@ def notes(given: Case) -> str:
 
 def contract(*tests: list[str]) -> ContractPlan:
     expected = suite_of(operators(*tests).tests)
-    return ContractPlan(file=Path("tests/ops/contracts/cpu.yaml"), suite=expected)
+    return ContractPlan(suite=expected)
 
 
 ADD, MUL = (operator_log.lines(name) for name in ("add.out", "mul.out"))
