@@ -99,7 +99,8 @@ class Store:
         self.close()
 
 
-_NEWEST_FIRST = (RunRow.started_at.desc(), RunRow.run_id.desc())
+# A start is known to the second only, and short runs share one.
+_NEWEST_FIRST = (RunRow.started_at.desc(), RunRow.finished_at.desc(), RunRow.run_id.desc())
 
 
 def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> UsageError:

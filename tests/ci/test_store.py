@@ -61,6 +61,17 @@ def test_the_latest_run_is_the_default(published: RunResult, tmp_path: Path) -> 
         assert store.load().run_id == published.run_id
 
 
+def test_of_runs_begun_in_one_second_the_latest_ended_last(
+    published: RunResult, tmp_path: Path
+) -> None:
+    later = published.finished_at + timedelta(milliseconds=1)
+    last = published.model_copy(update={"run_id": "a", "finished_at": later})
+    with Store(default_url(tmp_path)) as store:
+        store.save(last, {})
+        store.save(published, {})
+        assert store.load().run_id == "a"
+
+
 def test_one_transaction_per_run(published: RunResult, tmp_path: Path) -> None:
     twice = {"nvidia": outcomes("a::b", "a::b")}
     with Store(default_url(tmp_path)) as store:
