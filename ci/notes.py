@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ci.analysis.contract import update_command
@@ -43,11 +43,11 @@ def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
 
 
 def _victim(case: Case) -> str:
-    """The test that a process died in, where it is known."""
+    """The tests that a process died in, where they are known."""
     if case.tests is None:
         return ""
     victims = case.tests.crashed or case.tests.running
-    return f" in {victims[0]}" if victims else ""
+    return f" in {first_names(victims)}" if victims else ""
 
 
 def _product_notes(case: Case, verdict: Verdict) -> list[str]:
@@ -79,7 +79,7 @@ def _contract_notes(case: Case) -> list[str]:
         return []
     kinds = [kind for kind in Kind if kind is not Kind.NEWLY_FAILING and case.changes.of(kind)]
     found = [_headline(case.changes, kind) for kind in kinds]
-    return [f"contract: {', '.join(found)}; update with: {command}"] if found else []
+    return [f"contract: {'; '.join(found)}; update with: {command}"] if found else []
 
 
 def _headline(found: Difference, kind: Kind) -> str:
@@ -103,8 +103,8 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
     executed: Counter[int] = Counter()
     active: Counter[int] = Counter()
     for count in counts:
-        # Where none is active nobody asked for it: these fell back, and count nowhere.
-        executed[count.slot] += count.executed if count.active else 0
+        # What was asked for elsewhere, and fell back or took another slot, counts nowhere.
+        executed[count.slot] += min(count.executed, count.active)
         active[count.slot] += count.active
     shares = [
         f"{executed[slot]:,} of {number:,}{' on slot ' + str(slot) if len(active) > 1 else ''}"
@@ -115,15 +115,17 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
 
 
 def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:
-    entries: dict[str, list[Outcome]] = defaultdict(list)
+    """What is as bad as the quarantine says, and the references of what passes."""
+    held: Counter[str] = Counter()
+    stale: Counter[str] = Counter()
     for test in tests:
-        if test.operator is not None and test.operator.quarantine:
-            entries[test.operator.quarantine].append(test.outcome)
-    for reference, outcomes in sorted(entries.items()):
-        if all(outcome.good for outcome in outcomes):
-            yield f"quarantine stale: {reference}"
-        else:
-            yield f"{counted(len(outcomes), 'test')} quarantined: {reference}"
+        if test.quarantine:
+            (stale if test.outcome.good else held)[test.quarantine] += 1
+    if held:
+        yield f"{counted(held.total(), 'test')} quarantined: {', '.join(sorted(held))}"
+    if stale:
+        parts = [f"{name} in part" if name in held else name for name in sorted(stale)]
+        yield f"quarantine stale: {', '.join(parts)}"
 
 
 def _differing(tests: Sequence[TestOutcome]) -> Iterator[str]:

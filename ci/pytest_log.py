@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ci.analysis.operators import OperatorRecord, operator_record, skip_reason
+from ci.analysis.operators import OperatorRecord, operator_record, quarantine_of, skip_reason
 from ci.text import parse_json
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
@@ -71,6 +71,8 @@ class TestOutcome:
     skip_reason: str | None = None
     """Why it skipped, in the words that operator tests have for it."""
     operator: OperatorRecord | None = None
+    quarantine: str | None = None
+    """The reference of the quarantine's entry for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,7 @@ class PytestLog:
     running: tuple[str, ...]
     """Tests that began and have no end."""
     crashed: tuple[str, ...]
-    """Tests that a worker process of pytest-xdist died in."""
+    """Tests that a worker process of pytest-xdist died in, with the cause where that is known."""
     begun: int = 0
     """How often a test began; a second attempt counts again."""
     unreadable_lines: int = 0
@@ -111,6 +113,7 @@ class _Attempt:
     ended: bool = False
     rerun: bool = False
     operator: OperatorRecord | None = None
+    quarantine: str | None = None
 
     def add(self, report: Mapping[str, Any]) -> None:
         self.seconds += float(report.get("duration") or 0.0)
@@ -118,6 +121,7 @@ class _Attempt:
         self.rerun |= report.get("outcome") == "rerun"
         if properties := report.get("user_properties"):
             self.operator = operator_record(properties)
+            self.quarantine = quarantine_of(properties)
         self.keep(_phase_outcome(report), _reason(report))
 
     def results(self, node_id: str) -> Iterator[TestOutcome]:
@@ -132,6 +136,7 @@ class _Attempt:
             reason=self.reason,
             skip_reason=skip_reason(self.operator, self.reason) if skipped else None,
             operator=self.operator,
+            quarantine=self.quarantine,
         )
 
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:
@@ -208,8 +213,9 @@ class _Reader:
         elif report["when"] == "setup":
             known.ended = False  # run once more: the worse of both counts
         known.add(report)
-        if _WORKER_CRASH.match(str(report.get("longrepr"))):
-            self.crashed.append(node_id)
+        if _WORKER_CRASH.match(message := str(report.get("longrepr"))):
+            cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
+            self.crashed.append(f"{node_id} ({cause})" if cause else node_id)
 
     def _collection(self, report: Mapping[str, Any]) -> None:
         failed = report["outcome"] == "failed"

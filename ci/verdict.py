@@ -207,7 +207,7 @@ def _broken_contract(case: Case) -> list[Evidence]:
 
 def _no_log(case: Case) -> str:
     end = case.finished(case.pytest_stage)
-    how = f"ended with {_exit(end)}" if end else "has no result"
+    how = f"ended with {_exit(end)}; its output is {end.stage}.log" if end else "has no result"
     return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
 
 
@@ -306,7 +306,7 @@ def _lost(case: Case) -> tuple[Harness, list[Evidence]] | None:
 
 def _crashed(case: Case) -> tuple[Harness, list[Evidence]] | None:
     if case.tests is not None and case.tests.crashed:
-        text = f"a pytest worker process crashed while running {first_names(case.tests.crashed)}"
+        text = f"a pytest worker process died in {first_names(case.tests.crashed)}"
         return Harness.CRASHED, [_fact(text)]
     for end in _ends(case):
         if end.signal is not None:

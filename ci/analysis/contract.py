@@ -192,15 +192,22 @@ def load_contract(path: Path, *, platform: str | None = None) -> Contract:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
-    reader = _Reader(document=read_document(text))
+    document = read_document(text)
+    if document.data is None and document.findings:  # no YAML at all
+        raise _wrong(path, document.findings)
+    reader = _Reader(document=document)
     contract = reader.read()
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
     if reader.findings:
-        ordered = sorted(reader.findings, key=lambda finding: (finding.line, str(finding.location)))
-        remedy = "Correct it, or write it anew with `python -m ci contract`."
-        raise ConfigError("\n".join(f.render(str(path)) for f in ordered), remedy=remedy)
+        raise _wrong(path, reader.findings)
     return contract
+
+
+def _wrong(path: Path, findings: Iterable[Finding]) -> ConfigError:
+    ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
+    remedy = "Correct it, or write it anew with `python -m ci contract`."
+    return ConfigError("\n".join(f.render(str(path)) for f in ordered), remedy=remedy)
 
 
 @dataclass
@@ -213,10 +220,8 @@ class _Reader:
 
     def read(self) -> Contract:
         self.findings += self.document.findings
-        root: dict[str, object] = {}
-        if self.document.data is not None or not self.findings:
-            root = self._mapping((), self.document.data)
-            self._keys(root)
+        root = self._mapping((), self.document.data)
+        self._keys(root)
         version = root.get("schema_version", SCHEMA_VERSION)
         if type(version) is not int or version != SCHEMA_VERSION:
             self.expected(("schema_version",), version, str(SCHEMA_VERSION))

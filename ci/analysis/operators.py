@@ -75,6 +75,13 @@ def operator_record(properties: object) -> OperatorRecord | None:
     return OperatorRecord(**known) if "overload" in known else None
 
 
+def quarantine_of(properties: object) -> str | None:
+    """The reference of the quarantine's entry for a test, be it an operator's or not."""
+    pairs = properties if isinstance(properties, list) else []
+    found = [pair[1] for pair in pairs if isinstance(pair, list) and pair[:1] == ["quarantine"]]
+    return found[0] if found and isinstance(found[0], str) else None
+
+
 def _type_of(name: object) -> type | None:
     return _TYPES.get(name) if isinstance(name, str) else None
 

@@ -269,6 +269,11 @@ def test_another_file_is_refused(path: Path, text: str) -> None:
     assert findings(path, text)
 
 
+def test_what_is_no_yaml_has_one_finding(path: Path) -> None:
+    [found] = findings(path, "a: [")
+    assert found.startswith("cpu.yaml:1: not valid YAML: ")
+
+
 def test_a_file_that_cannot_be_read_is_named(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cpu\.yaml: cannot be read"):
         load_contract(path)

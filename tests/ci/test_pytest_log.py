@@ -73,6 +73,12 @@ def test_a_worker_crash_is_a_failure_and_named() -> None:
     assert log.running == ()
 
 
+def test_the_cause_of_a_worker_crash_is_told() -> None:
+    crash = "worker 'gw0' crashed while running 'a::b': no end after 120 s\nTimeout (0:02:00)!"
+    log = parse_log([report("a::b", "???", "failed", longrepr=crash)])
+    assert log.crashed == ("a::b (no end after 120 s)",)
+
+
 def test_a_crash_after_the_call_phase_is_a_failure_not_a_pass() -> None:
     crash = "worker 'gw0' crashed while running 'a::b'"
     lines = [*phases("a::b", "passed")[:2], report("a::b", "???", "failed", longrepr=crash)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ CASES = {
             exit_code=1,
         ),
         (Product.FAILED, Harness.CRASHED),
-        "fact: a pytest worker process crashed while running t.py::test_1",
+        "fact: a pytest worker process died in t.py::test_1",
         "1 test failed, 1 error; process crashed in t.py::test_1",
     ),
     "killed after the summary": (
@@ -496,6 +497,13 @@ def test_what_fell_back_is_no_part_of_the_executed_share() -> None:
     assert "overloads executed: 1 of 2" in notes(ended(log)).split("; ")
 
 
+def test_what_took_another_slot_is_no_part_of_the_share_of_that() -> None:
+    native = operator_log.lines("add", slot=0, ran_slot=0)
+    given = ended(operators(native, operator_log.lines("mul.out", ran_slot=0)))
+    assert "1 of 1 on slot 0" in notes(given)
+    assert "0 of 1 on slot 8" in notes(given)
+
+
 def test_quarantine_is_a_note() -> None:
     def quarantined(name: str, entry: str, outcome: str = "skipped") -> list[str]:
         return operator_log.lines(name, outcome, quarantine=entry, reason="vendor defect")
@@ -509,7 +517,26 @@ def test_quarantine_is_a_note() -> None:
             quarantined("d.out", "X-2", "passed"),
         )
     )
-    assert "3 tests quarantined: X-1; quarantine stale: X-2" in notes(given)
+    assert "2 tests quarantined: X-1; quarantine stale: X-1 in part, X-2" in notes(given)
+
+
+def test_any_test_can_be_quarantined() -> None:
+    phases = [
+        ("setup", "passed", None),
+        ("call", "skipped", ["t.py", 1, "Skipped: vendor defect X-1: a"]),
+    ]
+    reports = [
+        {
+            "$report_type": "TestReport",
+            "nodeid": "t.py::test_a",
+            "when": when,
+            "outcome": outcome,
+            "longrepr": longrepr,
+            "user_properties": [["quarantine", "X-1"]],
+        }
+        for when, outcome, longrepr in (*phases, ("teardown", "passed", None))
+    ]
+    assert "1 test quarantined: X-1" in notes(ended(operators(ADD, [*map(json.dumps, reports)])))
 
 
 def test_what_differs_from_the_cpu_is_a_note() -> None:

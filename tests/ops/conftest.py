@@ -105,7 +105,10 @@ def _prepare(device: str) -> None:
         torch.empty(0, device=device)
         infini.ops.Abs.active_implementation_indices(device)
     except Exception as error:
-        raise pytest.UsageError(f"--device {device} cannot be used here: {error}") from error
+        raise pytest.UsageError(
+            f"device {device} cannot be used here: {error}. It was asked for by the first of "
+            f"--device, ${DEVICE}, --platform and ${PLATFORM} that is set"
+        ) from error
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
