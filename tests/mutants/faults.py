@@ -288,67 +288,67 @@ def kernel_of_another_overload(sources: Sources) -> Iterator[Site]:
             yield _kernel_site(sources, operator, overload, other)
 
 
-def _calls(sources: Sources) -> Iterator[tuple[Operator, cpp.Form, str]]:
-    """The forms of ``Call`` in generated headers, and the text of each that is unique there."""
+def _calls(sources: Sources) -> Iterator[tuple[Operator, cpp.Form]]:
+    """The forms of ``Call`` in generated headers."""
     for operator in sources.library.operators:
         if operator.name in sources.hand_written:
             continue
         for form in cpp.forms(operator):
-            yield operator, form, _call(form.overload.schema.overload_name, form.arguments)
+            yield operator, form
 
 
-def _call(overload_name: str, arguments: Sequence[str]) -> str:
+def _call(overload: Overload, arguments: Sequence[str]) -> str:
+    """What a form of ``Call`` does; once in a header."""
     return (
-        f'FindOverload(kName, "{overload_name}");\n'
+        f'FindOverload(kName, "{overload.schema.overload_name}");\n'
         f"    Dispatch(overload, {{{', '.join(arguments)}}}, options);"
     )
 
 
-def _call_site(
-    sources: Sources, operator: Operator, form: cpp.Form, what: str, arguments: Sequence[str]
-) -> Site:
-    name = form.overload.schema.overload_name
-    change = (_call(name, form.arguments), _call(name, arguments))
-    plant = _edit(sources, f"base/{operator.name}.h", *change)
+def _call_site(sources: Sources, operator: Operator, form: cpp.Form, what: str, wrong: str) -> Site:
+    right = _call(form.overload, form.arguments)
+    plant = _edit(sources, f"base/{operator.name}.h", right, wrong)
     return _site(operator, form.overload, what, plant)
 
 
 def exchanged_in_call(sources: Sources) -> Iterator[Site]:
-    for operator, form, _ in _calls(sources):
+    for operator, form in _calls(sources):
         for index, left, right in _neighbours(form.overload):
             arguments = form.arguments
             if arguments[index : index + 2] == [left.name, right.name]:
                 arguments[index : index + 2] = [right.name, left.name]
                 what = f"Call exchanges {left.name} and {right.name}"
-                yield _call_site(sources, operator, form, what, arguments)
+                wrong_call = _call(form.overload, arguments)
+                yield _call_site(sources, operator, form, what, wrong_call)
 
 
 def wrong_default_in_call(sources: Sources) -> Iterator[Site]:
-    for operator, form, _ in _calls(sources):
+    for operator, form in _calls(sources):
         for index, parameter in enumerate(form.overload.parameters):
             wrong = _with_wrong_default(parameter)
             if parameter not in form.parameters and wrong is not None:
                 arguments = form.arguments
                 arguments[index] = cpp.default_value(wrong)
                 what = f"Call passes {parameter.name}={wrong.aten_default}"
-                yield _call_site(sources, operator, form, what, arguments)
+                wrong_call = _call(form.overload, arguments)
+                yield _call_site(sources, operator, form, what, wrong_call)
 
 
 def dropped_out_in_call(sources: Sources) -> Iterator[Site]:
-    for operator, form, _ in _calls(sources):
+    for operator, form in _calls(sources):
         if form.overload.outs:
             what = f"Call leaves {form.overload.outs[-1].name} out"
-            yield _call_site(sources, operator, form, what, form.arguments[:-1])
+            wrong = _call(form.overload, form.arguments[:-1])
+            yield _call_site(sources, operator, form, what, wrong)
 
 
 def wrong_overload_in_call(sources: Sources) -> Iterator[Site]:
-    for operator, form, old in _calls(sources):
+    for operator, form in _calls(sources):
         for other in operator.overloads:
             if other is not form.overload:
-                name = other.schema.overload_name
-                new = _call(name, form.arguments)
-                plant = _edit(sources, f"base/{operator.name}.h", old, new)
-                yield _site(operator, form.overload, f"Call dispatches to {name!r}", plant)
+                what = f"Call dispatches to {other.schema.overload_name!r}"
+                wrong = _call(other, form.arguments)
+                yield _call_site(sources, operator, form, what, wrong)
 
 
 def _edit(sources: Sources, name: str, old: str, new: str) -> Callable[[], Mapping[str, str]]:

@@ -6,16 +6,16 @@ Runs against the installed ``infini.ops``; samples and helpers lie beside this f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import guards
 import pytest
+import tally
 from platforms import DEVICES, PLATFORMS, default_platform, load_plugin
 from properties import Record
-from tally import closing_lines, report_properties
 
 import infini.ops
 import torch
@@ -65,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         properties={"platform": config.option.platform},
         device_answers=partial(_answers, config.option.device),
     )
+    config.pluginmanager.register(tally)
     # The operands are small and the suite runs one process per core.
     torch.set_num_threads(1)
     # NNPACK's operators fail in a process where nobody has asked for it: asking initialises it.
@@ -140,14 +141,3 @@ def record(record_property: Callable[[str, object], None], pytestconfig: pytest.
     """Writes what every operator test records."""
     option = pytestconfig.option
     return Record(property=record_property, device=option.device, platform=option.platform)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
-    """Says how much of what is active was executed, after everything but pytest's last line."""
-    yield
-    if terminalreporter.config.option.collectonly:
-        return
-    reports = [report for group in terminalreporter.stats.values() for report in group]
-    for line in closing_lines(report_properties(reports)):
-        terminalreporter.write_line(line)

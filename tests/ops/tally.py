@@ -1,4 +1,7 @@
-"""Counts what the operator tests executed, from the properties that they record."""
+"""Counts what the operator tests executed, from the properties that they record.
+
+A plug-in of pytest; ``conftest`` adds it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 Properties = dict[str, Any]  # what one test recorded, and whether it "passed" or "failed"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """Says how much of what is active was executed, after everything but pytest's last line."""
+    yield
+    if terminalreporter.config.option.collectonly:
+        return
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    for line in closing_lines(report_properties(reports)):
+        terminalreporter.write_line(line)
 
 
 @dataclass

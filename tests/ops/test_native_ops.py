@@ -18,6 +18,7 @@ from names import operator_test_id
 from properties import Record
 from reasons import SkipReason, skip
 from samples import load
+from samples.values import dtype_name
 
 import infini.ops
 import torch
@@ -84,13 +85,9 @@ class Case:
     dtype: torch.dtype
 
     @property
-    def dtype_name(self) -> str:
-        return str(self.dtype).removeprefix("torch.")
-
-    @property
     def asked(self) -> dict[str, Any]:
         """What id and record say of the test."""
-        return {"overload": self.name, "dtype": self.dtype_name, "slot": self.slot}
+        return {"overload": self.name, "dtype": dtype_name(self.dtype), "slot": self.slot}
 
 
 def native_slots(name: str, device: str) -> list[int]:
@@ -206,7 +203,7 @@ def _recorded(
     operator: Elementwise, case: Case
 ) -> Iterator[tuple[list[torch.Tensor], dict[str, Any]]]:
     """Yields the operands and the other arguments of the recorded calls of one dtype."""
-    for sample in load().samples.get(operator.recorded, {}).get(case.dtype_name, []):
+    for sample in load().samples.get(operator.recorded, {}).get(dtype_name(case.dtype), []):
         name, _, overload = operator.recorded.partition(".")
         schema = getattr(getattr(torch.ops.aten, name), overload)._schema
         if not sample.fits(schema):

@@ -8,6 +8,7 @@ from typing import Any
 import oracles
 import pytest
 from harness import Arguments, invoke
+from installed import overloads
 from oracles import AGREES, compare, summary
 
 import torch
@@ -214,6 +215,13 @@ def test_what_the_cpu_refuses_cannot_be_compared() -> None:
 
 def test_every_overload_with_a_comparison_of_its_own_exists() -> None:
     assert {name for name in oracles.SHARED if not hasattr(ATEN, name)} == set()
+
+
+def test_no_indices_are_compared_as_numbers() -> None:
+    for overload in overloads():
+        outs = [parameter.name for parameter in overload.parameters if parameter.is_out]
+        if any("indices" in name for name in outs):
+            assert overload.aten_name in oracles.SHARED, overload.qualified_name
 
 
 def test_one_sample_that_differs_outweighs_all() -> None:

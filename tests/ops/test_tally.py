@@ -108,19 +108,11 @@ def test_the_lines_stand_right_before_the_last(
 ) -> None:
     pytester.makepyfile(SUITE)
     pytester.makepyfile(closing=(Path(__file__).parent / "tally.py").read_text())
-    pytester.makeconftest(_conftest())
+    pytester.makeconftest("from closing import pytest_terminal_summary")
     output = pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).outlines
     assert output[-2].startswith("slot 8 on cpu: 3 of 4 active overloads executed")
     assert output[-2].endswith(", 1 passed")
     assert "1 failed" in output[-1]
-
-
-def _conftest() -> str:
-    """Returns the hook of the suite's own conftest, without its devices and options."""
-    text = (Path(__file__).parent / "conftest.py").read_text()
-    hook = text[text.index("@pytest.hookimpl(wrapper=True, tryfirst=True)") :]
-    imports = "from typing import Any, Iterator\nimport pytest\n"
-    return imports + "from closing import closing_lines, report_properties\n" + hook
 
 
 def test_a_report_of_another_kind_records_nothing() -> None:

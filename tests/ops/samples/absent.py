@@ -58,16 +58,10 @@ REVIEWED = {
 
 def why_absent(overload: Any, device: str) -> tuple[SkipReason, str]:
     """Returns why an overload of torch's, such as ``torch.ops.aten.add.out``, has no sample."""
-    name = qualified_name(overload)
+    name = overload.name().removeprefix("aten::")  # as the samples have it: "add.out", "abs_"
     if name in REVIEWED:
         return REVIEWED[name]
     if not has_kernel(overload, device):
-        return SkipReason.NO_KERNEL, f"torch's dispatcher has none of {name}"
+        return SkipReason.NO_KERNEL, f"torch's dispatcher has none of {name} for strided tensors"
     recorded_with = load().header["torch_version"]
     return SkipReason.NO_SAMPLE, f"{name} was not recorded with torch {recorded_with}"
-
-
-def qualified_name(overload: Any) -> str:
-    """Returns the samples' key of one of torch's overloads: "add.out" or "abs_"."""
-    base = overload._schema.name.partition("::")[2]
-    return f"{base}.{overload._schema.overload_name}".rstrip(".")

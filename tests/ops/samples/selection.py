@@ -16,7 +16,7 @@ from . import Sample, UnboundArgumentError
 from .dtypes import primary_dtype, with_dtype
 from .recorder import SEED, without_defaults
 from .siblings import Target, aten_overload
-from .values import BlankValue, CompositeValue, TensorValue, Value, leaves
+from .values import BlankValue, CompositeValue, TensorValue, Value, dtype_name, leaves
 
 MAX_SAMPLES = 3
 
@@ -203,7 +203,7 @@ def _functional_outputs(target: Target, arguments: dict[str, Value]) -> list[Val
 def _blank(result: Any) -> Value:
     if isinstance(result, (list, tuple)):
         return [_blank(item) for item in result]
-    return BlankValue(str(result.dtype).removeprefix("torch."), tuple(result.shape))
+    return BlankValue(dtype_name(result.dtype), tuple(result.shape))
 
 
 def _shape_by_trial(

@@ -31,7 +31,7 @@ class TensorValue:
     def of(cls, tensor: torch.Tensor) -> TensorValue:
         elements = tensor.detach().as_strided((span(tensor),), (1,))
         return cls(
-            _name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), _data(elements)
+            dtype_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), _data(elements)
         )
 
     def with_dtype(self, dtype: str) -> TensorValue:
@@ -63,7 +63,8 @@ def span(tensor: torch.Tensor) -> int:
     return 1 + int(sum((size - 1) * step for size, step in axes))
 
 
-def _name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
+    """Returns what samples and test ids call a dtype: "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
