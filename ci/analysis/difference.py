@@ -98,21 +98,28 @@ def _by_count(
 ) -> Iterator[Change]:
     """Tests of one function are alike: what is missing there is what is too much here."""
     for name in sorted({*base, *head}):
-        lost = _ordered(base.get(name, Counter()) - head.get(name, Counter()))
-        gained = _ordered(head.get(name, Counter()) - base.get(name, Counter()))
-        longest = max(len(lost), len(gained))
-        pairs = zip(_padded(lost, longest), _padded(gained, longest), strict=True)
-        for (before, after), count in Counter(pairs).items():
+        here, there = base.get(name, Counter()), head.get(name, Counter())
+        for before, after, count in _pairs(here - there, there - here):
             if kind := _kind(before, after):
                 yield Change(kind=kind, test=name, before=before, after=after, count=count)
 
 
-def _ordered(states: Counter[State]) -> list[State]:
-    return sorted(states.elements(), key=lambda state: (state.outcome, str(state)))
+def _pairs(
+    lost: Counter[State], gained: Counter[State]
+) -> Iterator[tuple[State | None, State | None, int]]:
+    """Take as many as possible from both at once; what one has too many of has no partner."""
+    while lost or gained:
+        before, after = _first(lost), _first(gained)
+        counts = [lost[before]] if before else []
+        counts += [gained[after]] if after else []
+        count = min(counts)
+        yield before, after, count
+        lost = lost - Counter({before: count} if before else {})
+        gained = gained - Counter({after: count} if after else {})
 
 
-def _padded(states: Sequence[State], length: int) -> list[State | None]:
-    return [*states, *[None] * (length - len(states))]
+def _first(states: Counter[State]) -> State | None:
+    return min(states, key=lambda state: (state.outcome, str(state)), default=None)
 
 
 def _kind(before: State | None, after: State | None) -> Kind | None:

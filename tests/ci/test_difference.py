@@ -119,6 +119,23 @@ def test_tests_that_are_only_counted() -> None:
     assert lines_of(found.of(Kind.VANISHED)) == ["t.py: test_a (3) (was passed)"]
 
 
+def test_counts_are_never_spelled_out() -> None:
+    """A slip of the keyboard in a contract; as many elements would fill the memory."""
+    name, many = "t.py::test_a", 10**12
+    wrong = Suite(
+        device=None,
+        operators={},
+        functions={name: Counter({PASSED: many, NO_SAMPLE: 2})},
+        others=None,
+    )
+    found = difference(wrong, suite({f"{name}[{n}]": NO_KERNEL for n in range(3)}))
+    assert [(change.before, change.after, change.count) for change in found.changes] == [
+        (PASSED, NO_KERNEL, 3),
+        (PASSED, None, many - 3),
+        (NO_SAMPLE, None, 2),
+    ]
+
+
 def test_a_parameter_that_is_renamed_shows_between_runs_only() -> None:
     base, head = suite({"t.py::test_a[x]": PASSED}), suite({"t.py::test_a[y]": PASSED})
     assert kinds(difference(base, head)) == {Kind.VANISHED: 1, Kind.ADDED: 1}
