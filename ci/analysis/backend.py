@@ -35,6 +35,16 @@ def mismatches(log: PytestLog, *, platform: str, torch_device: str) -> tuple[str
     )
 
 
+def fallbacks(log: PytestLog, torch_device: str) -> tuple[str, ...]:
+    """One line for each device that tests fell back to; they have skipped for it."""
+    operators = [(test, test.operator) for test in log.tests if test.operator is not None]
+
+    def place(record: OperatorRecord) -> object:
+        return None if record.ran else _not("ran_device", torch_device)(record)
+
+    return tuple(_elsewhere(torch_device, operators, "tests fell back to", place))
+
+
 def short_name(node_id: str) -> str:
     """``add.out-float32-cpu-slot8``: what stands between the brackets, if anything does."""
     _, bracket, parameters = node_id.partition("[")

@@ -497,6 +497,22 @@ def test_what_fell_back_is_no_part_of_the_executed_share() -> None:
     assert "overloads executed: 1 of 2" in notes(ended(log)).split("; ")
 
 
+def test_a_fallback_fails_until_a_contract_expects_it() -> None:
+    nvidia = {"device": "cuda", "platform": "nvidia"}
+    ran = operator_log.lines("add.out", ran_platform="nvidia", **nvidia)
+    reason = "no kernel on this device"
+    fell_back = operator_log.lines(
+        "mul.out", "skipped", executed=0, ran_device="cpu", reason=reason, **nvidia
+    )
+    given = ended(operators(ran, fell_back), platform="nvidia", torch_device="cuda")
+    told = "requested cuda; 1 of 2 tests fell back to cpu: mul.out-float32-cuda-slot8"
+    assert judge(given).product is Product.FAILED
+    assert notes(given).startswith(told)
+    accepted = replace(given, contract=contract(ran, fell_back))
+    assert judge(accepted).product is Product.PASSED
+    assert told not in notes(accepted)
+
+
 def test_what_took_another_slot_is_no_part_of_the_share_of_that() -> None:
     native = operator_log.lines("add", slot=0, ran_slot=0)
     given = ended(operators(native, operator_log.lines("mul.out", ran_slot=0)))
