@@ -202,10 +202,10 @@ def _broken_contract(case: Case) -> list[Evidence]:
     evidence = []
     for kind in BREACHES:
         if changes := found.of(kind):
-            lines = lines_of(changes)
-            told = f"contract: {headline(kind, found)}"
-            evidence += [_fact(f"{told}: {line}") for line in lines]
-    return evidence
+            first, *others = lines_of(changes)
+            evidence.append(f"contract: {headline(kind, found)}: {first}")
+            evidence += [f"contract: {kind}: {line}" for line in others]
+    return [*map(_fact, evidence)]
 
 
 def _no_log(case: Case) -> str:
