@@ -118,6 +118,15 @@ def _opaque() -> Rows:
     yield "_to_dense.out", {"self": dense.to_mkldnn()}
 
 
+def _sparse_products() -> Rows:
+    dense = _dense()
+    product = {"self": dense.to_sparse(), "mat1": dense.to_sparse(), "mat2": torch.randn(3, 2)}
+    rows = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.zeros(2, 2), (2, 2))
+    yield "hspmm.out", product | {"out": rows}
+    sampled = {"self": dense.to_sparse_csr(), "mat1": torch.randn(2, 4), "mat2": torch.randn(4, 3)}
+    yield "sparse_sampled_addmm.out", sampled | {"out": (dense * 2).to_sparse_csr()}
+
+
 GROUPS = (
     _coordinates,
     _sparse_shapes,
@@ -126,4 +135,5 @@ GROUPS = (
     _quantized_per_tensor,
     _quantized_per_channel,
     _opaque,
+    _sparse_products,
 )
