@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Arguments, Call
-from samples import Sample, load
+from samples import Sample, load, without_defaults
 
 import infini.ops
 import torch
@@ -98,11 +98,8 @@ class Overload:
     def _by_keyword(self, arguments: Arguments) -> tuple[list[Any], dict[str, Any]]:
         """Leaves out what is at its default, which the library has to fill in."""
         names = {parameter.aten_name(arguments): parameter.name for parameter in self.parameters}
-        return [], {
-            names[argument.name]: arguments[argument.name]
-            for argument in self.aten()._schema.arguments
-            if not _is_default(arguments[argument.name], argument)
-        }
+        given = without_defaults(self.aten()._schema, arguments)
+        return [], {names[aten_name]: value for aten_name, value in given.items()}
 
     def _by_position(self, arguments: Arguments) -> tuple[list[Any], dict[str, Any]]:
         """Passes inputs that ATen takes by keyword only by keyword, all else by position.
@@ -123,13 +120,6 @@ class Overload:
             else:
                 positional.append(arguments[aten_name])
         return positional, keywords
-
-
-def _is_default(value: Any, argument: Any) -> bool:
-    if isinstance(value, torch.Tensor) or not argument.has_default_value():
-        return False
-    default = argument.default_value
-    return type(value) is type(default) and bool(value == default)
 
 
 def check_slot(name: str, slot: int) -> None:

@@ -71,6 +71,24 @@ class Sample:
         raise UnboundArgumentError(f"{operator} needs {argument.name}, which was not recorded")
 
 
+def without_defaults(schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Drops the arguments that every torch with this default passes anyway."""
+    defaults = {
+        argument.name: argument.default_value
+        for argument in schema.arguments
+        if argument.has_default_value()
+    }
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name not in defaults or not _is_default(value, defaults[name])
+    }
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
 @dataclass(frozen=True)
 class SampleSet:
     """The samples of a file, by overload ("add.out") and then by dtype."""

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 import torch
 
+from . import without_defaults
 from .layouts import kind_of, take_apart
 from .values import BlankValue, CompositeValue, DeviceValue, NamedValue, TensorValue, Value, span
 
@@ -68,24 +69,6 @@ def bind(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str
     """Names the arguments of a call and drops those equal to their default."""
     names = [argument.name for argument in schema.arguments]
     return without_defaults(schema, dict(zip(names, args, strict=False)) | kwargs)
-
-
-def without_defaults(schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Drops the arguments that every torch with this default passes anyway."""
-    defaults = {
-        argument.name: argument.default_value
-        for argument in schema.arguments
-        if argument.has_default_value()
-    }
-    return {
-        name: value
-        for name, value in arguments.items()
-        if name not in defaults or not _is_default(value, defaults[name])
-    }
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
 
 
 class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]

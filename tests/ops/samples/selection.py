@@ -12,9 +12,9 @@ from reasons import SkipReason, classify
 
 import torch
 
-from . import Sample, UnboundArgumentError
+from . import Sample, UnboundArgumentError, without_defaults
 from .dtypes import primary_dtype, with_dtype
-from .recorder import SEED, without_defaults
+from .recorder import SEED
 from .siblings import Target, aten_overload
 from .values import BlankValue, CompositeValue, TensorValue, Value, dtype_name, leaves
 
