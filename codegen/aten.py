@@ -2,7 +2,8 @@
 
 Nothing is downloaded and no schema is parsed here: ``native_functions.yaml`` comes with the
 ``torchgen`` package of every torch wheel, so what is generated always matches the headers
-that it is compiled against. What leaves this module holds nothing of torchgen.
+that it is compiled against. What leaves this module holds nothing of torchgen, but for the
+functions of ``native_functions``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -70,24 +71,51 @@ def _find_package(name: str, root: Path | None) -> Path:
 def load_schemas(torch: Torch) -> Schemas:
     """Reads all schemas; raises ``GenerationError`` for files that torchgen refuses."""
     by_name: dict[str, list[Declaration]] = {}
-    for declaration in _declarations(torch):
-        by_name.setdefault(declaration.schema.aten_name, []).append(declaration)
+    with native_functions(torch) as parsed, _refusals_reported(torch):
+        for function in parsed.functions:
+            if function.func.kind().name in _WRITING:
+                declaration = _declaration_of(function)
+                by_name.setdefault(declaration.schema.aten_name, []).append(declaration)
     return Schemas(
-        torch_version=_torch_version(torch),
+        torch_version=parsed.torch_version,
         by_name={name: tuple(declarations) for name, declarations in by_name.items()},
     )
 
 
-def _declarations(torch: Torch) -> list[Declaration]:
-    with _refusals_reported(torch), _torchgen_in(torch.torchgen):
-        from torchgen.gen import parse_native_yaml
+@dataclass(frozen=True, kw_only=True)
+class NativeFunctions:
+    """All functions of a torch in torchgen's own model, for what prints C++ with its emitters."""
 
-        parsed = parse_native_yaml(str(torch.schema_file), str(torch.tags_file))
-        return [
-            _declaration_of(function)
-            for function in parsed.native_functions
-            if function.func.kind().name in _WRITING
-        ]
+    torch_version: str
+    functions: tuple[torchgen_model.NativeFunction, ...]
+    # The in-tree kernels by dispatch key.
+    backend_indices: Mapping[torchgen_model.DispatchKey, torchgen_model.BackendIndex]
+
+    def grouped(
+        self,
+    ) -> tuple[torchgen_model.NativeFunction | torchgen_model.NativeFunctionsGroup, ...]:
+        """The functions, with the variants of one operator (functional, out=...) as a group."""
+        from torchgen.gen import get_grouped_native_functions
+
+        return tuple(get_grouped_native_functions(self.functions))
+
+
+@contextlib.contextmanager
+def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
+    """The functions of ``torch``; inside, ``import torchgen`` means the one of this torch.
+
+    Raises ``GenerationError`` for files that torchgen refuses.
+    """
+    with _torchgen_in(torch.torchgen):
+        with _refusals_reported(torch):
+            from torchgen.gen import parse_native_yaml
+
+            parsed = parse_native_yaml(str(torch.schema_file), str(torch.tags_file))
+        yield NativeFunctions(
+            torch_version=_torch_version(torch),
+            functions=tuple(parsed.native_functions),
+            backend_indices=parsed.backend_indices,
+        )
 
 
 @contextlib.contextmanager
