@@ -5,25 +5,21 @@ Runs against the installed ``infini.ops``; samples and helpers lie beside this f
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import guards
 import pytest
 import tally
-from platforms import DEVICES, PLATFORMS, default_platform, load_plugin
-from properties import Record
+from evidence import is_simulated
+from platforms import DEVICES, PLATFORMS, SIMULATED_DEVICES
+from properties import Record, origin
+from target import DEVICE, PLATFORM, SIMULATED, answers, choose_target, prepare
 
-import infini.ops
 import torch
 
 SUITE = Path(__file__).parent
-
-# What `python -m ci run` sets for every stage.
-PLATFORM, DEVICE = "INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--device",
         choices=DEVICES,
         help=f"torch device type; default ${DEVICE}, or the platform's, or cpu",
+    )
+    group.addoption(
+        "--simulated",
+        action="store_true",
+        help=f"run on a simulated {', '.join(SIMULATED_DEVICES)} instead of a vendor's device; "
+        f"default ${SIMULATED}, 0 or 1",
     )
     group.addoption(
         "--slot",
@@ -54,16 +56,18 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    _choose_target(config.option)
-    _prepare(config.option.device)
+    choose_target(config.option)
+    prepare(config.option.device, simulated=config.option.simulated)
+    # Its entries are defects of a vendor's, none of which a simulated device has.
+    entries = guards.platform_quarantine(
+        SUITE / "quarantine.yaml", config.option.platform, PLATFORMS
+    )
     guards.register(
         config,
-        entries=guards.platform_quarantine(
-            SUITE / "quarantine.yaml", config.option.platform, PLATFORMS
-        ),
+        entries=() if is_simulated(config.option.device) else entries,
         folder=SUITE,
-        properties={"platform": config.option.platform},
-        device_answers=partial(_answers, config.option.device),
+        properties={"platform": config.option.platform, **origin(config.option.device)},
+        device_answers=partial(answers, config.option.device),
     )
     config.pluginmanager.register(tally)
     # The operands are small and the suite runs one process per core.
@@ -72,44 +76,11 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.backends.nnpack.is_available()
 
 
-def _choose_target(option: Any) -> None:
-    """Fills in what the command line leaves open."""
-    option.platform = option.platform or _from_environment(PLATFORM, sorted(PLATFORMS))
-    option.device = option.device or _from_environment(DEVICE, DEVICES)
-    if option.device is None:
-        option.device = PLATFORMS[option.platform].device if option.platform else "cpu"
-    option.platform = option.platform or default_platform(option.device)
-
-
-def _from_environment(name: str, known: Collection[str]) -> str | None:
-    value = os.environ.get(name) or None
-    if value is not None and value not in known:
-        raise pytest.UsageError(f"${name} is {value!r}; expected one of {', '.join(known)}")
-    return value
-
-
-def _answers(device: str) -> bool:
-    """Says whether a device still computes; a CUDA device never does after a bad access."""
-    if device == "cpu":
-        return True
-    try:
-        return bool(torch.tensor([1, 2]).to(device).cpu().tolist() == [1, 2])
-    except Exception:
-        # Whatever it raises: torch, its plug-ins and the drivers have no error in common.
-        return False
-
-
-def _prepare(device: str) -> None:
-    """Imports the device's plug-in; stops where torch or the library cannot use the device."""
-    try:
-        load_plugin(device)
-        torch.empty(0, device=device)
-        infini.ops.Abs.active_implementation_indices(device)
-    except Exception as error:
-        raise pytest.UsageError(
-            f"device {device} cannot be used here: {error}. It was asked for by the first of "
-            f"--device, ${DEVICE}, --platform and ${PLATFORM} that is set"
-        ) from error
+def pytest_report_header(config: pytest.Config) -> str:
+    device, platform = config.option.device, config.option.platform
+    if is_simulated(device):
+        return f"operators: {device} (simulated) for {platform}; no vendor hardware is used"
+    return f"operators: {device} of {platform}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

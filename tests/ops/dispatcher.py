@@ -33,6 +33,13 @@ def has_own_kernel(overload: Any, device: str) -> bool:
     return any(_has(each, *keys) for each in _made_of(overload))
 
 
+def kernel_of(overload: Any, device: str) -> str:
+    """Returns what a call on the device runs: "own", "composite" or "fallback"."""
+    if has_own_kernel(overload, device):
+        return "own"
+    return "composite" if has_kernel(overload, device) else "fallback"
+
+
 def has_fallback(device: str) -> bool:
     """Says whether a device does anything at all for operators that it has no kernel for."""
     key = getattr(torch._C.DispatchKey, _key(device))

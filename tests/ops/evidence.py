@@ -1,10 +1,12 @@
-"""Evidence of where a call really ran: whether it left its device for the CPU.
+"""Evidence of where a call really ran: on hardware, and whether it left its device for the CPU.
 
 A vendor's plug-in sends what it has no kernel for to the CPU, through one function for all
 operators that is registered as the fallback of its dispatch key; torch's own CUDA has none.
 torch's function (``at::native::cpu_fallback``, which the plug-ins use or copy) brings the tensors
 over with ``aten::_to_cpu``, so counting its calls finds a fallback at any depth. A device's own
 kernel may call it for other ends, as for a few elements, and proves that the device computes.
+
+A simulated device has no hardware that a call could leave: the CPU is where it computes.
 """
 
 from __future__ import annotations
@@ -26,11 +28,16 @@ _WARNING = re.compile(r"fall(?:s|ing)?[ -]?back to (?:run on )?(?:the )?cpu", re
 _copies: list[str] = []
 
 
+def is_simulated(device: str) -> bool:
+    """Says whether a device is a simulated one, whatever the command line asked for."""
+    return getattr(getattr(torch, device, None), "is_simulated", False) is True
+
+
 @contextmanager
 def watch_fallbacks(overload: Any, device: str) -> Iterator[list[str]]:
     """Gives what proves that a call of an overload, made inside, went to the CPU instead."""
     found: list[str] = []
-    if device == "cpu":
+    if device == "cpu" or is_simulated(device):
         yield found
         return
     if has_fallback(device):

@@ -10,9 +10,18 @@ import importlib
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
+
+from evidence import is_simulated
 
 import infini.ops
 import torch
+
+SIMULATED = "simulated_device"  # what brings a simulated device, in place of a vendor's plug-in
+
+
+class DeviceError(Exception):
+    """What brings a device to torch is missing, or is something else than was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +55,7 @@ PLATFORMS = {
     )
 }
 DEVICES = tuple(dict.fromkeys(platform.device for platform in PLATFORMS.values()))
+SIMULATED_DEVICES = tuple(each.device for each in PLATFORMS.values() if each.plugin)
 
 
 def default_platform(device: str) -> str:
@@ -58,11 +68,29 @@ def default_platform(device: str) -> str:
     return (enabled or of_device)[0]
 
 
-def load_plugin(device: str) -> None:
-    """Imports what brings torch the device type, where torch does not have it itself."""
+def load_device(device: str, *, simulated: bool) -> None:
+    """Imports what brings torch the device type, where torch does not have it itself.
+
+    Raises:
+        DeviceError: it is not installed, or what is to be simulated is not.
+    """
+    if simulated:
+        _import(SIMULATED, "run `pip install ./tests/simulated --no-build-isolation`").load(device)
+        if not is_simulated(device):
+            raise DeviceError(f"torch.{device} does not say that it is simulated")
+        return
     plugin = PLATFORMS[default_platform(device)].plugin
     if plugin is not None:
-        importlib.import_module(plugin)
+        _import(plugin, f"without the vendor's device, --simulated runs on a simulated {device}")
+
+
+def _import(module: str, remedy: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise DeviceError(f"{module} is not installed; {remedy}") from error
 
 
 def identify(device: str, hardware_name: str) -> str | None:
@@ -81,10 +109,13 @@ def identify(device: str, hardware_name: str) -> str | None:
 def ran_platform(device: str) -> str | None:
     """Returns the platform that the hardware behind a torch device type says it is.
 
-    None where it does not say, or says something that no platform is known by.
+    None where it does not say, or says something that no platform is known by; and on a simulated
+    device, behind which is no hardware.
     """
     if device == "cpu":
         return "cpu"
+    if is_simulated(device):
+        return None
     name_of = getattr(getattr(torch, device, None), "get_device_name", None)
     try:
         name = str(name_of(0)) if name_of else ""

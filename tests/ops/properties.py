@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from dispatcher import kernel_of
+from evidence import is_simulated
 from platforms import ran_platform
 
 import infini.ops
+
+
+def origin(device: str) -> dict[str, bool]:
+    """Returns what every test on a simulated device records, and none on hardware."""
+    return {"simulated": True} if is_simulated(device) else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +33,14 @@ class Record:
         self.property("device", self.device)
         self.property("platform", self.platform)
         self.property("active", active)
+
+        for name, value in origin(self.device).items():
+            self.property(name, value)
+
+    def kernel(self, overload: Any) -> None:
+        """Says what a simulated device has for an ATen overload; a real one's calls are watched."""
+        if is_simulated(self.device):
+            self.property("kernel", kernel_of(overload, self.device))
 
     def ran(self, *, executed: int, device: str | None) -> None:
         """Says how many samples ran, where if that is known, and on which slot."""

@@ -34,6 +34,7 @@ class Tally:
     executed: set[str] = field(default_factory=set)  # by at least one test, with any outcome
     passed: set[str] = field(default_factory=set)  # executed by a test that passed
     failed: set[str] = field(default_factory=set)
+    kernels: dict[str, str] = field(default_factory=dict)  # by overload, of a simulated device
 
     def add(self, entry: Properties) -> None:
         overload = entry["overload"]
@@ -45,6 +46,8 @@ class Tally:
                 self.passed.add(overload)
         if entry["failed"]:
             self.failed.add(overload)
+        if "kernel" in entry:
+            self.kernels[overload] = entry["kernel"]
 
     def __str__(self) -> str:
         executed = self.active & self.executed
@@ -52,7 +55,16 @@ class Tally:
         share = len(executed) / len(self.active) if self.active else 0.0
         return (
             f"{len(executed):,} of {len(self.active):,} active overloads executed "
-            f"({100 * share:.1f} %), {len(passed):,} passed"
+            f"({100 * share:.1f} %), {len(passed):,} passed{self._by_kernel(passed)}"
+        )
+
+    def _by_kernel(self, passed: set[str]) -> str:
+        if not self.kernels:
+            return ""
+        count = Counter(self.kernels[overload] for overload in passed)
+        return (
+            f", of which {count['own']:,} by its own kernels, {count['composite']:,} composite, "
+            f"{count['fallback']:,} by the CPU fallback"
         )
 
 
@@ -73,12 +85,16 @@ def closing_lines(entries: list[Properties]) -> Iterator[str]:
     """Says what was executed on each slot and device, and how it compares with the CPU."""
     tallies: dict[tuple[int, str], Tally] = {}
     for entry in entries:
-        tallies.setdefault((entry["slot"], entry["device"]), Tally()).add(entry)
+        tallies.setdefault((entry["slot"], _device(entry)), Tally()).add(entry)
     if not tallies:
         yield "no operator test ran: 0 overloads executed"
     for (slot, device), tally in sorted(tallies.items()):
         yield f"slot {slot} on {device}: {tally}"
     yield from _against_cpu(entries)
+
+
+def _device(entry: Properties) -> str:
+    return f"{entry['device']} (simulated)" if entry.get("simulated") else str(entry["device"])
 
 
 def _against_cpu(entries: list[Properties]) -> Iterator[str]:
@@ -89,4 +105,7 @@ def _against_cpu(entries: list[Properties]) -> Iterator[str]:
     differ = Counter(e["overload"] for e in compared if e["against_cpu"].startswith("differs"))
     agree = {e["overload"] for e in compared if e["against_cpu"] == "agrees"} - differ.keys()
     names = f": {', '.join(sorted(differ))}" if differ else ""
-    yield f"against the CPU: {len(agree):,} overloads agree, {len(differ):,} differ{names}"
+    against = "against the CPU"
+    if any(entry.get("simulated") for entry in compared):
+        against += " (simulated)"
+    yield f"{against}: {len(agree):,} overloads agree, {len(differ):,} differ{names}"

@@ -73,6 +73,22 @@ def test_the_comparison_with_the_cpu_names_what_differs() -> None:
     )[1:] == ["against the CPU: 1 overloads agree, 1 differ: neg.out"]
 
 
+def test_a_simulated_device_is_called_so_with_what_its_kernels_are() -> None:
+    of_npu = {"device": "npu", "simulated": True, "active": True, "executed": 1}
+    assert lines(
+        entry("abs.out", "passed", kernel="own", against_cpu="agrees", **of_npu),
+        entry("abs.out", "passed", kernel="own", **of_npu),
+        entry("neg_", "passed", kernel="composite", **of_npu),
+        entry("exp.out", "passed", kernel="fallback", **of_npu),
+        entry("sin.out", "failed", kernel="own", **of_npu),
+        entry("cos.out", "failed", device="npu", simulated=True),
+    ) == [
+        "slot 8 on npu (simulated): 4 of 5 active overloads executed (80.0 %), 3 passed, of which "
+        "1 by its own kernels, 1 composite, 1 by the CPU fallback",
+        "against the CPU (simulated): 1 overloads agree, 0 differ",
+    ]
+
+
 SUITE = """
 import pytest
 

@@ -76,6 +76,7 @@ def test_overload(case: Case, record: Record) -> None:
     if case.slot not in slots:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}; active: {slots}")
     _skip_what_cannot_run(case, record.device)
+    record.kernel(case.overload.aten())
     run = Run(case, record.device)
     try:
         for number, sample in enumerate(case.samples):

@@ -1,7 +1,7 @@
 """A device without hardware, made in Python: kernels for ``abs`` and ``sign``, and a fallback.
 
 A program, because a device type can be named once per process. Prints what the evidence says of
-the calls that are given as arguments.
+the calls that are given as arguments: as of a real device, then as of a simulated one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from dispatcher import kernel_of
 from evidence import watch_fallbacks
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -62,9 +63,10 @@ aten.impl("sign", sign, "PrivateUse1")
 everything = torch.library.Library("_", "IMPL")
 everything.fallback(fall_back, "PrivateUse1")
 
-for name in sys.argv[1:]:
-    overload = getattr(ATEN, name).default
-    x = to_device(torch.tensor([-1.0, 2.0]))
-    with watch_fallbacks(overload, DEVICE) as found:
-        overload(x)
-    print(name, *found, sep=" | ")
+for torch.toy.is_simulated in (False, True):
+    for name in sys.argv[1:]:
+        overload = getattr(ATEN, name).default
+        x = to_device(torch.tensor([-1.0, 2.0]))
+        with watch_fallbacks(overload, DEVICE) as found:
+            overload(x)
+        print(f"{name}: {kernel_of(overload, DEVICE)}", *found, sep=" | ")

@@ -1,0 +1,63 @@
+"""What a run is asked to test, and on what: from the command line, the environment or the build."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from platforms import DEVICES, PLATFORMS, SIMULATED_DEVICES, default_platform, load_device
+
+import infini.ops
+import torch
+
+# What `python -m ci run` sets for every stage.
+PLATFORM, DEVICE = "INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE"
+SIMULATED = "INFINI_CI_SIMULATED"
+
+
+def choose_target(option: Any) -> None:
+    """Fills in what the command line leaves open."""
+    option.platform = option.platform or _from_environment(PLATFORM, sorted(PLATFORMS))
+    option.device = option.device or _from_environment(DEVICE, DEVICES)
+    if option.device is None:
+        option.device = PLATFORMS[option.platform].device if option.platform else "cpu"
+    option.platform = option.platform or default_platform(option.device)
+    option.simulated = option.simulated or _from_environment(SIMULATED, ("0", "1")) == "1"
+    if option.simulated and option.device not in SIMULATED_DEVICES:
+        raise pytest.UsageError(
+            f"--simulated or ${SIMULATED} asks for a simulated device, and the device "
+            f"is {option.device}; expected one of {', '.join(SIMULATED_DEVICES)}"
+        )
+
+
+def _from_environment(name: str, known: Collection[str]) -> str | None:
+    value = os.environ.get(name) or None
+    if value is not None and value not in known:
+        raise pytest.UsageError(f"${name} is {value!r}; expected one of {', '.join(known)}")
+    return value
+
+
+def answers(device: str) -> bool:
+    """Says whether a device still computes; a CUDA device never does after a bad access."""
+    if device == "cpu":
+        return True
+    try:
+        return bool(torch.tensor([1, 2]).to(device).cpu().tolist() == [1, 2])
+    except Exception:
+        # Whatever it raises: torch, its plug-ins and the drivers have no error in common.
+        return False
+
+
+def prepare(device: str, *, simulated: bool) -> None:
+    """Imports what brings the device; stops where torch or the library cannot use the device."""
+    try:
+        load_device(device, simulated=simulated)
+        torch.empty(0, device=device)
+        infini.ops.Abs.active_implementation_indices(device)
+    except Exception as error:
+        raise pytest.UsageError(
+            f"device {device} cannot be used here: {error}. It was asked for by the first of "
+            f"--device, ${DEVICE}, --platform and ${PLATFORM} that is set"
+        ) from error
