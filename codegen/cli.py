@@ -58,9 +58,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_inputs(torch)
     torch.set_defaults(run=_run_torch)
 
-    slots = commands.add_parser("slots", help="slot.h, from codegen/slots.py", allow_abbrev=False)
-    _add_output(slots, default=_ROOT / "src" / "include" / "infini" / "ops")
-    slots.set_defaults(run=_run_slots)
+    headers = commands.add_parser(
+        "headers",
+        help="the C++ headers of codegen/slots.py and codegen/devices.py",
+        allow_abbrev=False,
+    )
+    _add_output(headers, default=_ROOT / "src" / "include" / "infini" / "ops")
+    headers.set_defaults(run=_run_headers)
 
     inspect = commands.add_parser(
         "inspect",
@@ -154,10 +158,11 @@ def _run_inspect(options: argparse.Namespace) -> None:
     _write(options, "inspect.json" if options.json else "inspect.txt", text)
 
 
-def _run_slots(options: argparse.Namespace) -> None:
-    from codegen.emit import render_slot_header
+def _run_headers(options: argparse.Namespace) -> None:
+    from codegen.emit import render_headers
 
-    _write(options, "slot.h", render_slot_header())
+    for name, text in render_headers().items():
+        _write(options, name, text)
 
 
 def _write(options: argparse.Namespace, name: str, text: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import jinja2
 
 from codegen import cpp, stubs
+from codegen.devices import PLATFORMS
 from codegen.model import Kind, Library, Parameter
 from codegen.slots import SLOT_COUNT, Slot
 
@@ -32,9 +33,12 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def render_slot_header() -> str:
-    """The C++ twin of ``codegen.slots.Slot``."""
-    return _environment().get_template("slot.h.j2").render(slots=list(Slot), count=SLOT_COUNT)
+def render_headers() -> dict[str, str]:
+    """The C++ twins of ``codegen.slots`` and ``codegen.devices``, by file name."""
+    environment = _environment()
+    slot = environment.get_template("slot.h.j2").render(slots=list(Slot), count=SLOT_COUNT)
+    device_type = environment.get_template("device_type.h.j2").render(platforms=PLATFORMS)
+    return {"slot.h": slot, "device_type.h": device_type}
 
 
 def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, str]:

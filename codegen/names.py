@@ -10,14 +10,15 @@ INPLACE_SUFFIX = "_inplace"
 
 # What the library itself has in these scopes: an operator of a fork must not replace it.
 RESERVED_NAMES = frozenset(  # of `infini.ops`
-    {"devices", "include_dir", "last_call", "metadata_path"}
+    {"devices", "include_dir", "last_call", "metadata_path", "platforms"}
 )
 RESERVED_CLASS_NAMES = frozenset(  # of C++ `infini::ops`, and of `infini.ops`
     {
         *("Argument", "Call", "CallOptions", "ClearCacheOf", "DataType", "Device"),
-        *("DeviceTypeInfo", "Implementation", "Invocation", "Kernel", "Layout", "MemoryFormat"),
-        *("Operator", "OperatorBase", "OperatorEntry", "Overload", "Parameter", "Predicate"),
-        *("Registration", "Scalar", "Slot", "Span", "SupportsOf", "Tensor", "Unpacked"),
+        *("DeviceType", "DeviceTypeInfo", "Implementation", "Invocation", "Kernel", "Layout"),
+        *("MemoryFormat", "Operator", "OperatorBase", "OperatorEntry", "Overload", "Parameter"),
+        *("Platform", "Predicate", "Registration", "Scalar", "Slot", "Span", "SupportsOf"),
+        *("Tensor", "Unpacked"),
     }
 )
 # Keyword parameters of every operator, and local names of the generated `Call`.

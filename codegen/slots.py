@@ -1,6 +1,6 @@
 """The slots of an operator: the one place where they are named.
 
-``src/include/infini/ops/slot.h`` is generated from here (``python -m codegen slots``).
+``src/include/infini/ops/slot.h`` is generated from here (``python -m codegen headers``).
 """
 
 from __future__ import annotations

@@ -43,6 +43,16 @@ std::vector<std::string> Devices() {
   return names;
 }
 
+// Name, torch's device type and the plug-in of torch that brings it, or `None`.
+nb::list Platforms() {
+  nb::list platforms;
+  for (const DeviceTypeInfo& info : kDeviceTypes) {
+    const nb::object plugin = info.torch_plugin.empty() ? nb::none() : nb::cast(info.torch_plugin);
+    platforms.append(nb::make_tuple(info.name, info.torch_device, plugin));
+  }
+  return platforms;
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
@@ -52,6 +62,7 @@ NB_MODULE(_core, module) {
   module.def("active_implementation_indices", &ActiveImplementationIndices);
   module.def("clear_cache", &ClearCache);
   module.def("devices", &Devices);
+  module.def("platforms", &Platforms);
   module.def("last_call", &LastCallAsTuple);
 #ifdef INFINI_OPS_WITH_TORCH
   InitializeTorchObjects();

@@ -1,7 +1,21 @@
 # Decides the one accelerator, if any, that the library is built for beside the CPU. Sets
-# INFINI_OPS_ACCELERATOR to the enumerator of `Device::Type`, or to nothing.
+# INFINI_OPS_ACCELERATOR to its enumerator of `DeviceType`, or to nothing.
 
-set(accelerators NVIDIA ILUVATAR METAX CAMBRICON MOORE ASCEND)
+# Which there are, the header says that is generated from codegen/devices.py: reading it costs no
+# start of Python.
+set(device_types "${PROJECT_SOURCE_DIR}/src/include/infini/ops/device_type.h")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${device_types}")
+file(STRINGS "${device_types}" rows REGEX "{DeviceType::k")
+set(accelerators "")
+foreach(row IN LISTS rows)
+  string(REGEX MATCH "::(k([A-Za-z]+))" unused "${row}")
+  string(TOUPPER "${CMAKE_MATCH_2}" accelerator)
+  set(enumerator_${accelerator} ${CMAKE_MATCH_1})
+  list(APPEND accelerators ${accelerator})
+endforeach()
+list(REMOVE_ITEM accelerators CPU)
+
+# Whose presence shows the accelerator.
 set(device_files_NVIDIA "/dev/nvidiactl")
 set(device_files_ILUVATAR "/dev/iluvatar*")
 set(device_files_METAX "/dev/mxcd")
@@ -42,13 +56,7 @@ if(NOT WITH_CPU AND NOT enabled)
     "Set WITH_CPU or one of the WITH_<accelerator> options to ON.")
 endif()
 
-set(INFINI_OPS_ACCELERATOR "")
-if(enabled)
-  string(SUBSTRING "${enabled}" 0 1 initial)
-  string(SUBSTRING "${enabled}" 1 -1 rest)
-  string(TOLOWER "${rest}" rest)
-  set(INFINI_OPS_ACCELERATOR "k${initial}${rest}")
-endif()
+set(INFINI_OPS_ACCELERATOR "${enumerator_${enabled}}")
 
 if(WITH_TRITON)
   message(FATAL_ERROR

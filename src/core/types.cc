@@ -99,7 +99,7 @@ Device::Type ParseDeviceType(std::string_view name) {
   std::string enabled;
   for (const DeviceTypeInfo& info : kDeviceTypes) {
     if (!IsEnabled(info.type)) continue;
-    if (name == info.name || name == info.torch_name) return info.type;
+    if (name == info.name || name == info.torch_device) return info.type;
     enabled += (enabled.empty() ? "" : ", ") + std::string(info.name);
   }
   throw std::invalid_argument("unknown device '" + std::string(name) +

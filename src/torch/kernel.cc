@@ -33,7 +33,7 @@ const Accelerator& ThisAccelerator() {
   static const Accelerator accelerator = [] {
     for (const DeviceTypeInfo& info : kDeviceTypes) {
       if (info.type != Device::Type::kCpu && IsEnabled(info.type)) {
-        return Accelerator{info.type, c10::Device(std::string(info.torch_name)).type()};
+        return Accelerator{info.type, c10::Device(std::string(info.torch_device)).type()};
       }
     }
     return Accelerator{};

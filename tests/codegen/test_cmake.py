@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ import venv
 from pathlib import Path
 
 import pytest
+
+from codegen.devices import PLATFORMS
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
@@ -33,11 +36,28 @@ def configure(root: Path, build: Path, *options: str) -> str:
     return re.sub(r"\s+", " ", finished.stderr)
 
 
-def test_two_accelerators(root: Path, tmp_path: Path) -> None:
-    message = configure(root, tmp_path, "-DWITH_NVIDIA=ON", "-DWITH_METAX=ON")
+def test_more_than_one_accelerator(root: Path, tmp_path: Path) -> None:
+    """Each platform but the CPU has an option, by its name."""
+    names = [f"WITH_{platform.name.upper()}" for platform in PLATFORMS if platform.name != "cpu"]
+    message = configure(root, tmp_path, *(f"-D{name}=ON" for name in names))
     assert "At most one accelerator can be enabled beside the CPU" in message
-    assert "got WITH_NVIDIA, WITH_METAX" in message
+    assert f"got {', '.join(names)}. " in message
     assert "Set one of them to ON" in message
+
+
+def test_another_accelerator_recompiles_one_file(root: Path, tmp_path: Path) -> None:
+    def commands(**options: str) -> dict[str, str]:
+        values = [f"-D{name}={value}" for name, value in options.items()]
+        finished = run_cmake(root, tmp_path, "-DWITH_TORCH=OFF", *values)
+        assert finished.returncode == 0, finished.stderr
+        entries = json.loads((tmp_path / "compile_commands.json").read_text())
+        return {Path(entry["file"]).name: entry["command"] for entry in entries}
+
+    before = commands(WITH_ASCEND="ON")
+    after = commands(WITH_ASCEND="OFF", WITH_CAMBRICON="ON")
+    assert [name for name in before if before[name] != after[name]] == ["types.cc"]
+    assert "-DINFINI_OPS_ACCELERATOR=kAscend " in before["types.cc"]
+    assert "-DINFINI_OPS_ACCELERATOR=kCambricon " in after["types.cc"]
 
 
 def test_no_device(root: Path, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_an_output_folder_that_is_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert main(["slots", "--output-dir", str(tmp_path / "file")]) == 2
+    assert main(["headers", "--output-dir", str(tmp_path / "file")]) == 2
     assert capsys.readouterr().err.startswith(f"codegen: error: {tmp_path}/file")
 
 
@@ -160,12 +160,16 @@ def test_a_folder_without_torch(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
 
 
-def test_slots_can_be_shown_without_writing(
+def test_headers_can_be_shown_without_writing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["slots", "--output-dir", str(tmp_path), "--dry-run"]) == 0
-    assert capsys.readouterr().out == f"would write {tmp_path}/slot.h\n"
-    assert main(["slots", "--output-dir", str(tmp_path)]) == 0
+    command = ["headers", "--output-dir", str(tmp_path)]
+    assert main([*command, "--dry-run"]) == 0
+    assert capsys.readouterr().out == (
+        f"would write {tmp_path}/slot.h\nwould write {tmp_path}/device_type.h\n"
+    )
+    assert main(command) == 0
     assert "kTorch = 8" in (tmp_path / "slot.h").read_text()
-    assert main(["slots", "--output-dir", str(tmp_path), "--dry-run"]) == 0
+    assert '"ascend", "npu", "torch_npu"' in (tmp_path / "device_type.h").read_text()
+    assert main([*command, "--dry-run"]) == 0
     assert capsys.readouterr().out == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.emit import METADATA_NAME, render_slot_header, render_torch
+from codegen.emit import METADATA_NAME, render_headers, render_torch
 from codegen.model import Schemas
 from codegen.translate import make_library
 
@@ -106,6 +106,7 @@ def test_skipped_overloads_are_listed_with_their_reason(schemas: Schemas) -> Non
     assert reasons["source_Storage"] == "takes a storage"
 
 
-def test_the_slot_header_is_up_to_date(root: Path) -> None:
-    committed = (root / "src" / "include" / "infini" / "ops" / "slot.h").read_text()
-    assert committed == render_slot_header(), "run `python -m codegen slots`"
+def test_the_committed_headers_are_up_to_date(root: Path) -> None:
+    for name, text in render_headers().items():
+        committed = (root / "src" / "include" / "infini" / "ops" / name).read_text()
+        assert committed == text, "run `python -m codegen headers`"

@@ -1,4 +1,4 @@
-"""The platforms: what torch and the hardware call them.
+"""The platforms of the library, and what their hardware is called.
 
 Three vendors present their devices to torch as ``cuda``. Which of them a run is for, the build
 of the library says; which of them really computed, only the hardware does.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,38 +23,19 @@ class DeviceError(Exception):
     """What brings a device to torch is missing, or is something else than was asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Platform:
-    """One platform; ``hardware`` matches what its devices answer to ``get_device_name``."""
+PLATFORMS = {platform.name: platform for platform in infini.ops.platforms()}
+DEVICES = tuple(dict.fromkeys(platform.torch_device for platform in PLATFORMS.values()))
+SIMULATED_DEVICES = tuple(each.torch_device for each in PLATFORMS.values() if each.torch_plugin)
 
-    name: str
-    device: str  # torch's device type
-    plugin: str | None = None  # what brings the device type, where torch itself does not
-    hardware: str | None = None
-
-
-PLATFORMS = {
-    platform.name: platform
-    for platform in (
-        Platform(name="cpu", device="cpu"),
-        Platform(
-            name="nvidia",
-            device="cuda",
-            hardware=r"nvidia|tesla|geforce|quadro|titan|\brtx\b|^[abhlv]\d{2,3}\b",
-        ),
-        Platform(name="iluvatar", device="cuda", hardware=r"iluvatar|\b(bi|mr)-?v\d+"),
-        Platform(name="metax", device="cuda", hardware=r"metax|\bmxc|\bmxn|^c[56]\d\d\b"),
-        Platform(
-            name="cambricon", device="mlu", plugin="torch_mlu", hardware=r"cambricon|\bmlu-?\d"
-        ),
-        Platform(
-            name="moore", device="musa", plugin="torch_musa", hardware=r"moore|mthreads|\bmtt\b"
-        ),
-        Platform(name="ascend", device="npu", plugin="torch_npu", hardware=r"ascend"),
-    )
+# Matches what the devices of a platform answer to ``get_device_name``.
+HARDWARE = {
+    "nvidia": r"nvidia|tesla|geforce|quadro|titan|\brtx\b|^[abhlv]\d{2,3}\b",
+    "iluvatar": r"iluvatar|\b(bi|mr)-?v\d+",
+    "metax": r"metax|\bmxc|\bmxn|^c[56]\d\d\b",
+    "cambricon": r"cambricon|\bmlu-?\d",
+    "moore": r"moore|mthreads|\bmtt\b",
+    "ascend": r"ascend",
 }
-DEVICES = tuple(dict.fromkeys(platform.device for platform in PLATFORMS.values()))
-SIMULATED_DEVICES = tuple(each.device for each in PLATFORMS.values() if each.plugin)
 
 
 def default_platform(device: str) -> str:
@@ -63,7 +43,9 @@ def default_platform(device: str) -> str:
 
     Where the build has none, the only platform with that device type, or the first of several.
     """
-    of_device = [platform.name for platform in PLATFORMS.values() if platform.device == device]
+    of_device = [
+        platform.name for platform in PLATFORMS.values() if platform.torch_device == device
+    ]
     enabled = [name for name in of_device if name in infini.ops.devices()]
     return (enabled or of_device)[0]
 
@@ -79,7 +61,7 @@ def load_device(device: str, *, simulated: bool) -> None:
         if not is_simulated(device):
             raise DeviceError(f"torch.{device} does not say that it is simulated")
         return
-    plugin = PLATFORMS[default_platform(device)].plugin
+    plugin = PLATFORMS[default_platform(device)].torch_plugin
     if plugin is not None:
         _import(plugin, f"without the vendor's device, --simulated runs on a simulated {device}")
 
@@ -96,11 +78,10 @@ def _import(module: str, remedy: str) -> Any:
 def identify(device: str, hardware_name: str) -> str | None:
     """Returns the platform with this device type whose hardware has such a name."""
     names = [
-        platform.name
-        for platform in PLATFORMS.values()
-        if platform.device == device
-        and platform.hardware
-        and re.search(platform.hardware, hardware_name, re.IGNORECASE)
+        name
+        for name, pattern in HARDWARE.items()
+        if PLATFORMS[name].torch_device == device
+        and re.search(pattern, hardware_name, re.IGNORECASE)
     ]
     return names[0] if len(names) == 1 else None
 

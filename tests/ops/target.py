@@ -22,7 +22,7 @@ def choose_target(option: Any) -> None:
     option.platform = option.platform or _from_environment(PLATFORM, sorted(PLATFORMS))
     option.device = option.device or _from_environment(DEVICE, DEVICES)
     if option.device is None:
-        option.device = PLATFORMS[option.platform].device if option.platform else "cpu"
+        option.device = PLATFORMS[option.platform].torch_device if option.platform else "cpu"
     option.platform = option.platform or default_platform(option.device)
     option.simulated = option.simulated or _from_environment(SIMULATED, ("0", "1")) == "1"
     if option.simulated and option.device not in SIMULATED_DEVICES:

@@ -42,7 +42,7 @@ def test_unknown_hardware_is_nobodys() -> None:
 
 def test_the_library_and_the_table_agree_on_platforms() -> None:
     for platform in infini.ops.devices():
-        device = PLATFORMS[platform].device
+        device = PLATFORMS[platform].torch_device
         assert infini.ops.Abs.active_implementation_indices(device), platform
         assert default_platform(device) == platform
 
@@ -54,7 +54,7 @@ def test_every_device_has_a_platform_and_most_name_a_plugin() -> None:
         "moore",
         "ascend",
     ]
-    plugins = {platform.device: platform.plugin for platform in PLATFORMS.values()}
+    plugins = {platform.torch_device: platform.torch_plugin for platform in PLATFORMS.values()}
     own = {"cpu": None, "cuda": None}
     assert plugins == own | {"mlu": "torch_mlu", "musa": "torch_musa", "npu": "torch_npu"}
 

@@ -31,10 +31,10 @@ def test_type_checkers_are_told_to_read_it() -> None:
 
 
 def test_it_has_the_functions_and_classes_of_the_module() -> None:
-    classes = {"Call", "Operator"}
+    classes = {"Call", "Operator", "Platform"}
     functions = set(infini.ops.__all__) - classes
     assert declared(ast.FunctionDef) == functions
-    helpers = {"devices", "include_dir", "last_call", "metadata_path"}
+    helpers = {"devices", "include_dir", "last_call", "metadata_path", "platforms"}
     assert declared(ast.ClassDef) == classes | set(map(class_name, functions - helpers))
     for name in declared(ast.FunctionDef) | declared(ast.ClassDef):
         assert callable(getattr(infini.ops, name)), name

@@ -23,10 +23,12 @@ _NAMES = frozenset(_core.operator_names())
 __all__ = [
     "Call",
     "Operator",
+    "Platform",
     "devices",
     "include_dir",
     "last_call",
     "metadata_path",
+    "platforms",
     *sorted(_NAMES),
 ]
 
@@ -72,6 +74,19 @@ def last_call() -> Call | None:
 def devices() -> list[str]:
     """The platforms that this build supports: "cpu" and at most one accelerator."""
     return _core.devices()
+
+
+class Platform(_typing.NamedTuple):
+    """A platform that the library can be built for."""
+
+    name: str
+    torch_device: str  # torch's device type, which several platforms can share
+    torch_plugin: str | None  # the module that brings torch the type; None where torch has it
+
+
+def platforms() -> list[Platform]:
+    """All that the library can be built for, whatever this build supports."""
+    return [Platform(*platform) for platform in _core.platforms()]
 
 
 def metadata_path() -> _pathlib.Path:

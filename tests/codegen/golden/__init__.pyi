@@ -14,10 +14,12 @@ import typing_extensions as _extensions
 __all__ = [
     "Call",
     "Operator",
+    "Platform",
     "devices",
     "include_dir",
     "last_call",
     "metadata_path",
+    "platforms",
     "abs",
     "abs_inplace",
     "add",
@@ -73,10 +75,16 @@ class Call(_typing.NamedTuple):
     device: _String
     slot: _Int
 
+class Platform(_typing.NamedTuple):
+    name: _String
+    torch_device: _String
+    torch_plugin: _String | None
+
 def devices() -> _builtins.list[_String]: ...
 def include_dir() -> _pathlib.Path: ...
 def last_call() -> Call | None: ...
 def metadata_path() -> _pathlib.Path: ...
+def platforms() -> _builtins.list[Platform]: ...
 
 class Abs(Operator): ...
 

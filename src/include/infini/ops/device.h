@@ -1,10 +1,10 @@
 #ifndef INFINI_OPS_DEVICE_H_
 #define INFINI_OPS_DEVICE_H_
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 
+#include "infini/ops/device_type.h"
 #include "infini/ops/export.h"
 
 namespace infini::ops {
@@ -12,15 +12,7 @@ namespace infini::ops {
 // Where a tensor lives: a platform and the ordinal of one of its devices.
 class Device {
  public:
-  enum class Type : std::uint8_t {
-    kCpu,
-    kNvidia,
-    kIluvatar,
-    kMetax,
-    kCambricon,
-    kMoore,
-    kAscend,
-  };
+  using Type = DeviceType;
 
   constexpr Device() = default;
   constexpr Device(Type type, int index = 0)
@@ -38,24 +30,6 @@ class Device {
   Type type_ = Type::kCpu;
   std::int16_t index_ = 0;
 };
-
-// What a platform is called here and in torch. Three vendors ship torch forks that present
-// their devices as `cuda`, which is why a build enables at most one accelerator.
-struct DeviceTypeInfo {
-  Device::Type type;
-  std::string_view name;
-  std::string_view torch_name;
-};
-
-inline constexpr std::array<DeviceTypeInfo, 7> kDeviceTypes = {{
-    {Device::Type::kCpu, "cpu", "cpu"},
-    {Device::Type::kNvidia, "nvidia", "cuda"},
-    {Device::Type::kIluvatar, "iluvatar", "cuda"},
-    {Device::Type::kMetax, "metax", "cuda"},
-    {Device::Type::kCambricon, "cambricon", "mlu"},
-    {Device::Type::kMoore, "moore", "musa"},
-    {Device::Type::kAscend, "ascend", "npu"},
-}};
 
 constexpr const DeviceTypeInfo& Info(Device::Type type) {
   return kDeviceTypes[static_cast<std::size_t>(type)];

@@ -1,4 +1,4 @@
-// Generated from codegen/slots.py by `python -m codegen slots`. Do not edit.
+// Generated from codegen/slots.py by `python -m codegen headers`. Do not edit.
 #ifndef INFINI_OPS_SLOT_H_
 #define INFINI_OPS_SLOT_H_
 
