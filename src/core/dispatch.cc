@@ -32,12 +32,13 @@ bool TakesForeign(const Implementation& implementation) {
 
 // The devices of the tensors among the arguments.
 struct Devices {
-  std::optional<Device> first;
+  // The first one, of an accelerator where there is one: a number on the CPU may stand before it.
+  std::optional<Device> main;
   bool mixed = false;
 
   void Add(Device device) {
-    mixed |= first.value_or(device) != device;
-    if (!first) first = device;
+    mixed |= main.value_or(device) != device;
+    if (!main || main->type() == Device::Type::kCpu) main = device;
   }
 
   void Add(const Tensor& tensor) {
@@ -167,7 +168,7 @@ const Call& LastCall() { return last_call; }
 void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOptions& options) {
   Devices devices;
   devices.AddAll(arguments);
-  const Invocation invocation{arguments.data(), arguments.size(), devices.first.value_or(Device()),
+  const Invocation invocation{arguments.data(), arguments.size(), devices.main.value_or(Device()),
                               options.stream, overload.parameters};
   const std::optional<int> slot =
       devices.mixed ? SlotForMixedDevices(overload, invocation, options.implementation_index)

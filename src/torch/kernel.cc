@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 
 #include "torch/copies.h"
@@ -22,29 +23,50 @@ static_assert(static_cast<int>(MemoryFormat::kChannelsLast3d) ==
 
 const at::Tensor& AsTorch(const void* tensor) { return *static_cast<const at::Tensor*>(tensor); }
 
-// The accelerator of this build and torch's type for it; the CPU where there is none. Looked up
-// once: a call must not compare strings.
+// The accelerator of this build and torch's type for it, from the first tensor on it that was seen
+// (the CPU until then): a plug-in may name its device to torch after this library was loaded, and
+// a call must not compare strings.
 struct Accelerator {
   Device::Type type = Device::Type::kCpu;
   c10::DeviceType torch_type = c10::DeviceType::CPU;
 };
+std::atomic<Accelerator> seen_accelerator{Accelerator{}};
 
-const Accelerator& ThisAccelerator() {
-  static const Accelerator accelerator = [] {
-    for (const DeviceTypeInfo& info : kDeviceTypes) {
-      if (info.type != Device::Type::kCpu && IsEnabled(info.type)) {
-        return Accelerator{info.type, c10::Device(std::string(info.torch_device)).type()};
-      }
-    }
-    return Accelerator{};
-  }();
+Accelerator Remember(Accelerator accelerator) {
+  seen_accelerator.store(accelerator, std::memory_order_relaxed);
   return accelerator;
+}
+
+Accelerator FindAccelerator(Device::Type type) {
+  const DeviceTypeInfo& info = Info(type);
+  if (!IsEnabled(type)) {
+    throw std::invalid_argument("a tensor is on " + std::string(info.name) +
+                                ", which this build of the library does not support");
+  }
+  try {
+    return {type, c10::Device(std::string(info.torch_device)).type()};
+  } catch (const c10::Error&) {
+    throw std::invalid_argument("torch does not know the device '" +
+                                std::string(info.torch_device) + "' (" + std::string(info.name) +
+                                ") until its plug-in is loaded: run `import " +
+                                std::string(info.torch_plugin) + "` first");
+  }
 }
 
 Device::Type TypeOf(c10::DeviceType type) {
   if (type == c10::DeviceType::CPU) return Device::Type::kCpu;
-  if (type == ThisAccelerator().torch_type) return ThisAccelerator().type;
-  return ParseDeviceType(c10::DeviceTypeName(type, true));  // throws, with the devices of the build
+  Accelerator accelerator = seen_accelerator.load(std::memory_order_relaxed);
+  if (type != accelerator.torch_type) {
+    // Throws, with the devices of the build, for what is none.
+    accelerator = Remember({ParseDeviceType(c10::DeviceTypeName(type, true)), type});
+  }
+  return accelerator.type;
+}
+
+c10::DeviceType TorchTypeOf(Device::Type type) {
+  Accelerator accelerator = seen_accelerator.load(std::memory_order_relaxed);
+  if (type != accelerator.type) accelerator = Remember(FindAccelerator(type));
+  return accelerator.torch_type;
 }
 
 // True for a tensor whose memory holds its values as they are: not sparse, nested or meta,
@@ -164,11 +186,7 @@ c10::List<std::optional<at::Tensor>> ToOptionalTensors(const Argument& argument)
 
 at::Device ToDevice(Device device) {
   if (device.type() == Device::Type::kCpu) return at::kCPU;
-  if (device.type() != ThisAccelerator().type) {
-    throw std::invalid_argument("a tensor is on " + std::string(Info(device.type()).name) +
-                                ", which this build of the library does not support");
-  }
-  return {ThisAccelerator().torch_type, static_cast<c10::DeviceIndex>(device.index())};
+  return {TorchTypeOf(device.type()), static_cast<c10::DeviceIndex>(device.index())};
 }
 
 at::ScalarType ToScalarType(DataType data_type) {
