@@ -1,0 +1,46 @@
+"""A device on host memory that torch takes for an accelerator: ``npu``, ``mlu`` or ``musa``.
+
+Its kernels are the CPU's and so is its memory, but nothing else may touch that: host code that
+follows an address on the device crashes, as it would with a real one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from simulated_device import runtime
+
+NAMES = ("npu", "mlu", "musa")
+
+
+def library() -> Path:
+    """Returns the shared library that a C++ program loads to have the device.
+
+    There it keeps torch's name for any such device, ``privateuseone``, until the program calls
+    ``c10::register_privateuse1_backend``.
+    """
+    return Path(__file__).with_name("libsimulated_device.so")
+
+
+def load(name: str) -> None:
+    """Gives torch the device under a name, once per process; a second time does nothing.
+
+    Raises:
+        ValueError: the name is not one of ``NAMES``.
+        RuntimeError: torch has a device of this kind already, under another name.
+    """
+    if name not in NAMES:
+        raise ValueError(f"the simulated device can't be called {name!r}; expected one of {NAMES}")
+    present = torch._C._get_privateuse1_backend_name()
+    if present == name and getattr(getattr(torch, name, None), "is_simulated", False):
+        return
+    if present != "privateuseone":
+        raise RuntimeError(
+            f"the simulated device can't be called {name!r}: torch has one device of this kind per "
+            f"process, and it is called {present!r} already. Start another process"
+        )
+    torch.ops.load_library(library())
+    torch.utils.rename_privateuse1_backend(name)
+    torch._register_device_module(name, runtime)
+    torch.utils.generate_methods_for_privateuse1_backend()

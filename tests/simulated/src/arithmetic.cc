@@ -1,0 +1,50 @@
+// Kernels that compute: what torch has for the CPU, on the memory of the device.
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sum.h>
+
+#include "PrivateUse1NativeFunctions.h"
+#include "tensors.h"
+
+namespace simulated {
+
+at::Tensor& Kernels::add_out(const at::Tensor& self, const at::Tensor& other,
+                             const at::Scalar& alpha, at::Tensor& out) {
+  CheckOperands(out.device(), {self, other});
+  return Write(at::add(OnHost(self), OnHost(other), alpha), out);
+}
+
+at::Tensor& Kernels::fill_(at::Tensor& self, const at::Scalar& value) {
+  OnHost(self).fill_(value);
+  return self;
+}
+
+at::Tensor& Kernels::mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
+  return Write(at::mm(OnHost(self), OnHost(mat2)), out);
+}
+
+at::Tensor Kernels::mul(const at::Tensor& self, const at::Tensor& other) {
+  const at::Device device = self.is_cpu() ? other.device() : self.device();
+  CheckOperands(device, {self, other});
+  return ToDevice(at::mul(OnHost(self), OnHost(other)), device);
+}
+
+at::Tensor Kernels::relu(const at::Tensor& self) {
+  return ToDevice(at::relu(OnHost(self)), self.device());
+}
+
+at::Tensor& Kernels::sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                             std::optional<at::ScalarType> dtype, at::Tensor& out) {
+  // The data type of the output decides where none is asked for.
+  return Write(at::sum(OnHost(self), dim, keepdim, dtype ? *dtype : out.scalar_type()), out);
+}
+
+at::Tensor& Kernels::zero_(at::Tensor& self) {
+  OnHost(self).zero_();
+  return self;
+}
+
+}  // namespace simulated

@@ -1,0 +1,204 @@
+#include "memory.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace simulated {
+namespace {
+
+constexpr size_t kBytesPerDevice = size_t{4} << 30;  // of address space; pages come when touched
+constexpr size_t kBytes = kDeviceCount * kBytesPerDevice;
+constexpr size_t kAlignment = 512;                  // as on a GPU
+constexpr size_t kReturnedBytes = size_t{1} << 20;  // freed blocks from this size on lose pages
+
+// Both halves of one mapping: the addresses that tensors have, and the memory behind them.
+char* Addresses() {
+  static char* const addresses = [] {
+    void* const mapping =
+        mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TORCH_CHECK(mapping != MAP_FAILED, "the simulated device can't reserve ", 2 * kBytes,
+                " bytes of address space: ", std::strerror(errno));
+    char* const first = static_cast<char*>(mapping);
+    TORCH_CHECK(mprotect(first + kBytes, kBytes, PROT_READ | PROT_WRITE) == 0,
+                "the simulated device can't use its memory: ", std::strerror(errno));
+    return first;
+  }();
+  return addresses;
+}
+
+// The memory of one device: first fit, with neighbouring free blocks joined.
+class Arena {
+ public:
+  explicit Arena(c10::DeviceIndex device)
+      : device_(device), free_{{Addresses() + device * kBytesPerDevice, kBytesPerDevice}} {}
+
+  void* Allocate(size_t bytes) {
+    const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto block = std::find_if(free_.begin(), free_.end(), [size](const auto& candidate) {
+      return candidate.second >= size;
+    });
+    // Rounding up may have wrapped around.
+    if (size < bytes || block == free_.end()) ThrowOutOfMemory(bytes);
+    const auto [address, available] = *block;
+    free_.erase(block);
+    if (available > size) free_.emplace(address + size, available - size);
+    used_.emplace(address, size);
+    use_.allocated += size;
+    use_.peak = std::max(use_.peak, use_.allocated);
+    return address;
+  }
+
+  void Free(void* pointer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto used = used_.find(static_cast<char*>(pointer));
+    if (used == used_.end()) std::abort();  // freed twice: a deleter can't throw
+    auto [address, size] = *used;
+    used_.erase(used);
+    use_.allocated -= size;
+    if (size >= kReturnedBytes) madvise(Reach(address), size, MADV_DONTNEED);
+    auto next = free_.lower_bound(address);
+    if (next != free_.end() && address + size == next->first) {
+      size += next->second;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin() && std::prev(next)->first + std::prev(next)->second == address) {
+      std::prev(next)->second += size;
+    } else {
+      free_.emplace(address, size);
+    }
+  }
+
+  MemoryUse Use() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return use_;
+  }
+
+ private:
+  [[noreturn]] void ThrowOutOfMemory(size_t bytes) const {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, c10::DeviceTypeName(c10::kPrivateUse1, true),
+                     " out of memory. Tried to allocate ", bytes, " bytes on device ",
+                     static_cast<int>(device_), ", which is simulated and has ", use_.total,
+                     " bytes, of which ", use_.allocated, " are allocated.");
+  }
+
+  const c10::DeviceIndex device_;
+  std::mutex mutex_;
+  std::map<char*, size_t> free_;
+  std::map<char*, size_t> used_;
+  MemoryUse use_{0, 0, kBytesPerDevice};
+};
+
+// Never destroyed: tensors may outlive everything else in a process.
+Arena& ArenaOf(c10::DeviceIndex device) {
+  static Arena* const arenas[kDeviceCount] = {new Arena(0), new Arena(1)};
+  TORCH_CHECK(device >= 0 && device < kDeviceCount, "there is no simulated device ",
+              static_cast<int>(device), "; there are ", static_cast<int>(kDeviceCount));
+  return *arenas[device];
+}
+
+struct Allocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device device = c10::impl::getDeviceGuardImpl(c10::kPrivateUse1)->getDevice();
+    void* const address = bytes ? ArenaOf(device.index()).Allocate(bytes) : nullptr;
+    return {address, address, &Free, device};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
+
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(Reach(to), Reach(const_cast<void*>(from)), bytes);
+  }
+
+ private:
+  static void Free(void* address) {
+    if (address) ArenaOf(DeviceOf(address).index()).Free(address);
+  }
+};
+
+// Where pinned memory begins, and its size.
+class PinnedBlocks {
+ public:
+  void Add(const void* address, size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    blocks_[static_cast<const char*>(address)] = bytes;
+  }
+  void Remove(const void* address) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    blocks_.erase(static_cast<const char*>(address));
+  }
+  bool Contain(const void* pointer) {
+    const char* const address = static_cast<const char*>(pointer);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto after = blocks_.upper_bound(address);
+    return after != blocks_.begin() && address < std::prev(after)->first + std::prev(after)->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, size_t> blocks_;
+};
+
+PinnedBlocks& Pinned() {
+  static PinnedBlocks* const blocks = new PinnedBlocks;
+  return *blocks;
+}
+
+struct HostAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    void* const address = c10::GetCPUAllocator()->raw_allocate(bytes);
+    if (address) Pinned().Add(address, bytes);
+    return {address, address, &Free, c10::kCPU};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
+
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+
+ private:
+  static void Free(void* address) {
+    Pinned().Remove(address);
+    c10::GetCPUAllocator()->raw_deallocate(address);
+  }
+};
+
+}  // namespace
+
+void* Reach(void* device_address) {
+  return device_address ? static_cast<char*>(device_address) + kBytes : nullptr;
+}
+
+c10::Device DeviceOf(const void* address) {
+  const auto offset =
+      reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(Addresses());
+  TORCH_CHECK(offset < kBytes, address, " is not memory of a simulated device");
+  return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(offset / kBytesPerDevice)};
+}
+
+MemoryUse MemoryUseOf(c10::DeviceIndex device) { return ArenaOf(device).Use(); }
+
+c10::Allocator& DeviceAllocator() {
+  static Allocator* const allocator = new Allocator;
+  return *allocator;
+}
+
+c10::Allocator& PinnedAllocator() {
+  static HostAllocator* const allocator = new HostAllocator;
+  return *allocator;
+}
+
+bool IsPinned(const void* address) { return Pinned().Contain(address); }
+
+}  // namespace simulated
