@@ -19,7 +19,7 @@ STUB_NAME = "__init__.pyi"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def _environment() -> jinja2.Environment:
+def make_environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -35,7 +35,7 @@ def _environment() -> jinja2.Environment:
 
 def render_headers() -> dict[str, str]:
     """The C++ twins of ``codegen.slots`` and ``codegen.devices``, by file name."""
-    environment = _environment()
+    environment = make_environment()
     slot = environment.get_template("slot.h.j2").render(slots=list(Slot), count=SLOT_COUNT)
     device_type = environment.get_template("device_type.h.j2").render(platforms=PLATFORMS)
     return {"slot.h": slot, "device_type.h": device_type}
@@ -46,7 +46,7 @@ def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, st
 
     ``hand_written`` holds the operators whose base header stands in ``src/base``.
     """
-    environment = _environment()
+    environment = make_environment()
     base = environment.get_template("base.h.j2")
     files = {
         f"base/{operator.name}.h": base.render(operator=operator)

@@ -1,0 +1,70 @@
+"""The files of a backend, from what its YAML file says and the functions of a torch."""
+
+from __future__ import annotations
+
+from codegen import emit
+from codegen.aten import NativeFunctions
+from codegen.backend.model import BackendFile
+from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
+
+
+def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:
+    """All files, by name; to be called inside ``native_functions``."""
+    kernels = make_kernels(file, file.supported, parsed, is_autograd=False)
+    registrations = make_registrations(kernels, parsed)
+    autograd_kernels = make_kernels(file, file.autograd, parsed, is_autograd=True)
+    autograd = make_registrations(autograd_kernels, parsed)
+    declarations = sorted(
+        {*_declarations(kernels, parsed), *_declarations(autograd_kernels, parsed)}
+    )
+    files = {
+        f"{file.backend}NativeFunctions.h": _render(
+            "native_functions.h", file, parsed, declarations=declarations
+        ),
+        f"Register{file.backend}.cpp": _register(kernels, registrations, parsed),
+        f"Register{file.backend}Fallback.cpp": _render("fallback.cpp", file, parsed),
+    }
+    if autograd:
+        files[f"RegisterAutograd{file.backend}.cpp"] = _register(autograd_kernels, autograd, parsed)
+    return files
+
+
+def _declarations(kernels: Kernels, parsed: NativeFunctions) -> list[str]:
+    from torchgen.dest import compute_native_function_declaration
+
+    return [
+        declaration
+        for function in parsed.functions
+        for declaration in compute_native_function_declaration(function, kernels.index)
+    ]
+
+
+def _register(
+    kernels: Kernels, registrations: tuple[Registration, ...], parsed: NativeFunctions
+) -> str:
+    has_copies = any(each.operator == "_copy_from" for each in registrations)
+    headers = {each.header for each in registrations if each.header}
+    headers |= {"empty_like", "empty_strided"}
+    if has_copies:
+        headers.add("_copy_from")
+    return _render(
+        "register.cpp",
+        kernels.file,
+        parsed,
+        key=kernels.key,
+        is_autograd=kernels.is_autograd,
+        registrations=registrations,
+        # Those of kernels first: what is derived calls them.
+        definitions=[
+            each.definition
+            for each in sorted(registrations, key=lambda each: bool(each.source))
+            if each.definition
+        ],
+        headers=sorted(headers),
+        resolves_copies=has_copies and not kernels.is_autograd,
+    )
+
+
+def _render(name: str, file: BackendFile, parsed: NativeFunctions, **values: object) -> str:
+    template = emit.make_environment().get_template(f"backend/{name}.j2")
+    return template.render(file=file, torch_version=parsed.torch_version, **values)

@@ -1,0 +1,191 @@
+"""What a backend registers with the dispatcher: its kernels, and wrappers made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from codegen.aten import NativeFunctions
+from codegen.backend import wrappers
+from codegen.backend.model import BackendFile, Entry
+
+if TYPE_CHECKING:
+    from torchgen.model import BackendIndex, NativeFunction, NativeFunctionsGroup
+
+# Backends that torch keeps functional: a structured out= kernel gives them nothing.
+# c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
+_FUNCTIONAL_BACKENDS = frozenset({"XLA", "Lazy"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """One operator overload under one dispatch key."""
+
+    operator: str  # "add.Tensor"
+    function: str  # expression: pointer to a function with the signature of the dispatcher
+    definition: str = ""  # of that function, where it is not the kernel itself
+    source: str = ""  # the operator from whose kernel it is derived
+    header: str = ""  # that the definition needs: "add" of ATen/ops/add_ops.h
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """The kernels that the file lists for one dispatch key, as torchgen's emitters want them."""
+
+    file: BackendFile
+    index: BackendIndex
+    # Overrides of the autograd of operators, not their kernels.
+    is_autograd: bool
+    groups: Mapping[str, NativeFunctionsGroup] = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        return str(self.index.dispatch_key)
+
+    def has(self, function: NativeFunction) -> bool:
+        return bool(self.index.has_kernel(function))
+
+    def is_symint(self, function: NativeFunction) -> bool:
+        kernel = self.index.get_kernel(function)
+        return kernel is not None and kernel.supports_symint()
+
+    def function(self, function: NativeFunction) -> str:
+        """What to call for the kernel of ``function``, the guards of its device included."""
+        if self.file.device_guard:
+            return wrappers.name(self.key, function)
+        return wrappers.kernel_name(self.file, self.index, function)
+
+
+def make_kernels(
+    file: BackendFile, entries: Sequence[Entry], parsed: NativeFunctions, *, is_autograd: bool
+) -> Kernels:
+    """The kernels of ``entries``, which name operators that ``parsed`` has."""
+    from torchgen.api import dispatcher
+    from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, NativeFunctionsGroup
+
+    by_name = {str(function.func.name): function for function in parsed.functions}
+    index = {}
+    for entry in entries:
+        function = by_name[entry.name]
+        suffix = "_symint" if entry.name in file.symint else ""
+        index[function.func.name] = BackendMetadata(
+            kernel=dispatcher.name(function.func) + suffix,
+            structured=False,
+            cpp_namespace=f"::{file.cpp_namespace}",
+        )
+    return Kernels(
+        file=file,
+        index=BackendIndex(
+            dispatch_key=DispatchKey.parse(f"{'Autograd' if is_autograd else ''}{file.backend}"),
+            use_out_as_primary=file.use_out_as_primary,
+            external=True,
+            device_guard=file.device_guard,
+            index=index,
+        ),
+        is_autograd=is_autograd,
+        groups={
+            str(function.func.name): group
+            for group in parsed.grouped()
+            if isinstance(group, NativeFunctionsGroup)
+            for function in group.functions()
+        },
+    )
+
+
+def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> tuple[Registration, ...]:
+    """All registrations of one dispatch key, in the order of torch's operators."""
+    return tuple(_registrations(kernels, parsed))
+
+
+def _registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
+    for function in parsed.functions:
+        if kernels.has(function):
+            yield _of_kernel(kernels, function)
+            continue
+        group = kernels.groups.get(str(function.func.name))
+        source = _source(kernels, group, function) if group is not None else None
+        if source is not None:
+            yield _derived(kernels, function, source)
+
+
+def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
+    operator = str(function.func.name)
+    if kernels.file.device_guard:
+        return Registration(
+            operator=operator,
+            function=f"&{wrappers.name(kernels.key, function)}",
+            definition=wrappers.guarded(kernels.index, kernels.file.class_name, function),
+        )
+    pointer = wrappers.pointer_type(function, symint=kernels.is_symint(function))
+    kernel = wrappers.kernel_name(kernels.file, kernels.index, function)
+    # The kernel may be overloaded.
+    return Registration(operator=operator, function=f"static_cast<{pointer}>(&{kernel})")
+
+
+def _derived(kernels: Kernels, function: NativeFunction, source: NativeFunction) -> Registration:
+    make = wrappers.COPYING if source.func.kind().name == "functional" else wrappers.ALLOCATING
+    name = wrappers.name(kernels.key, function)
+    return Registration(
+        operator=str(function.func.name),
+        function=f"&{name}",
+        definition=make[function.func.kind().name](
+            function,
+            source,
+            wrappers.Call(
+                wrapper=name,
+                kernel=kernels.function(source),
+                symint=kernels.is_symint(source),
+            ),
+        ),
+        source=str(source.func.name),
+        header=function.root_name if function.func.kind().name == "functional" else "",
+    )
+
+
+def _source(
+    kernels: Kernels, group: NativeFunctionsGroup, function: NativeFunction
+) -> NativeFunction | None:
+    """The kernel of the group to derive ``function`` from, if there is one that serves."""
+    candidates = [group.functional, group.out]
+    if kernels.file.use_out_as_primary:
+        candidates.reverse()
+    for source in candidates:
+        if kernels.has(source) and _serves(kernels, source, function):
+            return source
+    return None
+
+
+def _serves(kernels: Kernels, source: NativeFunction, function: NativeFunction) -> bool:
+    if "inplace_view" in function.tags:
+        return False  # it changes the argument, not the values in it
+    kind = function.func.kind().name
+    if source.func.kind().name == "functional":
+        return wrappers.can_copy(function, source) and not _is_derived_by_torch(function, source)
+    if kernels.is_autograd or has_composite(function, kernels.file.backend):
+        return False
+    if kind == "functional":
+        return wrappers.can_allocate(function, source)
+    return kind == "inplace" and wrappers.can_replace(function, source)
+
+
+def _is_derived_by_torch(function: NativeFunction, functional: NativeFunction) -> bool:
+    """Whether torch's own kernel does what a wrapper would: what torchgen added calls the other.
+
+    Factories (``empty.out``) are better than allocating and copying.
+    """
+    if functional.func.arguments.tensor_options is not None:
+        return bool(function.has_composite_kernel)
+    return "generated" in function.tags and bool(function.has_composite_explicit_autograd_kernel)
+
+
+def has_composite(function: NativeFunction, backend: str) -> bool:
+    """Whether torch has a kernel for every backend, made from other operators."""
+    if function.has_composite_implicit_autograd_kernel:
+        return True
+    if function.has_composite_explicit_autograd_kernel:
+        return True
+    return backend not in _FUNCTIONAL_BACKENDS and (
+        function.has_composite_explicit_autograd_non_functional_kernel
+        or function.structured_delegate is not None
+    )
