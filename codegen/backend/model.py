@@ -22,7 +22,7 @@ class BackendFile:
     backend: str  # dispatch key: "PrivateUse1"
     class_name: str  # of the kernels; what torchgen gives the key if the file says none
     cpp_namespace: str
-    extra_headers: tuple[str, ...]
+    extra_headers: tuple[str, ...]  # as `#include` takes them: '"npu/kernels.h"', "<vector>"
     supported: tuple[Entry, ...]  # `supported` and `full_codegen`, in the order of the file
     autograd: tuple[Entry, ...]
     symint: frozenset[str]

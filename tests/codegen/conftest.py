@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from codegen.aten import find_torch, load_schemas
+from codegen.aten import NativeFunctions, find_torch, load_schemas, native_functions
 from codegen.inputs import SELECTION_VARIABLE
 from codegen.model import Schemas
 
@@ -30,3 +31,11 @@ def schemas() -> Schemas:
     """The out= and in-place schemas of the installed torch."""
     pytest.importorskip("torchgen", reason="torch is not installed")
     return load_schemas(find_torch())
+
+
+@pytest.fixture(scope="session")
+def functions() -> Iterator[NativeFunctions]:
+    """All functions of the installed torch, in torchgen's model."""
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    with native_functions(find_torch()) as parsed:
+        yield parsed

@@ -1,0 +1,116 @@
+"""What a torch knows: the operators and dispatch keys that a backend's file may name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from codegen.aten import NativeFunctions
+
+# Backends of their own without a key for autograd, sparse tensors and so on.
+_KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")
+_AUTOGRAD = "Autograd"
+_MOST_HINTS = 100  # near matches; one among all operators costs 6 ms
+_MOST_SHOWN = 80  # characters; the longest name of torch 2.13 has 61
+
+
+def quoted(text: str) -> str:
+    """What a file says, fit for one line of a terminal."""
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the known one that is like it, if any."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+class Operators:
+    """The operators of a torch by name, and which of them are variants of each other."""
+
+    def __init__(self, functions: NativeFunctions) -> None:
+        self._functions = functions
+        self._overloads: dict[str, list[str]] = {}  # base name -> names
+        for function in functions.functions:
+            name = function.func.name
+            self._overloads.setdefault(str(name.name), []).append(str(name))
+        self._names = {name for names in self._overloads.values() for name in names}
+        self._hints_left = _MOST_HINTS
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def refusal(self, name: str) -> str:
+        """Says that there is no such operator, or no such overload, and what comes near."""
+        torch = f"torch {self._functions.torch_version}"
+        base, _, overload = name.partition(".")
+        if base not in self._overloads:
+            return (
+                f"{torch} has no operator {quoted(name)}; expected name and overload as in "
+                f"native_functions.yaml{self._near(name)}"
+            )
+        overloads = self._overloads[base]
+        kind = f"overload {quoted(overload)}" if overload else "overload without a name"
+        near = nearest(name, overloads) if overload else f"; did you mean '{overloads[0]}'?"
+        return f"'{base}' has no {kind}; expected one of {', '.join(overloads)}{near}"
+
+    def _near(self, name: str) -> str:
+        unqualified = name.removeprefix("aten::")
+        if unqualified in self._names:
+            return f"; write '{unqualified}'"
+        self._hints_left -= 1
+        return nearest(name, self._names) if self._hints_left >= 0 else ""
+
+    def variants(self) -> list[list[str]]:
+        """The names of each functional operator with its in-place and out= form."""
+        from torchgen.model import NativeFunctionsGroup
+
+        return [
+            [str(function.func.name) for function in group.functions()]
+            for group in self._functions.grouped()
+            if isinstance(group, NativeFunctionsGroup)
+        ]
+
+
+class DispatchKeys:
+    """The dispatch keys that a backend may have, and those that have one for autograd."""
+
+    def __init__(self, functions: NativeFunctions) -> None:
+        from torchgen.model import BACKEND_COMPONENTS, FUNCTIONALITY_KEYS, DispatchKey
+
+        self._all = set(DispatchKey.__members__)
+        self._in_tree = {str(key) for key in functions.backend_indices}
+        of_devices = {
+            *(key for key in _KEYS_WITHOUT_FUNCTIONALITIES if key in self._all),
+            *(
+                f"{functionality}{component}"
+                for functionality in FUNCTIONALITY_KEYS
+                for component in BACKEND_COMPONENTS
+                if functionality != _AUTOGRAD
+            ),
+        }
+        self._free = sorted(of_devices - self._in_tree)
+
+    def refusal(self, key: str) -> str | None:
+        """Why a backend can't have this key; None where it can."""
+        if key in self._free:
+            return None
+        if key in self._in_tree:
+            return f"torch has kernels of its own for {quoted(key)}; {self._expected()}"
+        without = key.removeprefix(_AUTOGRAD)
+        if key in self._all and without in self._free:
+            return (
+                f"{quoted(key)} is the key of autograd for '{without}'; write '{without}', and the "
+                "operators under 'autograd'"
+            )
+        if key in self._all:
+            return f"the dispatch key {quoted(key)} is not that of a device; {self._expected()}"
+        return f"{quoted(key)} is not a dispatch key; {self._expected()}{nearest(key, self._free)}"
+
+    def has_autograd(self, key: str) -> bool:
+        return f"{_AUTOGRAD}{key}" in self._all
+
+    def _expected(self) -> str:
+        return "expected that of a device which torch leaves to others, such as PrivateUse1"

@@ -1,0 +1,636 @@
+"""The YAML file of a backend: what it means, and what is said about what it must not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from codegen.aten import NativeFunctions
+from codegen.backend.document import KEYS, read_backend_file
+from codegen.backend.model import BackendFile, Entry
+from codegen.backend.nodes import LARGEST
+from codegen.errors import GenerationError
+
+HEAD = "backend: PrivateUse1\ncpp_namespace: torch_npu\n"
+ONE = f"{HEAD}supported:\n  - abs\n"
+ALL_KEYS = f"expected one of {', '.join(KEYS)}"
+A_DEVICE = "expected that of a device which torch leaves to others, such as PrivateUse1"
+
+Read = Callable[[str], BackendFile]
+Refusal = Callable[[str | bytes], str]
+
+
+@pytest.fixture
+def read(tmp_path: Path, functions: NativeFunctions) -> Read:
+    """Reads a file with this text."""
+
+    def read(text: str) -> BackendFile:
+        path = tmp_path / "backend.yaml"
+        path.write_text(text)
+        return read_backend_file(path, functions)
+
+    return read
+
+
+@pytest.fixture
+def refusal(tmp_path: Path, functions: NativeFunctions, monkeypatch: pytest.MonkeyPatch) -> Refusal:
+    """What is said about npu.yaml with this text; the torch is called "torch X"."""
+    monkeypatch.chdir(tmp_path)
+
+    def refusal(text: str | bytes) -> str:
+        path = Path("npu.yaml")
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        with pytest.raises(GenerationError, match=r"npu\.yaml") as raised:
+            read_backend_file(path, functions)
+        return str(raised.value).replace(f"torch {functions.torch_version} ", "torch X ")
+
+    return refusal
+
+
+def test_all_keys(read: Read, tmp_path: Path) -> None:
+    text = f"""\
+# of a backend
+{HEAD}class_name: Kernels
+extra_headers: [npu/kernels.h, "<vector>", '"a.h"']
+full_codegen:
+  - sin
+supported:
+  - add.Tensor
+  - _copy_from
+  # - abs
+  - view
+autograd: [max_pool2d]
+symint: [view]
+ir_gen: [cos]
+non_native:
+  - func: scalar(Scalar value, ScalarType type) -> Tensor
+    opkind: at::prim::Constant
+use_out_as_primary: yes
+device_guard: True
+"""
+    assert read(text) == BackendFile(
+        path=tmp_path / "backend.yaml",
+        backend="PrivateUse1",
+        class_name="Kernels",
+        cpp_namespace="torch_npu",
+        extra_headers=('"npu/kernels.h"', "<vector>", '"a.h"'),
+        supported=(
+            Entry(name="sin", line=7),
+            Entry(name="add.Tensor", line=9),
+            Entry(name="_copy_from", line=10),
+            Entry(name="view", line=12),
+        ),
+        autograd=(Entry(name="max_pool2d", line=13),),
+        symint=frozenset({"view"}),
+        use_out_as_primary=True,
+        device_guard=True,
+    )
+
+
+def test_defaults(read: Read, tmp_path: Path) -> None:
+    assert read(ONE) == BackendFile(
+        path=tmp_path / "backend.yaml",
+        backend="PrivateUse1",
+        class_name="PrivateUse1NativeFunctions",
+        cpp_namespace="torch_npu",
+        extra_headers=(),
+        supported=(Entry(name="abs", line=4),),
+        autograd=(),
+        symint=frozenset(),
+        use_out_as_primary=False,
+        device_guard=False,
+    )
+
+
+@pytest.mark.parametrize("key", ["supported", "full_codegen", "autograd", "symint"])
+def test_an_empty_list_beside_a_filled_one(read: Read, key: str) -> None:
+    filled = "autograd" if key == "supported" else "supported"
+    for empty in ("", "[]", "~"):
+        file = read(f"{HEAD}{key}: {empty}\n{filled}: [abs]\n")
+        assert [entry.name for entry in (*file.supported, *file.autograd)] == ["abs"]
+
+
+def test_an_alias_is_the_list_that_it_stands_for(read: Read) -> None:
+    file = read(f"{HEAD}supported: &all [abs, sin]\nsymint: *all\n")
+    assert file.symint == {"abs", "sin"}
+
+
+@pytest.mark.parametrize("marker", ["", "\ufeff", "---\n"])
+def test_a_file_as_editors_save_it(read: Read, marker: str) -> None:
+    assert read(marker + ONE.replace("\n", "\r\n")).supported[0].name == "abs"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            f"{HEAD}supported: [abs\nautograd: [sin]\n",
+            "npu.yaml:4: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'",
+            id="not-closed",
+        ),
+        pytest.param(
+            "backend: PrivateUse1\n\tcpp_namespace: a\n",
+            "npu.yaml:2: not YAML: while scanning for the next token, found character '\\t' that "
+            "cannot start any token",
+            id="tab",
+        ),
+        pytest.param(
+            f"{ONE}---\n{ONE}",
+            "npu.yaml:5: not YAML: expected a single document in the stream, but found another "
+            "document",
+            id="two-documents",
+        ),
+        pytest.param(
+            "supported: *all\n", "npu.yaml:1: not YAML: found undefined alias 'all'", id="alias"
+        ),
+        pytest.param(
+            "backend: a\n\nclass_name: \x07\n",
+            "npu.yaml:3: not YAML: got the character U+0007; remove it",
+            id="control-character",
+        ),
+        pytest.param(
+            b"backend: a\nclass_name: \xe9\n",
+            "npu.yaml:2: got the byte 0xE9, expected UTF-8. Save the file as UTF-8",
+            id="latin-1",
+        ),
+        pytest.param(
+            "[" * 1500,
+            "npu.yaml: got hundreds of lists or mappings inside each other; expected the YAML file "
+            "of a backend",
+            id="deep",
+        ),
+        pytest.param(
+            " " * (LARGEST + 1),
+            "npu.yaml: got more than 1,048,576 bytes; expected the YAML file of a backend",
+            id="large",
+        ),
+    ],
+)
+def test_not_yaml(refusal: Refusal, text: str | bytes, expected: str) -> None:
+    assert refusal(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("", "1: got nothing"),
+        ("# a comment\n", "1: got nothing"),
+        ("~", "1: got nothing"),
+        ("\n- abs\n", "2: got a list"),
+        ("abs", "1: got 'abs'"),
+        ("5", "1: got the number 5"),
+        ("!!python/dict {a: 1}", "1: got a value of the type '!!python/dict'"),
+    ],
+)
+def test_not_a_mapping(refusal: Refusal, text: str, got: str) -> None:
+    assert refusal(text) == (
+        f"npu.yaml:{got}, expected a mapping with backend, cpp_namespace and supported"
+    )
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, functions: NativeFunctions) -> None:
+    with pytest.raises(GenerationError, match=r"nowhere\.yaml") as raised:
+        read_backend_file(tmp_path / "nowhere.yaml", functions)
+    assert str(raised.value) == (
+        f"{tmp_path}/nowhere.yaml: No such file or directory; expected the YAML file of a backend"
+    )
+
+
+def test_a_folder(tmp_path: Path, functions: NativeFunctions) -> None:
+    with pytest.raises(GenerationError, match="Is a directory") as raised:
+        read_backend_file(tmp_path, functions)
+    assert str(raised.value) == (f"{tmp_path}: Is a directory; expected the YAML file of a backend")
+
+
+# What is wrong with a file, after "npu.yaml:".
+_WRONG = {
+    "no-backend": (
+        "cpp_namespace: torch_npu\nsupported: [abs]\n",
+        "1: no 'backend'; expected a dispatch key such as PrivateUse1. Add 'backend: PrivateUse1'",
+    ),
+    "empty-backend": (
+        "cpp_namespace: torch_npu\nbackend:\nsupported: [abs]\n",
+        "2: backend: got nothing, expected a dispatch key such as PrivateUse1",
+    ),
+    "no-cpp-namespace": (
+        "backend: PrivateUse1\nsupported: [abs]\n",
+        "1: no 'cpp_namespace'; expected a C++ namespace such as torch_npu or torch::lazy. Add "
+        "'cpp_namespace: torch_npu'",
+    ),
+    "empty-cpp-namespace": (
+        "backend: PrivateUse1\ncpp_namespace: \nsupported: [abs]\n",
+        "2: cpp_namespace: got nothing, expected a C++ namespace such as torch_npu or torch::lazy",
+    ),
+    "unknown-key": (f"{ONE}fallback: 1\n", f"5: unknown key: got 'fallback', {ALL_KEYS}"),
+    "misspelt-key": (
+        f"{HEAD}suported: [abs]\n",
+        "3: unknown key: got 'suported', did you mean 'supported'?",
+    ),
+    "misspelt-backend": (
+        "backnd: PrivateUse1\ncpp_namespace: torch_npu\nsupported: [abs]\n",
+        "1: unknown key: got 'backnd', did you mean 'backend'?",
+    ),
+    "merge-key": (
+        f"{ONE}<<: {{}}\n",
+        f"5: unknown key: got a value of the type '!!merge', {ALL_KEYS}",
+    ),
+    "list-as-key": (f"{ONE}? [a]\n: b\n", f"5: unknown key: got a list, {ALL_KEYS}"),
+    "number-as-key": (f"{ONE}1: 2\n", f"5: unknown key: got the number 1, {ALL_KEYS}"),
+    "duplicate-key": (
+        f"{ONE}supported:\n  - sin\n",
+        "5: 'supported' stands twice, first on line 3; make them one",
+    ),
+    "unknown-operator": (
+        f"{ONE}  - abz\n",
+        "5: supported: torch X has no operator 'abz'; expected name and overload as in "
+        "native_functions.yaml; did you mean 'abs'?",
+    ),
+    "nothing-like-it": (
+        f"{ONE}  - quux\n",
+        "5: supported: torch X has no operator 'quux'; expected name and overload as in "
+        "native_functions.yaml",
+    ),
+    "qualified-operator": (
+        f"{ONE}  - aten::mul.Tensor\n",
+        "5: supported: torch X has no operator 'aten::mul.Tensor'; expected name and overload as "
+        "in native_functions.yaml; write 'mul.Tensor'",
+    ),
+    "name-of-the-kernel": (
+        f"{ONE}  - mul_out\n",
+        "5: supported: torch X has no operator 'mul_out'; expected name and overload as in "
+        "native_functions.yaml; did you mean 'mul.out'?",
+    ),
+    "no-overload": (
+        f"{ONE}  - add\n",
+        "5: supported: 'add' has no overload without a name; expected one of add.Tensor, add.out, "
+        "add.Scalar, add.Scalar_out; did you mean 'add.Tensor'?",
+    ),
+    "unknown-overload": (
+        f"{ONE}  - add.tensor\n",
+        "5: supported: 'add' has no overload 'tensor'; expected one of add.Tensor, add.out, "
+        "add.Scalar, add.Scalar_out; did you mean 'add.Tensor'?",
+    ),
+    "overload-of-an-operator-without": (
+        f"{ONE}  - relu.Tensor\n",
+        "5: supported: 'relu' has no overload 'Tensor'; expected one of relu, relu.out; did you "
+        "mean 'relu.out'?",
+    ),
+    "stands-twice": (
+        f"{ONE}  - sin\n  - abs\n",
+        "6: supported: 'abs' stands twice, first on line 4; remove one",
+    ),
+    "supported-and-full-codegen": (
+        f"{ONE}full_codegen: [abs]\n",
+        "5: full_codegen: 'abs' stands twice, first under supported, on line 4; remove one",
+    ),
+    "supported-and-autograd": (
+        f"{HEAD}autograd: [abs]\nsupported:\n  - abs\n",
+        "5: supported: 'abs' stands twice, first under autograd, on line 3; remove one",
+    ),
+    "variants-split": (
+        f"{HEAD}supported:\n  - add.Tensor\nautograd:\n  - add.out\n",
+        "6: autograd: 'add.out' is a variant of 'add.Tensor', which stands under supported on "
+        "line 4; expected add.Tensor, add.out, add_.Tensor all under autograd, or none of them",
+    ),
+    "variants-split-with-full-codegen": (
+        f"{HEAD}full_codegen: [abs]\nautograd: [abs_]\n",
+        "4: autograd: 'abs_' is a variant of 'abs', which stands under full_codegen on line 3; "
+        "expected abs, abs.out, abs_ all under autograd, or none of them",
+    ),
+    "number-as-list": (
+        f"{HEAD}supported: 5\n",
+        "3: supported: got the number 5, expected a list, each entry the name of an operator",
+    ),
+    "name-as-list": (
+        f"{HEAD}supported: abs\n",
+        "3: supported: got 'abs', expected a list, each entry the name of an operator",
+    ),
+    "mapping-as-list": (
+        f"{HEAD}supported:\n  abs: true\n",
+        "4: supported: got a mapping, expected a list, each entry the name of an operator",
+    ),
+    "mapping-as-entry": (
+        f"{ONE}  - add.Tensor: add\n",
+        "5: supported: got a mapping, expected the name of an operator",
+    ),
+    "boolean-as-entry": (
+        f"{ONE}  - on\n",
+        "5: supported: got the boolean on, expected the name of an operator; put it in quotes if "
+        "it is one",
+    ),
+    "number-as-entry": (
+        f"{ONE}  - 1.5\n",
+        "5: supported: got the number 1.5, expected the name of an operator; put it in quotes if "
+        "it is one",
+    ),
+    "null-as-entry": (
+        f"{ONE}  -\n",
+        "5: supported: got nothing, expected the name of an operator",
+    ),
+    "empty-string-as-entry": (
+        f"{ONE}  - ''\n",
+        "5: supported: got '', expected the name of an operator",
+    ),
+    "python-tag": (
+        f"{ONE}  - !!python/object/apply:os.system [ls]\n",
+        "5: supported: got a value of the type '!!python/object/apply:os.system', expected the "
+        "name of an operator",
+    ),
+    "own-tag": (
+        f"{HEAD}supported: !include ops.yaml\n",
+        "3: supported: got a value of the type '!include', expected a list, each entry the name "
+        "of an operator",
+    ),
+    "recursive-alias": (
+        f"{HEAD}supported: &all\n  - *all\n",
+        "3: supported: got a list, expected the name of an operator",
+    ),
+    "symint-not-listed": (
+        f"{ONE}symint: [view]\n",
+        "5: symint: 'view' has no kernel; list it under supported too, or remove it here",
+    ),
+    "symint-unknown": (
+        f"{ONE}symint: [abz]\n",
+        "5: symint: torch X has no operator 'abz'; expected name and overload as in "
+        "native_functions.yaml; did you mean 'abs'?",
+    ),
+    "symint-twice": (
+        f"{ONE}symint:\n  - abs\n  - abs\n",
+        "7: symint: 'abs' stands twice, first on line 6; remove one",
+    ),
+    "unknown-dispatch-key": (
+        ONE.replace("PrivateUse1", "privateuse1"),
+        f"1: backend: 'privateuse1' is not a dispatch key; {A_DEVICE}; did you mean 'PrivateUse1'?",
+    ),
+    "key-of-torch": (
+        ONE.replace("PrivateUse1", "CUDA"),
+        f"1: backend: torch has kernels of its own for 'CUDA'; {A_DEVICE}",
+    ),
+    "key-of-no-device": (
+        ONE.replace("PrivateUse1", "Functionalize"),
+        f"1: backend: the dispatch key 'Functionalize' is not that of a device; {A_DEVICE}",
+    ),
+    "autograd-key": (
+        ONE.replace("PrivateUse1", "AutogradPrivateUse1"),
+        "1: backend: 'AutogradPrivateUse1' is the key of autograd for 'PrivateUse1'; write "
+        "'PrivateUse1', and the operators under 'autograd'",
+    ),
+    "no-autograd-key": (
+        f"{ONE.replace('PrivateUse1', 'FPGA')}autograd: [sin]\n",
+        "1: backend: there is no dispatch key 'AutogradFPGA' to register what autograd lists on "
+        "line 5; use another backend, such as PrivateUse1, or remove autograd",
+    ),
+    "backend-is-a-list": (
+        ONE.replace("PrivateUse1", "[PrivateUse1]"),
+        "1: backend: got a list, expected a dispatch key such as PrivateUse1",
+    ),
+    "code-as-namespace": (
+        ONE.replace("torch_npu", '"a {}\\nint main() {}"'),
+        "2: cpp_namespace: got 'a {}\\nint main() {}', expected a C++ namespace such as torch_npu "
+        "or torch::lazy",
+    ),
+    "keyword-in-namespace": (
+        ONE.replace("torch_npu", "torch::new"),
+        "2: cpp_namespace: got 'torch::new', expected a C++ namespace such as torch_npu or "
+        "torch::lazy",
+    ),
+    "global-namespace": (
+        ONE.replace("torch_npu", "'::npu'"),
+        "2: cpp_namespace: got '::npu', expected a C++ namespace such as torch_npu or torch::lazy",
+    ),
+    "letters-that-c++-refuses": (
+        f"{ONE}class_name: Gerät\n",
+        "5: class_name: got 'Gerät', expected the name of a C++ class such as NPUNativeFunctions",
+    ),
+    "qualified-class-name": (
+        f"{ONE}class_name: npu::Kernels\n",
+        "5: class_name: got 'npu::Kernels', expected the name of a C++ class such as "
+        "NPUNativeFunctions",
+    ),
+    "boolean-as-class-name": (
+        f"{ONE}class_name: no\n",
+        "5: class_name: got the boolean no, expected the name of a C++ class such as "
+        "NPUNativeFunctions",
+    ),
+    "code-as-header": (
+        f"{ONE}extra_headers:\n  - 'a.h\" // \"'\n",
+        "6: extra_headers: got 'a.h\" // \"', expected a path such as npu/kernels.h or <vector>",
+    ),
+    "line-as-header": (
+        f"{ONE}extra_headers:\n  - '#include <vector>'\n",
+        "6: extra_headers: got '#include <vector>', expected a path such as npu/kernels.h or "
+        "<vector>",
+    ),
+    "word-as-headers": (
+        f"{ONE}extra_headers: a.h\n",
+        "5: extra_headers: got 'a.h', expected a list, each entry a path such as npu/kernels.h or "
+        "<vector>",
+    ),
+    "word-as-flag": (
+        f"{ONE}use_out_as_primary: 'true'\n",
+        "5: use_out_as_primary: got 'true', expected true or false",
+    ),
+    "number-as-flag": (
+        f"{ONE}device_guard: 1\n",
+        "5: device_guard: got the number 1, expected true or false",
+    ),
+    "ir-gen": (
+        f"{ONE}ir_gen: 3\n",
+        "5: ir_gen: got the number 3, expected a list, each entry the name of an operator",
+    ),
+    "non-native": (
+        f"{ONE}non_native: {{func: a}}\n",
+        "5: non_native: got a mapping, expected a list of mappings",
+    ),
+    "non-native-entry": (
+        f"{ONE}non_native:\n  - abs\n",
+        "6: non_native: got 'abs', expected a mapping",
+    ),
+    "no-lists": (
+        HEAD,
+        "1: supported, full_codegen and autograd are all empty or missing; expected at least one "
+        "operator, under 'supported'",
+    ),
+    "empty-lists": (
+        f"{HEAD}autograd: []\nsupported:\nfull_codegen: ~\n",
+        "3: supported, full_codegen and autograd are all empty or missing; expected at least one "
+        "operator, under 'supported'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), _WRONG.values(), ids=_WRONG.keys())
+def test_what_is_wrong_is_said(refusal: Refusal, text: str, expected: str) -> None:
+    assert refusal(text) == f"npu.yaml:{expected}"
+
+
+def test_all_that_is_wrong_is_said_at_once_in_the_order_of_the_file(refusal: Refusal) -> None:
+    text = """\
+autograd: [no, add.Tensor]
+supported: [abz, add.out]
+backend: CPU
+symint: [mm]
+device_guard: maybe
+fallback: 1
+"""
+    assert refusal(text).splitlines() == [
+        "npu.yaml:1: autograd: got the boolean no, expected the name of an operator; put it in "
+        "quotes if it is one",
+        "npu.yaml:1: autograd: 'add.Tensor' is a variant of 'add.out', which stands under "
+        "supported on line 2; expected add.Tensor, add.out, add_.Tensor all under autograd, or "
+        "none of them",
+        "npu.yaml:1: no 'cpp_namespace'; expected a C++ namespace such as torch_npu or "
+        "torch::lazy. Add 'cpp_namespace: torch_npu'",
+        "npu.yaml:2: supported: torch X has no operator 'abz'; expected name and overload as in "
+        "native_functions.yaml; did you mean 'abs'?",
+        f"npu.yaml:3: backend: torch has kernels of its own for 'CPU'; {A_DEVICE}",
+        "npu.yaml:4: symint: 'mm' has no kernel; list it under supported too, or remove it here",
+        "npu.yaml:5: device_guard: got 'maybe', expected true or false",
+        f"npu.yaml:6: unknown key: got 'fallback', {ALL_KEYS}",
+    ]
+
+
+def test_a_bomb_of_aliases_goes_off_in_no_message(refusal: Refusal) -> None:
+    levels = [f"  - &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12)]
+    text = "\n".join([f"{HEAD}non_native:", "  - &l0 [x]", *levels, "supported: [*l11, *l11]"])
+    findings = refusal(text).splitlines()
+    assert set(findings[:2]) == {
+        "npu.yaml:4: non_native: got a list, expected a mapping",
+        "npu.yaml:5: non_native: got a list, expected a mapping",
+    }
+    assert len(findings) == 12 + 2
+
+
+def test_what_is_shown_of_a_long_value_is_short(refusal: Refusal) -> None:
+    message = refusal(f"{ONE}class_name: {'a-' * 300_000}\n")
+    assert message == (
+        f"npu.yaml:5: class_name: got '{'a-' * 40}...', expected the name of a C++ class such as "
+        "NPUNativeFunctions"
+    )
+
+
+def test_thousands_of_misspelt_operators_are_all_reported(refusal: Refusal) -> None:
+    """Only the first hundred are compared with all operators: 5,000 would take half a minute."""
+    findings = refusal(HEAD + "supported:\n" + "".join(f"  - abs{n}\n" for n in range(5000)))
+    lines = findings.splitlines()
+    assert len(lines) == 5000
+    assert lines[99].endswith("did you mean 'abs'?")
+    assert lines[100].endswith("as in native_functions.yaml")
+
+
+def _torchgen_reads(
+    path: Path, functions: NativeFunctions
+) -> tuple[dict[str, str], dict[str, str]] | None:
+    """The kernels of torchgen's own reader under both dispatch keys; None for a refusal."""
+    from torchgen.gen_backend_stubs import parse_backend_yaml
+
+    try:
+        parsed = parse_backend_yaml(str(path), functions.grouped(), dict(functions.backend_indices))
+    except Exception:  # AssertionError, and whatever it trips over
+        return None
+    return tuple(  # type: ignore[return-value]
+        {str(name): kernel.kernel for name, kernel in parsed.backend_indices[key].index.items()}
+        if key
+        else {}
+        for key in (parsed.backend_key, parsed.autograd_key)
+    )
+
+
+def _kernels(file: BackendFile, functions: NativeFunctions) -> tuple[dict[str, str], ...]:
+    from torchgen.api import dispatcher
+
+    names = {str(each.func.name): dispatcher.name(each.func) for each in functions.functions}
+    return tuple(
+        {
+            entry.name: names[entry.name] + ("_symint" if entry.name in file.symint else "")
+            for entry in entries
+        }
+        for entries in (file.supported, file.autograd)
+    )
+
+
+def _lines(key: str, entries: list[str]) -> str:
+    return "".join([f"{key}:\n", *(f"  - {entry}\n" for entry in entries)]) if entries else ""
+
+
+# Beside anything that torchgen refuses too.
+_STRICTER = ("stands twice", "all empty or missing", "has no kernel; list it under")
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_torchgen_reads_the_same(
+    data: st.DataObject, tmp_path: Path, functions: NativeFunctions
+) -> None:
+    """Of lists of any operators: what torchgen takes is taken, with the same kernels."""
+    # Of all, torchgen takes a second for each file.
+    some = [each for each in functions.functions if each.func.name.name.base.startswith("a")]
+    functions = dataclasses.replace(functions, functions=tuple(some))
+    names = [str(each.func.name) for each in some]
+    # Few, so that variants of one operator meet.
+    near = [name for name in names if name.partition(".")[0].strip("_") in ("abs", "add")]
+    operators = st.lists(st.sampled_from(near) | st.sampled_from(names), max_size=6)
+    draw = data.draw
+    supported, full_codegen, autograd = draw(operators), draw(operators), draw(operators)
+    text = "".join(
+        (
+            f"backend: {draw(st.sampled_from(['PrivateUse1', 'XLA', 'Lazy', 'CPU', 'FPGA', 'X']))}",
+            "\ncpp_namespace: npu\n",
+            _lines("supported", supported),
+            _lines("full_codegen", full_codegen),
+            _lines("autograd", autograd),
+            _lines("symint", draw(st.lists(st.sampled_from([*supported, *autograd, "abs"])))),
+        )
+    )
+    path = tmp_path / "backend.yaml"
+    path.write_text(text)
+    theirs = _torchgen_reads(path, functions)
+    try:
+        file = read_backend_file(path, functions)
+    except GenerationError as error:
+        findings = str(error).splitlines()
+        backend_matters = bool(supported or full_codegen)
+        if not any(strict in finding for strict in _STRICTER for finding in findings) and (
+            backend_matters
+        ):
+            assert theirs is None, (text, findings)
+    else:
+        assert theirs == _kernels(file, functions), text
+
+
+def test_a_file_of_the_shape_of_an_existing_backend(
+    tmp_path: Path, functions: NativeFunctions
+) -> None:
+    """Hundreds of operators under all keys at once, with comments."""
+    bases = {each.func.name.name.base: str(each.func.name) for each in functions.functions}
+    names = list(bases.values())[::3]  # no two of them are variants of one operator
+    supported, full_codegen, autograd = names[:250], names[250:350], names[350:360]
+    text = "".join(
+        (
+            "backend: XLA\ncpp_namespace: torch_xla\n",
+            _lines("full_codegen", full_codegen),
+            _lines("ir_gen", supported[:10]),
+            _lines("supported", supported[:100]),
+            "  # Note: [functionalization and CompositeExplicitAutograd]\n  #- not.implemented\n",
+            "".join(f"  - {name}\n" for name in supported[100:]),
+            _lines("symint", [*supported[::7], *full_codegen[::7], *autograd[::7]]),
+            _lines("autograd", autograd),
+            "\n# Without a schema of torch\nnon_native:\n"
+            "  - func: scalar(Scalar value, ScalarType type) -> Tensor\n"
+            "    opkind: at::prim::Constant\n    properties:\n      - ShapeCompute\n",
+        )
+    )
+    path = tmp_path / "xla_native_functions.yaml"
+    path.write_text(text)
+    file = read_backend_file(path, functions)
+    assert len(file.supported) == 350
+    assert _torchgen_reads(path, functions) == _kernels(file, functions)
