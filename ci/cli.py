@@ -13,29 +13,35 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.analysis.contract import load_contract
+from ci.analysis.contract import Contract, load_contract
 from ci.analysis.difference import difference
-from ci.analysis.suite import Suite
-from ci.compare import Side, sides
-from ci.config import schema_text
+from ci.compare import contract_side, sides
+from ci.config import PlatformConfig, schema_text
 from ci.contract import written_contract
 from ci.engines import ENGINES, Engine, select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
-from ci.inputs import REPOSITORY, Project, chosen_platforms, load_project, plan_run
+from ci.inputs import (
+    CONFIG_FILE,
+    REPOSITORY,
+    Project,
+    chosen_platforms,
+    config_option,
+    load_project,
+    plan_run,
+)
 from ci.interrupts import interrupts_go_to
 from ci.network import mask_credentials
 from ci.pip_settings import read_pip_settings
 from ci.plan import RunPlan
-from ci.platforms import PLATFORMS
+from ci.platforms import PLATFORMS, Platform
 from ci.progress import Progress
 from ci.report import print_results, results_markdown
 from ci.report.comparison import comparison_json, comparison_markdown, comparison_text
 from ci.request import RunRequest, load_request, new_request
-from ci.results import RunResult, exit_code, write_atomically
+from ci.results import RunResult, exit_code, title, write_atomically
 from ci.run import Run
 from ci.store import DATABASE, Store, default_url
 
-CONFIG_FILE = "ci.yaml"
 FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
@@ -102,7 +108,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         " (host); auto takes Docker where an engine answers (default: auto)",
     )
     parser.add_argument(
-        "--source", type=Path, metavar="DIR", help="the project (default: the folder of --config)"
+        "--source",
+        type=Path,
+        metavar="DIR",
+        help="the project (default: what --config says, else its folder)",
     )
     _add_config(parser)
     _add_results(parser)
@@ -178,8 +187,9 @@ def _run(options: argparse.Namespace) -> int:
         request = load_request(options.results, options.resume)
         project = load_project(request.config, os.environ, read_pip_settings())
     else:
-        source, config = _places(options)
+        config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
         project = load_project(config, os.environ, read_pip_settings())
+        source = options.source or project.source
         names = _named(project, options.platforms)
         request = new_request(
             project,
@@ -196,6 +206,8 @@ def _run(options: argparse.Namespace) -> int:
         results=options.results / request.run_id,
     )
     engine = select_engine(request.engine)
+    for plan in plans:
+        engine.check(plan)
     if options.dry_run:
         return _describe(engine, plans)
     # What `auto` has become: a resumed run needs the same.
@@ -207,12 +219,6 @@ def _refuse_changes(options: argparse.Namespace) -> None:
         message = "--resume goes on with what the run was asked for"
         remedy = "Leave out PLATFORM, --engine, --source and --config."
         raise UsageError(message, remedy=remedy)
-
-
-def _places(options: argparse.Namespace) -> tuple[Path, Path]:
-    """The source folder and the configuration."""
-    config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
-    return options.source or config.resolve().parent, config
 
 
 def _named(project: Project, names: Sequence[str]) -> list[str]:
@@ -287,6 +293,9 @@ def _compare(options: argparse.Namespace) -> int:
     base, head = sides(partial(_existing_store, options.results), options.base, options.head)
     found = difference(base.suite, head.suite)
     print(COMPARISONS[options.format](base, head, found), end="")
+    if options.fail_on and base.platform == head.platform and base.simulated != head.simulated:
+        message = f"neither stands for the other: {base.title} and {head.title}"
+        raise UsageError(message, remedy="Leave out --fail-on to see what differs.")
     failed = options.fail_on == "regression" and found.regression
     return ExitCode.REGRESSION if failed else ExitCode.PASSED
 
@@ -294,28 +303,30 @@ def _compare(options: argparse.Namespace) -> int:
 def _contract(options: argparse.Namespace) -> int:
     with _existing_store(options.results) as store:
         run = store.load(options.run, platform=options.platform)
-    path = options.output or _contract_file(options, run)
-    contract, text = written_contract(run, options.platform, options.results)
+    config = (options.config or REPOSITORY / CONFIG_FILE).resolve()
+    path = options.output or _contract_file(config, options.platform, run)
+    contract, text = written_contract(
+        run, options.platform, options.results, config=config_option(config)
+    )
     before = _contract_before(path)
     write_atomically(path, text)
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
     if before is not None:
-        base = Side(name="before", suite=before)
-        head = Side(name="now", suite=contract.suite)
-        print(comparison_text(base, head, difference(before, contract.suite)), end="")
+        base, head = contract_side("before", before), contract_side("now", contract)
+        print(comparison_text(base, head, difference(base.suite, head.suite)), end="")
     return ExitCode.PASSED
 
 
-def _contract_before(path: Path) -> Suite | None:
+def _contract_before(path: Path) -> Contract | None:
     try:
-        return load_contract(path).suite if path.exists() else None
+        return load_contract(path) if path.exists() else None
     except ConfigError:  # a reason to write it anew
         return None
 
 
-def _contract_file(options: argparse.Namespace, run: RunResult) -> Path:
-    project = load_project(options.config or REPOSITORY / CONFIG_FILE, os.environ)
-    [platform] = chosen_platforms(project.config, [options.platform])
+def _contract_file(config: Path, name: str, run: RunResult) -> Path:
+    project = load_project(config, os.environ)
+    [platform] = chosen_platforms(project.config, [name])
     if project.config.contracts is None:
         message = f"{project.path}: contracts: got nothing, expected a folder"
         raise UsageError(message, remedy="Name the folder there, or a file with --output.")
@@ -324,7 +335,12 @@ def _contract_file(options: argparse.Namespace, run: RunResult) -> Path:
             f"run {run.run_id} is of {run.project}, {project.path} of {project.config.project}"
         )
         raise UsageError(message, remedy="Name its configuration with --config, or use --output.")
-    return project.folder / project.config.contracts / f"{platform.name}.yaml"
+    simulated = project.config.platforms[name].simulated
+    if run.platform(name).simulated is not simulated:
+        of, configured = ("simulated", "real") if not simulated else ("real", "simulated")
+        message = f"run {run.run_id} is of a {of} {name}, {project.path} has a {configured} one"
+        raise UsageError(message, remedy="Name its configuration with --config, or use --output.")
+    return project.source / project.config.contracts / f"{platform.name}.yaml"
 
 
 def _platforms(options: argparse.Namespace) -> int:
@@ -334,9 +350,18 @@ def _platforms(options: argparse.Namespace) -> int:
         print(json.dumps(names))
         return ExitCode.PASSED
     for name in names:
-        label = project.config.platforms[name].label or PLATFORMS[name].label
-        print(f"{name}: {label}")
+        print(_described(PLATFORMS[name], project.config.platforms[name]))
+    others = [name for name in PLATFORMS if name not in names]
+    if others:
+        print(f"known, and not in {project.path.name}: {', '.join(others)}")
     return ExitCode.PASSED
+
+
+def _described(platform: Platform, wanted: PlatformConfig) -> str:
+    """``ascend: Ascend, torch device npu, no recipe: host engine only``."""
+    label = title(wanted.label or platform.label, simulated=wanted.simulated)
+    recipe = "" if wanted.recipe or platform.recipe else ", no recipe: host engine only"
+    return f"{platform.name}: {label}, torch device {platform.torch_device}{recipe}"
 
 
 def _schema(_options: argparse.Namespace) -> int:

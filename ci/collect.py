@@ -14,7 +14,7 @@ from ci.network import mask_credentials
 from ci.notes import notes_of
 from ci.plan import Column, RunPlan, StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog, closing_summary, collected_tests, parse_log
-from ci.results import PlatformResult, PytestResult, StageResult
+from ci.results import PlatformResult, PytestResult, StageResult, title
 from ci.verdict import Case, judge, not_run
 
 EVENTS = "events.jsonl"
@@ -33,13 +33,15 @@ def judged(plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
         collected=_collected(plan),
         platform=plan.platform,
         torch_device=plan.torch_device,
+        asked_simulated=plan.simulated,
         contract=plan.contract,
     )
     verdict = judge(case)
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     return PlatformResult(
         platform=plan.platform,
-        label=plan.label,
+        label=title(plan.label, simulated=case.simulated),
+        simulated=case.simulated,
         built=_built(case),
         pytest=_pytest_result(case, plan.results),
         overloads=case.overloads,
@@ -63,7 +65,8 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
     )
     return PlatformResult(
         platform=plan.platform,
-        label=plan.label,
+        label=title(plan.label, simulated=plan.simulated),
+        simulated=plan.simulated,
         built=None,
         pytest=None,
         stages=stages,

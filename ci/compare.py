@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.analysis.contract import load_contract
+from ci.analysis.contract import Contract, load_contract
 from ci.analysis.suite import Suite, suite_of
 from ci.errors import UsageError
-from ci.results import PlatformResult, RunResult
+from ci.results import PlatformResult, RunResult, title
 from ci.store import Store
 
 
@@ -19,6 +19,21 @@ class Side:
 
     name: str
     suite: Suite
+    platform: str
+    simulated: bool = False
+
+    @property
+    def title(self) -> str:
+        return title(self.name, simulated=self.simulated)
+
+
+def contract_side(name: str, contract: Contract) -> Side:
+    return Side(
+        name=name,
+        suite=contract.suite,
+        platform=contract.platform,
+        simulated=contract.simulated,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +71,7 @@ def _reference(text: str) -> _Reference:
 
 def _side(open_store: Callable[[], Store], reference: _Reference, other: str | None) -> Side:
     if reference.path is not None:
-        return Side(name=str(reference.path), suite=load_contract(reference.path).suite)
+        return contract_side(str(reference.path), load_contract(reference.path))
     with open_store() as store:
         return _run_side(store, reference, other)
 
@@ -69,7 +84,12 @@ def _run_side(store: Store, reference: _Reference, other: str | None) -> Side:
         raise UsageError(f"{name} has no tests: {result.verdict.evidence[0].text}")
     complete = "" if result.pytest.summary else " (its tests did not get to their end)"
     suite = suite_of(store.tests(run.run_id, result.platform))
-    return Side(name=name + complete, suite=suite)
+    return Side(
+        name=name + complete,
+        suite=suite,
+        platform=result.platform,
+        simulated=result.simulated,
+    )
 
 
 def _platform(run: RunResult, wanted: str | None, other: str | None) -> PlatformResult:

@@ -16,7 +16,9 @@ from ci.verdict import complete
 RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
 
 
-def written_contract(run: RunResult, platform: str, results: Path) -> tuple[Contract, str]:
+def written_contract(
+    run: RunResult, platform: str, results: Path, *, config: str | None
+) -> tuple[Contract, str]:
     """The contract that a run makes, and its text; the same run always makes the same.
 
     Raises:
@@ -32,11 +34,13 @@ def written_contract(run: RunResult, platform: str, results: Path) -> tuple[Cont
     if result.verdict.product not in (Product.PASSED, Product.FAILED) or not complete(log):
         message = f"the tests of {platform} did not get to their end in run {run.run_id}"
         raise UsageError(message, remedy=RUN_AGAIN)
-    if wrong := mismatches(log, platform=platform, torch_device=PLATFORMS[platform].torch_device):
+    device, simulated = PLATFORMS[platform].torch_device, result.simulated
+    if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
         raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
-    contract = Contract(platform=platform, suite=suite_of(log.tests))
+    contract = Contract(platform=platform, suite=suite_of(log.tests), simulated=simulated)
     version = _torch_version(result)
-    return contract, contract_text(contract, torch_version=version, date=run.started_at)
+    text = contract_text(contract, config=config, torch_version=version, date=run.started_at)
+    return contract, text
 
 
 def _torch_version(result: PlatformResult) -> str | None:

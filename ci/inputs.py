@@ -25,6 +25,7 @@ from ci.text import near_match
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().parent / "config" / "default-requirements.txt"
+CONFIG_FILE = "ci.yaml"
 SITE_FILE = "ci.site.yaml"
 
 
@@ -41,6 +42,10 @@ class Project:
     @property
     def folder(self) -> Path:
         return self.path.parent
+
+    @property
+    def source(self) -> Path:
+        return (self.folder / self.config.source).resolve()
 
     def network(self) -> NetworkPlan:
         sections = (self.site.network, self.config.network, self.pip)
@@ -122,8 +127,21 @@ def _contract(project: Project, platform: Platform, source: Path) -> ContractPla
     if folder is None:
         return None
     path = source / folder / f"{platform.name}.yaml"
-    suite = load_contract(path, platform=platform.name).suite if path.exists() else None
-    return ContractPlan(suite=suite)
+    config = config_option(project.path)
+    if not path.exists():
+        return ContractPlan(suite=None, config=config)
+    simulated = project.config.platforms[platform.name].simulated
+    contract = load_contract(path, platform=platform.name, simulated=simulated)
+    return ContractPlan(suite=contract.suite, config=config)
+
+
+def config_option(config: Path) -> str | None:
+    """How commands of this repository name a configuration; ``None``: not at all.
+
+    The usual one needs no name, and one of another project is wherever that has it.
+    """
+    own = config.is_relative_to(REPOSITORY) and config != REPOSITORY / CONFIG_FILE
+    return str(config.relative_to(REPOSITORY)) if own else None
 
 
 def _requirements(project: Project, platform: Platform) -> Path:
@@ -134,12 +152,11 @@ def _requirements(project: Project, platform: Platform) -> Path:
 def _context(
     project: Project, platform: Platform, requirements: Path, network: NetworkPlan
 ) -> dict[str, bytes]:
-    named = project.config.platforms[platform.name].recipe
-    recipe = _file(project, "recipe", platform, named) if named else REPOSITORY / platform.recipe
-    context = {
-        DOCKERFILE: recipe.read_bytes(),
-        f"requirements-{platform.name}.txt": requirements.read_bytes(),
-    }
+    context = {f"requirements-{platform.name}.txt": requirements.read_bytes()}
+    if named := project.config.platforms[platform.name].recipe:
+        context[DOCKERFILE] = _file(project, "recipe", platform, named).read_bytes()
+    elif platform.recipe is not None:
+        context[DOCKERFILE] = (REPOSITORY / platform.recipe).read_bytes()
     if network.ca_bundle is not None:
         context[CA_BUNDLE_IN_CONTEXT] = network.ca_bundle.read_bytes()
     return context

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from ci.analysis.contract import update_command
 from ci.analysis.difference import Difference, Kind, headline, lines_of
+from ci.analysis.operators import KERNELS
 from ci.pytest_log import Outcome, TestOutcome
-from ci.results import Harness, OverloadCount, Product, Verdict
+from ci.results import SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.text import counted, first_names
 from ci.verdict import BREACHES, Case, code_after_summary
 
@@ -25,7 +26,13 @@ _HARNESS = {
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Notes on a run that was judged."""
     engine = [HOST] if case.facts.engine == "host" else []
-    told = (*_verdict_notes(case, verdict), *_contract_notes(case), *_operator_notes(case))
+    simulated = [SIMULATED] if case.simulated else []
+    told = (
+        *_verdict_notes(case, verdict),
+        *simulated,
+        *_contract_notes(case),
+        *_operator_notes(case),
+    )
     return (*told, *engine, *case.facts.notes)
 
 
@@ -72,7 +79,7 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
 def _contract_notes(case: Case) -> list[str]:
     if case.contract is None or case.tests is None:
         return []
-    command = update_command(case.platform)
+    command = update_command(case.platform, case.contract.config)
     if case.contract.suite is None:
         return [f"no contract for {case.platform} yet; write it with {command}"]
     if case.changes is None:
@@ -93,6 +100,7 @@ def _operator_notes(case: Case) -> list[str]:
         return []
     return [
         *_executed(case.overloads),
+        *_kernels(case.overloads),
         *_quarantined(case.tests.tests),
         *_differing(case.tests.tests),
     ]
@@ -112,6 +120,19 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
         if number
     ]
     return [f"overloads executed: {', '.join(shares)}"] if shares else []
+
+
+def _kernels(counts: Sequence[OverloadCount]) -> Iterator[str]:
+    """``passed by: 82 own kernels, 703 composite, 541 the CPU fallback``."""
+    passed: Counter[str] = Counter()
+    for count in counts:
+        passed.update(count.kernels)
+    if passed:
+        own, composite, fallback = (passed[kernel] for kernel in KERNELS)
+        yield (
+            f"overloads passed: {own:,} by kernels of its own, {composite:,} composite,"
+            f" {fallback:,} by the CPU fallback"
+        )
 
 
 def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.errors import ConfigError
+
 if TYPE_CHECKING:
     from ci.analysis.suite import Suite
     from ci.config import Config, PlatformConfig, StageConfig
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 # What every stage is told about the run; tests take their platform and device from these.
 PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"
 TORCH_DEVICE_VARIABLE = "INFINI_CI_TORCH_DEVICE"
-RESERVED_VARIABLES = frozenset({PLATFORM_VARIABLE, TORCH_DEVICE_VARIABLE})
+SIMULATED_VARIABLE = "INFINI_CI_SIMULATED"  # 1, or not there
+RESERVED_VARIABLES = frozenset({PLATFORM_VARIABLE, TORCH_DEVICE_VARIABLE, SIMULATED_VARIABLE})
 
 
 class StageKind(StrEnum):
@@ -133,6 +136,7 @@ class ContractPlan:
     """What the platform's tests are expected to do; ``None`` where no file says so yet."""
 
     suite: Suite | None
+    config: str | None = None  # for the command that writes the file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,17 +153,30 @@ class RunPlan:
     artifacts: tuple[ArtifactPlan, ...]
     environment: Mapping[str, str]
     network: NetworkPlan
-    image: ImagePlan
+    image: ImagePlan | None  # None: nobody says what it is made of
     container: ContainerPlan
     host: HostPlan
     contract: ContractPlan | None = None
+    simulated: bool = False
+
+    @property
+    def needed_image(self) -> ImagePlan:
+        """The image, for an engine that needs one; raises ``ConfigError`` where it has none."""
+        if self.image is None:
+            raise ConfigError(
+                f"platforms.{self.platform}: got nothing that an image could be made of, expected"
+                " `recipe`, a Dockerfile, and `base_image` where no usual one is known",
+                remedy="Name them in the configuration, or use --engine host.",
+            )
+        return self.image
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanInputs:
     """What planning has to know about files and this site, read beforehand.
 
-    ``context`` is the build context, recipe (as ``DOCKERFILE``) and requirements included.
+    ``context`` is the build context, requirements and recipe (as ``DOCKERFILE``, where there is
+    one) included.
     """
 
     run_id: str
@@ -194,6 +211,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         platform=platform.name,
         label=wanted.label or platform.label,
         torch_device=platform.torch_device,
+        simulated=wanted.simulated,
         source=inputs.source,
         results=inputs.results / platform.name,
         stages=tuple(_stage_plan(stage) for stage in config.stages),
@@ -201,10 +219,10 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
             ArtifactPlan(name=name, path=path) for name, path in config.artifacts.items()
         ),
         environment={
-            **platform.environment,
             **wanted.environment,
             PLATFORM_VARIABLE: platform.name,
             TORCH_DEVICE_VARIABLE: platform.torch_device,
+            **({SIMULATED_VARIABLE: "1"} if wanted.simulated else {}),
         },
         network=inputs.network,
         image=_image_plan(platform, wanted, inputs),
@@ -226,8 +244,10 @@ def _stage_plan(stage: StageConfig) -> StagePlan:
     )
 
 
-def _image_plan(platform: Platform, wanted: PlatformConfig, inputs: PlanInputs) -> ImagePlan:
+def _image_plan(platform: Platform, wanted: PlatformConfig, inputs: PlanInputs) -> ImagePlan | None:
     base_image = inputs.base_image or wanted.base_image or platform.base_image
+    if base_image is None or DOCKERFILE not in inputs.context:
+        return None
     # The stand-in replaces the platform's own base only, never another that somebody chose.
     replaceable = base_image == platform.base_image
     settings = inputs.network.environment

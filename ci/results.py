@@ -15,7 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.text import Storable, Text, near_match
 
-SCHEMA_VERSION = 2  # 1 had no counts of overloads
+SCHEMA_VERSION = 3  # 1 had no counts of overloads, 2 no simulated devices
+
+
+SIMULATED = "simulated device: no vendor hardware was used"
 
 
 class Product(StrEnum):
@@ -86,7 +89,7 @@ class OverloadCount(_Model):
 
     ``active``: the slot is there on the device that was asked for. ``executed``: at least one
     test ran a sample, on this slot and device. ``passed``: of these, one test passed and none
-    failed.
+    failed. ``kernels``: what a simulated device has for those that passed.
     """
 
     slot: int
@@ -94,6 +97,8 @@ class OverloadCount(_Model):
     active: int
     executed: int
     passed: int
+    simulated: bool = False
+    kernels: dict[str, int] = Field(default_factory=dict)
 
 
 class StageResult(_Model):
@@ -113,6 +118,7 @@ class PlatformResult(_Model):
 
     platform: str
     label: str
+    simulated: bool = False  # a simulated device: no vendor hardware was used
     built: bool | None  # None: nobody tried, or saw the end
     pytest: PytestResult | None  # None: there is no per-test log
     overloads: tuple[OverloadCount, ...] = ()
@@ -149,6 +155,11 @@ class RunResult(_Model):
             return results[name]
         hint = near_match(name, results)
         raise UsageError(f"run {self.run_id} has {', '.join(results)}, not '{name}'{hint}")
+
+
+def title(name: str, *, simulated: bool) -> str:
+    """What a platform, or results of it, are called wherever they are named."""
+    return f"{name} (simulated)" if simulated else name
 
 
 # An incomplete result says "infrastructure" only where the harness has been shown to be it;

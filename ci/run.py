@@ -24,7 +24,7 @@ from ci.progress import Progress
 from ci.pytest_log import TestOutcome
 from ci.report import results_markdown
 from ci.request import REQUEST_FILE, RunRequest, changed_sources
-from ci.results import PlatformResult, Product, RunResult, read_results, write_atomically
+from ci.results import PlatformResult, Product, RunResult, read_results, title, write_atomically
 from ci.store import Store
 
 LOCK_FILE = ".lock"
@@ -65,7 +65,7 @@ class Run:
                 continue
             if self.interrupted:
                 break
-            self.progress.platform(plan.label)
+            self.progress.platform(title(plan.label, simulated=plan.simulated))
             self._done[plan.platform] = self._platform(plan)
             self._save()
         return self._save()

@@ -46,6 +46,7 @@ class Case:
     facts: ExecutionFacts
     platform: str
     torch_device: str
+    asked_simulated: bool = False
     collected: int | None = None
     """Tests that pytest said it would run; ``None``: it did not say."""
     contract: ContractPlan | None = None
@@ -70,10 +71,21 @@ class Case:
         """How operator tests ran elsewhere than the run was asked for."""
         if self.tests is None:
             return ()
-        found = mismatches(self.tests, platform=self.platform, torch_device=self.torch_device)
+        found = mismatches(
+            self.tests,
+            platform=self.platform,
+            torch_device=self.torch_device,
+            simulated=self.asked_simulated,
+        )
         if self.contract is not None and self.contract.suite is not None:
             return found  # it says which fallbacks people have accepted; others skip newly
         return (*found, *fallbacks(self.tests, self.torch_device))
+
+    @cached_property
+    def simulated(self) -> bool:
+        """Asked for, or by what any test says."""
+        tests = self.tests.tests if self.tests else ()
+        return self.asked_simulated or any(t.operator and t.operator.simulated for t in tests)
 
     @cached_property
     def changes(self) -> Difference | None:

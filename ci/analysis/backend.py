@@ -17,11 +17,15 @@ Operator = tuple[TestOutcome, OperatorRecord]
 Place = Callable[[OperatorRecord], object]  # falsy: as requested, or unknown
 
 
-def mismatches(log: PytestLog, *, platform: str, torch_device: str) -> tuple[str, ...]:
+def mismatches(
+    log: PytestLog, *, platform: str, torch_device: str, simulated: bool = False
+) -> tuple[str, ...]:
     """One line for each way in which operator tests ran elsewhere than on the platform."""
     operators = [(test, test.operator) for test in log.tests if test.operator is not None]
     executed = [(test, record) for test, record in operators if record.ran]
+    wanted = f"{'a simulated' if simulated else 'a real'} {torch_device}"
     return (
+        *_elsewhere(wanted, operators, "tests were on", _other_kind(simulated)),
         *_elsewhere(
             torch_device, executed, "executed tests ran on", _not("ran_device", torch_device)
         ),
@@ -32,6 +36,7 @@ def mismatches(log: PytestLog, *, platform: str, torch_device: str) -> tuple[str
         *_elsewhere(torch_device, operators, "tests skipped:", _inactive),
         *_elsewhere(torch_device, executed, "executed tests ran", _nowhere),
         *_nothing(log, operators, executed),
+        *_unproven(log, operators, wanted if simulated else None),
     )
 
 
@@ -55,6 +60,15 @@ def _not(field: str, wanted: str) -> Place:
     def place(record: OperatorRecord) -> object:
         value = getattr(record, field)
         return value if value != wanted else None
+
+    return place
+
+
+def _other_kind(simulated: bool) -> Place:
+    def place(record: OperatorRecord) -> object:
+        if bool(record.simulated) is simulated:
+            return None
+        return "a simulated one" if record.simulated else "one that is not simulated"
 
     return place
 
@@ -91,3 +105,9 @@ def _nothing(
     failed = any(test.outcome.bad for test, _ in operators)
     if operators and not executed and not failed and log.exit_status is not None:
         yield f"no operator test executed a sample, of {len(operators):,}"
+
+
+def _unproven(log: PytestLog, operators: Sequence[Operator], wanted: str | None) -> Iterator[str]:
+    """Who says that a device is simulated has to have tests that saw it."""
+    if wanted and not operators and log.exit_status is not None:
+        yield f"requested {wanted}; no test says what it ran on"

@@ -28,10 +28,12 @@ from ci.analysis.suite import (
 from ci.config.document import Document, Finding, Location, read_document
 from ci.errors import ConfigError, UsageError
 from ci.pytest_log import Outcome
+from ci.results import SIMULATED
 from ci.text import first_names, near_match
 
 SCHEMA_VERSION = 1
-KEYS = ("schema_version", "platform", "device", "dtypes", "operators", "tests")
+KEYS = ("schema_version", "platform", "simulated", "device", "dtypes", "operators", "tests")
+OPTIONAL_KEYS = frozenset({"simulated"})
 # A failure is never what is expected.
 OUTCOMES = {
     outcome.value: State(outcome)
@@ -46,26 +48,36 @@ class Contract:
 
     platform: str
     suite: Suite
+    simulated: bool = False
 
 
-def update_command(platform: str) -> str:
-    return f"python -m ci contract {platform}"
+def update_command(platform: str, config: str | None = None) -> str:
+    option = f" --config {config}" if config else ""
+    return f"python -m ci contract {platform}{option}"
 
 
 # Writing
 
 
 def contract_text(
-    contract: Contract, *, torch_version: str | None = None, date: datetime | None = None
+    contract: Contract,
+    *,
+    config: str | None = None,
+    torch_version: str | None = None,
+    date: datetime | None = None,
 ) -> str:
-    """The file's content; raises ``UsageError`` for what no contract can hold."""
+    """The file's content; raises ``UsageError`` for what no contract can hold.
+
+    ``config`` names the configuration, where it is not the usual one.
+    """
     suite = contract.suite
     _refuse_failures(suite)
     _refuse_unknown_reasons(suite)
     lines = [
-        *_head(contract.platform, torch_version, date),
+        *_head(contract, update_command(contract.platform, config), torch_version, date),
         f"schema_version: {SCHEMA_VERSION}",
         f"platform: {_scalar(contract.platform)}",
+        *(["simulated: true"] if contract.simulated else []),
         f"device: {_scalar(suite.device) if suite.device else 'null'}",
         "dtypes:",
         *(f"  {name}: {' '.join(members)}" for name, members in DTYPE_CLASSES.items()),
@@ -106,15 +118,20 @@ def _id(test: OperatorTest) -> str:
     return f"{test.function}[{test.overload}-{test.variant}-slot{test.slot}]"
 
 
-def _head(platform: str, torch_version: str | None, date: datetime | None) -> list[str]:
+def _head(
+    contract: Contract, command: str, torch_version: str | None, date: datetime | None
+) -> list[str]:
     torch = f", torch {torch_version}" if torch_version else ""
     day = f" on {date:%Y-%m-%d}" if date else ""
+    simulated = ["#", f"# {SIMULATED.capitalize()}."] if contract.simulated else []
     return [
-        f"# What the suite is expected to do on {platform}. A run fails if a test vanishes or",
+        f"# What the suite is expected to do on {contract.platform}. A run fails if a test vanishes"
+        " or",
         "# begins to skip.",
+        *simulated,
         "#",
         f"# Written{day} from a run{torch}:",
-        f"#   {update_command(platform)}",
+        f"#   {command}",
         "# writes it anew from the latest run; people review what changes.",
         "# One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests",
         "# are counted by function.",
@@ -182,8 +199,10 @@ def _scalar(text: str) -> str:
 # Reading
 
 
-def load_contract(path: Path, *, platform: str | None = None) -> Contract:
-    """Read a contract, of a certain platform if one is named.
+def load_contract(
+    path: Path, *, platform: str | None = None, simulated: bool | None = None
+) -> Contract:
+    """Read a contract, of a certain platform, simulated or not, if that is said.
 
     Raises:
         ConfigError: with all findings, each with its line.
@@ -199,6 +218,8 @@ def load_contract(path: Path, *, platform: str | None = None) -> Contract:
     contract = reader.read()
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
+    if simulated is not None and contract.simulated is not simulated:
+        reader.other_kind(contract)
     if reader.findings:
         raise _wrong(path, reader.findings)
     return contract
@@ -233,7 +254,11 @@ class _Reader:
             functions=dict(self._functions(root.get("tests", {}))),
             others=None,
         )
-        return Contract(platform=self._text(("platform",), root.get("platform", "")), suite=suite)
+        simulated = root.get("simulated", False)
+        if not isinstance(simulated, bool):
+            self.expected(("simulated",), simulated, "true or false")
+        platform = self._text(("platform",), root.get("platform", ""))
+        return Contract(platform=platform, suite=suite, simulated=simulated is True)
 
     def _keys(self, root: Mapping[str, object]) -> None:
         for name in root:
@@ -241,7 +266,7 @@ class _Reader:
                 expected = f"one of {', '.join(KEYS)}" + near_match(name, KEYS)
                 self._report((name,), f"got an unknown key, expected {expected}")
         for name in KEYS:
-            if name not in root:
+            if name not in root and name not in OPTIONAL_KEYS:
                 self._report((), f"{name}: got nothing, expected a value; this key is required")
 
     def _classes(self, value: object) -> None:
@@ -323,6 +348,12 @@ class _Reader:
             return value
         self.expected(place, value, "text")
         return ""
+
+    def other_kind(self, contract: Contract) -> None:
+        """Neither stands for the other, however alike their tests are."""
+        of, asked = ("a simulated", "a real") if contract.simulated else ("a real", "a simulated")
+        text = f"got a contract of {of} {contract.platform}, expected one of {asked} one"
+        self._report(("simulated",), text)
 
     def expected(self, place: Location, value: object, what: str) -> None:
         if any(finding.location == place for finding in self.findings):

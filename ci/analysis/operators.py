@@ -6,7 +6,7 @@ operator tests, and nothing here concerns it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,9 @@ SKIP_REASONS = (
 NOT_ACTIVE = "slot not active"
 # Followed by the reference of the defect.
 VENDOR_DEFECT = "vendor defect"
+# Of a simulated device: those that were written for it, those that are made of other operators,
+# and the CPU's by way of the fallback.
+KERNELS = ("own", "composite", "fallback")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +50,9 @@ class OperatorRecord:
     ran_device: str | None = None
     ran_slot: int | None = None
     ran_platform: str | None = None
+    simulated: bool | None = None
+    kernel: str | None = None
+    """What a simulated device has for the overload: one of ``KERNELS``."""
     reason: str | None = None
     quarantine: str | None = None
     against_cpu: str | None = None
@@ -59,7 +65,7 @@ class OperatorRecord:
 _TYPES: dict[str, type] = {
     **dict.fromkeys(OperatorRecord.__dataclass_fields__, str),
     **dict.fromkeys(("slot", "executed", "ran_slot"), int),
-    "active": bool,
+    **dict.fromkeys(("active", "simulated"), bool),
 }
 
 
@@ -107,6 +113,9 @@ def skip_reason(record: OperatorRecord | None, message: str | None) -> str | Non
     return recorded
 
 
+_Place = tuple[int, str, bool]  # slot, device, whether that is a simulated one
+
+
 @dataclass
 class _Overload:
     """What the tests of one overload on one slot and device say."""
@@ -115,32 +124,43 @@ class _Overload:
     executed: bool = False
     passed: bool = False
     failed: bool = False
+    kernel: str | None = None
+
+    @property
+    def good(self) -> bool:
+        return self.executed and self.passed and not self.failed
 
 
 def overload_counts(tests: Iterable[TestOutcome]) -> tuple[OverloadCount, ...]:
     """Count overloads by slot and device, where they are active and where they really ran."""
-    found: dict[tuple[int, str], dict[str, _Overload]] = defaultdict(lambda: defaultdict(_Overload))
+    found: dict[_Place, dict[str, _Overload]] = defaultdict(lambda: defaultdict(_Overload))
     for test in tests:
         record = test.operator
         if record is None or record.slot is None or record.device is None:
             continue
-        # Unknown where the test failed before it could ask.
-        found[record.slot, record.device][record.overload].active |= record.active is not False
+        simulated = bool(record.simulated)
+        asked = found[record.slot, record.device, simulated][record.overload]
+        asked.active |= record.active is not False  # unknown where it failed before it could ask
         slot = record.slot if record.ran_slot is None else record.ran_slot
-        ran = found[slot, record.ran_device or record.device][record.overload]
+        ran = found[slot, record.ran_device or record.device, simulated][record.overload]
+        ran.kernel = record.kernel or ran.kernel
         ran.executed |= record.ran
         ran.passed |= test.outcome.good and record.ran
         ran.failed |= test.outcome.bad
     return tuple(_count(place, overloads) for place, overloads in sorted(found.items()))
 
 
-def _count(place: tuple[int, str], overloads: dict[str, _Overload]) -> OverloadCount:
-    slot, device = place
+def _count(place: _Place, overloads: dict[str, _Overload]) -> OverloadCount:
+    slot, device, simulated = place
     each = overloads.values()
+    passed = [overload for overload in each if overload.good]
+    kernels = Counter(overload.kernel for overload in passed)
     return OverloadCount(
         slot=slot,
         device=device,
         active=sum(overload.active for overload in each),
         executed=sum(overload.executed for overload in each),
-        passed=sum(o.executed and o.passed and not o.failed for o in each),
+        passed=len(passed),
+        simulated=simulated,
+        kernels={name: kernels[name] for name in KERNELS} if simulated else {},
     )

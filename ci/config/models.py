@@ -89,7 +89,8 @@ def _check_artifact(name: str) -> str:
 def _check_platform(name: str) -> str:
     if name not in PLATFORMS:
         known = ", ".join(f"'{platform}'" for platform in PLATFORMS)
-        raise PydanticCustomError("platform", f"one of {known}", {"known": list(PLATFORMS)})
+        expected = f"one of {known}, or a new one that codegen/devices.py names"
+        raise PydanticCustomError("platform", expected, {"known": list(PLATFORMS)})
     return name
 
 
@@ -177,6 +178,9 @@ class PlatformConfig(Model):
     """Size of the container's /dev/shm; by default the engine's."""
     memory_bytes: Annotated[int, Field(ge=LEAST_MEMORY_BYTES, le=MOST_BYTES)] | None = None
     """Memory limit of the container; by default none."""
+    simulated: bool = False
+    """The tests run on a simulated device: every report says so, and nothing that runs there counts
+    for the vendor's hardware. Stages are told by INFINI_CI_SIMULATED=1."""
 
 
 DEFAULT_STAGES = (
@@ -190,6 +194,8 @@ class Config(Model):
 
     project: Name
     """Name of the project in results and container labels."""
+    source: ConfigPath = "."
+    """Folder of the sources, relative to this file; ``--source`` names another."""
     platforms: dict[PlatformName, PlatformConfig]
     """The platforms this project is validated on, by name."""
     stages: tuple[StageConfig, ...] = DEFAULT_STAGES
@@ -199,7 +205,7 @@ class Config(Model):
     """Files and folders of the workspace to bring back: name of the result to path. A folder
     becomes ``<name>.tar.gz``."""
     contracts: WorkspacePath | None = None
-    """Folder of the source tree with a contract for each platform, ``<platform>.yaml``: what its
+    """Folder of the sources with a contract for each platform, ``<platform>.yaml``: what its
     tests are expected to do (``python -m ci contract``). By default there is none."""
     network: NetworkConfig = NetworkConfig()
     """How to reach the package index."""

@@ -54,6 +54,9 @@ class Engine(Protocol):
 
     name: str
 
+    def check(self, plan: RunPlan) -> None:
+        """Raise ``ConfigError`` for a plan that lacks what this engine needs."""
+
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or make the environment of the stages; the log is ``image.log``."""
 

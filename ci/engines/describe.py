@@ -43,7 +43,7 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str]) -> str:
 
 
 def _image(plan: RunPlan) -> Iterator[str]:
-    image = plan.image
+    image = plan.needed_image
     options = {
         "force_rm": True,
         "network": plan.container.network_mode,
@@ -65,7 +65,7 @@ def _container(
     program, *arguments = agent_command
     create = {**options, "log_driver": "json-file", "entrypoint": program}
     yield "# container"
-    yield shlex.join(["docker", "create", *_flags(create), plan.image.tag, *arguments])
+    yield shlex.join(["docker", "create", *_flags(create), plan.needed_image.tag, *arguments])
     yield "# sync: tracked files, and untracked ones that are not ignored; the agent, its job"
     yield shlex.join(["docker", "cp", f"{plan.source}/.", f"{name}:{plan.container.workspace}"])
     if plan.network.ca_bundle is not None:

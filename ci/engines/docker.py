@@ -67,6 +67,10 @@ class DockerEngine:
             message = f"no Docker Engine answers: {explain(error)}"
             raise InfrastructureError(message, remedy=_remedy(error)) from error
 
+    def check(self, plan: RunPlan) -> None:
+        """A container needs an image."""
+        _ = plan.needed_image
+
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
         with (
@@ -117,7 +121,7 @@ class DockerEngine:
                 if not _abandoned(facts):
                     self._remove(plan)
         image = ImageFacts(
-            reference=plan.image.tag,
+            reference=plan.needed_image.tag,
             digest=container.attrs["Image"],
             built=False,
             seconds=0.0,
@@ -143,7 +147,7 @@ class DockerEngine:
 
     def _create(self, plan: RunPlan) -> Container:
         return self._client.containers.create(
-            plan.image.tag,
+            plan.needed_image.tag,
             entrypoint=list(COMMAND),  # an entry point of the image would come in between
             log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
             **container_options(plan),

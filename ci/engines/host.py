@@ -26,9 +26,10 @@ from ci.engines.image_log import ImageLog
 from ci.engines.job import job_document
 from ci.engines.workfolder import WorkFolder
 from ci.errors import InfrastructureError
-from ci.plan import RunPlan
+from ci.plan import RESERVED_VARIABLES, RunPlan
 
-UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME"})  # they would reach past the environment
+# The caller's, which would reach past the environment, or speak of another run.
+UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME"}) | RESERVED_VARIABLES
 POLL_S = 0.05
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
@@ -40,6 +41,9 @@ class HostEngine:
 
     def __init__(self, *, notes: Sequence[str] = ()) -> None:
         self.notes = notes
+
+    def check(self, plan: RunPlan) -> None:
+        """Any plan will do."""
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Make a fresh virtual environment with the plan's requirements."""

@@ -38,14 +38,14 @@ class ImageBuilder:
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
         """Return the image of ``plan``, building it when there is none with its tag."""
         start = monotonic()
-        image = self.find(plan.image.tag)
+        image = self.find(plan.needed_image.tag)
         reason = "cached"
         if image is None:
             reason = "no image with this recipe's content hash"
-            self._build(plan, self._base(plan.image, log), log)
-            image = self._client.images.get(plan.image.tag)
+            self._build(plan, self._base(plan.needed_image, log), log)
+            image = self._client.images.get(plan.needed_image.tag)
         return ImageFacts(
-            reference=plan.image.tag,
+            reference=plan.needed_image.tag,
             digest=image.id,
             built=reason != "cached",
             seconds=monotonic() - start,
@@ -61,11 +61,11 @@ class ImageBuilder:
 
     def notes(self, plan: RunPlan) -> tuple[str, ...]:
         """Say what a reader of the results must know about the image."""
-        image = self.find(plan.image.tag)
+        image = self.find(plan.needed_image.tag)
         base = image.labels.get(BASE_LABEL) if image else None
-        if base is None or base != plan.image.offline_base_image:
+        if base is None or base != plan.needed_image.offline_base_image:
             return ()
-        wanted = plan.image.base_image
+        wanted = plan.needed_image.base_image
         return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
 
     def _base(self, plan: ImagePlan, log: ImageLog) -> str:
@@ -99,11 +99,11 @@ class ImageBuilder:
 
     def _build(self, plan: RunPlan, base: str, log: ImageLog) -> None:
         messages = self._client.api.build(
-            fileobj=pack(plan.image.context),
+            fileobj=pack(plan.needed_image.context),
             custom_context=True,
-            dockerfile=plan.image.dockerfile,
-            tag=plan.image.tag,
-            buildargs={**plan.image.build_arguments, "BASE_IMAGE": base},
+            dockerfile=plan.needed_image.dockerfile,
+            tag=plan.needed_image.tag,
+            buildargs={**plan.needed_image.build_arguments, "BASE_IMAGE": base},
             labels={BASE_LABEL: base},
             network_mode=plan.container.network_mode,
             rm=True,
@@ -114,7 +114,7 @@ class ImageBuilder:
         try:
             _follow_build(messages, plan, log, made)
         finally:
-            arguments = plan.image.build_arguments.values()
+            arguments = plan.needed_image.build_arguments.values()
             if any(mask_credentials(value) != value for value in arguments):
                 self._remove_unnamed(made)
 
@@ -141,7 +141,8 @@ def _follow_build(
         failed |= "error" in message
     if failed:
         raise InfrastructureError(
-            f"image {plan.image.tag} of platform {plan.platform} cannot be built{log.tail()}",
+            f"image {plan.needed_image.tag} of platform {plan.platform} cannot be built"
+            + log.tail(),
             remedy=f"the whole log is {log.path}",
         )
 

@@ -15,16 +15,16 @@ from ci.text import counted, printable
 
 def comparison_text(base: Side, head: Side, found: Difference) -> str:
     """For a terminal: the sides, then a paragraph for each kind of change."""
-    lines = [f"base  {base.name}: {_counts(base.suite)}"]
-    lines += [f"head  {head.name}: {_counts(head.suite)}", ""]
+    lines = [f"base  {base.title}: {_counts(base.suite)}"]
+    lines += [f"head  {head.title}: {_counts(head.suite)}", ""]
     for kind, told in _sections(found):
         lines += [f"{kind} ({found.count(kind):,})", *(f"  {line}" for line in told), ""]
     return printable("\n".join([*lines, _last(found)])) + "\n"
 
 
 def comparison_markdown(base: Side, head: Side, found: Difference) -> str:
-    lines = [f"* base: {escape(base.name)}: {_counts(base.suite)}"]
-    lines += [f"* head: {escape(head.name)}: {_counts(head.suite)}", ""]
+    lines = [f"* base: {escape(base.title)}: {_counts(base.suite)}"]
+    lines += [f"* head: {escape(head.title)}: {_counts(head.suite)}", ""]
     for kind, told in _sections(found):
         lines += [f"### {escape(kind.capitalize())} ({found.count(kind):,})", ""]
         lines += [*(f"* {escape(line)}" for line in told), ""]
@@ -36,6 +36,7 @@ def comparison_json(base: Side, head: Side, found: Difference) -> str:
     document = {
         "base": base.name,
         "head": head.name,
+        "simulated": {"base": base.simulated, "head": head.simulated},
         "regression": found.regression,
         "unchanged": found.unchanged,
         "counts": {_key(kind): found.count(kind) for kind in Kind},

@@ -18,7 +18,7 @@ from ci.results import (
 from ci.store.tables import OutcomeRow, PlatformRow, RunRow, StageRow
 
 _RUN = ("run_id", "project", "commit", "dirty", "started_at", "finished_at", "engine")
-_PLATFORM = ("platform", "label", "built", "build_install_s", "pytest_s", "total_s")
+_PLATFORM = ("platform", "label", "simulated", "built", "build_install_s", "pytest_s", "total_s")
 _COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected")
 _STAGE = tuple(StageResult.model_fields)
 # Without objects of their rows: 200,000 tests are read in 2.4 s instead of 9.6.

@@ -14,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     String,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
@@ -74,6 +75,7 @@ class PlatformRow(Base):
     position: Mapped[int]
     platform: Mapped[str] = mapped_column(String(64))
     label: Mapped[str]
+    simulated: Mapped[bool] = mapped_column(server_default=false())
     built: Mapped[bool | None]
     passed: Mapped[int | None]
     failed: Mapped[int | None]

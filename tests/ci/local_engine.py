@@ -32,6 +32,11 @@ class LocalEngine:
     adopted: ExecutionFacts | None = None
     calls: list[str] = field(default_factory=list)
     name: str = "docker"
+    containers: bool = True
+
+    def check(self, plan: RunPlan) -> None:
+        if self.containers:
+            _ = plan.needed_image
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         self.calls.append(f"prepare {plan.platform}")

@@ -26,10 +26,13 @@ def properties(overload: str = "add.out", **more: Any) -> list[list[Any]]:
         "executed": 2,
         "ran_device": device,
         "ran_slot": 8,
-        "ran_platform": "cpu",
+        "ran_platform": None if more.get("simulated") else "cpu",
         **more,
     }
     return [[name, value] for name, value in fields.items() if value is not None]
+
+
+SIMULATED = {"device": "npu", "platform": "ascend", "simulated": True}
 
 
 def lines(name: str, outcome: str = "passed", message: str = "", **more: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operator_log import FINISH, lines
+from operator_log import FINISH, SIMULATED, lines
 
 from ci.analysis.backend import mismatches
 from ci.pytest_log import parse_log
@@ -13,9 +13,15 @@ from ci.pytest_log import parse_log
 CUDA = {"device": "cuda", "platform": "nvidia", "ran_platform": "nvidia"}
 
 
-def found(*tests: list[str], platform: str = "nvidia", device: str = "cuda") -> tuple[str, ...]:
+def found(
+    *tests: list[str], platform: str = "nvidia", device: str = "cuda", simulated: bool = False
+) -> tuple[str, ...]:
     log = parse_log([line for test in tests for line in test] + [FINISH])
-    return mismatches(log, platform=platform, torch_device=device)
+    return mismatches(log, platform=platform, torch_device=device, simulated=simulated)
+
+
+def on_ascend(*tests: list[str], simulated: bool) -> tuple[str, ...]:
+    return found(*tests, platform="ascend", device="npu", simulated=simulated)
 
 
 def test_all_is_well() -> None:
@@ -64,6 +70,43 @@ def test_a_device_given_by_hand() -> None:
         "requested cuda; 1 of 1 executed tests ran on cpu: add.out-float32-cpu-slot8",
         "requested cuda; 1 of 1 tests were made for cpu: add.out-float32-cpu-slot8",
     )
+
+
+REAL = {"device": "npu", "platform": "ascend", "ran_platform": "ascend"}
+
+
+def test_a_simulated_device_where_one_was_asked_for() -> None:
+    skipped = lines("mul.out", "skipped", **SIMULATED, executed=0, reason="no sample")
+    assert on_ascend(lines("add.out", **SIMULATED), skipped, simulated=True) == ()
+    assert on_ascend(lines("add.out", **REAL), simulated=False) == ()
+
+
+def test_a_simulated_device_proves_nothing_about_a_real_one() -> None:
+    skipped = lines("mul.out", "skipped", **SIMULATED, executed=0, reason="no sample")
+    assert on_ascend(lines("add.out", **SIMULATED), skipped, simulated=False) == (
+        "requested a real npu; 2 of 2 tests were on a simulated one: add.out-float32-npu-slot8,"
+        " mul.out-float32-npu-slot8",
+    )
+
+
+def test_a_real_device_is_no_simulated_one() -> None:
+    assert on_ascend(lines("add.out", **REAL), simulated=True) == (
+        "requested a simulated npu; 1 of 1 tests were on one that is not simulated:"
+        " add.out-float32-npu-slot8",
+    )
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_a_run_on_both_kinds_of_device_is_a_run_on_neither(simulated: bool) -> None:
+    [line] = on_ascend(lines("add.out", **REAL), lines("mul.out", **SIMULATED), simulated=simulated)
+    wrong = "one that is not simulated: add" if simulated else "a simulated one: mul"
+    assert f"; 1 of 2 tests were on {wrong}.out-float32-npu-slot8" in line
+
+
+def test_who_says_simulated_needs_a_test_that_saw_it() -> None:
+    assert on_ascend(simulated=True) == ("requested a simulated npu; no test says what it ran on",)
+    unfinished = parse_log([])
+    assert mismatches(unfinished, platform="ascend", torch_device="npu", simulated=True) == ()
 
 
 def test_a_slot_that_is_not_there() -> None:

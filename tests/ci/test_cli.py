@@ -236,9 +236,46 @@ def test_a_results_folder_that_cannot_be_made(
 
 def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("platforms") == ExitCode.PASSED
-    assert capsys.readouterr().out == "cpu: CPU\n"
+    assert capsys.readouterr().out == (
+        "cpu: CPU, torch device cpu\n"
+        "known, and not in ci.yaml: nvidia, iluvatar, metax, cambricon, moore, ascend\n"
+    )
     assert run("platforms", "--json") == ExitCode.PASSED
     assert json.loads(capsys.readouterr().out) == ["cpu"]
+
+
+def test_platforms_with_settings(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source / "ci.yaml").write_text(
+        "project: tiny\nplatforms:\n  ascend: {simulated: true}\n  moore: {label: MTT}\n"
+        "  metax: {recipe: x}\n  cpu: {}\n  nvidia: {}\n  iluvatar: {}\n  cambricon: {}\n"
+    )
+    assert run("platforms", "--config", source / "ci.yaml") == ExitCode.PASSED
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "ascend: Ascend (simulated), torch device npu, no recipe: host engine only",
+        "moore: MTT, torch device musa, no recipe: host engine only",
+        "metax: MetaX, torch device cuda",
+        "cpu: CPU, torch device cpu",
+    ]
+
+
+@pytest.mark.parametrize("setting", ["", "recipe: x.Dockerfile"])
+def test_a_container_needs_to_be_told_what_it_is_made_of(
+    source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    (source / "x.Dockerfile").write_text("ARG BASE_IMAGE\nFROM $BASE_IMAGE\n")
+    platforms = f"project: tiny\nplatforms:\n  iluvatar: {{{setting}}}\n"
+    (source / "ci.yaml").write_text(platforms + STAGES)
+    for option in ([], ["--dry-run"]):
+        assert run("run", "iluvatar", "--source", source, *option) == ExitCode.USAGE
+        assert capsys.readouterr().err == (
+            "error: platforms.iluvatar: got nothing that an image could be made of, expected"
+            " `recipe`, a Dockerfile, and `base_image` where no usual one is known\n"
+            "Name them in the configuration, or use --engine host.\n"
+        )
+    assert engine.calls == []
+    assert not Path("results").exists()
+    engine.containers = False
+    assert run("run", "iluvatar", "--source", source) == ExitCode.PASSED
 
 
 def test_schema(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ CONFIG = """\
 project: tiny
 platforms:
   cpu: {}
+  ascend: {}
 stages:
 - {name: build, command: "true"}
 - {name: pytest, command: python -m pytest -q, kind: pytest}
@@ -41,11 +42,14 @@ def test_overload(name, record_property):
     record_property("device", DEVICE)
     record_property("platform", os.environ["INFINI_CI_PLATFORM"])
     record_property("active", True)
+    if os.environ.get("INFINI_CI_SIMULATED") == "1" or {lies}:
+        record_property("simulated", True)
+        record_property("kernel", "own")
     if outcome not in ("passed", "failed"):
         record_property("reason", outcome)
         pytest.skip(f"{{outcome}}: so it is")
     record_property("executed", 1)
-    record_property("ran_device", {ran_device!r})
+    record_property("ran_device", {ran_device!r} or DEVICE)
     record_property("ran_slot", 8)
     assert outcome == "passed"
 
@@ -74,26 +78,38 @@ class Tiny:
     def contract(self) -> Path:
         return self.folder / "source" / "contracts" / "cpu.yaml"
 
-    def write(self, changes: dict[str, str | None], *, others: int = 3, ran: str = "cpu") -> None:
+    def write(
+        self,
+        changes: dict[str, str | None],
+        *,
+        others: int = 3,
+        ran: str = "",
+        lies: bool = False,
+    ) -> None:
         outcomes = {name: how for name, how in {**OUTCOMES, **changes}.items() if how}
-        text = SUITE.format(outcomes=outcomes, others=others, ran_device=ran)
+        text = SUITE.format(outcomes=outcomes, others=others, ran_device=ran, lies=lies)
         (self.folder / "source" / "test_ops.py").write_text(text)
 
-    def run(self) -> tuple[int, RunResult]:
-        code = self.command("run", "cpu", "--source", self.folder / "source")
+    def simulate(self, *, simulated: bool = True) -> None:
+        setting = "{simulated: true}" if simulated else "{}"
+        text = CONFIG.replace("ascend: {}", f"ascend: {setting}")
+        (self.folder / "source" / "ci.yaml").write_text(text)
+
+    def run(self, platform: str = "cpu") -> tuple[int, RunResult]:
+        code = self.command("run", platform, "--source", self.folder / "source")
         return code, read_results(self.results / "latest" / "results.json")
 
     def command(self, *arguments: object) -> int:
         return cli.main([*map(str, arguments), "--results", str(self.results)])
 
-    def write_contract(self, *arguments: object) -> int:
+    def write_contract(self, *arguments: object, platform: str = "cpu") -> int:
         config = self.folder / "source" / "ci.yaml"
-        return self.command("contract", "cpu", "--config", config, *arguments)
+        return self.command("contract", platform, "--config", config, *arguments)
 
 
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
-    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine(containers=False))
     monkeypatch.delenv("INFINI_CI_SITE", raising=False)
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "ci.yaml").write_text(CONFIG)
@@ -118,6 +134,8 @@ def test_a_run_without_a_contract_says_how_to_write_one(tiny: Tiny) -> None:
         "active": 2,
         "executed": 2,
         "passed": 2,
+        "simulated": False,
+        "kernels": {},
     }
 
 
@@ -194,6 +212,87 @@ def test_a_planted_fallback_shows_everywhere(
     assert tiny.write_contract() == ExitCode.USAGE
     assert "was not on cpu: requested cpu; 2 of 2 executed" in capsys.readouterr().err
     assert not tiny.contract.exists()
+
+
+def test_a_simulated_run_is_named_so_everywhere(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.simulate()
+    code, result = tiny.run("ascend")
+    shown = capsys.readouterr()
+    [row] = result.platforms
+    assert code == ExitCode.PASSED
+    assert (row.label, row.simulated) == ("Ascend (simulated)", True)
+    [count] = row.overloads
+    assert (count.simulated, count.kernels["own"]) == (True, 2)
+    assert "Ascend (simulated)" in shown.out
+    assert "Ascend (simulated): pytest finished" in shown.err
+    markdown = (tiny.results / "latest" / "results.md").read_text()
+    assert "| Ascend (simulated) | Yes | 5 passed, 1 skipped" in markdown
+    assert "simulated device: no vendor hardware was used" in markdown
+    assert "\n## Ascend (simulated)\n" in markdown
+    assert tiny.write_contract(platform="ascend") == ExitCode.PASSED
+    contract = tiny.folder / "source" / "contracts" / "ascend.yaml"
+    assert "simulated: true\n" in contract.read_text()
+    capsys.readouterr()
+    assert tiny.run("ascend")[0] == ExitCode.PASSED
+    capsys.readouterr()
+    assert tiny.command("compare", contract, "latest", "--fail-on", "regression") == 0
+    shown = capsys.readouterr()
+    assert f"base  {contract} (simulated): " in shown.out
+    assert "/ascend (simulated): 5 passed" in shown.out
+    tiny.command("compare", contract, "latest", "--format", "json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["simulated"] == {"base": True, "head": True}
+
+
+def test_a_simulated_run_serves_no_real_platform(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.run("ascend")
+    assert tiny.write_contract(platform="ascend") == ExitCode.PASSED
+    contract = tiny.folder / "source" / "contracts" / "ascend.yaml"
+    tiny.simulate()
+    capsys.readouterr()
+    source = tiny.folder / "source"
+    assert tiny.command("run", "ascend", "--source", source) == ExitCode.USAGE
+    told = "simulated: got a contract of a real ascend, expected one of a simulated one"
+    assert f"contracts/ascend.yaml:9: {told}" in capsys.readouterr().err
+    real = contract.rename(contract.with_name("real.yaml"))
+    assert tiny.run("ascend")[0] == ExitCode.PASSED
+    capsys.readouterr()
+    assert tiny.command("compare", real, "latest/ascend", "--fail-on", "regression") == 2
+    shown = capsys.readouterr()
+    assert f"neither stands for the other: {real} and 20" in shown.err
+    assert "/ascend (simulated)\nLeave out --fail-on to see what differs.\n" in shown.err
+    assert tiny.command("compare", real, "latest/ascend") == ExitCode.PASSED
+    tiny.simulate(simulated=False)
+    capsys.readouterr()
+    assert tiny.write_contract(platform="ascend") == ExitCode.USAGE
+    assert f" is of a simulated ascend, {source}/ci.yaml has a real one" in capsys.readouterr().err
+    assert not contract.exists()
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_what_is_asked_for_and_what_the_tests_saw_have_to_agree(
+    tiny: Tiny, simulated: bool
+) -> None:
+    tiny.simulate(simulated=simulated)
+    suite = tiny.folder / "source" / "test_ops.py"
+    if simulated:
+        suite.write_text(suite.read_text().replace('"INFINI_CI_SIMULATED"', '"NOBODY"'))
+    else:
+        tiny.write({}, lies=True)
+    code, result = tiny.run("ascend")
+    [row] = result.platforms
+    assert code == ExitCode.PRODUCT_FAILURE
+    assert (row.label, row.simulated) == ("Ascend (simulated)", True)
+    asked, saw = (
+        ("simulated", "one that is not simulated") if simulated else ("real", "a simulated one")
+    )
+    assert row.verdict.evidence[0].text.startswith(
+        f"requested a {asked} npu; 3 of 3 tests were on {saw}: add.out-float32-npu-slot8,"
+    )
 
 
 def test_a_failure_is_never_part_of_a_contract(

@@ -92,7 +92,7 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         (
             MINIMAL + "artefacts: {}\n",
             "ci.yaml:4: artefacts: got an unknown key, expected one of artifacts, contracts,"
-            " network, platforms, project, stages; did you mean 'artifacts'?",
+            " network, platforms, project, source, stages; did you mean 'artifacts'?",
         ),
         (
             MINIMAL + "project: twice\n",
@@ -100,7 +100,9 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         ),
         (
             "project: tiny\nplatforms: {cpuu: {}}\n",
-            "ci.yaml:2: platforms.cpuu: got 'cpuu', expected one of 'cpu'; did you mean 'cpu'?",
+            "ci.yaml:2: platforms.cpuu: got 'cpuu', expected one of 'cpu', 'nvidia', 'iluvatar',"
+            " 'metax', 'cambricon', 'moore', 'ascend', or a new one that codegen/devices.py names;"
+            " did you mean 'cpu'?",
         ),
         (
             "project: tiny\n",
@@ -222,7 +224,9 @@ def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None
     assert finding == f"ci.yaml:4: artifacts.{name}: got '{name}', {expected}"
 
 
-@pytest.mark.parametrize("name", ["INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE"])
+@pytest.mark.parametrize(
+    "name", ["INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE", "INFINI_CI_SIMULATED"]
+)
 @pytest.mark.parametrize(
     ("text", "place"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -203,12 +204,15 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
     ("old", "new", "finding"),
     [
         ("tests:", "tets:", "cpu.yaml:15: tets: got an unknown key, expected one of"
-         " schema_version, platform, device, dtypes, operators, tests; did you mean 'tests'?"),
+         " schema_version, platform, simulated, device, dtypes, operators, tests; did you mean"
+         " 'tests'?"),
         ("device: cpu\n", "", "cpu.yaml:1: device: got nothing, expected a value; this key is"
          " required"),
         ("schema_version: 1", "schema_version: 2", "cpu.yaml:1: schema_version: got 2, expected 1"),
         ("platform: cpu", "platform: cuda", "cpu.yaml:2: platform: got 'cuda', expected 'cpu', as"
          " this file is named"),
+        ("platform: cpu", "platform: cpu\nsimulated: 1", "cpu.yaml:3: simulated: got 1, expected"
+         " true or false"),
         ("platform: cpu", "platform: [cpu]", "cpu.yaml:2: platform: got ['cpu'], expected text"),
         ("    slot 0:", "    slot0:", "cpu.yaml:10: operators.t.py::test_op.slot0: got 'slot0',"
          " expected a slot, such as 'slot 8'"),
@@ -254,6 +258,42 @@ def test_a_finding(path: Path, old: str, new: str, finding: str) -> None:
     assert old in SMALL
     found = findings(path, SMALL.replace(old, new, 1))
     assert any(line.startswith(finding) for line in found), found
+
+
+def test_a_contract_of_a_simulated_device_says_so(path: Path) -> None:
+    simulated = replace(contract(outcome(node_id("add.out"))), simulated=True)
+    text = contract_text(simulated, config="tests/simulated/ci.yaml")
+    assert "#\n# Simulated device: no vendor hardware was used.\n#\n" in text
+    assert "#   python -m ci contract cpu --config tests/simulated/ci.yaml\n" in text
+    assert "platform: cpu\nsimulated: true\ndevice: cpu\n" in text
+    path.write_text(text, encoding="utf-8")
+    assert load_contract(path, platform="cpu", simulated=True).simulated
+    assert contract_text(load_contract(path), config="tests/simulated/ci.yaml") == text
+
+
+@pytest.mark.parametrize(
+    ("line", "simulated", "finding"),
+    [
+        (
+            "simulated: true\n",
+            False,
+            "got a contract of a simulated cpu, expected one of a real one",
+        ),
+        (
+            "simulated: false\n",
+            True,
+            "got a contract of a real cpu, expected one of a simulated one",
+        ),
+        ("", True, "got a contract of a real cpu, expected one of a simulated one"),
+    ],
+)
+def test_no_contract_serves_the_other_kind_of_device(
+    path: Path, line: str, simulated: bool, finding: str
+) -> None:
+    path.write_text(SMALL.replace("device: cpu\n", f"{line}device: cpu\n", 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"cpu\.yaml:\d: simulated: {finding}"):
+        load_contract(path, simulated=simulated)
+    assert load_contract(path, simulated=not simulated).simulated is not simulated
 
 
 def test_all_findings_come_together(path: Path) -> None:

@@ -11,6 +11,7 @@ from ci.inputs import (
     DEFAULT_REQUIREMENTS,
     REPOSITORY,
     chosen_platforms,
+    config_option,
     load_project,
     plan_run,
 )
@@ -36,7 +37,7 @@ def plan(folder: Path, environ: dict[str, str] | None = None) -> RunPlan:
 def test_a_foreign_project_gets_what_comes_with_the_program(folder: Path) -> None:
     planned = plan(folder)
     recipe = (REPOSITORY / "docker" / "cpu.Dockerfile").read_bytes()
-    assert planned.image.context == {
+    assert planned.needed_image.context == {
         "Dockerfile": recipe,
         "requirements-cpu.txt": DEFAULT_REQUIREMENTS.read_bytes(),
     }
@@ -49,22 +50,36 @@ def test_a_project_has_its_own_recipe_and_requirements(folder: Path) -> None:
     (folder / "ci.yaml").write_text(f"project: tiny\nplatforms:\n  cpu: {settings}\n")
     (folder / "my.Dockerfile").write_text("FROM x\n")
     (folder / "needs.txt").write_text("pytest\n")
-    context = plan(folder).image.context
+    context = plan(folder).needed_image.context
     assert context == {"Dockerfile": b"FROM x\n", "requirements-cpu.txt": b"pytest\n"}
 
 
 def test_the_certificates_are_in_the_build_context(folder: Path) -> None:
     (folder / "ca.pem").write_text("certificates")
     (folder / "ci.site.yaml").write_text("network: {ca_bundle: ca.pem}\n")
-    assert plan(folder).image.context["site-ca-bundle.pem"] == b"certificates"
+    assert plan(folder).needed_image.context["site-ca-bundle.pem"] == b"certificates"
 
 
 def test_the_sites_base_image(folder: Path) -> None:
-    assert plan(folder).image.base_image == PLATFORMS["cpu"].base_image
+    assert plan(folder).needed_image.base_image == PLATFORMS["cpu"].base_image
     (folder / "ci.site.yaml").write_text("platforms: {cpu: {base_image: site/python}}\n")
-    assert plan(folder).image.base_image == "site/python"
+    assert plan(folder).needed_image.base_image == "site/python"
     environ = {"INFINI_CI_BASE_IMAGE_CPU": "environment/python"}
-    assert plan(folder, environ).image.base_image == "environment/python"
+    assert plan(folder, environ).needed_image.base_image == "environment/python"
+
+
+def test_the_sources_of_a_configuration_elsewhere(folder: Path) -> None:
+    assert load_project(folder / "ci.yaml", {}).source == folder.resolve()
+    nested = folder / "tests" / "simulated"
+    nested.mkdir(parents=True)
+    (nested / "ci.yaml").write_text("project: tiny\nsource: ../..\nplatforms: {cpu: {}}\n")
+    assert load_project(nested / "ci.yaml", {}).source == folder.resolve()
+
+
+def test_commands_name_a_configuration_of_this_repository() -> None:
+    assert config_option(REPOSITORY / "tests" / "x.yaml") == "tests/x.yaml"
+    assert config_option(REPOSITORY / "ci.yaml") is None
+    assert config_option(Path("/elsewhere/ci.yaml")) is None
 
 
 def test_a_site_file_elsewhere(folder: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import operator_log
 import pytest
-from operator_log import FINISH, lines, properties
+from operator_log import FINISH, SIMULATED, lines, properties
 
 from ci.analysis.operators import (
     SKIP_REASONS,
@@ -74,7 +74,14 @@ def test_a_test_that_says_nothing_is_no_operator_test(recorded: object) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("slot", True), ("slot", "8"), ("active", 1), ("executed", 1.5), ("reason", ["x"])],
+    [
+        ("slot", True),
+        ("slot", "8"),
+        ("active", 1),
+        ("simulated", "true"),
+        ("executed", 1.5),
+        ("reason", ["x"]),
+    ],
 )
 def test_what_cannot_be_read_is_left_open(name: str, value: object) -> None:
     record = operator_record([["overload", "add.out"], [name, value], ["color", "red"]])
@@ -154,6 +161,22 @@ def test_what_ran_elsewhere_counts_there() -> None:
     assert found == [
         count(active=0, executed=1, passed=1),
         count(active=2, executed=1, passed=1, device="cuda"),
+    ]
+
+
+def test_a_simulated_device_is_counted_apart_with_what_its_kernels_are() -> None:
+    found = counts(
+        lines("add.out", kernel="own", **SIMULATED),
+        lines("add.out", kernel="own", dtype="int64", **SIMULATED),
+        lines("mul.out", kernel="fallback", **SIMULATED),
+        lines("neg.out", "failed", kernel="own", **SIMULATED),
+        lines("abs.out", **SIMULATED),
+        lines("sub.out", device="npu"),
+    )
+    kernels = {"own": 1, "composite": 0, "fallback": 1}
+    assert found == [
+        count(active=1, executed=1, passed=1, device="npu"),
+        count(active=4, executed=4, passed=3, device="npu", simulated=True, kernels=kernels),
     ]
 
 

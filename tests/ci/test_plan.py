@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.config import Config
+from ci.errors import ConfigError
 from ci.plan import Column, NetworkPlan, PlanInputs, RunPlan, StageKind, make_plan
 from ci.platforms import PLATFORMS
 
@@ -35,7 +36,9 @@ INPUTS = PlanInputs(
 
 def plan(config: dict[str, object] = CONFIG, **changes: object) -> RunPlan:
     inputs = replace(INPUTS, **changes)
-    return make_plan(Config.model_validate(config, strict=False), PLATFORMS["cpu"], inputs)
+    validated = Config.model_validate(config, strict=False)
+    [name] = validated.platforms
+    return make_plan(validated, PLATFORMS[name], inputs)
 
 
 def network(**environment: str) -> NetworkPlan:
@@ -63,7 +66,38 @@ def test_the_platform_is_in_the_environment() -> None:
 
 
 def test_the_platform_and_its_device_are_known() -> None:
-    assert (plan().platform, plan().torch_device) == ("cpu", "cpu")
+    assert (plan().platform, plan().torch_device, plan().simulated) == ("cpu", "cpu", False)
+
+
+def test_stages_are_told_of_a_simulated_device_where_the_configuration_says_so() -> None:
+    simulated = plan({**CONFIG, "platforms": {"ascend": {"simulated": True}}})
+    assert simulated.simulated
+    assert simulated.environment == {
+        "INFINI_CI_PLATFORM": "ascend",
+        "INFINI_CI_TORCH_DEVICE": "npu",
+        "INFINI_CI_SIMULATED": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("platform", "context", "base_image", "complete"),
+    [
+        ("ascend", {}, None, False),
+        ("ascend", {"Dockerfile": b""}, None, True),
+        ("iluvatar", {"Dockerfile": b""}, None, False),
+        ("iluvatar", {"Dockerfile": b""}, "corex:1", True),
+        ("iluvatar", {}, "corex:1", False),
+    ],
+)
+def test_an_image_is_a_recipe_on_a_base(
+    platform: str, context: dict[str, bytes], base_image: str | None, complete: bool
+) -> None:
+    config = {**CONFIG, "platforms": {platform: {}}}
+    planned = plan(config, context=context, base_image=base_image)
+    assert (planned.image is not None) is complete
+    if not complete:
+        with pytest.raises(ConfigError, match=rf"platforms\.{platform}: got nothing that an image"):
+            _ = planned.needed_image
 
 
 def test_results_and_container() -> None:
@@ -83,7 +117,10 @@ def test_a_served_wheelhouse_needs_this_machines_loopback() -> None:
 
 
 def test_equal_inputs_give_an_equal_tag() -> None:
-    assert plan().image.tag == plan(run_id="another", source=Path("/elsewhere")).image.tag
+    assert (
+        plan().needed_image.tag
+        == plan(run_id="another", source=Path("/elsewhere")).needed_image.tag
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,23 +133,23 @@ def test_equal_inputs_give_an_equal_tag() -> None:
     ],
 )
 def test_whatever_changes_the_image_changes_its_tag(changes: dict[str, object]) -> None:
-    assert plan(**changes).image.tag != plan().image.tag
+    assert plan(**changes).needed_image.tag != plan().needed_image.tag
 
 
 def test_a_proxy_reaches_the_build_but_not_the_tag() -> None:
-    image = plan(network=network(HTTP_PROXY="http://p:1", http_proxy="http://p:1")).image
+    image = plan(network=network(HTTP_PROXY="http://p:1", http_proxy="http://p:1")).needed_image
     assert image.build_arguments == {"HTTP_PROXY": "http://p:1", "http_proxy": "http://p:1"}
-    assert image.tag == plan().image.tag
+    assert image.tag == plan().needed_image.tag
 
 
 def test_certificates_are_no_build_argument() -> None:
-    image = plan(network=network(PIP_CERT="/in/container.pem")).image
+    image = plan(network=network(PIP_CERT="/in/container.pem")).needed_image
     assert image.build_arguments == {}
 
 
 def test_the_offline_base_stands_in_for_the_platforms_own_only() -> None:
-    own = plan().image
+    own = plan().needed_image
     assert own.base_image == PLATFORMS["cpu"].base_image
     assert own.offline_base_command == ("docker/make-base-image",)
-    sites = plan(base_image="registry.example/python:3.11").image
+    sites = plan(base_image="registry.example/python:3.11").needed_image
     assert (sites.offline_base_image, sites.offline_base_command) == (None, None)

@@ -11,6 +11,7 @@ from published import PUBLISHED, platform_result
 from ci.errors import ExitCode, InfrastructureError
 from ci.results import (
     Harness,
+    OverloadCount,
     PlatformResult,
     Product,
     RunResult,
@@ -28,6 +29,7 @@ PLATFORM_FIELDS = {
     *(
         "platform",
         "label",
+        "simulated",
         "built",
         "pytest",
         "overloads",
@@ -67,7 +69,7 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
     assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
-    assert document["schema_version"] == 2
+    assert document["schema_version"] == 3
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
@@ -82,23 +84,35 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 3}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 4}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
-    with pytest.raises(InfrastructureError, match="not a results file up to version 2"):
+    with pytest.raises(InfrastructureError, match="not a results file up to version 3"):
         read_results(path)
 
 
-def test_a_file_of_version_1_is_read(published: RunResult, tmp_path: Path) -> None:
-    document = json.loads(published.to_json()) | {"schema_version": 1}
+@pytest.mark.parametrize(
+    ("version", "missing"), [(1, ("overloads", "simulated")), (2, ("simulated",))]
+)
+def test_a_file_of_an_earlier_version_is_read(
+    published: RunResult, tmp_path: Path, version: int, missing: tuple[str, ...]
+) -> None:
+    document = json.loads(published.to_json()) | {"schema_version": version}
     for platform in document["platforms"]:
-        del platform["overloads"]
+        for name in missing:
+            del platform[name]
     path = tmp_path / "results.json"
     path.write_text(json.dumps(document))
     read = read_results(path)
     assert read.platforms == published.platforms
-    assert read.platforms[0].overloads == ()
+    assert (read.platforms[0].overloads, read.platforms[0].simulated) == ((), False)
+
+
+def test_counts_of_version_2_are_read() -> None:
+    count = {"slot": 8, "device": "cpu", "active": 3, "executed": 2, "passed": 1}
+    read = OverloadCount.model_validate(count)
+    assert (read.simulated, read.kernels) == (False, {})
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Dialect, create_engine, func, select, text
 
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import Outcome, TestOutcome
-from ci.results import RunResult
+from ci.results import OverloadCount, RunResult
 from ci.store import Store, default_url, store
 from ci.store.tables import Base, OutcomeRow, UtcDateTime
 
@@ -40,6 +40,17 @@ def test_a_run_comes_back_as_it_was(published: RunResult, tmp_path: Path) -> Non
         assert store.load(published.run_id) == published
         assert store.load() == published
     assert stored_tests(tmp_path) == 2
+
+
+def test_a_simulated_device_comes_back_as_one(published: RunResult, tmp_path: Path) -> None:
+    count = OverloadCount(
+        slot=8, device="npu", active=3, executed=2, passed=2, simulated=True, kernels={"own": 2}
+    )
+    simulated = published.platforms[0].model_copy(update={"simulated": True, "overloads": (count,)})
+    run = published.model_copy(update={"platforms": (simulated, published.platforms[1])})
+    with Store(default_url(tmp_path)) as store:
+        store.save(run, {})
+        assert store.load(run.run_id) == run
 
 
 def test_saving_again_replaces(published: RunResult, tmp_path: Path) -> None:
@@ -116,7 +127,7 @@ def migrate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(store.MIGRATIONS, migrations)
     migration = """\
 from alembic import op
-revision, down_revision = "9999", "0002"
+revision, down_revision = "9999", "0003"
 def upgrade():
     op.execute("CREATE TABLE notes (text VARCHAR)")
 """
@@ -150,8 +161,8 @@ def test_a_database_is_copied_before_it_is_migrated(
     for _ in range(2):
         with Store(default_url(tmp_path)) as new:
             assert new.load() == published
-    assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0002.backup"]
-    backup = tables(tmp_path / "ci.db.0002.backup")
+    assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0003.backup"]
+    backup = tables(tmp_path / "ci.db.0003.backup")
     assert "runs" in backup
     assert tables(tmp_path / "ci.db") - backup == {"notes"}
 
@@ -176,7 +187,7 @@ def test_a_database_of_the_first_version_is_read(tmp_path: Path) -> None:
     with Store(default_url(tmp_path)) as opened:
         [platform] = opened.load("old").platforms
         tests = opened.tests("old", "cpu")
-    assert platform.overloads == ()
+    assert (platform.overloads, platform.simulated) == ((), False)
     assert platform.notes == ("full suite passed",)
     assert [(test.node_id, test.skip_reason) for test in tests] == [
         ("t::a", None),

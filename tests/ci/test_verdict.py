@@ -513,6 +513,39 @@ def test_a_fallback_fails_until_a_contract_expects_it() -> None:
     assert told not in notes(accepted)
 
 
+ON_ASCEND = {"platform": "ascend", "torch_device": "npu"}
+ADD_SIMULATED, MUL_SIMULATED = (
+    operator_log.lines(name, kernel=kernel, **operator_log.SIMULATED)
+    for name, kernel in (("add.out", "own"), ("mul.out", "fallback"))
+)
+
+
+def test_a_simulated_run_says_so_and_what_its_kernels_are() -> None:
+    given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), asked_simulated=True, **ON_ASCEND)
+    assert judge(given).product is Product.PASSED
+    assert given.simulated
+    assert notes(given) == (
+        "full suite passed; simulated device: no vendor hardware was used; overloads executed: 2 of"
+        " 2; overloads passed: 1 by kernels of its own, 0 composite, 1 by the CPU fallback"
+    )
+
+
+def test_a_simulated_run_that_nobody_asked_for_is_a_failure_and_labelled() -> None:
+    given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), **ON_ASCEND)
+    assert judge(given).product is Product.FAILED
+    assert given.simulated
+    told = "requested a real npu; 2 of 2 tests were on a simulated one: add.out-float32-npu-slot8,"
+    assert judge(given).evidence[0].text.startswith(told)
+    assert notes(given).startswith(told)
+    assert "simulated device: no vendor hardware was used" in notes(given)
+
+
+def test_a_run_that_was_to_be_simulated_is_labelled_without_any_test() -> None:
+    given = replace(case(None, end("install", 1), last(1), exit_code=1), asked_simulated=True)
+    assert given.simulated
+    assert "simulated device: no vendor hardware was used" in notes(given)
+
+
 def test_what_took_another_slot_is_no_part_of_the_share_of_that() -> None:
     native = operator_log.lines("add", slot=0, ran_slot=0)
     given = ended(operators(native, operator_log.lines("mul.out", ran_slot=0)))

@@ -47,7 +47,7 @@ def test_image_is_built_once_and_says_what_it_stands_on(docker_bench: Bench) -> 
     plan = docker_bench.plan(stage("build", "true"))
     docker_bench.engine.prepare(plan, docker_bench.observer)
     again = docker_bench.engine.prepare(plan, docker_bench.observer)
-    assert (again.reference, again.built, again.reason) == (plan.image.tag, False, "cached")
+    assert (again.reference, again.built, again.reason) == (plan.needed_image.tag, False, "cached")
     facts = docker_bench.engine.execute(plan, again, docker_bench.observer)
     note = "base image registry.invalid/python:3.11 could not be pulled"
     assert facts.notes == (f"{note}; built on an offline Debian base",)
@@ -79,10 +79,10 @@ COPY --from=tools /made /made
 def test_passwords_stay_in_no_image(docker_bench: Bench, client: DockerClient) -> None:
     plan = docker_bench.plan(stage("build", "true"), dockerfile=STAGES % docker_bench.run_id)
     secret = f"https://me:{docker_bench.run_id}@index.example/simple"
-    image = replace(plan.image, build_arguments={"PIP_INDEX_URL": secret})
+    image = replace(plan.needed_image, build_arguments={"PIP_INDEX_URL": secret})
     docker_bench.engine.prepare(replace(plan, image=image), docker_bench.observer)
     found = [text for text in histories(client) if secret in text]
-    client.images.remove(plan.image.tag)
+    client.images.remove(plan.needed_image.tag)
     assert found == []
 
 
@@ -90,7 +90,7 @@ def test_error_of_a_build_does_not_tell_its_arguments(docker_bench: Bench) -> No
     recipe = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\ngarbage\n"
     plan = docker_bench.plan(stage("build", "true"), dockerfile=recipe)
     arguments = {"PIP_INDEX_URL": "https://me:s3cret@index.example/simple", "TOKEN": "s3cret"}
-    secretive = replace(plan, image=replace(plan.image, build_arguments=arguments))
+    secretive = replace(plan, image=replace(plan.needed_image, build_arguments=arguments))
     with pytest.raises(InfrastructureError, match=r"(?i)unknown instruction: garbage") as error:
         docker_bench.engine.prepare(secretive, docker_bench.observer)
     result = not_run_result(plan, str(error.value))
@@ -106,7 +106,7 @@ def histories(client: DockerClient) -> Iterator[str]:
 
 def test_base_image_without_a_stand_in(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "true"), dockerfile=DOCKERFILE + "# another tag\n")
-    alone = replace(plan.image, offline_base_image=None, offline_base_command=None)
+    alone = replace(plan.needed_image, offline_base_image=None, offline_base_command=None)
     wanted = r"base image registry\.invalid/python:3\.11 is not here and cannot be pulled"
     with pytest.raises(InfrastructureError, match=wanted):
         docker_bench.engine.prepare(replace(plan, image=alone), docker_bench.observer)
@@ -244,7 +244,7 @@ def test_container_that_never_started_is_not_adopted(
 ) -> None:
     plan = docker_bench.plan(stage("build", "true"))
     docker_bench.engine.prepare(plan, docker_bench.observer)
-    client.containers.create(plan.image.tag, labels=dict(plan.container.labels))
+    client.containers.create(plan.needed_image.tag, labels=dict(plan.container.labels))
     assert docker_bench.engine.resume(plan, docker_bench.observer) is None
     assert docker_bench.engine.resume(plan, docker_bench.observer) is None
 
@@ -263,7 +263,7 @@ def test_description_hides_passwords(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "true"))
     secret = {"PIP_INDEX_URL": "https://me:secret@index.example/simple"}
     network = replace(plan.network, environment=secret)
-    image = replace(plan.image, build_arguments=secret)
+    image = replace(plan.needed_image, build_arguments=secret)
     text = docker_bench.engine.describe(replace(plan, network=network, image=image))
     assert "secret" not in text
     assert "PIP_INDEX_URL=https://***@index.example/simple" in text
