@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from evidence import watch_fallbacks
-from samples import Sample, UnboundArgumentError
+from samples import Sample, UnboundArgumentError, is_on_the_cpu
 from samples.layouts import dense_parts
 from samples.values import BlankValue, Value, leaves
 
@@ -159,7 +159,9 @@ def _check_refusal(
 
 def _device_of(overload: Any, arguments: Arguments) -> str:
     """Returns the device type of what was written; the CPU's where a part of it lies there."""
-    written = written_names(overload)
+    written = {
+        name for name in written_names(overload) if not is_on_the_cpu(overload._schema.name, name)
+    }
     devices = {tensor.device.type for name, tensor in tensors(arguments) if name in written}
     return "cpu" if "cpu" in devices else devices.pop()
 
@@ -174,11 +176,11 @@ def written_names(overload: Any) -> set[str]:
 
 
 def seeded(call: Call, arguments: Arguments) -> None:
-    if all(tensor.is_cpu for _, tensor in tensors(arguments)):
-        # Not through torch.manual_seed: where CUDA is not in use it keeps a traceback per call.
-        torch.default_generator.manual_seed(SEED)
-    else:
-        torch.manual_seed(SEED)
+    # Not through torch.manual_seed: where CUDA is not in use it formats a traceback per call, which
+    # took half of the time on a simulated device.
+    torch.default_generator.manual_seed(SEED)
+    for device in {tensor.device.type for _, tensor in tensors(arguments)} - {"cpu"}:
+        getattr(torch, device).manual_seed_all(SEED)
     call(arguments)
 
 
@@ -244,19 +246,17 @@ class _Poisoned:
     def _guard(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout != torch.strided or tensor.is_quantized:
             return tensor
-        size = tensor.numel()
-        memory = torch.empty(size + 2 * GUARD, dtype=tensor.dtype)
-        _bytes(memory).fill_(GUARD_BYTE)
-        memory[GUARD : GUARD + size] = tensor.cpu().reshape(-1)
-        memory = memory.to(tensor.device)
-        self._guarded.append((str(tuple(tensor.shape)), memory, size))
-        return memory.as_strided(tensor.shape, tensor.stride(), GUARD)
+        beside = torch.full((GUARD * tensor.element_size(),), GUARD_BYTE, dtype=torch.uint8)
+        # Copied as bytes: of a bool that is neither 0 nor 1 a copy may be 1.
+        memory = torch.cat([beside, _bytes(tensor.cpu()), beside]).to(tensor.device)
+        self._guarded.append((str(tuple(tensor.shape)), memory, len(beside)))
+        return memory.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), GUARD)
 
     def first_overrun(self) -> str | None:
-        for shape, memory, size in self._guarded:
-            elements = memory.cpu()
-            for side in (elements[:GUARD], elements[GUARD + size :]):
-                if not (_bytes(side) == GUARD_BYTE).all():
+        for shape, memory, width in self._guarded:
+            whole = memory.cpu()
+            for side in (whole[:width], whole[-width:]):
+                if not (side == GUARD_BYTE).all():
                     return f"an output of shape {shape}: memory beside it was written"
         return None
 

@@ -195,6 +195,14 @@ class TestBinding:
         with pytest.raises(UnboundArgumentError, match="needs other, which was not recorded"):
             self.sample.bind(newer, "cpu")
 
+    @pytest.mark.parametrize("name", ["_foreach_addcmul.Tensor_out", "_foreach_addcmul_.Tensor"])
+    def test_what_torch_wants_on_the_cpu_stays_there(self, name: str) -> None:
+        packet, _, overload = name.partition(".")
+        aten = getattr(getattr(torch.ops.aten, packet), overload)
+        bound = load().samples[name]["float32"][0].bind(aten._schema, "meta")
+        assert bound["scalars"].device.type == "cpu"
+        assert {tensor.device.type for tensor in bound["self"]} == {"meta"}
+
 
 class TestFile:
     def test_it_reads_back_as_it_was_written(self, tmp_path: Path) -> None:

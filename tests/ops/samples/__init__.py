@@ -25,6 +25,16 @@ SAMPLES_FILE = Path(__file__).parent / "samples.zip"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+# Tensors that torch wants on the CPU, on whatever device the others are; by operator and argument.
+_ON_THE_CPU = {
+    ("_foreach_addcdiv", "scalars"),
+    ("_foreach_addcmul", "scalars"),
+    ("_pack_padded_sequence", "lengths"),
+    ("_pack_padded_sequence", "out1"),
+    ("randint_like", "high"),
+}
+
+
 class UnboundArgumentError(Exception):
     """A sample does not fit the schema of the torch that runs."""
 
@@ -65,10 +75,16 @@ class Sample:
 
     def _value(self, argument: Any, operator: str, device: str) -> Any:
         if argument.name in self.arguments:
-            return materialize(self.arguments[argument.name], device)
+            place = "cpu" if is_on_the_cpu(operator, argument.name) else device
+            return materialize(self.arguments[argument.name], place)
         if argument.has_default_value():
             return argument.default_value
         raise UnboundArgumentError(f"{operator} needs {argument.name}, which was not recorded")
+
+
+def is_on_the_cpu(operator: str, argument: str) -> bool:
+    """Says whether a tensor lies on the CPU wherever the operator ("aten::add") runs."""
+    return (operator.removeprefix("aten::").rstrip("_"), argument) in _ON_THE_CPU
 
 
 def without_defaults(schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
