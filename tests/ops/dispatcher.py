@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -28,16 +29,35 @@ def has_kernel(overload: Any, device: str) -> bool:
 
 @cache
 def has_own_kernel(overload: Any, device: str) -> bool:
-    """Says whether the device has a kernel of its own, for whatever kind of tensors."""
+    """Says whether the device has a kernel of its own, for whatever kind of tensors.
+
+    Its fallback is none, even where it is registered for the operator.
+    """
     keys = [kind + _key(device) for kind in _KINDS]
-    return any(_has(each, *keys) for each in _made_of(overload))
+    return any(
+        _has(each, key) and not is_for_any_operator(each, key)
+        for each in _made_of(overload)
+        for key in keys
+    )
 
 
 def kernel_of(overload: Any, device: str) -> str:
     """Returns what a call on the device runs: "own", "composite" or "fallback"."""
     if has_own_kernel(overload, device):
         return "own"
-    return "composite" if has_kernel(overload, device) else "fallback"
+    falls_back = any(is_for_any_operator(each, _key(device)) for each in _made_of(overload))
+    return "composite" if has_kernel(overload, device) and not falls_back else "fallback"
+
+
+def is_for_any_operator(overload: Any, key: str) -> bool:
+    """Says whether what is registered under a key is a boxed function in C++.
+
+    A kernel has the types of its operator; a fallback has none, and devices register theirs for
+    single operators, too, whose composite kernel asks for a CPU or CUDA. What Python registers is
+    boxed and can be a kernel all the same.
+    """
+    kernel = rf"^{key}: registered at (?!\S+\.py:).* :: \(none\) \[ boxed \]$"
+    return re.search(kernel, torch._C._dispatch_dump(overload.name()), re.MULTILINE) is not None
 
 
 def has_fallback(device: str) -> bool:

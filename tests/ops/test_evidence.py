@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch.utils.backend_registration
+from dispatcher import is_for_any_operator
 from evidence import watch_fallbacks
 from harness import FallbackError
 from installed import overloads
@@ -44,6 +45,22 @@ def test_fallbacks_of_a_device_are_found_at_any_depth() -> None:
     real = [call + evidence.get(name, "") for name, call in calls.items()]
     # A simulated device has nothing but the CPU to compute on.
     assert output.splitlines() == [*real, *calls.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "expected"),
+    [
+        ("rrelu", "FuncTorchVmapMode", True),  # an error for whatever draws random numbers
+        ("relu", "FuncTorchBatched", False),
+        ("resize_", "CPU", False),  # takes symbolic numbers: boxed, but with types
+        ("abs", "Meta", False),  # from Python
+        ("abs", "XPU", False),  # nothing at all
+    ],
+)
+def test_a_kernel_is_told_from_a_fallback_that_is_registered_in_its_place(
+    name: str, key: str, expected: bool
+) -> None:
+    assert is_for_any_operator(getattr(torch.ops.aten, name).default, key) is expected
 
 
 @pytest.mark.parametrize(
