@@ -197,6 +197,20 @@ class TestCalls:
         assert not out.requires_grad
         assert equal(out, x.detach().exp())
 
+    @pytest.mark.parametrize("name", ["matmul", "linalg_matmul", "linear"])
+    def test_parameters_are_inputs_like_others(self, name: str) -> None:
+        """Torch's own call refuses them beside an out."""
+        x, parameter, out = torch.ones(2, 2), torch.nn.Parameter(torch.ones(2, 2)), filled(2, 2)
+        getattr(infini.ops, name)(x, parameter, out=out)
+        assert not out.requires_grad
+        assert equal(out, torch.full((2, 2), 2.0))
+
+    @pytest.mark.parametrize("name", ["matrix_power", "linalg_matrix_power"])
+    def test_a_parameter_can_be_raised_to_a_power(self, name: str) -> None:
+        out = filled(2, 2)
+        getattr(infini.ops, name)(torch.nn.Parameter(torch.ones(2, 2)), 2, out=out)
+        assert equal(out, torch.full((2, 2), 2.0))
+
 
 class TestErrors:
     def test_an_inactive_slot_names_the_active_ones(self) -> None:
