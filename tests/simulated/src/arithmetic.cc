@@ -22,6 +22,14 @@ at::Tensor& Kernels::fill_(at::Tensor& self, const at::Scalar& value) {
   return self;
 }
 
+// The fallback can't write into a copy of a tensor whose elements share memory.
+at::Tensor& Kernels::masked_fill_(at::Tensor& self, const at::Tensor& mask,
+                                  const at::Scalar& value) {
+  CheckOperands(self.device(), {mask});
+  OnHost(self).masked_fill_(OnHost(mask), value);
+  return self;
+}
+
 at::Tensor& Kernels::mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
   return Write(at::mm(OnHost(self), OnHost(mat2)), out);
 }

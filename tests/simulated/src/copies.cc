@@ -9,9 +9,22 @@
 
 namespace simulated {
 
+namespace {
+
+// A copy of booleans to booleans would make 1 of every byte that is not 0: no hardware does.
+at::Tensor AsBytes(const at::Tensor& host) {
+  return host.scalar_type() == at::kBool ? host.view(at::kByte) : host;
+}
+
+}  // namespace
+
 at::Tensor Kernels::_copy_from(const at::Tensor& self, const at::Tensor& dst,
                                bool /*non_blocking*/) {
-  OnHost(dst).copy_(OnHost(self));
+  if (self.scalar_type() == dst.scalar_type()) {
+    AsBytes(OnHost(dst)).copy_(AsBytes(OnHost(self)));
+  } else {
+    OnHost(dst).copy_(OnHost(self));
+  }
   return dst;
 }
 

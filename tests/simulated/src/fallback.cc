@@ -1,14 +1,58 @@
+// Operators for which torch has a kernel for all devices that only works on the CPU: it follows
+// the addresses of elements, or looks for a kernel in a table that has one for the CPU alone.
+// Without a kernel of the device's own they would end in a crash or an error instead of on the
+// CPU.
+
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
+namespace simulated {
 namespace {
 
 void FallBackToCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
+constexpr const char* kOnCpuOnly[] = {
+    // They follow addresses.
+    "_grid_sampler_2d_cpu_fallback",
+    "_pack_padded_sequence",
+    "_sobol_engine_draw",
+    "_sobol_engine_ff_",
+    "_sobol_engine_initialize_state_",
+    "_sobol_engine_scramble_",
+    "range",
+    "range.out_",
+    "range.step",
+    // They look into a table, or ask for the CPU.
+    "_batch_norm_no_update",
+    "_foreach_addcdiv.Tensor",
+    "_foreach_addcdiv_.Tensor",
+    "_foreach_addcmul.Tensor",
+    "_foreach_addcmul_.Tensor",
+    "_nnpack_spatial_convolution",
+    "_stack.out",
+    "conj_physical_",
+    "kaiser_window",
+    "kaiser_window.beta",
+    "kaiser_window.periodic",
+    "mkldnn_convolution",
+    "mode",
+    "mode.values",
+    "randint_like.Tensor",
+    "randint_like.Tensor_generator",
+};
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* const name : kOnCpuOnly) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&FallBackToCpu>());
+  }
+}
+
+// What has no kernel at all.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&FallBackToCpu>());
 }
 
 }  // namespace
+}  // namespace simulated
