@@ -1,8 +1,6 @@
 // Copies to, from and between devices, with any conversion of data types.
 
 #include <ATen/ops/_local_scalar_dense.h>
-#include <ATen/ops/result_type.h>
-#include <torch/library.h>
 
 #include "PrivateUse1NativeFunctions.h"
 #include "tensors.h"
@@ -37,16 +35,4 @@ at::Scalar Kernels::_local_scalar_dense(const at::Tensor& self) {
   return at::_local_scalar_dense(OnHost(self));
 }
 
-namespace {
-
-// torch would materialize a lazily conjugated or negated tensor before the copy, with a copy.
-void CopiesAreLazy(torch::Library& m) {
-  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
-  m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
-}
-
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) { CopiesAreLazy(m); }
-TORCH_LIBRARY_IMPL(aten, Negative, m) { CopiesAreLazy(m); }
-
-}  // namespace
 }  // namespace simulated

@@ -26,10 +26,6 @@ constexpr const char* kOnCpuOnly[] = {
     "range.step",
     // They look into a table, or ask for the CPU.
     "_batch_norm_no_update",
-    "_foreach_addcdiv.Tensor",
-    "_foreach_addcdiv_.Tensor",
-    "_foreach_addcmul.Tensor",
-    "_foreach_addcmul_.Tensor",
     "_nnpack_spatial_convolution",
     "_stack.out",
     "conj_physical_",
@@ -39,19 +35,12 @@ constexpr const char* kOnCpuOnly[] = {
     "mkldnn_convolution",
     "mode",
     "mode.values",
-    "randint_like.Tensor",
-    "randint_like.Tensor_generator",
 };
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* const name : kOnCpuOnly) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&FallBackToCpu>());
   }
-}
-
-// What has no kernel at all.
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&FallBackToCpu>());
 }
 
 }  // namespace

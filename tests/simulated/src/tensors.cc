@@ -25,11 +25,6 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
-// Makes the current device the one that a factory was asked for.
-c10::OptionalDeviceGuard GuardOf(std::optional<at::Device> device) {
-  return c10::OptionalDeviceGuard(device);
-}
-
 // Gives a tensor its sizes, and its storage at least the bytes that they need.
 void Resize(c10::TensorImpl& tensor, at::IntArrayRef size, at::OptionalIntArrayRef stride) {
   if (stride) {
@@ -52,8 +47,6 @@ at::Tensor OnHost(const at::Tensor& tensor) {
               "expected a tensor of the simulated device or the CPU, got ", tensor.device());
   const at::Tensor host = at::from_blob(Reach(tensor.data_ptr()), tensor.sizes(), tensor.strides(),
                                         tensor.options().device(at::kCPU));
-  host._set_conj(tensor.is_conj());
-  host._set_neg(tensor.is_neg());
   return host;
 }
 
@@ -98,11 +91,10 @@ void ResizeStorage(c10::StorageImpl& storage, size_t bytes) {
 // Factories.
 
 at::Tensor Kernels::empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
-                          std::optional<at::Layout> /*layout*/, std::optional<at::Device> device,
-                          std::optional<bool> pin_memory,
+                          std::optional<at::Layout> /*layout*/,
+                          std::optional<at::Device> /*device*/, std::optional<bool> pin_memory,
                           std::optional<at::MemoryFormat> memory_format) {
   TORCH_CHECK(!pin_memory.value_or(false), "only dense CPU tensors can be pinned");
-  const auto guard = GuardOf(device);
   return at::detail::empty_generic(size, &DeviceAllocator(), kKeys, c10::dtype_or_default(dtype),
                                    memory_format);
 }
@@ -110,10 +102,9 @@ at::Tensor Kernels::empty(at::IntArrayRef size, std::optional<at::ScalarType> dt
 at::Tensor Kernels::empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                   std::optional<at::ScalarType> dtype,
                                   std::optional<at::Layout> /*layout*/,
-                                  std::optional<at::Device> device,
+                                  std::optional<at::Device> /*device*/,
                                   std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "only dense CPU tensors can be pinned");
-  const auto guard = GuardOf(device);
   return at::detail::empty_strided_generic(size, stride, &DeviceAllocator(), kKeys,
                                            c10::dtype_or_default(dtype));
 }
@@ -147,7 +138,6 @@ at::Tensor& Kernels::set_(at::Tensor& self, const at::Tensor& source) {
 }
 
 at::Tensor& Kernels::set_(at::Tensor& self) {
-  const c10::DeviceGuard guard(self.device());
   return set_(self, c10::Storage(c10::Storage::use_byte_size_t(), 0, &DeviceAllocator(), true), 0,
               {0}, {});
 }
