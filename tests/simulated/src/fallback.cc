@@ -16,7 +16,6 @@ void FallBackToCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 constexpr const char* kOnCpuOnly[] = {
     // They follow addresses.
     "_grid_sampler_2d_cpu_fallback",
-    "_pack_padded_sequence",
     "_sobol_engine_draw",
     "_sobol_engine_ff_",
     "_sobol_engine_initialize_state_",
