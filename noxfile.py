@@ -54,6 +54,7 @@ nox.options.reuse_venv = "yes"
 nox.options.default_venv_backend = "virtualenv"
 
 PLATFORMS = ("cpu",)
+SIMULATED = ("ascend", "cambricon", "moore")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc", "examples/*.cc")
 
@@ -81,6 +82,13 @@ def add_build_session(platform: str) -> None:
 
 for platform in PLATFORMS:
     add_build_session(platform)
+
+
+@nox.session
+def simulated(session: nox.Session) -> None:
+    """Run the operator suite on simulated devices of three vendors; `-- ascend` on one."""
+    platforms = () if set(SIMULATED) & set(session.posargs) else SIMULATED
+    run_ci(session, "run", "--config=tests/simulated/ci.yaml", "--engine=host", *platforms)
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,32 @@ def test_this_projects_own_configuration() -> None:
     counted = [stage.column for stage in config.stages]
     assert counted == [Column.BUILD_INSTALL, Column.BUILD_INSTALL, Column.PYTEST]
     assert "generated" in config.artifacts
+
+
+def test_the_configuration_of_the_simulated_devices() -> None:
+    config = load_config(REPOSITORY / "tests" / "simulated" / "ci.yaml")
+    for name, platform in config.platforms.items():
+        assert platform.simulated
+        options = platform.environment["SKBUILD_CMAKE_DEFINE"].split(";")
+        assert options == ["WITH_CPU=ON", f"WITH_{name.upper()}=ON", "AUTO_DETECT_DEVICES=OFF"]
+    # They cost what the library does; what they run on is no part of it.
+    counted = {stage.name: stage.column for stage in config.stages}
+    assert counted.pop("simulated-device") is Column.NONE
+    own = load_config(REPOSITORY / "ci.yaml").stages
+    assert counted == {stage.name: stage.column for stage in own}
+
+
+def test_nox_runs_every_simulated_device() -> None:
+    tree = ast.parse((REPOSITORY / "noxfile.py").read_text(encoding="utf-8"))
+    values = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    config = load_config(REPOSITORY / "tests" / "simulated" / "ci.yaml")
+    assert ast.literal_eval(values["SIMULATED"]) == tuple(config.platforms)
 
 
 def test_all_findings_come_together(write) -> None:
