@@ -64,6 +64,7 @@ void CheckOperands(c10::Device device, std::initializer_list<at::Tensor> operand
 }
 
 at::Tensor ToDevice(const at::Tensor& host, c10::Device device) {
+  if (!host.defined()) return {};  // a gradient that nobody asked for
   at::Tensor tensor =
       at::empty_strided(host.sizes(), host.strides(), host.options().device(device));
   OnHost(tensor).copy_(host);

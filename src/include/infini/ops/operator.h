@@ -84,8 +84,8 @@ struct CallOptions {
   void* stream = nullptr;
 };
 
-// Selects by slot and by the device of the first tensor argument (the CPU without one), and
-// calls. Throws what the implementation throws.
+// Selects by slot and by the device of the first tensor argument that is not on the CPU (the CPU
+// without one), and calls. Throws what the implementation throws.
 INFINI_OPS_API void Dispatch(const Overload& overload, Span<Argument> arguments,
                              const CallOptions& options);
 
