@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Arguments, Call
+from platforms import PLATFORMS
 from samples import Sample, load, without_defaults
 
 import infini.ops
@@ -129,6 +130,13 @@ def check_slot(name: str, slot: int) -> None:
         raise WrongImplementationError(
             f"slot {slot} of {name} was asked for, the library ran {ran}"
         )
+
+
+def check_device(device: str) -> None:
+    """Raises WrongImplementationError if this thread's last call was for another device type."""
+    ran = infini.ops.last_call()
+    if ran is None or PLATFORMS[ran.device].torch_device != device:
+        raise WrongImplementationError(f"operands are on {device}, the library ran {ran}")
 
 
 def class_name(public_name: str) -> str:

@@ -55,6 +55,8 @@ _PHRASES = (
     (SkipReason.NO_KERNEL, "You are likely triggering this with tensor backend other than"),
     # The fallback to the CPU of devices outside of torch, for a view.
     (SkipReason.NO_KERNEL, "but it has no implementation for the backend"),
+    # It again: what it computed is in a layout that lies on the CPU alone.
+    (SkipReason.NO_KERNEL, "Unsupported device type for mkldnn layout"),
     # A library that this build of torch is without: cuDNN, MIOpen, MKLDNN, MAGMA, LAPACK.
     (SkipReason.NO_KERNEL, "ATen not compiled with "),
     (SkipReason.NO_KERNEL, "requires compiling PyTorch with "),

@@ -18,7 +18,7 @@ from harness import (
     invoke,
     poison,
 )
-from installed import Overload, WrongImplementationError, check_slot, overloads
+from installed import Overload, WrongImplementationError, check_device, check_slot, overloads
 from properties import Record
 from reasons import SkipReason, classify
 from samples import Sample, load
@@ -196,6 +196,12 @@ class TestTheLibraryRanWhatWasAskedFor:
             check_slot("add", 0)
         with pytest.raises(WrongImplementationError, match="the library ran Call"):
             check_slot("sub", 8)
+
+    def test_another_device_is_a_failure(self) -> None:
+        infini.ops.abs(torch.ones(1), torch.empty(1))
+        check_device("cpu")
+        with pytest.raises(WrongImplementationError, match=r"on npu, the library ran Call\(.*cpu"):
+            check_device("npu")
 
     def test_a_test_that_ran_another_slot_says_which(self) -> None:
         written: dict[str, object] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from harness import poison
-from installed import NATIVE_SLOTS, check_slot, class_name, operator_names
+from installed import NATIVE_SLOTS, check_device, check_slot, class_name, operator_names
 from names import operator_test_id
 from properties import Record
 from reasons import SkipReason, skip
@@ -181,6 +181,7 @@ class Run:
         function: Any = getattr(infini.ops, self._case.name)
         function(*inputs, actual, **keywords, implementation_index=self._case.slot)
         check_slot(self._case.name, self._case.slot)
+        check_device(self._device)
         self.ran_device = actual.device.type
         assert actual.data_ptr() == address, "the memory of out moved"
         torch.testing.assert_close(actual.cpu(), expected)

@@ -19,6 +19,7 @@ from installed import (
     TORCH_SLOT,
     Overload,
     WrongImplementationError,
+    check_device,
     is_recording_torch,
     overloads,
 )
@@ -144,6 +145,7 @@ class Run:
                 if _ran_overload() == overload.overload_name:
                     raise
             else:
+                check_device(self._device)
                 if _ran_overload() == overload.overload_name:
                     return outcome
         raise MismatchError(f"the library takes it for {overload.aten_name}.{_ran_overload()}")
