@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codegen import emit
 from codegen.aten import NativeFunctions
+from codegen.backend.coverage import REQUIRED, make_coverage, render_json
 from codegen.backend.model import BackendFile
 from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
 
@@ -24,6 +25,12 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
         f"Register{file.backend}.cpp": _register(kernels, registrations, parsed),
         f"Register{file.backend}Fallback.cpp": _render("fallback.cpp", file, parsed),
     }
+    by_key = {kernels.key: registrations, autograd_kernels.key: autograd}
+    coverage = make_coverage(parsed, file.backend, by_key)
+    files["coverage.json"] = render_json(coverage)
+    files["coverage.md"] = _render(
+        "coverage.md", file, parsed, coverage=coverage, required=REQUIRED
+    )
     if autograd:
         files[f"RegisterAutograd{file.backend}.cpp"] = _register(autograd_kernels, autograd, parsed)
     return files

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
 _FUNCTIONAL_BACKENDS = frozenset({"XLA", "Lazy"})
 
+_COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
@@ -50,9 +52,13 @@ class Kernels:
         kernel = self.index.get_kernel(function)
         return kernel is not None and kernel.supports_symint()
 
+    def guards(self, function: NativeFunction) -> bool:
+        """Copies are between two devices: their kernels choose."""
+        return self.file.device_guard and str(function.func.name) not in _COPIES
+
     def function(self, function: NativeFunction) -> str:
         """What to call for the kernel of ``function``, the guards of its device included."""
-        if self.file.device_guard:
+        if self.guards(function):
             return wrappers.name(self.key, function)
         return wrappers.kernel_name(self.file, self.index, function)
 
@@ -99,9 +105,13 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> tuple[Regis
 
 
 def _registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
+    by_name = {str(function.func.name): function for function in parsed.functions}
     for function in parsed.functions:
         if kernels.has(function):
             yield _of_kernel(kernels, function)
+            continue
+        if str(function.func.name) == "_copy_from_and_resize":
+            yield from _copy_from_and_resize(kernels, function, by_name["_copy_from"])
             continue
         group = kernels.groups.get(str(function.func.name))
         source = _source(kernels, group, function) if group is not None else None
@@ -111,7 +121,7 @@ def _registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Regist
 
 def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
     operator = str(function.func.name)
-    if kernels.file.device_guard:
+    if kernels.guards(function):
         return Registration(
             operator=operator,
             function=f"&{wrappers.name(kernels.key, function)}",
@@ -143,6 +153,21 @@ def _derived(kernels: Kernels, function: NativeFunction, source: NativeFunction)
     )
 
 
+def _copy_from_and_resize(
+    kernels: Kernels, function: NativeFunction, copy_from: NativeFunction
+) -> Iterator[Registration]:
+    """Not a variant of ``_copy_from`` to torchgen; the CPU fallback needs both."""
+    if not kernels.has(copy_from):
+        return
+    name = wrappers.name(kernels.key, function)
+    yield Registration(
+        operator=str(function.func.name),
+        function=f"&{name}",
+        definition=wrappers.resizing(name, kernels.function(copy_from)),
+        source=str(copy_from.func.name),
+    )
+
+
 def _source(
     kernels: Kernels, group: NativeFunctionsGroup, function: NativeFunction
 ) -> NativeFunction | None:
@@ -170,13 +195,14 @@ def _serves(kernels: Kernels, source: NativeFunction, function: NativeFunction) 
 
 
 def _is_derived_by_torch(function: NativeFunction, functional: NativeFunction) -> bool:
-    """Whether torch's own kernel does what a wrapper would: what torchgen added calls the other.
+    """Whether torch's own kernel for all backends does better than a wrapper would.
 
-    Factories (``empty.out``) are better than allocating and copying.
+    It ends in the out= or functional one, and checks what that operator is particular about
+    (``abs_`` refuses complex numbers); a factory (``empty.out``) has nothing to copy.
     """
     if functional.func.arguments.tensor_options is not None:
         return bool(function.has_composite_kernel)
-    return "generated" in function.tags and bool(function.has_composite_explicit_autograd_kernel)
+    return bool(function.has_composite_explicit_autograd_kernel)
 
 
 def has_composite(function: NativeFunction, backend: str) -> bool:

@@ -153,6 +153,16 @@ def _replacing(inplace: NativeFunction, out: NativeFunction, call: Call) -> str:
     return _definition(inplace, call, lines, [])
 
 
+def resizing(name: str, copy_from: str) -> str:
+    """``_copy_from_and_resize``."""
+    return f"""\
+at::Tensor {name}(const at::Tensor & self, const at::Tensor & dst) {{
+  if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
+  return {copy_from}(self, dst, /*non_blocking=*/false);
+}}
+"""
+
+
 _Make = Callable[["NativeFunction", "NativeFunction", Call], str]
 
 # By the kind of the function to derive: from a functional kernel, and from an out= one.

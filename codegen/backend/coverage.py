@@ -1,0 +1,161 @@
+"""What becomes of every operator of torch on a backend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from codegen.aten import NativeFunctions
+from codegen.backend.registrations import Registration, has_composite
+
+if TYPE_CHECKING:
+    from torchgen.model import NativeFunction
+
+SCHEMA_VERSION = 1
+
+# Without these little works, and nothing can stand in for them.
+REQUIRED: Mapping[str, str] = {
+    "empty.memory_format": "makes tensors",
+    "empty_strided": "makes tensors with strides: to(), results of the CPU fallback",
+    "_copy_from": "copies to, from and on the device: to(), copy_(), the CPU fallback",
+    "_copy_from_and_resize": "results of the CPU fallback for out= and in-place functions",
+    "as_strided": "views: slices, transposed and expanded tensors",
+    "view": "views with another shape",
+    "_reshape_alias": "reshape() of tensors that are not contiguous",
+    "resize_": "out= arguments take the shape of the result",
+    "set_.source_Storage": "tensors on given storage: torch.load()",
+    "set_.source_Storage_storage_offset": "tensors on given storage: copy.deepcopy()",
+    "_local_scalar_dense": "item(), printing",
+}
+# Composite by their declaration, but written for torch's own devices.
+_NOT_COMPOSITE = frozenset({"conj_physical_"})
+_ALLOCATIONS = frozenset({"empty.memory_format", "empty_strided"})
+
+
+class Status(str, Enum):
+    """Who computes an overload on the backend."""
+
+    SUPPORTED = "supported"  # a kernel of the backend
+    DERIVED = "derived"  # a generated wrapper of such a kernel
+    COMPOSITE = "composite"  # torch, from other operators
+    FALLBACK = "fallback"  # the CPU
+    MISSING = "missing"  # nobody
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overload:
+    name: str
+    status: Status
+    # The key of the kernel, the operator that it is derived from, or why it is missing.
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """All overloads of a torch, by name."""
+
+    backend: str
+    torch_version: str
+    overloads: tuple[Overload, ...]
+
+    def of(self, status: Status) -> tuple[Overload, ...]:
+        return tuple(each for each in self.overloads if each.status == status)
+
+    def share(self, status: Status) -> float:
+        """In percent."""
+        return round(100 * len(self.of(status)) / len(self.overloads), 1)
+
+    def required_missing(self) -> tuple[Overload, ...]:
+        """In the order in which a backend needs them."""
+        missing = {each.name: each for each in self.of(Status.MISSING)}
+        return tuple(missing[name] for name in REQUIRED if name in missing)
+
+    def other_missing(self) -> tuple[Overload, ...]:
+        return tuple(each for each in self.of(Status.MISSING) if each.name not in REQUIRED)
+
+
+def make_coverage(
+    parsed: NativeFunctions,
+    backend: str,
+    registrations: Mapping[str, tuple[Registration, ...]],
+) -> Coverage:
+    """``registrations`` are those of each dispatch key."""
+    registered = {
+        each.operator: Overload(
+            name=each.operator,
+            status=Status.DERIVED if each.source else Status.SUPPORTED,
+            detail=each.source or key,
+        )
+        for key, ofkey in registrations.items()
+        for each in ofkey
+    }
+    overloads = [
+        registered.get(str(function.func.name)) or _unregistered(parsed, backend, function)
+        for function in parsed.functions
+    ]
+    return Coverage(
+        backend=backend,
+        torch_version=parsed.torch_version,
+        overloads=tuple(sorted(overloads, key=lambda each: each.name)),
+    )
+
+
+def _unregistered(parsed: NativeFunctions, backend: str, function: NativeFunction) -> Overload:
+    name = str(function.func.name)
+    if has_composite(function, backend) and name not in _NOT_COMPOSITE:
+        return Overload(name=name, status=Status.COMPOSITE)
+    reason = _why_no_fallback(parsed, function)
+    if reason:
+        return Overload(name=name, status=Status.MISSING, detail=reason)
+    return Overload(name=name, status=Status.FALLBACK)
+
+
+def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
+    """Why at::native::cpu_fallback cannot compute the function, "" if it can."""
+    name = str(function.func.name)
+    keys = sorted(
+        str(key) for key, index in parsed.backend_indices.items() if index.has_kernel(function)
+    )
+    if name in _NOT_COMPOSITE:
+        return "torch's kernel for all backends serves its own devices only"
+    if "CPU" not in keys:
+        return f"no CPU kernel, only {', '.join(keys)}" if keys else "no kernel in torch"
+    if "inplace_view" in function.tags:
+        return "changes its argument itself, of which the CPU has a copy"
+    if function.is_view_op:
+        return "a view, which cannot share the memory of a copy on the CPU"
+    if name in _ALLOCATIONS:
+        return "makes the tensors that the CPU fallback needs"
+    arguments = function.func.arguments.flat_all
+    if not any(each.type.is_tensor_like() or str(each.type) == "Device?" for each in arguments):
+        return "no argument brings the call to the backend"
+    return ""
+
+
+def render_json(coverage: Coverage) -> str:
+    """``coverage.json``, one overload a line."""
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "torch_version": coverage.torch_version,
+        "backend": coverage.backend,
+        "total": len(coverage.overloads),
+        "counts": {status.value: len(coverage.of(status)) for status in Status},
+        "percent": {status.value: coverage.share(status) for status in Status},
+        "required_missing": [each.name for each in coverage.required_missing()],
+    }
+    lines = ",\n".join(json.dumps(_as_json(each)) for each in coverage.overloads)
+    return f'{json.dumps(head)[:-1]},\n"overloads": [\n{lines}\n]}}\n'
+
+
+# What the detail of an overload says, by its status.
+_DETAILS = {Status.SUPPORTED: "key", Status.DERIVED: "source", Status.MISSING: "reason"}
+
+
+def _as_json(overload: Overload) -> dict[str, str]:
+    fields = {"name": overload.name, "status": overload.status.value}
+    if overload.status in _DETAILS:
+        fields[_DETAILS[overload.status]] = overload.detail
+    return fields
