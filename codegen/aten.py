@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib.machinery
 import importlib.util
 import re
@@ -95,9 +96,31 @@ class NativeFunctions:
         self,
     ) -> tuple[torchgen_model.NativeFunction | torchgen_model.NativeFunctionsGroup, ...]:
         """The functions, with the variants of one operator (functional, out=...) as a group."""
+        return self._grouped
+
+    @functools.cached_property  # finding the groups takes a third of a second
+    def _grouped(
+        self,
+    ) -> tuple[torchgen_model.NativeFunction | torchgen_model.NativeFunctionsGroup, ...]:
         from torchgen.gen import get_grouped_native_functions
 
         return tuple(get_grouped_native_functions(self.functions))
+
+    @functools.cached_property
+    def groups(self) -> Mapping[str, torchgen_model.NativeFunctionsGroup]:
+        """The group of each function that is in one."""
+        from torchgen.model import NativeFunctionsGroup
+
+        return {
+            str(function.func.name): group
+            for group in self.grouped()
+            if isinstance(group, NativeFunctionsGroup)
+            for function in group.functions()
+        }
+
+    @functools.cached_property
+    def by_name(self) -> Mapping[str, torchgen_model.NativeFunction]:
+        return {str(function.func.name): function for function in self.functions}
 
 
 @contextlib.contextmanager

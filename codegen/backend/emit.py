@@ -42,6 +42,7 @@ def _declarations(kernels: Kernels, parsed: NativeFunctions) -> list[str]:
     return [
         declaration
         for function in parsed.functions
+        if kernels.has(function)
         for declaration in compute_native_function_declaration(function, kernels.index)
     ]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
@@ -39,7 +39,6 @@ class Kernels:
     index: BackendIndex
     # Overrides of the autograd of operators, not their kernels.
     is_autograd: bool
-    groups: Mapping[str, NativeFunctionsGroup] = field(repr=False)
 
     @property
     def key(self) -> str:
@@ -68,12 +67,11 @@ def make_kernels(
 ) -> Kernels:
     """The kernels of ``entries``, which name operators that ``parsed`` has."""
     from torchgen.api import dispatcher
-    from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, NativeFunctionsGroup
+    from torchgen.model import BackendIndex, BackendMetadata, DispatchKey
 
-    by_name = {str(function.func.name): function for function in parsed.functions}
     index = {}
     for entry in entries:
-        function = by_name[entry.name]
+        function = parsed.by_name[entry.name]
         suffix = "_symint" if entry.name in file.symint else ""
         index[function.func.name] = BackendMetadata(
             kernel=dispatcher.name(function.func) + suffix,
@@ -90,12 +88,6 @@ def make_kernels(
             index=index,
         ),
         is_autograd=is_autograd,
-        groups={
-            str(function.func.name): group
-            for group in parsed.grouped()
-            if isinstance(group, NativeFunctionsGroup)
-            for function in group.functions()
-        },
     )
 
 
@@ -105,15 +97,14 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> tuple[Regis
 
 
 def _registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
-    by_name = {str(function.func.name): function for function in parsed.functions}
     for function in parsed.functions:
         if kernels.has(function):
             yield _of_kernel(kernels, function)
             continue
         if str(function.func.name) == "_copy_from_and_resize":
-            yield from _copy_from_and_resize(kernels, function, by_name["_copy_from"])
+            yield from _copy_from_and_resize(kernels, function, parsed.by_name["_copy_from"])
             continue
-        group = kernels.groups.get(str(function.func.name))
+        group = parsed.groups.get(str(function.func.name))
         source = _source(kernels, group, function) if group is not None else None
         if source is not None:
             yield _derived(kernels, function, source)

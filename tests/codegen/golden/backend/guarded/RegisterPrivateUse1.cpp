@@ -1,0 +1,204 @@
+// Generated from demo.yaml and the ATen schemas of torch TORCH. Do not edit.
+// clang-format off
+#include "PrivateUse1NativeFunctions.h"
+
+#include <ATen/DeviceGuard.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/op_registration/adaption.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_copy_from_ops.h>
+#include <ATen/ops/empty_like_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
+#include <ATen/ops/glu_backward_ops.h>
+#include <torch/library.h>
+
+namespace at {
+namespace {
+
+// The values of a result into an out= argument, which takes its shape.
+[[maybe_unused]] void write_out(const Tensor & result, const Tensor & out) {
+  if (!result.defined()) return;
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
+              result.scalar_type(), " can't be cast to the desired output type ", out.scalar_type());
+  native::resize_output(out, result.sizes());
+  out.copy_(result);
+}
+
+// The values of a result into an argument that is written in place, which keeps its shape.
+[[maybe_unused]] void update(const Tensor & result, const Tensor & self) {
+  if (!result.defined()) return;
+  TORCH_CHECK(c10::canCast(result.scalar_type(), self.scalar_type()), "result type ",
+              result.scalar_type(), " can't be cast to the desired output type ", self.scalar_type());
+  TORCH_CHECK(result.sizes() == self.sizes(), "output with shape ", self.sizes(),
+              " doesn't match the broadcast shape ", result.sizes());
+  self.copy_(result);
+}
+
+[[maybe_unused]] void write_out(TensorList results, TensorList outs) {
+  TORCH_CHECK(results.size() == outs.size(), "expected ", results.size(), " outputs, got ", outs.size());
+  for (size_t i = 0; i < results.size(); ++i) write_out(results[i], outs[i]);
+}
+
+[[maybe_unused]] void update(TensorList results, TensorList selves) {
+  for (size_t i = 0; i < results.size(); ++i) update(results[i], selves[i]);
+}
+
+constexpr DispatchKeySet kMeta_(DispatchKey::Meta);
+
+// What the Meta key computes shapes and types with, for lack of values.
+[[maybe_unused]] Tensor on_meta(const Tensor & tensor) {
+  if (!tensor.defined()) return tensor;
+  Tensor meta = detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  // Python numbers take no part in type promotion.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return meta;
+}
+
+[[maybe_unused]] ::std::optional<Tensor> on_meta(const ::std::optional<Tensor> & tensor) {
+  return tensor ? ::std::make_optional(on_meta(*tensor)) : ::std::nullopt;
+}
+
+[[maybe_unused]] ::std::vector<Tensor> on_meta(TensorList tensors) {
+  ::std::vector<Tensor> metas;
+  for (const Tensor & tensor : tensors) metas.push_back(on_meta(tensor));
+  return metas;
+}
+
+[[maybe_unused]] ::std::vector<Tensor> on_meta(const ITensorListRef & tensors) {
+  ::std::vector<Tensor> metas;
+  for (const Tensor & tensor : tensors) metas.push_back(on_meta(tensor));
+  return metas;
+}
+
+[[maybe_unused]] c10::List<::std::optional<Tensor>> on_meta(const c10::List<::std::optional<Tensor>> & tensors) {
+  c10::List<::std::optional<Tensor>> metas;
+  for (const ::std::optional<Tensor> & tensor : tensors) metas.push_back(on_meta(tensor));
+  return metas;
+}
+
+// Of tensors that an operator takes together; numbers among them may lie on the CPU.
+[[maybe_unused]] Device device_among(::std::initializer_list<::std::optional<Device>> devices) {
+  for (const auto & device : devices) {
+    if (device && !device->is_cpu()) return *device;
+  }
+  return Device(kCPU);
+}
+
+[[maybe_unused]] Tensor empty_as(const Tensor & shape, Device device) {
+  if (!shape.defined()) return shape;
+  return at::_ops::empty_strided::call(shape.sym_sizes(), shape.sym_strides(), shape.scalar_type(),
+                                       ::std::nullopt, device, ::std::nullopt);
+}
+
+[[maybe_unused]] ::std::vector<Tensor> empty_as(TensorList shapes, Device device) {
+  ::std::vector<Tensor> tensors;
+  for (const Tensor & shape : shapes) tensors.push_back(empty_as(shape, device));
+  return tensors;
+}
+
+[[maybe_unused]] Tensor empty_as(const Tensor & tensor) {
+  return at::_ops::empty_like::call(tensor, ::std::nullopt, ::std::nullopt, ::std::nullopt,
+                                    ::std::nullopt, ::std::nullopt);
+}
+
+[[maybe_unused]] ::std::vector<Tensor> empty_as(TensorList like) {
+  ::std::vector<Tensor> tensors;
+  for (const Tensor & tensor : like) tensors.push_back(empty_as(tensor));
+  return tensors;
+}
+
+namespace {
+
+at::Tensor wrapper_PrivateUse1_Tensor_add(const at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha) {
+    // No device check
+
+
+  const OptionalDeviceGuard device_guard(device_of(self));
+  return ::demo::native::DemoFunctions::add(self, other, alpha);
+}
+
+} // anonymous namespace
+
+namespace {
+
+at::Tensor & wrapper_PrivateUse1_out_add_out(const at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha, at::Tensor & out) {
+    // No device check
+
+
+  const OptionalDeviceGuard device_guard(device_of(self));
+  return ::demo::native::DemoFunctions::add_out(self, other, alpha, out);
+}
+
+} // anonymous namespace
+
+namespace {
+
+at::Tensor & wrapper_PrivateUse1_grad_input_glu_backward_out(const at::Tensor & grad_output, const at::Tensor & self, int64_t dim, at::Tensor & grad_input) {
+  std::optional<Device> common_device = std::nullopt;
+(void)common_device; // Suppress unused variable warning
+
+  c10::impl::check_and_update_common_device(common_device, grad_input, "wrapper_PrivateUse1_grad_input_glu_backward_out", "grad_input");
+  c10::impl::check_and_update_common_device(common_device, grad_output, "wrapper_PrivateUse1_grad_input_glu_backward_out", "grad_output");
+  c10::impl::check_and_update_common_device(common_device, self, "wrapper_PrivateUse1_grad_input_glu_backward_out", "self");
+
+  const OptionalDeviceGuard device_guard(device_of(self));
+  return ::demo::native::DemoFunctions::glu_backward_out(grad_output, self, dim, grad_input);
+}
+
+} // anonymous namespace
+
+at::Tensor & wrapper_PrivateUse1_Tensor_add_(at::Tensor & self, const at::Tensor & other, const at::Scalar & alpha) {
+  auto results_ = wrapper_PrivateUse1_Tensor_add(self, other, alpha);
+  update(results_, self);
+  return self;
+}
+
+at::Tensor wrapper_PrivateUse1___copy_from_and_resize(const at::Tensor & self, const at::Tensor & dst) {
+  if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
+  return ::demo::native::DemoFunctions::_copy_from(self, dst, /*non_blocking=*/false);
+}
+
+at::Tensor wrapper_PrivateUse1__glu_backward(const at::Tensor & grad_output, const at::Tensor & self, int64_t dim) {
+  auto shapes_ = at::_ops::glu_backward::redispatch(kMeta_, on_meta(grad_output), on_meta(self), dim);
+  const auto device_ = device_among({device_of(grad_output), device_of(self)});
+  auto out0_ = empty_as(shapes_, device_);
+  wrapper_PrivateUse1_grad_input_glu_backward_out(grad_output, self, dim, out0_);
+  return out0_;
+}
+
+// A pointer is given at run time: boxing code is then compiled once per signature, not per kernel.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("add.Tensor", &wrapper_PrivateUse1_Tensor_add);
+  m.impl("add_.Tensor", &wrapper_PrivateUse1_Tensor_add_);
+  m.impl("add.out", &wrapper_PrivateUse1_out_add_out);
+  m.impl("_copy_from", static_cast<at::Tensor (*)(const at::Tensor &, const at::Tensor &, bool)>(&::demo::native::DemoFunctions::_copy_from));
+  m.impl("_copy_from_and_resize", &wrapper_PrivateUse1___copy_from_and_resize);
+  m.impl("glu_backward.grad_input", &wrapper_PrivateUse1_grad_input_glu_backward_out);
+  m.impl("glu_backward", &wrapper_PrivateUse1__glu_backward);
+}
+
+// copy_ hands conjugate and negative views on, and what these keys do by default, materialize
+// them, is a copy again, without end. Here _copy_from gets the values as they are stored.
+Tensor copy_stored_values(const Tensor & self, const Tensor & dst, bool non_blocking) {
+  const auto stored = [](const Tensor & view) {
+    const Tensor values = view.is_conj() ? view.conj() : view;
+    return values.is_neg() ? values._neg_view() : values;
+  };
+  Tensor values = stored(dst);
+  at::_ops::_copy_from::call(stored(self), values, non_blocking);
+  // Not conj_physical_(), which torch has for its own devices only.
+  if (self.is_conj() != dst.is_conj()) values.copy_(values.conj_physical());
+  if (self.is_neg() != dst.is_neg()) values.neg_();
+  return dst;
+}
+
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", &copy_stored_values);
+}
+
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", &copy_stored_values);
+}
+
+}  // namespace
+}  // namespace at

@@ -1,0 +1,59 @@
+// Generated from demo.yaml and the ATen schemas of torch TORCH. Do not edit.
+// clang-format off
+#include "PrivateUse1NativeFunctions.h"
+
+#include <ATen/DeviceGuard.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/op_registration/adaption.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty_like_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
+#include <torch/library.h>
+
+namespace at {
+namespace {
+
+// The values of a result into an out= argument, which takes its shape.
+[[maybe_unused]] void write_out(const Tensor & result, const Tensor & out) {
+  if (!result.defined()) return;
+  TORCH_CHECK(!result.requires_grad(), "out= arguments don't support automatic differentiation, "
+              "but one of the arguments requires grad");
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
+              result.scalar_type(), " can't be cast to the desired output type ", out.scalar_type());
+  native::resize_output(out, result.sizes());
+  out.copy_(result);
+}
+
+// The values of a result into an argument that is written in place, which keeps its shape.
+[[maybe_unused]] void update(const Tensor & result, const Tensor & self) {
+  if (!result.defined()) return;
+  TORCH_CHECK(c10::canCast(result.scalar_type(), self.scalar_type()), "result type ",
+              result.scalar_type(), " can't be cast to the desired output type ", self.scalar_type());
+  TORCH_CHECK(result.sizes() == self.sizes(), "output with shape ", self.sizes(),
+              " doesn't match the broadcast shape ", result.sizes());
+  self.copy_(result);
+}
+
+[[maybe_unused]] void write_out(TensorList results, TensorList outs) {
+  TORCH_CHECK(results.size() == outs.size(), "expected ", results.size(), " outputs, got ", outs.size());
+  for (size_t i = 0; i < results.size(); ++i) write_out(results[i], outs[i]);
+}
+
+[[maybe_unused]] void update(TensorList results, TensorList selves) {
+  for (size_t i = 0; i < results.size(); ++i) update(results[i], selves[i]);
+}
+
+at::Tensor & wrapper_AutogradPrivateUse1_out_mm_out(const at::Tensor & self, const at::Tensor & mat2, at::Tensor & out) {
+  auto results_ = ::demo::native::DemoFunctions::mm(self, mat2);
+  write_out(results_, out);
+  return out;
+}
+
+// A pointer is given at run time: boxing code is then compiled once per signature, not per kernel.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("mm", static_cast<at::Tensor (*)(const at::Tensor &, const at::Tensor &)>(&::demo::native::DemoFunctions::mm));
+  m.impl("mm.out", &wrapper_AutogradPrivateUse1_out_mm_out);
+}
+
+}  // namespace
+}  // namespace at
