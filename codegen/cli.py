@@ -11,9 +11,9 @@ from pathlib import Path
 
 from codegen.aten import find_torch, load_schemas
 from codegen.errors import GenerationError
-from codegen.generation import generate
+from codegen.generation import Outcome, generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.manual import INSPECT, counted
+from codegen.manual import BACKEND_STUBS, INSPECT, counted
 from codegen.output import differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -58,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_inputs(torch)
     torch.set_defaults(run=_run_torch)
 
+    _add_backend_stubs(commands)
+
     headers = commands.add_parser(
         "headers",
         help="the C++ headers of codegen/slots.py and codegen/devices.py",
@@ -81,6 +83,37 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_backend_stubs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """With the spellings of torchgen/gen_backend_stubs.py too."""
+    stubs = commands.add_parser(
+        "backend-stubs",
+        help="a device backend outside of torch, from its YAML file",
+        description=BACKEND_STUBS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    stubs.add_argument(
+        "-s",
+        *("--source-yaml", "--source_yaml"),
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="which operators the backend has kernels for",
+    )
+    stubs.add_argument(
+        "-o", *("--output-dir", "--output_dir"), type=Path, required=True, metavar="DIR"
+    )
+    stubs.add_argument(
+        *("--impl-path", "--impl_path"),
+        type=Path,
+        metavar="PATH",
+        help="a C++ file, or a folder of them: check that they define each kernel as declared",
+    )
+    _add_dry_run(stubs, "--dry_run")
+    _add_torch_root(stubs)
+    stubs.set_defaults(run=_run_backend_stubs)
+
+
 def _add_output(
     parser: argparse.ArgumentParser,
     *,
@@ -91,8 +124,24 @@ def _add_output(
     parser.add_argument(
         "--output-dir", type=Path, default=default, required=required, metavar="DIR", help=help
     )
+    _add_dry_run(parser)
+
+
+def _add_dry_run(parser: argparse.ArgumentParser, *spellings: str) -> None:
     parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be written; write nothing"
+        "--dry-run",
+        *spellings,
+        action="store_true",
+        help="print what would be written; write nothing",
+    )
+
+
+def _add_torch_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--torch-root",
+        type=Path,
+        metavar="DIR",
+        help="site-packages folder that has torch, where this Python does not",
     )
 
 
@@ -106,12 +155,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         f"variable {SELECTION_VARIABLE} narrows it: ATen names and patterns with commas between "
         "them, or another such file",
     )
-    parser.add_argument(
-        "--torch-root",
-        type=Path,
-        metavar="DIR",
-        help="site-packages folder that has torch, where this Python does not",
-    )
+    _add_torch_root(parser)
 
 
 def _inputs(options: argparse.Namespace) -> Inputs:
@@ -124,18 +168,38 @@ def _inputs(options: argparse.Namespace) -> Inputs:
 
 
 def _run_torch(options: argparse.Namespace) -> None:
-    outcome = generate(_inputs(options), options.output_dir, dry_run=options.dry_run)
+    _report(
+        generate(_inputs(options), options.output_dir, dry_run=options.dry_run),
+        dry_run=options.dry_run,
+    )
+
+
+def _run_backend_stubs(options: argparse.Namespace) -> None:
+    # Here, because it imports Jinja2 and PyYAML.
+    from codegen.backend.command import generate_backend
+
+    outcome = generate_backend(
+        options.source_yaml,
+        options.output_dir,
+        find_torch(options.torch_root),
+        implementation=options.impl_path,
+        dry_run=options.dry_run,
+    )
+    _report(outcome, dry_run=options.dry_run)
+
+
+def _report(outcome: Outcome, *, dry_run: bool) -> None:
     for note in outcome.notes:
         print(f"codegen: note: {note}", file=sys.stderr)
     changes = outcome.changes
-    if options.dry_run:
+    if dry_run:
         for name in changes.written:
             print(f"would write {name}")
         for name in changes.removed:
             print(f"would remove {name}")
     print(
         f"{outcome.summary}; {'' if changes.written or changes.removed else 'nothing changed: '}"
-        f"{counted(len(changes.written), 'file')} {'to write' if options.dry_run else 'written'}, "
+        f"{counted(len(changes.written), 'file')} {'to write' if dry_run else 'written'}, "
         f"{len(changes.unchanged)} unchanged, {len(changes.removed)} removed"
     )
 

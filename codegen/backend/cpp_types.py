@@ -1,0 +1,138 @@
+"""Whether two spellings of a C++ type mean the same to a kernel of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from codegen.backend.cpp_source import Words, is_macro_name
+
+_NAMESPACES = ("at", "c10", "std", "torch")
+_QUALIFIERS = ("const", "volatile", "struct", "class", "typename", "enum")
+_FUNDAMENTAL = frozenset({"unsigned", "signed", "long", "short", "int", "char", "double"})
+# Names that headers of torch give to others.
+_SAME = {
+    "IntArrayRef": "ArrayRef<int64_t>",
+    "SymIntArrayRef": "ArrayRef<SymInt>",
+    "OptionalIntArrayRef": "OptionalArrayRef<int64_t>",
+    "OptionalSymIntArrayRef": "OptionalArrayRef<SymInt>",
+    "TensorList": "ArrayRef<Tensor>",
+    "ITensorListRef": "IListRef<Tensor>",
+    "DimnameList": "ArrayRef<Dimname>",
+    "DeviceIndex": "int8_t",
+    "Dtype": "ScalarType",
+}
+_DEEPEST = 32  # aliases of aliases
+
+
+class UnclearTypeError(Exception):
+    """Words that are no type, or have a macro in them."""
+
+
+def canonical(spelled: Words, aliases: Mapping[str, Words]) -> str:
+    """One spelling for all of a type, with or without the name of a parameter after it.
+
+    Raises ``UnclearTypeError`` with what can't be understood.
+    """
+    parser = _Parser(spelled, aliases)
+    try:
+        text = str(parser.type())
+    except RecursionError:
+        raise UnclearTypeError(" ".join(spelled[:1])) from None
+    parser.end()
+    return text
+
+
+class _Type:
+    def __init__(self, core: str, suffix: str, *, is_const: bool) -> None:
+        self.core = core
+        self.suffix = suffix
+        self.is_const = is_const
+
+    def __str__(self) -> str:
+        # By value, const is no part of a signature.
+        return f"{'const ' if self.is_const and self.suffix else ''}{self.core}{self.suffix}"
+
+
+class _Parser:
+    def __init__(self, spelled: Words, aliases: Mapping[str, Words], depth: int = 0) -> None:
+        self._words = spelled
+        self._aliases = aliases
+        self._depth = depth
+        self._position = 0
+
+    def _next(self) -> str:
+        return self._words[self._position] if self._position < len(self._words) else ""
+
+    def type(self) -> _Type:
+        is_const = self._qualifiers()
+        named = self._named()
+        is_const |= self._qualifiers() or named.is_const
+        suffix = named.suffix
+        while self._next() in ("&", "&&", "*"):
+            suffix += self._next()
+            self._position += 1
+            self._qualifiers()
+        return _Type(named.core, suffix, is_const=is_const)
+
+    def end(self) -> None:
+        """There may be a name, and nothing else."""
+        if self._next().isidentifier():
+            self._position += 1
+        if self._next():
+            raise UnclearTypeError(self._next())
+
+    def _qualifiers(self) -> bool:
+        is_const = False
+        while self._next() in _QUALIFIERS:
+            is_const |= self._next() == "const"
+            self._position += 1
+        return is_const
+
+    def _named(self) -> _Type:
+        if self._next() in _FUNDAMENTAL:
+            names = []
+            while self._next() in _FUNDAMENTAL:
+                names.append(self._next())
+                self._position += 1
+            return _Type(" ".join(names), "", is_const=False)
+        parts = self._parts()
+        alias = self._aliases.get(parts[0]) if len(parts) == 1 else None
+        if alias is not None:
+            if self._depth == _DEEPEST:
+                raise UnclearTypeError(parts[0])
+            return _Parser(alias, self._aliases, self._depth + 1).type()
+        if len(parts) == 1 and is_macro_name(parts[0]):
+            raise UnclearTypeError(parts[0])
+        while len(parts) > 1 and parts[0] in _NAMESPACES:
+            del parts[0]
+        name = "::".join(parts)
+        return _Type(_SAME.get(name, name), "", is_const=False)
+
+    def _parts(self) -> list[str]:
+        """A qualified name, with the arguments of templates."""
+        parts = []
+        if self._next() == "::":
+            self._position += 1
+        while True:
+            name = self._next()
+            if not name.isidentifier():
+                raise UnclearTypeError(name or "nothing")
+            self._position += 1
+            parts.append(name + (self._arguments() if self._next() == "<" else ""))
+            if self._next() != "::":
+                return parts
+            self._position += 1
+
+    def _arguments(self) -> str:
+        arguments = []
+        while self._next() in ("<", ","):
+            self._position += 1
+            if self._next()[:1].isdigit():
+                arguments.append(self._next().rstrip("uUlL"))
+                self._position += 1
+            else:
+                arguments.append(str(self.type()))
+        if self._next() != ">":
+            raise UnclearTypeError(self._next() or "nothing")
+        self._position += 1
+        return f"<{','.join(arguments)}>"

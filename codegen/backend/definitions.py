@@ -1,0 +1,320 @@
+"""Compares the kernels that a backend declares with those that its C++ files define."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import re
+from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
+from codegen.backend.cpp_types import UnclearTypeError, canonical
+from codegen.backend.model import BackendFile, Entry
+from codegen.errors import GenerationError
+from codegen.manual import counted
+
+if TYPE_CHECKING:
+    from codegen.aten import NativeFunctions
+
+_SUFFIXES = frozenset(
+    {
+        *(".cc", ".cpp", ".cxx", ".c++", ".cu", ".hip", ".mm", ".sycl", ".mu", ".mlu"),
+        *(".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp"),
+    }
+)
+_EXPECTED = "expected a C++ file, or a folder of them, with the definitions of the kernels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A kernel that the generated header declares."""
+
+    entry: Entry
+    name: str  # of the member function
+    returns: str
+    parameters: tuple[str, ...]  # types
+    declaration: str  # all of it, with the class
+
+    def signature(self) -> tuple[str, ...]:
+        return tuple(_canonical_of_torch(each) for each in (self.returns, *self.parameters))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Finding:
+    path: Path
+    line: int
+    text: str
+    is_note: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}"
+
+
+def check_definitions(
+    file: BackendFile, functions: NativeFunctions, implementation: Path
+) -> tuple[str, ...]:
+    """Looks for the definitions of all kernels in a C++ file, or in a folder of them.
+
+    Returns notes on what could not be checked and on definitions that nothing declares; raises
+    ``GenerationError`` with all kernels that are missing or have another signature.
+    """
+    paths = _source_files(implementation)
+    sources = [scan(path, _text(path), file.class_name) for path in paths]
+    findings = _Comparison(file, functions, implementation, sources).findings()
+    ordered = sorted(findings, key=lambda each: (each.is_note, str(each.path), each.line))
+    errors = [str(finding) for finding in ordered if not finding.is_note]
+    notes = [str(finding) for finding in ordered if finding.is_note]
+    if errors:
+        raise GenerationError("\n".join([*errors, *(f"note: {note}" for note in notes)]))
+    return tuple(notes)
+
+
+def _source_files(implementation: Path) -> list[Path]:
+    if not implementation.is_dir():
+        return [implementation]
+    paths = sorted(
+        Path(folder) / name
+        for folder, _, names in os.walk(implementation)
+        for name in names
+        if Path(name).suffix.lower() in _SUFFIXES
+    )
+    if not paths:
+        raise GenerationError(f"{implementation}: got a folder without C++ files; {_EXPECTED}")
+    return paths
+
+
+def _text(path: Path) -> str:
+    try:
+        # Comments may be in any encoding.
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise GenerationError(f"{path}: {error.strerror}; {_EXPECTED}") from None
+
+
+def declared_kernels(file: BackendFile, functions: NativeFunctions) -> list[Kernel]:
+    """What `<Backend>NativeFunctions.h` declares, in the order of the file."""
+    from torchgen.api import dispatcher
+    from torchgen.api.types import DispatcherSignature
+    from torchgen.context import native_function_manager
+
+    by_name = {str(function.func.name): function for function in functions.functions}
+    kernels = []
+    for entry in (*file.supported, *file.autograd):
+        function = by_name[entry.name]
+        is_symint = entry.name in file.symint
+        name = dispatcher.name(function.func) + ("_symint" if is_symint else "")
+        with native_function_manager(function):
+            signature = DispatcherSignature.from_schema(function.func, symint=is_symint)
+            kernels.append(
+                Kernel(
+                    entry=entry,
+                    name=name,
+                    returns=signature.returns_type().cpp_type(),
+                    parameters=tuple(argument.type for argument in signature.arguments()),
+                    declaration=signature.decl(name=f"{file.class_name}::{name}"),
+                )
+            )
+    return kernels
+
+
+class _Comparison:
+    def __init__(
+        self,
+        file: BackendFile,
+        functions: NativeFunctions,
+        implementation: Path,
+        sources: Sequence[Source],
+    ) -> None:
+        self._file = file
+        self._implementation = implementation
+        self._sources = sources
+        self._kernels: dict[str, list[Kernel]] = {}
+        for kernel in declared_kernels(file, functions):
+            self._kernels.setdefault(kernel.name, []).append(kernel)
+        self._aliases = {name: body for source in sources for name, body in source.aliases.items()}
+        self._defined: dict[str, list[Definition]] = {}
+        self._foreign: dict[str, Definition] = {}  # in another namespace
+        for definition in (each for source in sources for each in source.definitions):
+            if self._is_ours(definition):
+                self._defined.setdefault(definition.name, []).append(definition)
+            else:
+                self._foreign.setdefault(definition.name, definition)
+
+    def _is_ours(self, definition: Definition) -> bool:
+        """Whether it is in our namespace, as far as using-directives leave that open."""
+        ours = tuple(self._file.cpp_namespace.split("::"))
+        theirs = definition.namespace
+        if theirs[-len(ours) :] == ours:  # also ns::Class inside of ns
+            theirs = theirs[: -len(ours)]
+        return theirs in (ours[: len(theirs)], ours[len(ours) - len(theirs) :])
+
+    def findings(self) -> Iterator[_Finding]:
+        missing: list[Kernel] = []
+        for name, kernels in self._kernels.items():
+            settled = yield from self._compare(kernels, self._defined.get(name, []))
+            missing += [kernel for kernel in kernels if kernel not in settled]
+        for kernel in missing:
+            yield self._missing(kernel)
+        missing_names = {kernel.name for kernel in missing}
+        for name, definitions in self._defined.items():
+            if name not in self._kernels:
+                for definition in definitions:
+                    yield self._undeclared(definition, missing_names)
+
+    def _compare(
+        self, kernels: Sequence[Kernel], definitions: Sequence[Definition]
+    ) -> Generator[_Finding, None, list[Kernel]]:
+        """Kernels of one name with what is defined under it; returns those that are dealt with."""
+        by_signature = {kernel.signature(): kernel for kernel in kernels}
+        settled: list[Kernel] = []
+        others: list[Definition] = []
+        is_clear = True
+        for definition in definitions:
+            try:
+                kernel = by_signature.get(self._signature(definition))
+            except UnclearTypeError as error:
+                is_clear = False
+                yield self._unclear(definition, str(error))
+                continue
+            if kernel is None:
+                others.append(definition)
+            else:
+                settled.append(kernel)
+        for definition in others:
+            unsettled = [kernel for kernel in kernels if kernel not in settled]
+            if unsettled:
+                kernel = min(unsettled, key=lambda each: self._distance(definition, each))
+                settled.append(kernel)
+                yield self._different(definition, kernel)
+            elif not definition.is_conditional:  # it may be for another version of torch
+                yield self._undeclared(definition, ())
+        return settled if is_clear else list(kernels)
+
+    def _signature(self, definition: Definition) -> tuple[str, ...]:
+        if not definition.is_clear:
+            raise UnclearTypeError("#if")
+        spelled = (definition.returns, *definition.parameters)
+        return tuple(canonical(each, self._aliases) for each in spelled)
+
+    def _distance(self, definition: Definition, kernel: Kernel) -> tuple[int, int]:
+        count = abs(len(definition.parameters) - len(kernel.parameters))
+        return count, len(self._differences(definition, kernel))
+
+    def _differences(self, definition: Definition, kernel: Kernel) -> list[str]:
+        returns, *got = self._signature(definition)
+        expected_returns, *expected = kernel.signature()
+        differences = []
+        if returns != expected_returns:
+            differences.append(
+                f"it returns '{_spelled(definition.returns)}', expected '{kernel.returns}'"
+            )
+        if len(got) != len(expected):
+            count = counted(len(got), "parameter")
+            return [*differences, f"it has {count}, expected {len(expected)}"]
+        for index, (one, other) in enumerate(zip(got, expected, strict=True)):
+            if one != other:
+                differences.append(
+                    f"parameter {index + 1} is '{_spelled(definition.parameters[index])}', "
+                    f"expected '{kernel.parameters[index]}'"
+                )
+        return differences
+
+    def _different(self, definition: Definition, kernel: Kernel) -> _Finding:
+        where = f"{self._file.path}:{kernel.entry.line}"
+        return _Finding(
+            path=definition.path,
+            line=definition.line,
+            text=f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' ({where}): "
+            f"{', '.join(self._differences(definition, kernel))}; expected {kernel.declaration}",
+        )
+
+    def _missing(self, kernel: Kernel) -> _Finding:
+        for invocation in (each for source in self._sources for each in source.invocations):
+            if self._may_define(invocation, kernel):
+                return _Finding(
+                    path=invocation.path,
+                    line=invocation.line,
+                    text=f"the macro {invocation.macro} may define {self._file.class_name}::"
+                    f"{kernel.name} of '{kernel.entry.name}'; not checked",
+                    is_note=True,
+                )
+        return _Finding(
+            path=self._file.path,
+            line=kernel.entry.line,
+            text=f"'{kernel.entry.name}' has no kernel in {self._implementation}"
+            f"{self._instead(kernel)}; expected {kernel.declaration}",
+        )
+
+    def _instead(self, kernel: Kernel) -> str:
+        """What there is in place of the definition."""
+        foreign = self._foreign.get(kernel.name)
+        if foreign is not None:
+            namespace = "::".join(foreign.namespace)
+            return (
+                f"; got one in namespace {namespace} at {foreign.path}:{foreign.line}, expected "
+                f"it in {self._file.cpp_namespace}"
+            )
+        plain = kernel.name.removesuffix("_symint")
+        other = f"{plain}_symint" if plain == kernel.name else plain
+        if other in self._defined and other not in self._kernels:
+            definition = self._defined[other][0]
+            verb = "list" if plain == kernel.name else "do not list"
+            return (
+                f"; got {other} at {definition.path}:{definition.line}: {verb} "
+                f"'{kernel.entry.name}' under symint, or rename it"
+            )
+        return ""
+
+    def _may_define(self, invocation: Invocation, kernel: Kernel) -> bool:
+        bodies = [
+            source.macros[invocation.macro]
+            for source in self._sources
+            if invocation.macro in source.macros
+        ]
+        if not bodies:
+            return kernel.name in invocation.arguments
+        mentioned = [body for body in bodies if self._file.class_name in body]
+        if kernel.name in invocation.arguments:
+            return bool(mentioned)
+        pastes = any("#" in body for body in mentioned)
+        return pastes and any(argument in kernel.name for argument in invocation.arguments)
+
+    def _unclear(self, definition: Definition, what: str) -> _Finding:
+        return _Finding(
+            path=definition.path,
+            line=definition.line,
+            text=f"{self._name(definition)} is written with '{what}', which is not understood; its "
+            "signature is not checked",
+            is_note=True,
+        )
+
+    def _undeclared(self, definition: Definition, missing: Collection[str]) -> _Finding:
+        matches = difflib.get_close_matches(definition.name, list(missing), n=1)
+        near = f"; did you mean '{matches[0]}'?" if matches else ""
+        parameters = ", ".join(map(_spelled, definition.parameters))
+        return _Finding(
+            path=definition.path,
+            line=definition.line,
+            text=f"{self._name(definition)}({parameters}) is declared by no entry of "
+            f"{self._file.path}{near}",
+            is_note=True,
+        )
+
+    def _name(self, definition: Definition) -> str:
+        return f"{self._file.class_name}::{definition.name}"
+
+
+@functools.cache
+def _canonical_of_torch(spelled: str) -> str:
+    return canonical(words(spelled), {})
+
+
+def _spelled(spelled: Words) -> str:
+    """As a person writes it, on one line."""
+    text = " ".join(spelled)
+    text = re.sub(r" ?(::|<|\[|\() ?", r"\1", text)
+    return re.sub(r" (>|,|\]|\))", r"\1", text)
