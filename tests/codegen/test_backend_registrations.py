@@ -132,7 +132,10 @@ def derived(functions: NativeFunctions, *supported: str, **changes: Any) -> set[
         ("_foreach_add.Scalar", set()),  # torch loops over the tensors
         # Lists, and an argument that is written beside them.
         (UNSCALE, {f"{UNSCALE}_"}),
-        ("rrelu_with_noise_functional", {"rrelu_with_noise", "rrelu_with_noise_"}),
+        (
+            "rrelu_with_noise_functional",
+            {"rrelu_with_noise", "rrelu_with_noise_", "rrelu_with_noise.out"},
+        ),
         ("empty.memory_format", set()),
         ("arange.start_step", {"arange.start_out"}),
         ("transpose.int", set()),  # transpose_ does not copy
