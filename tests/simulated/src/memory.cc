@@ -4,12 +4,14 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -34,6 +36,15 @@ char* Addresses() {
     return first;
   }();
   return addresses;
+}
+
+// Gives whole pages of freed memory back, so that the peak of a program is its own.
+void ReturnPages(char* address, size_t size) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(Reach(address));
+  const std::uintptr_t first = (begin + page - 1) / page * page;
+  const std::uintptr_t last = (begin + size) / page * page;
+  madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 // The memory of one device: first fit, with neighbouring free blocks joined.
@@ -66,7 +77,7 @@ class Arena {
     auto [address, size] = *used;
     used_.erase(used);
     use_.allocated -= size;
-    if (size >= kReturnedBytes) madvise(Reach(address), size, MADV_DONTNEED);
+    if (size >= kReturnedBytes) ReturnPages(address, size);
     auto next = free_.lower_bound(address);
     if (next != free_.end() && address + size == next->first) {
       size += next->second;
