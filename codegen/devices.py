@@ -1,8 +1,8 @@
 """The platforms of the library: the one place where they are named.
 
 ``src/include/infini/ops/device_type.h`` is generated from here (``python -m codegen headers``).
-CMake takes its ``WITH_<PLATFORM>`` options from that header, ``infini.ops.platforms()`` what it
-says.
+CMake takes its ``WITH_<PLATFORM>`` options from that header, and ``infini.ops.platforms()`` what
+it says; ``ci.platforms`` imports this module.
 """
 
 from __future__ import annotations
