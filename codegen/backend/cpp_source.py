@@ -34,6 +34,7 @@ _DIRECTIVE = re.compile(r"\s*#\s*(?P<name>\w*)\s*(?P<rest>.*)", re.DOTALL)
 _DEFINE = re.compile(r"(?P<name>\w+)(?P<parameters>\([^)]*\))?(?P<body>.*)", re.DOTALL)
 _SPECIFIERS = ("static", "inline", "extern", "constexpr", "virtual", "friend")
 _OPENING, _CLOSING = "([{", ")]}"
+_DEEPEST = 64  # namespaces; of more, the innermost count
 _MACRO = re.compile(r"[A-Z_][A-Z0-9_]+")
 
 
@@ -353,10 +354,10 @@ class _Scanner:
     def _namespace(self) -> Words:
         names: list[str] = []
         scope = self._scope
-        while scope is not None:
-            names[:0] = [name for name in scope[0].split("::") if name]
+        while scope is not None and len(names) < _DEEPEST:
+            names += [name for name in reversed(scope[0].split("::")) if name]
             scope = scope[1]
-        return tuple(names)
+        return tuple(reversed(names))
 
     def _returns(self, tokens: Sequence[Token]) -> Words:
         """Without specifiers, attributes, and macros in front of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from codegen.backend.cpp_source import Words, is_macro_name
 
@@ -21,7 +21,7 @@ _SAME = {
     "DeviceIndex": "int8_t",
     "Dtype": "ScalarType",
 }
-_DEEPEST = 32  # aliases of aliases
+_MOST_NAMES = 256  # in one type; aliases of pairs of aliases can be a billion
 
 
 class UnclearTypeError(Exception):
@@ -33,7 +33,7 @@ def canonical(spelled: Words, aliases: Mapping[str, Words]) -> str:
 
     Raises ``UnclearTypeError`` with what can't be understood.
     """
-    parser = _Parser(spelled, aliases)
+    parser = _Parser(spelled, aliases, iter(range(_MOST_NAMES)))
     try:
         text = str(parser.type())
     except RecursionError:
@@ -54,10 +54,10 @@ class _Type:
 
 
 class _Parser:
-    def __init__(self, spelled: Words, aliases: Mapping[str, Words], depth: int = 0) -> None:
+    def __init__(self, spelled: Words, aliases: Mapping[str, Words], names: Iterator[int]) -> None:
         self._words = spelled
         self._aliases = aliases
-        self._depth = depth
+        self._names = names  # that there may still be
         self._position = 0
 
     def _next(self) -> str:
@@ -97,10 +97,10 @@ class _Parser:
             return _Type(" ".join(names), "", is_const=False)
         parts = self._parts()
         alias = self._aliases.get(parts[0]) if len(parts) == 1 else None
+        if next(self._names, None) is None:
+            raise UnclearTypeError(parts[0])
         if alias is not None:
-            if self._depth == _DEEPEST:
-                raise UnclearTypeError(parts[0])
-            return _Parser(alias, self._aliases, self._depth + 1).type()
+            return _Parser(alias, self._aliases, self._names).type()
         if len(parts) == 1 and is_macro_name(parts[0]):
             raise UnclearTypeError(parts[0])
         while len(parts) > 1 and parts[0] in _NAMESPACES:

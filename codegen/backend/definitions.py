@@ -26,6 +26,7 @@ _SUFFIXES = frozenset(
         *(".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp"),
     }
 )
+_MOST_HINTS = 100  # near matches
 _EXPECTED = "expected a C++ file, or a folder of them, with the definitions of the kernels"
 
 
@@ -131,11 +132,14 @@ class _Comparison:
     ) -> None:
         self._file = file
         self._implementation = implementation
-        self._sources = sources
         self._kernels: dict[str, list[Kernel]] = {}
         for kernel in declared_kernels(file, functions):
             self._kernels.setdefault(kernel.name, []).append(kernel)
         self._aliases = {name: body for source in sources for name, body in source.aliases.items()}
+        self._invocations: dict[str, Invocation] = {}  # by their arguments
+        self._pasting: list[Invocation] = []  # of macros that make names out of them
+        self._sort_invocations(sources)
+        self._hints_left = _MOST_HINTS
         self._defined: dict[str, list[Definition]] = {}
         self._foreign: dict[str, Definition] = {}  # in another namespace
         for definition in (each for source in sources for each in source.definitions):
@@ -143,6 +147,21 @@ class _Comparison:
                 self._defined.setdefault(definition.name, []).append(definition)
             else:
                 self._foreign.setdefault(definition.name, definition)
+
+    def _sort_invocations(self, sources: Sequence[Source]) -> None:
+        """Of macros that name the class, or that are defined elsewhere."""
+        bodies: dict[str, Words] = {}
+        for source in sources:
+            for macro, body in source.macros.items():
+                bodies[macro] = bodies.get(macro, ()) + body
+        for invocation in (each for source in sources for each in source.invocations):
+            text = bodies.get(invocation.macro, (self._file.class_name,))
+            if self._file.class_name not in text:
+                continue
+            for argument in invocation.arguments:
+                self._invocations.setdefault(argument, invocation)
+            if "#" in text:
+                self._pasting.append(invocation)
 
     def _is_ours(self, definition: Definition) -> bool:
         """Whether it is in our namespace, as far as using-directives leave that open."""
@@ -156,7 +175,7 @@ class _Comparison:
         missing: list[Kernel] = []
         for name, kernels in self._kernels.items():
             settled = yield from self._compare(kernels, self._defined.get(name, []))
-            missing += [kernel for kernel in kernels if kernel not in settled]
+            missing += [kernel for kernel in kernels if kernel.entry.name not in settled]
         for kernel in missing:
             yield self._missing(kernel)
         missing_names = {kernel.name for kernel in missing}
@@ -167,10 +186,10 @@ class _Comparison:
 
     def _compare(
         self, kernels: Sequence[Kernel], definitions: Sequence[Definition]
-    ) -> Generator[_Finding, None, list[Kernel]]:
-        """Kernels of one name with what is defined under it; returns those that are dealt with."""
+    ) -> Generator[_Finding, None, set[str]]:
+        """Kernels of one name with what is defined under it; returns which are dealt with."""
         by_signature = {kernel.signature(): kernel for kernel in kernels}
-        settled: list[Kernel] = []
+        settled: set[str] = set()  # operators
         others: list[Definition] = []
         is_clear = True
         for definition in definitions:
@@ -183,16 +202,16 @@ class _Comparison:
             if kernel is None:
                 others.append(definition)
             else:
-                settled.append(kernel)
+                settled.add(kernel.entry.name)
         for definition in others:
-            unsettled = [kernel for kernel in kernels if kernel not in settled]
+            unsettled = [kernel for kernel in kernels if kernel.entry.name not in settled]
             if unsettled:
                 kernel = min(unsettled, key=lambda each: self._distance(definition, each))
-                settled.append(kernel)
+                settled.add(kernel.entry.name)
                 yield self._different(definition, kernel)
             elif not definition.is_conditional:  # it may be for another version of torch
                 yield self._undeclared(definition, ())
-        return settled if is_clear else list(kernels)
+        return settled if is_clear else {kernel.entry.name for kernel in kernels}
 
     def _signature(self, definition: Definition) -> tuple[str, ...]:
         if not definition.is_clear:
@@ -233,15 +252,22 @@ class _Comparison:
         )
 
     def _missing(self, kernel: Kernel) -> _Finding:
-        for invocation in (each for source in self._sources for each in source.invocations):
-            if self._may_define(invocation, kernel):
-                return _Finding(
-                    path=invocation.path,
-                    line=invocation.line,
-                    text=f"the macro {invocation.macro} may define {self._file.class_name}::"
-                    f"{kernel.name} of '{kernel.entry.name}'; not checked",
-                    is_note=True,
-                )
+        invocation = self._invocations.get(kernel.name) or next(
+            (
+                each
+                for each in self._pasting
+                if any(argument in kernel.name for argument in each.arguments)
+            ),
+            None,
+        )
+        if invocation is not None:
+            return _Finding(
+                path=invocation.path,
+                line=invocation.line,
+                text=f"the macro {invocation.macro} may define {self._file.class_name}::"
+                f"{kernel.name} of '{kernel.entry.name}'; not checked",
+                is_note=True,
+            )
         return _Finding(
             path=self._file.path,
             line=kernel.entry.line,
@@ -269,20 +295,6 @@ class _Comparison:
             )
         return ""
 
-    def _may_define(self, invocation: Invocation, kernel: Kernel) -> bool:
-        bodies = [
-            source.macros[invocation.macro]
-            for source in self._sources
-            if invocation.macro in source.macros
-        ]
-        if not bodies:
-            return kernel.name in invocation.arguments
-        mentioned = [body for body in bodies if self._file.class_name in body]
-        if kernel.name in invocation.arguments:
-            return bool(mentioned)
-        pastes = any("#" in body for body in mentioned)
-        return pastes and any(argument in kernel.name for argument in invocation.arguments)
-
     def _unclear(self, definition: Definition, what: str) -> _Finding:
         return _Finding(
             path=definition.path,
@@ -293,7 +305,9 @@ class _Comparison:
         )
 
     def _undeclared(self, definition: Definition, missing: Collection[str]) -> _Finding:
-        matches = difflib.get_close_matches(definition.name, list(missing), n=1)
+        self._hints_left -= 1
+        known = missing if self._hints_left >= 0 else ()
+        matches = difflib.get_close_matches(definition.name, list(known), n=1)
         near = f"; did you mean '{matches[0]}'?" if matches else ""
         parameters = ", ".join(map(_spelled, definition.parameters))
         return _Finding(

@@ -359,6 +359,14 @@ def test_what_macros_hide_is_said(check: Check, text: str, note: str) -> None:
     assert check(text) == [f"kernels.cc:{note}"]
 
 
+def test_a_bomb_of_aliases_is_not_understood(check: Check) -> None:
+    lines = [f"using A{n} = std::pair<A{n + 1}, A{n + 1}>;\n" for n in range(40)]
+    assert check("".join([*lines, "A0 Kernels::abs(const Tensor& self) {}\n"])) == [
+        "kernels.cc:41: Kernels::abs is written with 'A40', which is not understood; its "
+        "signature is not checked"
+    ]
+
+
 def test_a_macro_that_has_nothing_to_do_with_it(check: Check) -> None:
     text = "#define REGISTER(name) static int name##_registered\nREGISTER(abs);\n"
     assert check(text)[0] == "error"
@@ -390,6 +398,20 @@ def test_a_folder(tmp_path: Path, functions: NativeFunctions) -> None:
     with pytest.raises(GenerationError, match="No such file") as raised:
         check_definitions(file, functions, tmp_path / "nowhere.cc")
     assert str(raised.value) == f"{tmp_path}/nowhere.cc: No such file or directory; {expected}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tensor Kernels::abs(Tensor self) {}\n" * 3000 + ABS,
+        "".join(f"Tensor Kernels::abs{n}(Tensor self) {{}}\n" for n in range(3000)) + ABS,
+        "#define MAKE(x) Kernels::x##y\n" + "MAKE(quux)\n" * 20_000 + ABS,
+        "namespace torch_npu {\n" * 10_000 + "Tensor Kernels::abs(const Tensor& s) {}\n" * 5000,
+    ],
+    ids=["overloads", "names", "macros", "namespaces"],
+)
+def test_thousands_of_definitions(check: Check, text: str) -> None:
+    assert len(check(text, "abs", "neg")) <= 3010
 
 
 @pytest.mark.parametrize(
