@@ -1,0 +1,81 @@
+"""A run on a simulated device says so wherever it says anything.
+
+Runs where ``--device`` is a simulated one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dispatcher import kernel_of
+from evidence import is_simulated
+from names import operator_test_id
+from platforms import default_platform, ran_platform
+
+import torch
+
+SUITE = Path(__file__).parent
+# One of the device's own, one that torch makes of others, and one that only the CPU has.
+KERNELS = {"add.out": "own", "sub_.Tensor": "composite", "exp.out": "fallback"}
+
+Run = tuple[list[str], list[dict[str, Any]]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Elsewhere there are no cases, and ``conftest.py`` drops a test without any."""
+    device = metafunc.config.getoption("device")
+    cases = [device] if is_simulated(device) else []
+    metafunc.parametrize("device", cases, scope="session")
+
+
+@pytest.fixture(scope="module")
+def run(device: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Returns what a run of three overloads prints, and what each of its tests recorded."""
+    log = tmp_path_factory.mktemp("simulated") / "pytest.jsonl"
+    tests = [
+        f"{SUITE}/test_torch_ops.py::test_overload[{operator_test_id(device=device, **case)}]"
+        for case in ({"overload": name, "dtype": "float32", "slot": 8} for name in KERNELS)
+    ]
+    options = ["--device", device, "--simulated", "-n", "0", f"--report-log={log}"]
+    command = [sys.executable, "-m", "pytest", *tests, *options]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    reports = map(json.loads, log.read_text().splitlines())
+    return process.stdout.splitlines(), [
+        dict(report["user_properties"]) for report in reports if report.get("when") == "call"
+    ]
+
+
+def test_header_and_closing_lines_say_it(run: Run, device: str) -> None:
+    lines, _ = run
+    platform = default_platform(device)
+    assert f"operators: {device} (simulated) for {platform}; no vendor hardware is used" in lines
+    assert lines[-3:-1] == [
+        f"slot 8 on {device} (simulated): 3 of 3 active overloads executed (100.0 %), 3 passed, "
+        "of which 1 by its own kernels, 1 composite, 1 by the CPU fallback",
+        "against the CPU (simulated): 3 overloads agree, 0 differ",
+    ]
+
+
+def test_every_test_records_it_and_no_hardware(run: Run, device: str) -> None:
+    _, records = run
+    assert {record["overload"]: record["kernel"] for record in records} == KERNELS
+    for record in records:
+        assert record["simulated"] is True
+        assert record["ran_device"] == device
+        assert record["ran_platform"] is None
+        assert record["against_cpu"] == "agrees"
+
+
+def test_it_is_nobodys_hardware(device: str) -> None:
+    assert "Simulated" in getattr(torch, device).get_device_name(0)
+    assert ran_platform(device) is None
+
+
+def test_a_fallback_in_the_place_of_a_kernel_is_a_fallback(device: str) -> None:
+    # torch's own kernel for all devices asks for a CPU or CUDA.
+    assert kernel_of(torch.ops.aten.mode.values, device) == "fallback"
