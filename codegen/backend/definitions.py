@@ -91,7 +91,7 @@ def _source_files(implementation: Path) -> list[Path]:
 def _text(path: Path) -> str:
     try:
         # Comments may be in any encoding.
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise GenerationError(f"{path}: {error.strerror}; {_EXPECTED}") from None
 

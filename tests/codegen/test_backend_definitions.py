@@ -91,6 +91,8 @@ def test_what_is_no_definition(check: Check, hidden: str) -> None:
     "definition",
     [
         "at::Tensor Kernels::abs(const at::Tensor & self) {}",
+        "\ufeff#if 1\nat::Tensor Kernels::abs(const at::Tensor & self) {}\n#endif\n",
+        "at::Tensor Kernels::abs(\r\n    const at::Tensor & self)\r\n{}\r\n",
         "at :: Tensor\nKernels\n::\nabs\n(\nat::Tensor const & // a name\n/* or not */)\n{\n}",
         "::at::Tensor Kernels::abs(const ::at::Tensor &) noexcept {}",
         "torch::Tensor Kernels::abs(torch::Tensor const &self) {}",
@@ -131,6 +133,8 @@ def test_usual_spellings(check: Check, definition: str) -> None:
             "std::optional<c10::ScalarType> t",
         ),
         ("view", "Tensor", "const Tensor& s, c10::ArrayRef<int64_t> size"),
+        ("view", "Tensor", "const Tensor& s = {}, IntArrayRef size = {1, 2}"),
+        ("view", "Tensor", "const Tensor& s = Tensor(f(1, 2)), IntArrayRef size = 1 < 2"),
         ("cat", "Tensor", "const c10::IListRef<at::Tensor>& tensors, int64_t dim"),
         ("stack", "Tensor", "at::ArrayRef<at::Tensor> tensors, int64_t dim"),
         (
