@@ -8,7 +8,7 @@ mutable functions and do not compile for lists: they are written here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codegen.backend.model import BackendFile
@@ -16,10 +16,6 @@ from codegen.backend.model import BackendFile
 if TYPE_CHECKING:
     from torchgen.api.types import DispatcherSignature
     from torchgen.model import Argument, BackendIndex, NativeFunction
-
-# torch declares them with a check that all arguments are on one device, and uses them to copy
-# from one device to another.
-_BETWEEN_DEVICES = ("_copy_from", "_copy_from_and_resize")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +49,11 @@ def pointer_type(function: NativeFunction, *, symint: bool) -> str:
 def guarded(index: BackendIndex, class_name: str, function: NativeFunction) -> str:
     """Checks that all arguments are on one device and makes it the current one, by torchgen."""
     from torchgen.dest import RegisterDispatchKey
-    from torchgen.model import DeviceCheckType
     from torchgen.selective_build.selector import SelectiveBuilder
     from torchgen.utils import Target
 
     kernel = index.get_kernel(function)
     assert kernel is not None
-    if str(function.func.name) in _BETWEEN_DEVICES:
-        function = replace(function, device_check=DeviceCheckType.NoCheck)
     emitter = RegisterDispatchKey(
         index,
         Target.ANONYMOUS_DEFINITION,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
+import simulated_device
 from conftest import NAME
 from torch.nn import functional
 
 import torch
 
 Function = Callable[..., torch.Tensor]
+
+COMPOSITE = (
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+    "CompositeImplicitAutograd",
+)
 
 
 def randoms(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
@@ -195,3 +204,18 @@ def test_the_gradient_of_pooling_is_the_devices() -> None:
 @pytest.mark.filterwarnings("ignore:torch.range is deprecated")
 def test_operators_that_torch_runs_only_on_the_cpu_run_there(make: Function) -> None:
     assert torch.equal(make(device=NAME).cpu(), make(device="cpu"))
+
+
+def test_the_coverage_report_is_what_the_dispatcher_has() -> None:
+    report = json.loads(simulated_device.library().with_name("coverage.json").read_text())
+    assert report["required_missing"] == []
+    assert report["torch_version"] == torch.__version__
+    of_status: dict[str, list[str]] = defaultdict(list)
+    for overload in report["overloads"]:
+        of_status[overload["status"]].append(overload["name"])
+    for overload in of_status["supported"] + of_status["derived"]:
+        assert has_kernel(overload, "PrivateUse1") or has_kernel(overload, "AutogradPrivateUse1")
+    for overload in of_status["composite"]:
+        assert any(has_kernel(overload, key) for key in COMPOSITE), overload
+    for overload in of_status["fallback"]:
+        assert has_kernel(overload, "CPU"), overload

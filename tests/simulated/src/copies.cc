@@ -26,11 +26,6 @@ at::Tensor Kernels::_copy_from(const at::Tensor& self, const at::Tensor& dst,
   return dst;
 }
 
-at::Tensor Kernels::_copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
-  if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
-  return _copy_from(self, dst, false);
-}
-
 at::Scalar Kernels::_local_scalar_dense(const at::Tensor& self) {
   return at::_local_scalar_dense(OnHost(self));
 }
