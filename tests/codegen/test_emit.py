@@ -13,7 +13,7 @@ from codegen.emit import METADATA_NAME, render_headers, render_torch
 from codegen.model import Schemas
 from codegen.translate import make_library
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent / "golden" / "library"
 GOLDEN_TORCH = "2.13.0"
 # One of each shape, with what it shows.
 GOLDEN_NAMES = (
