@@ -1,0 +1,85 @@
+"""The coverage report, and that it says what the dispatcher of the installed torch does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from codegen.backend.coverage import REQUIRED, Coverage, Overload, Status, make_coverage
+from codegen.backend.registrations import Registration, has_composite
+
+if TYPE_CHECKING:
+    from codegen.aten import NativeFunctions
+
+
+@pytest.fixture(scope="module")
+def bare(functions: NativeFunctions) -> Coverage:
+    """Of a backend that has nothing."""
+    return make_coverage(functions, "PrivateUse1", {})
+
+
+def test_what_torch_computes_for_any_backend(functions: NativeFunctions) -> None:
+    """Composite are exactly those for which the dispatcher has a kernel without a backend."""
+    torch = pytest.importorskip("torch")
+    if not torch.__version__.startswith(functions.torch_version.partition("+")[0]):
+        pytest.skip("another torch than its torchgen")
+    has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    wrong = [
+        name
+        for name, function in functions.by_name.items()
+        if torch._C._dispatch_has_kernel(f"aten::{name}")
+        and has_kernel(f"aten::{name}", "PrivateUse1") != has_composite(function, "PrivateUse1")
+    ]
+    assert wrong == []
+
+
+def test_what_the_cpu_computes(bare: Coverage) -> None:
+    """Of what is not composite: what the dispatcher has a CPU kernel for, but for a few."""
+    torch = pytest.importorskip("torch")
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    fallback = bare.of(Status.FALLBACK)
+    assert len(fallback) > 500
+    assert [each.name for each in fallback if not has_kernel(f"aten::{each.name}", "CPU")] == []
+    without = {
+        each.name
+        for each in bare.of(Status.MISSING)
+        if each.detail.startswith("no CPU kernel")
+        and torch._C._dispatch_has_kernel(f"aten::{each.name}")
+    }
+    assert len(without) > 100
+    assert [name for name in without if has_kernel(f"aten::{name}", "CPU")] == []
+
+
+def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
+    """All of it but what the CPU fallback can do."""
+    names = [each.name for each in bare.required_missing()]
+    assert names == [name for name in REQUIRED if name != "_local_scalar_dense"]
+    assert not {each.name for each in bare.other_missing()} & REQUIRED.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("cudnn_convolution", "no CPU kernel, only CUDA"),
+        ("empty_strided", "makes the tensors that the CPU fallback needs"),
+        ("unfold", "a view, which cannot share the memory of a copy on the CPU"),
+        ("set_.source_Tensor", "changes its argument itself, of which the CPU has a copy"),
+        ("_nested_get_values", "no kernel in torch"),
+        ("conj_physical_", "torch's kernel for all backends serves its own devices only"),
+    ],
+)
+def test_why_something_is_missing(bare: Coverage, name: str, reason: str) -> None:
+    assert Overload(name=name, status=Status.MISSING, detail=reason) in bare.overloads
+
+
+def test_a_registration_decides(functions: NativeFunctions) -> None:
+    kernel = Registration(operator="abs", function="&f")
+    wrapper = Registration(operator="abs.out", function="&g", source="abs")
+    coverage = make_coverage(functions, "PrivateUse1", {"PrivateUse1": (kernel, wrapper)})
+    assert coverage.of(Status.SUPPORTED) == (
+        Overload(name="abs", status=Status.SUPPORTED, detail="PrivateUse1"),
+    )
+    assert coverage.of(Status.DERIVED) == (
+        Overload(name="abs.out", status=Status.DERIVED, detail="abs"),
+    )
