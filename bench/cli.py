@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.context import ROOT, Context
 from bench.errors import MeasurementError
 from bench.machine import describe_commit, describe_machine
-from bench.parts import build, cpp_call, generate, imports, profile, python_call
+from bench.parts import backend_stubs, build, cpp_call, generate, imports, profile, python_call
 from bench.report import Report, print_report, write_report
 from bench.rows import Measurement, unmeasured
 
@@ -23,6 +23,7 @@ MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "install": build.measure_install,
     "first-allowlist": build.measure_first_allowlist,
     "generate": generate.measure,
+    "backend-stubs": backend_stubs.measure,
     "rebuild": build.measure_rebuild,
     "profile": profile.measure,
     "wheel": build.measure_wheel,

@@ -67,6 +67,15 @@ GOALS = {
     "generate-unchanged": Goal(
         part="generate", title="generation, nothing changed", unit="CPU-s", at_most=0.5
     ),
+    "backend-stubs": Goal(
+        part="backend-stubs", title="stubs of a backend of 500 operators", unit="CPU-s", at_most=3
+    ),
+    "backend-stubs-compile": Goal(
+        part="backend-stubs", title="compiling its registrations", unit="CPU-s", at_most=30
+    ),
+    "backend-stubs-compile-O0": Goal(
+        part="backend-stubs", title="the same without optimization", unit="CPU-s"
+    ),
     "rebuild-unchanged": Goal(
         part="rebuild", title="rebuild, nothing changed", unit="CPU-s", at_most=3
     ),
