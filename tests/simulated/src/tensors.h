@@ -14,7 +14,8 @@ std::optional<at::Tensor> OnHost(const std::optional<at::Tensor>& tensor);
 // Throws, as torch does, where a tensor is on another device. A scalar may be on the CPU.
 void CheckOperands(c10::Device device, std::initializer_list<at::Tensor> operands);
 
-// Returns a new tensor of the device with the elements of one of the CPU, undefined for one that is.
+// Returns a new tensor of the device with the elements of one of the CPU, undefined for one that
+// is.
 at::Tensor ToDevice(const at::Tensor& host, c10::Device device);
 
 // Writes what a kernel computed into `out`, which takes on its shape, but not its data type.
