@@ -55,6 +55,7 @@ class _Reader:
 
     def __init__(self, path: Path, functions: NativeFunctions) -> None:
         self._path = path
+        self._functions = functions
         self._findings = Findings(path)
         self._operators = Operators(functions)
         self._keys = DispatchKeys(functions)
@@ -212,6 +213,10 @@ class _Reader:
                     f"symint: '{name}' has no kernel; list it under supported too, or remove it "
                     "here",
                 )
+            elif not self._functions.by_name[name].func.has_symint():
+                # torchgen's emitters fail an assertion on such a kernel.
+                schema = self._functions.by_name[name].func
+                self._add(node, f"symint: '{name}' takes no SymInt: {schema}; remove it here")
             first.setdefault(name, line_of(node))
         return frozenset(first)
 
@@ -289,10 +294,12 @@ class _Reader:
         node = self._sections.get(key)
         if node is None:
             return False
-        if not is_plain(node, "bool"):
+        value = (
+            yaml.SafeLoader.bool_values.get(node.value.lower()) if is_plain(node, "bool") else None
+        )
+        if value is None:
             self._add(node, f"{key}: got {described(node)}, expected true or false")
-            return False
-        return bool(yaml.SafeLoader.bool_values[node.value.lower()])
+        return bool(value)
 
 
 def _is_cpp_name(name: str) -> bool:

@@ -7,15 +7,10 @@ from codegen.aten import NativeFunctions
 from codegen.backend.coverage import REQUIRED, make_coverage, render_json
 from codegen.backend.model import BackendFile
 from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
-from codegen.errors import GenerationError
 
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:
-    """All files, by name; to be called inside ``native_functions``.
-
-    Raises ``GenerationError`` for symbolic sizes of operators that have no sizes.
-    """
-    _check_sizes(file, parsed)
+    """All files, by name; to be called inside ``native_functions``."""
     kernels = make_kernels(file, file.supported, parsed, is_autograd=False)
     registrations = make_registrations(kernels, parsed)
     autograd_kernels = make_kernels(file, file.autograd, parsed, is_autograd=True)
@@ -39,17 +34,6 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
     if autograd:
         files[f"RegisterAutograd{file.backend}.cpp"] = _register(autograd_kernels, autograd, parsed)
     return files
-
-
-def _check_sizes(file: BackendFile, parsed: NativeFunctions) -> None:
-    sizeless = [
-        f"{file.path}:{entry.line}: '{entry.name}' stands under symint too, but takes no SymInt: "
-        f"{parsed.by_name[entry.name].func}; remove it there"
-        for entry in (*file.supported, *file.autograd)
-        if entry.name in file.symint and not parsed.by_name[entry.name].func.has_symint()
-    ]
-    if sizeless:
-        raise GenerationError("\n".join(sizeless))
 
 
 def _declarations(kernels: Kernels, parsed: NativeFunctions) -> list[str]:

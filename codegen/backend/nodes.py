@@ -12,6 +12,7 @@ from codegen.errors import GenerationError
 LARGEST = 2**20  # bytes; all 3,101 operators of torch 2.13 in one list are a tenth of that
 _EXPECTED = "expected the YAML file of a backend"
 _TAG_PREFIX = "tag:yaml.org,2002:"
+_KINDS = {"seq": yaml.SequenceNode, "map": yaml.MappingNode}
 
 
 def compose(path: Path) -> yaml.Node | None:
@@ -63,7 +64,9 @@ def line_of(node: yaml.Node) -> int:
 
 def is_plain(node: yaml.Node, tag: str) -> bool:
     """True for a node of a type of YAML's own: ``str``, ``bool``, ``null``, ``seq`` or ``map``."""
-    return bool(node.tag == f"{_TAG_PREFIX}{tag}")
+    # A tag that is written out may stand before anything: `!!str [abs]`.
+    kind = _KINDS.get(tag, yaml.ScalarNode)
+    return bool(node.tag == f"{_TAG_PREFIX}{tag}" and isinstance(node, kind))
 
 
 def described(node: yaml.Node) -> str:

@@ -116,8 +116,8 @@ def test_an_empty_list_beside_a_filled_one(read: Read, key: str) -> None:
 
 
 def test_an_alias_is_the_list_that_it_stands_for(read: Read) -> None:
-    file = read(f"{HEAD}supported: &all [abs, sin]\nsymint: *all\n")
-    assert file.symint == {"abs", "sin"}
+    file = read(f"{HEAD}supported: &all [view, expand]\nsymint: *all\n")
+    assert file.symint == {"view", "expand"}
 
 
 @pytest.mark.parametrize("marker", ["", "\ufeff", "---\n"])
@@ -184,6 +184,8 @@ def test_not_yaml(refusal: Refusal, text: str | bytes, expected: str) -> None:
         ("\n- abs\n", "2: got a list"),
         ("abs", "1: got 'abs'"),
         ("5", "1: got the number 5"),
+        ("!!map abs", "1: got a value of the type '!!map'"),
+        ("!!map [abs]", "1: got a value of the type '!!map'"),
         ("!!python/dict {a: 1}", "1: got a value of the type '!!python/dict'"),
     ],
 )
@@ -346,6 +348,23 @@ _WRONG = {
         "3: supported: got a value of the type '!include', expected a list, each entry the name "
         "of an operator",
     ),
+    "list-tagged-as-string": (
+        f"{ONE}  - !!str [abs]\n",
+        "5: supported: got a value of the type '!!str', expected the name of an operator",
+    ),
+    "word-tagged-as-list": (
+        f"{HEAD}supported: !!seq abs\n",
+        "3: supported: got a value of the type '!!seq', expected a list, each entry the name of "
+        "an operator",
+    ),
+    "word-tagged-as-boolean": (
+        f"{ONE}device_guard: !!bool maybe\n",
+        "5: device_guard: got the boolean maybe, expected true or false",
+    ),
+    "list-tagged-as-boolean": (
+        f"{ONE}device_guard: !!bool [true]\n",
+        "5: device_guard: got a value of the type '!!bool', expected true or false",
+    ),
     "recursive-alias": (
         f"{HEAD}supported: &all\n  - *all\n",
         "3: supported: got a list, expected the name of an operator",
@@ -360,8 +379,12 @@ _WRONG = {
         "native_functions.yaml; did you mean 'abs'?",
     ),
     "symint-twice": (
-        f"{ONE}symint:\n  - abs\n  - abs\n",
-        "7: symint: 'abs' stands twice, first on line 6; remove one",
+        f"{HEAD}supported: [view]\nsymint:\n  - view\n  - view\n",
+        "6: symint: 'view' stands twice, first on line 5; remove one",
+    ),
+    "symint-without-sizes": (
+        f"{ONE}symint: [abs]\n",
+        "5: symint: 'abs' takes no SymInt: abs(Tensor self) -> Tensor; remove it here",
     ),
     "unknown-dispatch-key": (
         ONE.replace("PrivateUse1", "privateuse1"),
@@ -474,7 +497,7 @@ def test_all_that_is_wrong_is_said_at_once_in_the_order_of_the_file(refusal: Ref
 autograd: [no, add.Tensor]
 supported: [abz, add.out]
 backend: CPU
-symint: [mm]
+symint: [add.out, mm]
 device_guard: maybe
 fallback: 1
 """
@@ -489,6 +512,8 @@ fallback: 1
         "npu.yaml:2: supported: torch X has no operator 'abz'; expected name and overload as in "
         "native_functions.yaml; did you mean 'abs'?",
         f"npu.yaml:3: backend: torch has kernels of its own for 'CPU'; {A_DEVICE}",
+        "npu.yaml:4: symint: 'add.out' takes no SymInt: add.out(Tensor self, Tensor other, *, "
+        "Scalar alpha=1, Tensor(a!) out) -> Tensor(a!); remove it here",
         "npu.yaml:4: symint: 'mm' has no kernel; list it under supported too, or remove it here",
         "npu.yaml:5: device_guard: got 'maybe', expected true or false",
         f"npu.yaml:6: unknown key: got 'fallback', {ALL_KEYS}",
@@ -558,8 +583,13 @@ def _lines(key: str, entries: list[str]) -> str:
     return "".join([f"{key}:\n", *(f"  - {entry}\n" for entry in entries)]) if entries else ""
 
 
-# Beside anything that torchgen refuses too.
-_STRICTER = ("stands twice", "all empty or missing", "has no kernel; list it under")
+# Beside anything that torchgen's reader refuses too; its emitters fail on `symint` without sizes.
+_STRICTER = (
+    "stands twice",
+    "all empty or missing",
+    "has no kernel; list it under",
+    "takes no SymInt",
+)
 
 
 @settings(
@@ -614,6 +644,8 @@ def test_a_file_of_the_shape_of_an_existing_backend(
     bases = {each.func.name.name.base: str(each.func.name) for each in functions.functions}
     names = list(bases.values())[::3]  # no two of them are variants of one operator
     supported, full_codegen, autograd = names[:250], names[250:350], names[350:360]
+    listed = {*supported, *full_codegen, *autograd}
+    sized = [name for name in names if name in listed and functions.by_name[name].func.has_symint()]
     text = "".join(
         (
             "backend: XLA\ncpp_namespace: torch_xla\n",
@@ -622,7 +654,7 @@ def test_a_file_of_the_shape_of_an_existing_backend(
             _lines("supported", supported[:100]),
             "  # Note: [functionalization and CompositeExplicitAutograd]\n  #- not.implemented\n",
             "".join(f"  - {name}\n" for name in supported[100:]),
-            _lines("symint", [*supported[::7], *full_codegen[::7], *autograd[::7]]),
+            _lines("symint", sized),
             _lines("autograd", autograd),
             "\n# Without a schema of torch\nnon_native:\n"
             "  - func: scalar(Scalar value, ScalarType type) -> Tensor\n"

@@ -12,7 +12,6 @@ import pytest
 
 from codegen.backend.emit import render_backend
 from codegen.backend.model import BackendFile, Entry
-from codegen.errors import GenerationError
 
 if TYPE_CHECKING:
     from codegen.aten import NativeFunctions
@@ -178,16 +177,3 @@ def test_only_copies_are_free_of_a_device_guard(functions: NativeFunctions) -> N
     assert kernels["add.Tensor"] == "&wrapper_PrivateUse1_Tensor_add"
     assert "const OptionalDeviceGuard device_guard(device_of(self));" in text
     assert "const DeviceGuard device_guard(device_or_default(device));" in text
-
-
-def test_symbolic_sizes_of_what_has_no_sizes(functions: NativeFunctions) -> None:
-    """torchgen fails an assertion there."""
-    file = backend_file(("abs", "view"), ("mm",), symint=frozenset({"abs", "view", "mm"}))
-    with pytest.raises(GenerationError, match="'abs' stands under symint too") as caught:
-        render_backend(file, functions)
-    assert str(caught.value).splitlines() == [
-        "demo.yaml:1: 'abs' stands under symint too, but takes no SymInt: "
-        "abs(Tensor self) -> Tensor; remove it there",
-        "demo.yaml:1: 'mm' stands under symint too, but takes no SymInt: "
-        "mm(Tensor self, Tensor mat2) -> Tensor; remove it there",
-    ]
