@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dispatcher import kernel_of
-from evidence import is_simulated
+from evidence import is_simulated, watch_fallbacks
 from names import operator_test_id
 from platforms import default_platform, ran_platform
 
@@ -79,3 +79,15 @@ def test_it_is_nobodys_hardware(device: str) -> None:
 def test_a_fallback_in_the_place_of_a_kernel_is_a_fallback(device: str) -> None:
     # torch's own kernel for all devices asks for a CPU or CUDA.
     assert kernel_of(torch.ops.aten.mode.values, device) == "fallback"
+
+
+def test_the_watch_for_fallbacks_lets_numbers_pass(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To the fallback they are tensors, whose type gives way to that of the others.
+    monkeypatch.setattr(getattr(torch, device), "is_simulated", False)
+    tensor = torch.ones((), dtype=torch.bfloat16, device=device)
+    with watch_fallbacks(torch.ops.aten.xlogy.Scalar_Other, device) as found:
+        result = torch.xlogy(tensor, 2.5)
+    assert result.dtype == torch.bfloat16
+    assert found == ["tensors were copied to the CPU by its fallback"]
