@@ -1,7 +1,6 @@
-// Operators for which torch has a kernel for all devices that only works on the CPU: it follows
-// the addresses of elements, or looks for a kernel in a table that has one for the CPU alone.
-// Without a kernel of the device's own they would end in a crash or an error instead of on the
-// CPU.
+// Operators for which torch has a kernel for all devices that does not serve here: it follows the
+// addresses of elements, looks for a kernel in a table that has one for the CPU alone, or rounds
+// otherwise than the CPU's. They would end in a crash, an error or other results.
 
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
@@ -34,6 +33,9 @@ constexpr const char* kOnCpuOnly[] = {
     "mkldnn_convolution",
     "mode",
     "mode.values",
+    // They round the product before they add it, in types shorter than float.
+    "addr",
+    "addr.out",
 };
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
