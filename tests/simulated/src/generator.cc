@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
+#include <mutex>
 
 #include "memory.h"
 
@@ -20,20 +21,32 @@ class Generator final : public c10::GeneratorImpl {
   static c10::DeviceType device_type() { return c10::kPrivateUse1; }
   const at::Generator& host() const { return host_; }
 
-  void set_current_seed(uint64_t seed) override { host_.set_current_seed(seed); }
-  uint64_t current_seed() const override { return host_.current_seed(); }
-  uint64_t seed() override { return host_.seed(); }
-  void set_offset(uint64_t offset) override { host_.set_offset(offset); }
-  uint64_t get_offset() const override { return host_.get_offset(); }
-  void set_state(const c10::TensorImpl& state) override {
-    host_.unsafeGetGeneratorImpl()->set_state(state);
-  }
+  void set_current_seed(uint64_t seed) override { LockedHost()->set_current_seed(seed); }
+  uint64_t current_seed() const override { return LockedHost()->current_seed(); }
+  uint64_t seed() override { return LockedHost()->seed(); }
+  void set_offset(uint64_t offset) override { LockedHost()->set_offset(offset); }
+  uint64_t get_offset() const override { return LockedHost()->get_offset(); }
+  void set_state(const c10::TensorImpl& state) override { LockedHost()->set_state(state); }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    return host_.unsafeGetGeneratorImpl()->get_state();
+    return LockedHost()->get_state();
   }
 
  private:
-  Generator* clone_impl() const override { return new Generator(device().index(), host_.clone()); }
+  struct Locked {
+    c10::GeneratorImpl* generator;
+    std::lock_guard<std::mutex> lock;
+    c10::GeneratorImpl* operator->() const { return generator; }
+  };
+
+  // Torch locks this generator; the kernels, which know only the one inside, lock that.
+  Locked LockedHost() const {
+    c10::GeneratorImpl* const host = host_.unsafeGetGeneratorImpl();
+    return {host, std::lock_guard<std::mutex>(host->mutex_)};
+  }
+
+  Generator* clone_impl() const override {
+    return new Generator(device().index(), at::Generator(LockedHost()->clone()));
+  }
 
   at::Generator host_;
 };
