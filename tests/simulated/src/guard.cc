@@ -33,10 +33,7 @@ Device Checked(Device device) {
   return {c10::kPrivateUse1, index};
 }
 
-struct Event {
-  DeviceIndex device;
-  std::chrono::steady_clock::time_point recorded;
-};
+using Time = std::chrono::steady_clock::time_point;  // all that there is to an event
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::kPrivateUse1; }
@@ -75,21 +72,20 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const Stream& /*stream*/) const override {}
   void synchronizeDevice(DeviceIndex /*device*/) const override {}
 
-  void record(void** event, const Stream& stream, DeviceIndex /*device*/,
+  void record(void** event, const Stream& /*stream*/, DeviceIndex /*device*/,
               c10::EventFlag /*flag*/) const override {
-    if (!*event) *event = new Event{};
-    *static_cast<Event*>(*event) = {stream.device_index(), std::chrono::steady_clock::now()};
+    if (!*event) *event = new Time;
+    *static_cast<Time*>(*event) = std::chrono::steady_clock::now();
   }
   void block(void* /*event*/, const Stream& /*stream*/) const override {}
   bool queryEvent(void* /*event*/) const override { return true; }
   void synchronizeEvent(void* /*event*/) const override {}
   void destroyEvent(void* event, DeviceIndex /*device*/) const noexcept override {
-    delete static_cast<Event*>(event);
+    delete static_cast<Time*>(event);
   }
   double elapsedTime(void* first, void* second, DeviceIndex /*device*/) const override {
     TORCH_CHECK(first && second, "both events must be recorded before the time between them");
-    const auto elapsed =
-        static_cast<Event*>(second)->recorded - static_cast<Event*>(first)->recorded;
+    const auto elapsed = *static_cast<Time*>(second) - *static_cast<Time*>(first);
     return std::chrono::duration<double, std::milli>(elapsed).count();
   }
 };

@@ -23,7 +23,6 @@ at::Tensor Kernels::convolution_overrideable(const at::Tensor& input, const at::
                                              at::IntArrayRef dilation, bool transposed,
                                              at::IntArrayRef output_padding, int64_t groups) {
   const at::Device device = input.device();
-  CheckOperands(device, {input, weight});
   return ToDevice(at::convolution(OnHost(input), OnHost(weight), OnHost(bias), stride, padding,
                                   dilation, transposed, output_padding, groups),
                   device);
@@ -34,7 +33,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> Kernels::convolution_backward_ove
     at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
     at::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> output_mask) {
   const at::Device device = grad_output.device();
-  CheckOperands(device, {input, weight});
   const auto [input_gradient, weight_gradient, bias_gradient] = at::convolution_backward(
       OnHost(grad_output), OnHost(input), OnHost(weight), weight.size(transposed ? 1 : 0) * groups,
       stride, padding, dilation, transposed, output_padding, groups, output_mask);
@@ -80,7 +78,6 @@ Kernels::_scaled_dot_product_fused_attention_overrideable(
     bool /*return_debug_mask*/, std::optional<double> scale) {
   TORCH_CHECK(dropout_p == 0, "the attention of the simulated device has no dropout");
   const at::Device device = query.device();
-  CheckOperands(device, {key, value});
   const Attention attention(query, key, value, attn_bias, is_causal, scale);
   const at::Tensor scores = attention.Scores();
   const at::Tensor output = at::matmul(scores.softmax(-1), attention.value);
