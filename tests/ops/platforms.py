@@ -16,7 +16,7 @@ from evidence import is_simulated
 import infini.ops
 import torch
 
-SIMULATED = "simulated_device"  # what brings a simulated device, in place of a vendor's plug-in
+SIMULATOR = "simulated_device"  # what brings a simulated device, in place of a vendor's plug-in
 
 
 class DeviceError(Exception):
@@ -57,7 +57,7 @@ def load_device(device: str, *, simulated: bool) -> None:
         DeviceError: it is not installed, or what is to be simulated is not.
     """
     if simulated:
-        _import(SIMULATED, "run `pip install ./tests/simulated --no-build-isolation`").load(device)
+        _import(SIMULATOR, "run `pip install ./tests/simulated --no-build-isolation`").load(device)
         if not is_simulated(device):
             raise DeviceError(f"torch.{device} does not say that it is simulated")
         return

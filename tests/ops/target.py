@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
+from evidence import is_simulated
 from platforms import DEVICES, PLATFORMS, SIMULATED_DEVICES, default_platform, load_device
 
 import infini.ops
@@ -37,6 +38,13 @@ def _from_environment(name: str, known: Collection[str]) -> str | None:
     if value is not None and value not in known:
         raise pytest.UsageError(f"${name} is {value!r}; expected one of {', '.join(known)}")
     return value
+
+
+def on_simulated_devices(metafunc: pytest.Metafunc) -> None:
+    """Makes a case of ``--device`` if it is simulated; ``conftest.py`` drops tests without any."""
+    device = metafunc.config.getoption("device")
+    cases = [device] if is_simulated(device) else []
+    metafunc.parametrize("device", cases, scope="session")
 
 
 def answers(device: str) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evidence import is_simulated
 from installed import TORCH_SLOT
-from platforms import PLATFORMS, SIMULATED, default_platform
+from platforms import PLATFORMS, SIMULATOR, default_platform
+from target import on_simulated_devices
 from test_cpp import COMPILER, LINK
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,11 +29,7 @@ PROGRAM = Path(__file__).with_name("device_program.cc")
 TORCH = Path(torch.__file__).parent
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Elsewhere there are no cases, and ``conftest.py`` drops a test without any."""
-    device = metafunc.config.getoption("device")
-    cases = [device] if is_simulated(device) else []
-    metafunc.parametrize("device", cases, scope="session")
+pytest_generate_tests = on_simulated_devices
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +60,7 @@ def message(call: Callable[..., object], *arguments: object, **keywords: object)
         call(*arguments, **keywords)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return "no error"
+    pytest.fail("no error")
 
 
 class TestNames:
@@ -134,7 +130,7 @@ print(x.tolist())
 def test_the_library_may_be_used_before_the_plug_in_is_imported(device: str) -> None:
     platform = default_platform(device)
     plugin = PLATFORMS[platform].torch_plugin
-    assert in_a_new_process(BEFORE_THE_PLUG_IN, device, platform, SIMULATED) == [
+    assert in_a_new_process(BEFORE_THE_PLUG_IN, device, platform, SIMULATOR) == [
         "[8]",
         f"ValueError: torch does not know the device '{device}' ({platform}) until its plug-in is "
         f"loaded: run `import {plugin}` first",
@@ -390,7 +386,7 @@ class TestNetworks:
 def test_a_program_without_python_calls_with_views_of_memory_on_devices(
     device: str, tmp_path: Path
 ) -> None:
-    simulated = importlib.import_module(SIMULATED).library()
+    simulated = importlib.import_module(SIMULATOR).library()
     program = tmp_path / "program"
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     libraries = ["-Wl,--no-as-needed", simulated, TORCH / "lib" / "libc10.so"]

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from dispatcher import kernel_of
-from evidence import is_simulated, watch_fallbacks
+from evidence import watch_fallbacks
 from names import operator_test_id
 from platforms import default_platform, ran_platform
+from target import on_simulated_devices
 
 import torch
 
@@ -26,11 +27,7 @@ KERNELS = {"add.out": "own", "sub_.Tensor": "composite", "exp.out": "fallback"}
 Run = tuple[list[str], list[dict[str, Any]]]
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Elsewhere there are no cases, and ``conftest.py`` drops a test without any."""
-    device = metafunc.config.getoption("device")
-    cases = [device] if is_simulated(device) else []
-    metafunc.parametrize("device", cases, scope="session")
+pytest_generate_tests = on_simulated_devices
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,9 @@ from typing import Any
 import pytest
 import simulated_device
 from conftest import NAME
+from simulated_device import runtime
 
 import torch
-
-MODULE: Any = None
-
-
-@pytest.fixture(autouse=True)
-def _module(_load: None) -> None:
-    global MODULE
-    MODULE = getattr(torch, NAME)
 
 
 def in_another_thread(function: Callable[[], Any]) -> Any:
@@ -49,7 +42,7 @@ class TestName:
 
     def test_a_second_time_does_nothing(self) -> None:
         simulated_device.load(NAME)
-        assert getattr(torch, NAME) is MODULE
+        assert getattr(torch, NAME) is runtime
 
     def test_a_second_name_is_refused(self) -> None:
         expected = f"can't be called 'npu': torch has one device .* it is called '{NAME}' already"
@@ -76,38 +69,38 @@ class TestName:
 
 class TestGuard:
     def test_there_are_two_devices(self) -> None:
-        assert MODULE.device_count() == torch.accelerator.device_count() == 2
+        assert runtime.device_count() == torch.accelerator.device_count() == 2
         with pytest.raises(RuntimeError, match="invalid device ordinal 2; there are 2 simulated"):
             torch.empty(1, device=f"{NAME}:2")
         with pytest.raises(ValueError, match="there is no device 2; there are 2"):
-            MODULE.get_device_name(2)
+            runtime.get_device_name(2)
 
     def test_the_current_device_is_where_tensors_are_made(self) -> None:
-        MODULE.set_device(1)
-        assert MODULE.current_device() == torch.empty(1, device=NAME).device.index == 1
-        with MODULE.device(0):
-            assert MODULE.current_device() == 0
-        assert MODULE.current_device() == 1
+        runtime.set_device(1)
+        assert runtime.current_device() == torch.empty(1, device=NAME).device.index == 1
+        with runtime.device(0):
+            assert runtime.current_device() == 0
+        assert runtime.current_device() == 1
 
     def test_the_current_device_is_of_a_thread(self) -> None:
-        MODULE.set_device(1)
-        assert in_another_thread(MODULE.current_device) == 0
-        assert MODULE.current_device() == 1
+        runtime.set_device(1)
+        assert in_another_thread(runtime.current_device) == 0
+        assert runtime.current_device() == 1
 
     def test_kernels_leave_the_current_device_alone(self) -> None:
         tensor = torch.ones(2, device=f"{NAME}:1") + 1
         assert tensor.device.index == 1
-        assert MODULE.current_device() == 0
+        assert runtime.current_device() == 0
 
 
 class TestStreams:
     def test_the_current_stream_is_of_a_device_and_a_thread(self) -> None:
-        default = MODULE.current_stream()
+        default = runtime.current_stream()
         with torch.Stream(device=f"{NAME}:0") as stream:
-            assert MODULE.current_stream() == stream != default
-            assert MODULE.current_stream(1).stream_id == default.stream_id
-            assert in_another_thread(MODULE.current_stream) == default
-        assert MODULE.current_stream() == default
+            assert runtime.current_stream() == stream != default
+            assert runtime.current_stream(1).stream_id == default.stream_id
+            assert in_another_thread(runtime.current_stream) == default
+        assert runtime.current_stream() == default
 
     def test_events_tell_the_time_between_them(self) -> None:
         first, second = (torch.Event(NAME, enable_timing=True) for _ in range(2))
@@ -123,7 +116,7 @@ class TestStreams:
         event = stream.record_event()
         torch.Stream(device=NAME).wait_event(event)
         stream.synchronize()
-        MODULE.synchronize()
+        runtime.synchronize()
         torch.ones(2, device=NAME).record_stream(stream)
         assert stream.query()
 
@@ -155,7 +148,7 @@ class TestRandomNumbers:
         assert first[0] != first[1]
 
     def test_each_device_has_a_generator(self) -> None:
-        MODULE.manual_seed_all(3)
+        runtime.manual_seed_all(3)
         here, there = (torch.rand(4, device=f"{NAME}:{index}").tolist() for index in range(2))
         assert here == there
         assert torch.rand(4, device=NAME).tolist() != here
@@ -179,9 +172,9 @@ class TestRandomNumbers:
             torch.empty(4, device=NAME).normal_(generator=torch.Generator())
 
     def test_its_state_is_the_devices(self) -> None:
-        state = MODULE.get_rng_state(1)
+        state = runtime.get_rng_state(1)
         first = torch.rand(4, device=f"{NAME}:1").tolist()
-        MODULE.set_rng_state(state, 1)
+        runtime.set_rng_state(state, 1)
         assert torch.rand(4, device=f"{NAME}:1").tolist() == first
 
 

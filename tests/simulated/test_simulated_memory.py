@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trespass
 from conftest import NAME
+from simulated_device import runtime
 
 import torch
 
@@ -34,7 +35,7 @@ def test_the_host_may_touch_its_own_memory(endings: dict[str, int]) -> None:
 
 
 def allocated() -> int:
-    return int(getattr(torch, NAME).memory_allocated())
+    return runtime.memory_allocated()
 
 
 def test_memory_comes_in_blocks_and_goes_back() -> None:
@@ -69,7 +70,7 @@ def test_a_block_that_was_freed_is_used_again() -> None:
 
 
 def test_neighbours_that_were_freed_are_one_block_again() -> None:
-    free, total = getattr(torch, NAME).mem_get_info(1)
+    free, total = runtime.mem_get_info(1)
     assert free == total
     parts = [torch.empty(total // 4, dtype=torch.uint8, device=f"{NAME}:1") for _ in range(4)]
     for index in (1, 3, 2, 0):
@@ -79,7 +80,7 @@ def test_neighbours_that_were_freed_are_one_block_again() -> None:
 
 
 def test_too_much_is_an_error_of_memory_and_nothing_worse() -> None:
-    _, total = getattr(torch, NAME).mem_get_info()
+    _, total = runtime.mem_get_info()
     message = rf"{NAME} out of memory. Tried to allocate {2 * total} bytes on device 0, which is "
     with pytest.raises(torch.OutOfMemoryError, match=message + rf"simulated and has {total} bytes"):
         torch.empty(2 * total, dtype=torch.uint8, device=NAME)
