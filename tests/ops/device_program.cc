@@ -143,7 +143,11 @@ void RunOptions() {
   std::printf("current: device %d, streams %ld %ld\n", guard.getDevice().index(), stream(0),
               stream(1));
   PrintError("slot 0", [&] { Add::Call(x.View(), x.View(), x.View(), CallOptions{0}); });
+  const Tensor elsewhere(x.View().data(), {2}, DataType::kFloat32, Device(platform, 0));
+  PrintError("memory of device 1", [&] { Neg::Call(elsewhere, elsewhere); });
   float memory[2];
+  const Tensor on_host(memory, {2}, DataType::kFloat32, platform);
+  PrintError("memory of the host", [&] { Neg::Call(on_host, on_host); });
   const Tensor nowhere(memory, {2}, DataType::kFloat32, Device(platform, 9));
   PrintError("device 9", [&] { Neg::Call(nowhere, nowhere); });
 }

@@ -160,6 +160,17 @@ class TestMisuse:
             with pytest.raises(RuntimeError, match=message):
                 operator(here, other)
 
+    @pytest.mark.parametrize("out_device", ["cpu", f"{NAME}:1"])
+    def test_an_out_on_another_device(self, out_device: str) -> None:
+        tensor, out = torch.ones(2, 2, device=NAME), torch.empty(2, 2, device=out_device)
+        for call in (
+            partial(torch.add, tensor, tensor),
+            partial(torch.mm, tensor, tensor),
+            partial(torch.sum, tensor, dim=0, keepdim=True),
+        ):
+            with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+                call(out=out)
+
     def test_a_number_on_the_cpu_is_no_other_device(self) -> None:
         assert (torch.ones(2, device=NAME) + torch.tensor(1)).tolist() == [2, 2]
         assert (torch.tensor(3) * torch.ones(2, device=NAME)).tolist() == [3, 3]

@@ -46,6 +46,7 @@ at::Tensor Kernels::relu(const at::Tensor& self) {
 
 at::Tensor& Kernels::sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
                              std::optional<at::ScalarType> dtype, at::Tensor& out) {
+  CheckOperands(out.device(), {self});
   // The data type of the output decides where none is asked for.
   return Write(at::sum(OnHost(self), dim, keepdim, dtype ? *dtype : out.scalar_type()), out);
 }

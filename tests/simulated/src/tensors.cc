@@ -45,9 +45,12 @@ at::Tensor OnHost(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.is_cpu()) return tensor;
   TORCH_CHECK(tensor.is_privateuseone(),
               "expected a tensor of the simulated device or the CPU, got ", tensor.device());
-  const at::Tensor host = at::from_blob(Reach(tensor.data_ptr()), tensor.sizes(), tensor.strides(),
-                                        tensor.options().device(at::kCPU));
-  return host;
+  void* const address = tensor.data_ptr();
+  // What lends memory to torch names the device of it, and may be wrong.
+  TORCH_CHECK(tensor.numel() == 0 || DeviceOf(address) == tensor.device(),
+              "the memory of a tensor on ", tensor.device(), " is on ", DeviceOf(address));
+  return at::from_blob(Reach(address), tensor.sizes(), tensor.strides(),
+                       tensor.options().device(at::kCPU));
 }
 
 std::optional<at::Tensor> OnHost(const std::optional<at::Tensor>& tensor) {
