@@ -58,12 +58,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     choose_target(config.option)
     prepare(config.option.device, simulated=config.option.simulated)
-    # Its entries are defects of a vendor's, none of which a simulated device has.
     entries = guards.platform_quarantine(
         SUITE / "quarantine.yaml", config.option.platform, PLATFORMS
     )
     guards.register(
         config,
+        # They are defects of a vendor's, none of which a simulated device has.
         entries=() if is_simulated(config.option.device) else entries,
         folder=SUITE,
         properties={"platform": config.option.platform, **origin(config.option.device)},

@@ -33,7 +33,6 @@ class Record:
         self.property("device", self.device)
         self.property("platform", self.platform)
         self.property("active", active)
-
         for name, value in origin(self.device).items():
             self.property(name, value)
 

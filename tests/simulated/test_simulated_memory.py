@@ -34,31 +34,27 @@ def test_the_host_may_touch_its_own_memory(endings: dict[str, int]) -> None:
     assert endings["of_the_host"] == 0
 
 
-def allocated() -> int:
-    return runtime.memory_allocated()
-
-
 def test_memory_comes_in_blocks_and_goes_back() -> None:
-    before = allocated()
+    before = runtime.memory_allocated()
     tensor = torch.empty(1000, dtype=torch.uint8, device=NAME)
-    assert allocated() - before == 1024
+    assert runtime.memory_allocated() - before == 1024
     del tensor
-    assert allocated() == before
+    assert runtime.memory_allocated() == before
 
 
 def test_nothing_is_nowhere() -> None:
-    before = allocated()
+    before = runtime.memory_allocated()
     tensor = torch.empty(0, device=NAME)
     assert tensor.data_ptr() == 0
-    assert allocated() == before
+    assert runtime.memory_allocated() == before
     assert tensor.cpu().shape == (0,)
 
 
 def test_a_device_has_memory_of_its_own() -> None:
-    before = allocated()
+    before = runtime.memory_allocated()
     tensor = torch.ones(4, device=f"{NAME}:1")
     assert tensor.device.index == 1
-    assert allocated() == before
+    assert runtime.memory_allocated() == before
 
 
 def test_a_block_that_was_freed_is_used_again() -> None:
