@@ -22,7 +22,9 @@ def measure(context: Context) -> Iterator[Measurement]:
     """Into an empty folder, the median of three; then every source of the last, one by one."""
     torch = find_torch()
     source = context.scratch / "backend.yaml"
-    source.write_text(_backend(torch), encoding="utf-8")
+    with native_functions(torch) as functions:
+        source.write_text(_backend(functions), encoding="utf-8")
+        standard = _standard(functions.torch_version)
     generated: list[Usage] = []
     for index in range(ROUNDS):
         folder = context.scratch / f"stubs-{index}"
@@ -40,7 +42,7 @@ def measure(context: Context) -> Iterator[Measurement]:
     sources = sorted(folder.glob("*.cpp"))
     registrations = sum(path.read_text(encoding="utf-8").count("m.impl(") for path in sources)
     for key, level in (("backend-stubs-compile", "-O2"), ("backend-stubs-compile-O0", "-O0")):
-        usages = [_compile(context, torch, path, level) for path in sources]
+        usages = [_compile(context, torch, path, (standard, level)) for path in sources]
         yield _compiled(key, level, registrations, usages)
 
 
@@ -55,26 +57,23 @@ def _compiled(key: str, level: str, registrations: int, usages: Sequence[Usage])
     )
 
 
-def _compile(context: Context, torch: Torch, source: Path, level: str) -> Usage:
-    # The newest standard that the headers need: of torch 2.14 it is C++20.
-    standard = "c++17" if _version(torch) < (2, 14) else "c++20"
+def _compile(context: Context, torch: Torch, source: Path, options: Sequence[str]) -> Usage:
     command = [
-        *(os.environ.get("CXX", "c++"), f"-std={standard}", level, "-fPIC", "-c", str(source)),
+        *(os.environ.get("CXX", "c++"), *options, "-fPIC", "-c", str(source)),
         *("-isystem", str(torch.torch / "include"), "-o", str(source.with_suffix(".o"))),
     ]
     return context.measured(command, context.environment(), log="stubs-compile.log")
 
 
-def _version(torch: Torch) -> tuple[int, int]:
-    with native_functions(torch) as functions:
-        major, minor, *_ = functions.torch_version.split(".")
-    return int(major), int(minor)
+def _standard(torch_version: str) -> str:
+    """The one that the headers need: of torch 2.14 and later it is C++20."""
+    major, minor, *_ = torch_version.split(".")
+    return "-std=c++17" if (int(major), int(minor)) < (2, 14) else "-std=c++20"
 
 
-def _backend(torch: Torch) -> str:
-    """The YAML of a backend for every so-manieth overload that the CPU has a kernel for."""
-    with native_functions(torch) as functions:
-        names = sorted(_with_cpu_kernel(functions))
+def _backend(functions: NativeFunctions) -> str:
+    """The YAML of a backend for overloads that the CPU has a kernel for, evenly picked."""
+    names = sorted(_with_cpu_kernel(functions))
     supported = [names[index * len(names) // OPERATORS] for index in range(OPERATORS)]
     return yaml.safe_dump(
         {"backend": "PrivateUse1", "cpp_namespace": "demo", "supported": supported}
