@@ -16,7 +16,7 @@ from rich.console import Console
 from ci.analysis.contract import Contract, load_contract
 from ci.analysis.difference import difference
 from ci.compare import contract_side, sides
-from ci.config import PlatformConfig, schema_text
+from ci.config import schema_text
 from ci.contract import written_contract
 from ci.engines import ENGINES, Engine, select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
@@ -38,10 +38,11 @@ from ci.progress import Progress
 from ci.report import print_results, results_markdown
 from ci.report.comparison import comparison_json, comparison_markdown, comparison_text
 from ci.request import RunRequest, load_request, new_request
-from ci.results import RunResult, exit_code, title, write_atomically
+from ci.results import RunResult, exit_code, kind, title, write_atomically
 from ci.run import Run
 from ci.store import DATABASE, Store, default_url
 
+OTHER_CONFIG = "Name its configuration with --config, another run with --run, or use --output."
 FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
@@ -295,7 +296,7 @@ def _compare(options: argparse.Namespace) -> int:
     print(COMPARISONS[options.format](base, head, found), end="")
     if options.fail_on and base.platform == head.platform and base.simulated != head.simulated:
         message = f"neither stands for the other: {base.title} and {head.title}"
-        raise UsageError(message, remedy="Leave out --fail-on to see what differs.")
+        raise UsageError(message, remedy="Name another run of it, or leave out --fail-on.")
     failed = options.fail_on == "regression" and found.regression
     return ExitCode.REGRESSION if failed else ExitCode.PASSED
 
@@ -334,12 +335,12 @@ def _contract_file(config: Path, name: str, run: RunResult) -> Path:
         message = (
             f"run {run.run_id} is of {run.project}, {project.path} of {project.config.project}"
         )
-        raise UsageError(message, remedy="Name its configuration with --config, or use --output.")
-    simulated = project.config.platforms[name].simulated
-    if run.platform(name).simulated is not simulated:
-        of, configured = ("simulated", "real") if not simulated else ("real", "simulated")
+        raise UsageError(message, remedy=OTHER_CONFIG)
+    simulated = run.platform(name).simulated
+    if simulated is not project.config.platforms[name].simulated:
+        of, configured = kind(simulated=simulated), kind(simulated=not simulated)
         message = f"run {run.run_id} is of a {of} {name}, {project.path} has a {configured} one"
-        raise UsageError(message, remedy="Name its configuration with --config, or use --output.")
+        raise UsageError(message, remedy=OTHER_CONFIG)
     return project.source / project.config.contracts / f"{platform.name}.yaml"
 
 
@@ -350,18 +351,22 @@ def _platforms(options: argparse.Namespace) -> int:
         print(json.dumps(names))
         return ExitCode.PASSED
     for name in names:
-        print(_described(PLATFORMS[name], project.config.platforms[name]))
+        print(_described(project, PLATFORMS[name]))
     others = [name for name in PLATFORMS if name not in names]
     if others:
         print(f"known, and not in {project.path.name}: {', '.join(others)}")
     return ExitCode.PASSED
 
 
-def _described(platform: Platform, wanted: PlatformConfig) -> str:
+def _described(project: Project, platform: Platform) -> str:
     """``ascend: Ascend, torch device npu, no recipe: host engine only``."""
+    wanted = project.config.platforms[platform.name]
     label = title(wanted.label or platform.label, simulated=wanted.simulated)
-    recipe = "" if wanted.recipe or platform.recipe else ", no recipe: host engine only"
-    return f"{platform.name}: {label}, torch device {platform.torch_device}{recipe}"
+    bases = (project.base_image(platform.name), wanted.base_image, platform.base_image)
+    needed = {"recipe": wanted.recipe or platform.recipe, "base image": any(bases)}
+    missing = " or ".join(name for name, there in needed.items() if not there)
+    host_only = f", no {missing}: host engine only" if missing else ""
+    return f"{platform.name}: {label}, torch device {platform.torch_device}{host_only}"
 
 
 def _schema(_options: argparse.Namespace) -> int:

@@ -123,7 +123,7 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
 
 
 def _kernels(counts: Sequence[OverloadCount]) -> Iterator[str]:
-    """``passed by: 82 own kernels, 703 composite, 541 the CPU fallback``."""
+    """``overloads passed: 22 by kernels of its own, 739 composite, 519 by the CPU fallback``."""
     passed: Counter[str] = Counter()
     for count in counts:
         passed.update(count.kernels)

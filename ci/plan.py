@@ -164,7 +164,7 @@ class RunPlan:
         """The image, for an engine that needs one; raises ``ConfigError`` where it has none."""
         if self.image is None:
             raise ConfigError(
-                f"platforms.{self.platform}: got nothing that an image could be made of, expected"
+                f"platforms.{self.platform}: got too little to make an image of, expected"
                 " `recipe`, a Dockerfile, and `base_image` where no usual one is known",
                 remedy="Name them in the configuration, or use --engine host.",
             )

@@ -16,8 +16,6 @@ from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.text import Storable, Text, near_match
 
 SCHEMA_VERSION = 3  # 1 had no counts of overloads, 2 no simulated devices
-
-
 SIMULATED = "simulated device: no vendor hardware was used"
 
 
@@ -160,6 +158,11 @@ class RunResult(_Model):
 def title(name: str, *, simulated: bool) -> str:
     """What a platform, or results of it, are called wherever they are named."""
     return f"{name} (simulated)" if simulated else name
+
+
+def kind(*, simulated: bool) -> str:
+    """What a message calls a device that is simulated, or is not."""
+    return "simulated" if simulated else "real"
 
 
 # An incomplete result says "infrastructure" only where the harness has been shown to be it;

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ci.analysis.operators import NOT_ACTIVE, OperatorRecord
 from ci.pytest_log import PytestLog, TestOutcome
+from ci.results import kind
 from ci.text import first_names
 
 Operator = tuple[TestOutcome, OperatorRecord]
@@ -18,12 +19,12 @@ Place = Callable[[OperatorRecord], object]  # falsy: as requested, or unknown
 
 
 def mismatches(
-    log: PytestLog, *, platform: str, torch_device: str, simulated: bool = False
+    log: PytestLog, *, platform: str, torch_device: str, simulated: bool
 ) -> tuple[str, ...]:
     """One line for each way in which operator tests ran elsewhere than on the platform."""
     operators = [(test, test.operator) for test in log.tests if test.operator is not None]
     executed = [(test, record) for test, record in operators if record.ran]
-    wanted = f"{'a simulated' if simulated else 'a real'} {torch_device}"
+    wanted = f"a {kind(simulated=simulated)} {torch_device}"
     return (
         *_elsewhere(wanted, operators, "tests were on", _other_kind(simulated)),
         *_elsewhere(
@@ -36,7 +37,7 @@ def mismatches(
         *_elsewhere(torch_device, operators, "tests skipped:", _inactive),
         *_elsewhere(torch_device, executed, "executed tests ran", _nowhere),
         *_nothing(log, operators, executed),
-        *_unproven(log, operators, wanted if simulated else None),
+        *(_unproven(log, operators, wanted) if simulated else ()),
     )
 
 
@@ -107,7 +108,7 @@ def _nothing(
         yield f"no operator test executed a sample, of {len(operators):,}"
 
 
-def _unproven(log: PytestLog, operators: Sequence[Operator], wanted: str | None) -> Iterator[str]:
+def _unproven(log: PytestLog, operators: Sequence[Operator], wanted: str) -> Iterator[str]:
     """Who says that a device is simulated has to have tests that saw it."""
-    if wanted and not operators and log.exit_status is not None:
+    if not operators and log.exit_status is not None:
         yield f"requested {wanted}; no test says what it ran on"

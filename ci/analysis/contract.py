@@ -28,7 +28,7 @@ from ci.analysis.suite import (
 from ci.config.document import Document, Finding, Location, read_document
 from ci.errors import ConfigError, UsageError
 from ci.pytest_log import Outcome
-from ci.results import SIMULATED
+from ci.results import SIMULATED, kind
 from ci.text import first_names, near_match
 
 SCHEMA_VERSION = 1
@@ -351,9 +351,9 @@ class _Reader:
 
     def other_kind(self, contract: Contract) -> None:
         """Neither stands for the other, however alike their tests are."""
-        of, asked = ("a simulated", "a real") if contract.simulated else ("a real", "a simulated")
-        text = f"got a contract of {of} {contract.platform}, expected one of {asked} one"
-        self._report(("simulated",), text)
+        of, asked = kind(simulated=contract.simulated), kind(simulated=not contract.simulated)
+        text = f"got a contract of a {of} {contract.platform}, expected one of a {asked} one"
+        self._report(("simulated",), f"{text}; name a folder for each with `contracts`")
 
     def expected(self, place: Location, value: object, what: str) -> None:
         if any(finding.location == place for finding in self.findings):

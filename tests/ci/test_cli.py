@@ -247,13 +247,14 @@ def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:
 def test_platforms_with_settings(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (source / "ci.yaml").write_text(
         "project: tiny\nplatforms:\n  ascend: {simulated: true}\n  moore: {label: MTT}\n"
-        "  metax: {recipe: x}\n  cpu: {}\n  nvidia: {}\n  iluvatar: {}\n  cambricon: {}\n"
+        "  metax: {recipe: x}\n  iluvatar: {recipe: x}\n  cpu: {}\n  nvidia: {}\n  cambricon: {}\n"
     )
     assert run("platforms", "--config", source / "ci.yaml") == ExitCode.PASSED
-    assert capsys.readouterr().out.splitlines()[:4] == [
+    assert capsys.readouterr().out.splitlines()[:5] == [
         "ascend: Ascend (simulated), torch device npu, no recipe: host engine only",
         "moore: MTT, torch device musa, no recipe: host engine only",
         "metax: MetaX, torch device cuda",
+        "iluvatar: Iluvatar, torch device cuda, no base image: host engine only",
         "cpu: CPU, torch device cpu",
     ]
 
@@ -268,7 +269,7 @@ def test_a_container_needs_to_be_told_what_it_is_made_of(
     for option in ([], ["--dry-run"]):
         assert run("run", "iluvatar", "--source", source, *option) == ExitCode.USAGE
         assert capsys.readouterr().err == (
-            "error: platforms.iluvatar: got nothing that an image could be made of, expected"
+            "error: platforms.iluvatar: got too little to make an image of, expected"
             " `recipe`, a Dockerfile, and `base_image` where no usual one is known\n"
             "Name them in the configuration, or use --engine host.\n"
         )

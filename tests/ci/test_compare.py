@@ -264,7 +264,7 @@ def test_a_simulated_run_serves_no_real_platform(
     assert tiny.command("compare", real, "latest/ascend", "--fail-on", "regression") == 2
     shown = capsys.readouterr()
     assert f"neither stands for the other: {real} and 20" in shown.err
-    assert "/ascend (simulated)\nLeave out --fail-on to see what differs.\n" in shown.err
+    assert "/ascend (simulated)\nName another run of it, or leave out --fail-on.\n" in shown.err
     assert tiny.command("compare", real, "latest/ascend") == ExitCode.PASSED
     tiny.simulate(simulated=False)
     capsys.readouterr()

@@ -96,7 +96,9 @@ def test_an_image_is_a_recipe_on_a_base(
     planned = plan(config, context=context, base_image=base_image)
     assert (planned.image is not None) is complete
     if not complete:
-        with pytest.raises(ConfigError, match=rf"platforms\.{platform}: got nothing that an image"):
+        with pytest.raises(
+            ConfigError, match=rf"platforms\.{platform}: got too little to make an image"
+        ):
             _ = planned.needed_image
 
 
