@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.collect import not_run_result
 from ci.config import Config
 from ci.errors import ConfigError
 from ci.plan import Column, NetworkPlan, PlanInputs, RunPlan, StageKind, make_plan
@@ -77,6 +78,12 @@ def test_stages_are_told_of_a_simulated_device_where_the_configuration_says_so()
         "INFINI_CI_TORCH_DEVICE": "npu",
         "INFINI_CI_SIMULATED": "1",
     }
+
+
+def test_a_simulated_device_that_was_not_run_is_one_too() -> None:
+    simulated = plan({**CONFIG, "platforms": {"ascend": {"simulated": True}}})
+    result = not_run_result(simulated, "no space is left")
+    assert (result.label, result.simulated) == ("Ascend (simulated)", True)
 
 
 @pytest.mark.parametrize(
