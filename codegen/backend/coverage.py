@@ -30,8 +30,13 @@ REQUIRED: Mapping[str, str] = {
     "set_.source_Storage_storage_offset": "tensors on given storage: copy.deepcopy()",
     "_local_scalar_dense": "item(), printing",
 }
-# Composite by their declaration, but written for torch's own devices.
-_NOT_COMPOSITE = frozenset({"conj_physical_"})
+# Composite by their declaration, but written for torch's own devices: they take the memory of
+# their arguments for the host's, or refuse others. So do all of `fbgemm_`.
+_NOT_COMPOSITE = frozenset(
+    {"conj_physical_", "choose_qparams_optimized", "_saturate_weight_to_fp16"}
+)
+# To tensors of another layout than the CPU fallback can copy to the device.
+_TO_OTHER_LAYOUTS = frozenset({"_to_sparse", "to_mkldnn"})
 _ALLOCATIONS = frozenset({"empty.memory_format", "empty_strided"})
 
 
@@ -105,12 +110,16 @@ def make_coverage(
 
 def _unregistered(parsed: NativeFunctions, backend: str, function: NativeFunction) -> Overload:
     name = str(function.func.name)
-    if has_composite(function, backend) and name not in _NOT_COMPOSITE:
+    if has_composite(function, backend) and not _is_for_own_devices(name):
         return Overload(name=name, status=Status.COMPOSITE)
     reason = _why_no_fallback(parsed, function)
     if reason:
         return Overload(name=name, status=Status.MISSING, detail=reason)
     return Overload(name=name, status=Status.FALLBACK)
+
+
+def _is_for_own_devices(name: str) -> bool:
+    return name in _NOT_COMPOSITE or name.startswith("fbgemm_")
 
 
 def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
@@ -119,7 +128,7 @@ def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
     keys = sorted(
         str(key) for key, index in parsed.backend_indices.items() if index.has_kernel(function)
     )
-    if name in _NOT_COMPOSITE:
+    if _is_for_own_devices(name):
         return "torch's kernel for all backends serves its own devices only"
     if "CPU" not in keys:
         return f"no CPU kernel, only {', '.join(keys)}" if keys else "no kernel in torch"
@@ -127,6 +136,8 @@ def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
         return "changes its argument itself, of which the CPU has a copy"
     if function.is_view_op:
         return "a view, which cannot share the memory of a copy on the CPU"
+    if function.root_name in _TO_OTHER_LAYOUTS:
+        return "to a layout that is under other dispatch keys than the backend's"
     if name in _ALLOCATIONS:
         return "makes the tensors that the CPU fallback needs"
     arguments = function.func.arguments.flat_all

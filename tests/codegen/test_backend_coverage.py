@@ -67,6 +67,15 @@ def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
         ("set_.source_Tensor", "changes its argument itself, of which the CPU has a copy"),
         ("_nested_get_values", "no kernel in torch"),
         ("conj_physical_", "torch's kernel for all backends serves its own devices only"),
+        (
+            "choose_qparams_optimized",
+            "torch's kernel for all backends serves its own devices only",
+        ),
+        (
+            "fbgemm_pack_gemm_matrix_fp16",
+            "torch's kernel for all backends serves its own devices only",
+        ),
+        ("_to_sparse", "to a layout that is under other dispatch keys than the backend's"),
     ],
 )
 def test_why_something_is_missing(bare: Coverage, name: str, reason: str) -> None:
