@@ -92,16 +92,11 @@ class NativeFunctions:
     # The in-tree kernels by dispatch key.
     backend_indices: Mapping[torchgen_model.DispatchKey, torchgen_model.BackendIndex]
 
+    @functools.cached_property  # finding the groups takes a third of a second
     def grouped(
         self,
     ) -> tuple[torchgen_model.NativeFunction | torchgen_model.NativeFunctionsGroup, ...]:
         """The functions, with the variants of one operator (functional, out=...) as a group."""
-        return self._grouped
-
-    @functools.cached_property  # finding the groups takes a third of a second
-    def _grouped(
-        self,
-    ) -> tuple[torchgen_model.NativeFunction | torchgen_model.NativeFunctionsGroup, ...]:
         from torchgen.gen import get_grouped_native_functions
 
         return tuple(get_grouped_native_functions(self.functions))
@@ -113,7 +108,7 @@ class NativeFunctions:
 
         return {
             str(function.func.name): group
-            for group in self.grouped()
+            for group in self.grouped
             if isinstance(group, NativeFunctionsGroup)
             for function in group.functions()
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
+from codegen.backend.known import nearest
 from codegen.backend.model import BackendFile, Entry
 from codegen.errors import GenerationError
 from codegen.manual import counted
@@ -102,10 +102,9 @@ def declared_kernels(file: BackendFile, functions: NativeFunctions) -> list[Kern
     from torchgen.api.types import DispatcherSignature
     from torchgen.context import native_function_manager
 
-    by_name = {str(function.func.name): function for function in functions.functions}
     kernels = []
     for entry in (*file.supported, *file.autograd):
-        function = by_name[entry.name]
+        function = functions.by_name[entry.name]
         is_symint = entry.name in file.symint
         name = dispatcher.name(function.func) + ("_symint" if is_symint else "")
         with native_function_manager(function):
@@ -307,14 +306,12 @@ class _Comparison:
     def _undeclared(self, definition: Definition, missing: Collection[str]) -> _Finding:
         self._hints_left -= 1
         known = missing if self._hints_left >= 0 else ()
-        matches = difflib.get_close_matches(definition.name, list(known), n=1)
-        near = f"; did you mean '{matches[0]}'?" if matches else ""
         parameters = ", ".join(map(_spelled, definition.parameters))
         return _Finding(
             path=definition.path,
             line=definition.line,
             text=f"{self._name(definition)}({parameters}) is declared by no entry of "
-            f"{self._file.path}{near}",
+            f"{self._file.path}{nearest(definition.name, known)}",
             is_note=True,
         )
 

@@ -36,11 +36,10 @@ class Operators:
         for function in functions.functions:
             name = function.func.name
             self._overloads.setdefault(str(name.name), []).append(str(name))
-        self._names = {name for names in self._overloads.values() for name in names}
         self._hints_left = _MOST_HINTS
 
     def __contains__(self, name: str) -> bool:
-        return name in self._names
+        return name in self._functions.by_name
 
     def refusal(self, name: str) -> str:
         """Says that there is no such operator, or no such overload, and what comes near."""
@@ -58,19 +57,16 @@ class Operators:
 
     def _near(self, name: str) -> str:
         unqualified = name.removeprefix("aten::")
-        if unqualified in self._names:
+        if unqualified in self:
             return f"; write '{unqualified}'"
         self._hints_left -= 1
-        return nearest(name, self._names) if self._hints_left >= 0 else ""
+        return nearest(name, self._functions.by_name) if self._hints_left >= 0 else ""
 
     def variants(self) -> list[list[str]]:
         """The names of each functional operator with its in-place and out= form."""
-        from torchgen.model import NativeFunctionsGroup
-
+        groups = {id(group): group for group in self._functions.groups.values()}
         return [
-            [str(function.func.name) for function in group.functions()]
-            for group in self._functions.grouped()
-            if isinstance(group, NativeFunctionsGroup)
+            [str(function.func.name) for function in group.functions()] for group in groups.values()
         ]
 
 

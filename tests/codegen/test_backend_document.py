@@ -555,7 +555,7 @@ def _torchgen_reads(
     from torchgen.gen_backend_stubs import parse_backend_yaml
 
     try:
-        parsed = parse_backend_yaml(str(path), functions.grouped(), dict(functions.backend_indices))
+        parsed = parse_backend_yaml(str(path), functions.grouped, dict(functions.backend_indices))
     except Exception:  # AssertionError, and whatever it trips over
         return None
     return tuple(  # type: ignore[return-value]

@@ -54,7 +54,7 @@ def backend_file(
         backend="PrivateUse1",
         class_name="DemoFunctions",
         cpp_namespace="demo::native",
-        extra_headers=("demo/types.h", "<vector>"),
+        extra_headers=('"demo/types.h"', "<vector>"),
         supported=tuple(Entry(name=name, line=1) for name in supported),
         autograd=tuple(Entry(name=name, line=1) for name in autograd),
         symint=frozenset({"view"}),
