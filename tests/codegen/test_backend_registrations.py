@@ -129,6 +129,7 @@ def derived(functions: NativeFunctions, *supported: str, **changes: Any) -> set[
         ("abs", {"abs.out"}),  # abs_ checks more than a wrapper
         ("hardswish.out", {"hardswish", "hardswish_"}),
         ("masked_select.out", set()),  # a size that only values tell
+        ("_empty_per_channel_affine_quantized.out", set()),  # a factory, of tensors too
         ("_foreach_add.Scalar", set()),  # torch loops over the tensors
         # Lists, and an argument that is written beside them.
         (UNSCALE, {f"{UNSCALE}_"}),
