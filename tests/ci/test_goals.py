@@ -1,4 +1,4 @@
-"""The committed contract of the CPU against the goals that this project has for it."""
+"""The committed contracts against the goals that this project has for them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,40 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 
 import pytest
 import yaml
 
 from ci.analysis.contract import load_contract
 from ci.analysis.suite import State
+from ci.config import load_config
 from ci.inputs import REPOSITORY
 
 CONTRACT = REPOSITORY / "tests" / "ops" / "contracts" / "cpu.yaml"
+SIMULATED = REPOSITORY / "tests" / "simulated"
 ALLOWLIST = REPOSITORY / "bench" / "first_allowlist.yaml"
 TORCH_SLOT = 8
 LEAST_REACHABLE = 1300  # torch 2.13 has 1,330
 LEAST_SHARE = 0.95
+LEAST_SIMULATED_SHARE = 0.94  # of what passes on the CPU
 UPDATE = "run `python -m ci run cpu`, then `python -m ci contract cpu`"
 
 
 @cache
-def overloads() -> Mapping[str, tuple[State, ...]]:
+def overloads(contract: Path = CONTRACT) -> Mapping[str, tuple[State, ...]]:
     """Every overload on the torch slot, with the outcomes of its dtypes."""
+    simulated = contract != CONTRACT
+    suite = load_contract(contract, platform=contract.stem, simulated=simulated).suite
     found: dict[str, list[State]] = defaultdict(list)
-    for test, state in load_contract(CONTRACT, platform="cpu").suite.operators.items():
+    for test, state in suite.operators.items():
         if test.slot == TORCH_SLOT:
             found[test.overload].append(state)
     return {name: tuple(states) for name, states in found.items()}
 
 
-def passes(overload: str) -> bool:
-    return any(state.outcome.good for state in overloads()[overload])
+def passes(overload: str, contract: Path = CONTRACT) -> bool:
+    return any(state.outcome.good for state in overloads(contract).get(overload, ()))
 
 
 def share(names: Iterable[str], passing: Iterable[str]) -> float:
@@ -102,3 +108,12 @@ def test_the_whole_surface() -> None:
     assert len(reachable) >= LEAST_REACHABLE, UPDATE
     failing = sorted(name for name in reachable if not passes(name))
     assert share(reachable, reachable - set(failing)) >= LEAST_SHARE, failing
+
+
+@pytest.mark.parametrize("platform", load_config(SIMULATED / "ci.yaml").platforms)
+def test_what_passes_on_the_cpu_passes_on_a_simulated_device(platform: str) -> None:
+    contract = SIMULATED / "contracts" / f"{platform}.yaml"
+    wanted = [name for name in overloads() if passes(name)]
+    failing = [name for name in wanted if not passes(name, contract)]
+    least = LEAST_SIMULATED_SHARE
+    assert share(wanted, set(wanted) - set(failing)) >= least, failing
