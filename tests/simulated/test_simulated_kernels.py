@@ -171,6 +171,14 @@ class TestMisuse:
             with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
                 call(out=out)
 
+    @pytest.mark.parametrize("out_device", ["cpu", f"{NAME}:1"])
+    def test_an_out_on_another_device_of_a_derived_operator(self, out_device: str) -> None:
+        tensor, out = torch.ones(2, device=NAME), torch.empty(2, device=out_device)
+        with pytest.raises(
+            RuntimeError, match=f"on {NAME}:0 and can't be written into .* on {out_device}"
+        ):
+            torch.mul(tensor, tensor, out=out)
+
     def test_a_number_on_the_cpu_is_no_other_device(self) -> None:
         assert (torch.ones(2, device=NAME) + torch.tensor(1)).tolist() == [2, 2]
         assert (torch.tensor(3) * torch.ones(2, device=NAME)).tolist() == [3, 3]

@@ -18,11 +18,17 @@
 namespace at {
 namespace {
 
+[[maybe_unused]] void check_written(const Tensor & result, const Tensor & written) {
+  TORCH_CHECK(result.device() == written.device(), "the result is on ", result.device(),
+              " and can't be written into a tensor on ", written.device());
+  TORCH_CHECK(c10::canCast(result.scalar_type(), written.scalar_type()), "result type ",
+              result.scalar_type(), " can't be cast to the desired output type ", written.scalar_type());
+}
+
 // The values of a result into an out= argument, which takes its shape.
 [[maybe_unused]] void write_out(const Tensor & result, const Tensor & out) {
   if (!result.defined()) return;
-  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
-              result.scalar_type(), " can't be cast to the desired output type ", out.scalar_type());
+  check_written(result, out);
   native::resize_output(out, result.sizes());
   out.copy_(result);
 }
@@ -30,8 +36,7 @@ namespace {
 // The values of a result into an argument that is written in place, which keeps its shape.
 [[maybe_unused]] void update(const Tensor & result, const Tensor & self) {
   if (!result.defined()) return;
-  TORCH_CHECK(c10::canCast(result.scalar_type(), self.scalar_type()), "result type ",
-              result.scalar_type(), " can't be cast to the desired output type ", self.scalar_type());
+  check_written(result, self);
   TORCH_CHECK(result.sizes() == self.sizes(), "output with shape ", self.sizes(),
               " doesn't match the broadcast shape ", result.sizes());
   self.copy_(result);
