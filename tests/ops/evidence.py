@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from dispatcher import has_fallback, has_kernel, has_own_kernel
@@ -39,10 +39,12 @@ def watch_fallbacks(overload: Any, device: str) -> Iterator[list[str]]:
     if device == "cpu" or is_simulated(device):
         yield found
         return
-    with warnings.catch_warnings(record=True) as caught, _watch_copies() as copies:
+    may_fall_back = has_fallback(device) and not has_own_kernel(overload, device)
+    watching = _watch_copies() if may_fall_back else nullcontext([])
+    with warnings.catch_warnings(record=True) as caught, watching as copies:
         warnings.simplefilter("always")
         yield found
-    if has_fallback(device) and not has_own_kernel(overload, device):
+    if may_fall_back:
         if not has_kernel(overload, device):
             found.append(f"{overload.name()} has no kernel but the fallback")
         found += copies
