@@ -30,11 +30,35 @@ REQUIRED: Mapping[str, str] = {
     "set_.source_Storage_storage_offset": "tensors on given storage: copy.deepcopy()",
     "_local_scalar_dense": "item(), printing",
 }
-# Composite by their declaration, but written for torch's own devices: they take the memory of
-# their arguments for the host's, or refuse others. So do all of `fbgemm_`.
-_NOT_COMPOSITE = frozenset(
-    {"conj_physical_", "choose_qparams_optimized", "_saturate_weight_to_fp16"}
+# What torch has a kernel of for every backend, which serves its own devices only: it follows the
+# addresses of elements, or looks for a kernel in a table that has none for others. The generated
+# fallback sends them to the CPU.
+_ONLY_ON_CPU = frozenset(
+    {
+        "_batch_norm_no_update",
+        "_grid_sampler_2d_cpu_fallback",
+        "_nnpack_spatial_convolution",
+        "_saturate_weight_to_fp16",
+        "_sobol_engine_draw",
+        "_sobol_engine_ff_",
+        "_sobol_engine_initialize_state_",
+        "_sobol_engine_scramble_",
+        "_stack.out",
+        "choose_qparams_optimized",
+        "conj_physical_",
+        "kaiser_window",
+        "kaiser_window.beta",
+        "kaiser_window.periodic",
+        "mkldnn_convolution",
+        "mode",
+        "mode.values",
+        "range",
+        "range.out_",
+        "range.step",
+    }
 )
+# Such operators make weights that only the CPU can read.
+_PACKING = "fbgemm_"
 # To tensors of another layout than the CPU fallback can copy to the device.
 _TO_OTHER_LAYOUTS = frozenset({"_to_sparse", "to_mkldnn"})
 _ALLOCATIONS = frozenset({"empty.memory_format", "empty_strided"})
@@ -73,6 +97,10 @@ class Coverage:
         """In percent."""
         return round(100 * len(self.of(status)) / len(self.overloads), 1)
 
+    def only_on_cpu(self) -> tuple[Overload, ...]:
+        """Those that torch would not send to the CPU by itself, having a kernel."""
+        return tuple(each for each in self.of(Status.FALLBACK) if each.name in _ONLY_ON_CPU)
+
     def required_missing(self) -> tuple[Overload, ...]:
         """In the order in which a backend needs them."""
         missing = {each.name: each for each in self.of(Status.MISSING)}
@@ -110,16 +138,14 @@ def make_coverage(
 
 def _unregistered(parsed: NativeFunctions, backend: str, function: NativeFunction) -> Overload:
     name = str(function.func.name)
-    if has_composite(function, backend) and not _is_for_own_devices(name):
+    if name in _ONLY_ON_CPU:
+        return Overload(name=name, status=Status.FALLBACK)
+    if has_composite(function, backend) and not name.startswith(_PACKING):
         return Overload(name=name, status=Status.COMPOSITE)
     reason = _why_no_fallback(parsed, function)
     if reason:
         return Overload(name=name, status=Status.MISSING, detail=reason)
     return Overload(name=name, status=Status.FALLBACK)
-
-
-def _is_for_own_devices(name: str) -> bool:
-    return name in _NOT_COMPOSITE or name.startswith("fbgemm_")
 
 
 def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
@@ -128,7 +154,7 @@ def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
     keys = sorted(
         str(key) for key, index in parsed.backend_indices.items() if index.has_kernel(function)
     )
-    if _is_for_own_devices(name):
+    if name.startswith(_PACKING):
         return "torch's kernel for all backends serves its own devices only"
     if "CPU" not in keys:
         return f"no CPU kernel, only {', '.join(keys)}" if keys else "no kernel in torch"

@@ -18,19 +18,19 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
     declarations = sorted(
         {*_declarations(kernels, parsed), *_declarations(autograd_kernels, parsed)}
     )
+    by_key = {kernels.key: registrations, autograd_kernels.key: autograd}
+    coverage = make_coverage(parsed, file.backend, by_key)
     files = {
         f"{file.backend}NativeFunctions.h": _render(
             "native_functions.h", file, parsed, declarations=declarations
         ),
         f"Register{file.backend}.cpp": _register(kernels, registrations, parsed),
-        f"Register{file.backend}Fallback.cpp": _render("fallback.cpp", file, parsed),
+        f"Register{file.backend}Fallback.cpp": _render(
+            "fallback.cpp", file, parsed, coverage=coverage
+        ),
+        "coverage.json": render_json(coverage),
+        "coverage.md": _render("coverage.md", file, parsed, coverage=coverage, required=REQUIRED),
     }
-    by_key = {kernels.key: registrations, autograd_kernels.key: autograd}
-    coverage = make_coverage(parsed, file.backend, by_key)
-    files["coverage.json"] = render_json(coverage)
-    files["coverage.md"] = _render(
-        "coverage.md", file, parsed, coverage=coverage, required=REQUIRED
-    )
     if autograd:
         files[f"RegisterAutograd{file.backend}.cpp"] = _register(autograd_kernels, autograd, parsed)
     return files

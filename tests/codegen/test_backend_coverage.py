@@ -37,7 +37,7 @@ def test_what_torch_computes_for_any_backend(functions: NativeFunctions) -> None
 def test_what_the_cpu_computes(bare: Coverage) -> None:
     """Of what is not composite: what the dispatcher has a CPU kernel for, but for a few."""
     torch = pytest.importorskip("torch")
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
     fallback = bare.of(Status.FALLBACK)
     assert len(fallback) > 500
     assert [each.name for each in fallback if not has_kernel(f"aten::{each.name}", "CPU")] == []
@@ -66,11 +66,6 @@ def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
         ("unfold", "a view, which cannot share the memory of a copy on the CPU"),
         ("set_.source_Tensor", "changes its argument itself, of which the CPU has a copy"),
         ("_nested_get_values", "no kernel in torch"),
-        ("conj_physical_", "torch's kernel for all backends serves its own devices only"),
-        (
-            "choose_qparams_optimized",
-            "torch's kernel for all backends serves its own devices only",
-        ),
         (
             "fbgemm_pack_gemm_matrix_fp16",
             "torch's kernel for all backends serves its own devices only",
@@ -80,6 +75,15 @@ def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
 )
 def test_why_something_is_missing(bare: Coverage, name: str, reason: str) -> None:
     assert Overload(name=name, status=Status.MISSING, detail=reason) in bare.overloads
+
+
+def test_what_torch_has_a_kernel_of_that_serves_the_cpu_only(functions: NativeFunctions) -> None:
+    kernel = Registration(operator="mode", function="&f")
+    coverage = make_coverage(functions, "PrivateUse1", {"PrivateUse1": (kernel,)})
+    names = [each.name for each in coverage.only_on_cpu()]
+    assert {"conj_physical_", "kaiser_window", "mode.values"} <= set(names)
+    assert "mode" not in names
+    assert all(has_composite(functions.by_name[name], "PrivateUse1") for name in names)
 
 
 def test_a_registration_decides(functions: NativeFunctions) -> None:

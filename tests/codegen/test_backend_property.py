@@ -32,6 +32,9 @@ def test_any_operators(functions: NativeFunctions, data: st.DataObject) -> None:
     header = files["PrivateUse1NativeFunctions.h"]
     declared = set(DECLARATION.findall(header))
     called: set[str] = set()
+    # The operators that the fallback registers by name, beside the one for all others.
+    sent = set(re.findall(r'^ +"(\S+)",$', files["RegisterPrivateUse1Fallback.cpp"], re.MULTILINE))
+    assert sent <= functions.by_name.keys()
     for key, listed in (("PrivateUse1", file.supported), ("AutogradPrivateUse1", file.autograd)):
         text = files.get(f"Register{key}.cpp", "")
         assert bool(text) or not listed
@@ -40,6 +43,7 @@ def test_any_operators(functions: NativeFunctions, data: st.DataObject) -> None:
         assert counts.keys() <= functions.by_name.keys()
         assert not counts or max(counts.values()) == 1
         assert {entry.name for entry in listed} <= counts.keys()
+        assert not sent & counts.keys()
         assert_defined(text)
         called |= set(KERNEL.findall(text))
     assert called == declared

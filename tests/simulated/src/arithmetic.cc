@@ -1,6 +1,7 @@
 // Kernels that compute: what torch has for the CPU, on the memory of the device.
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/addr.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/relu.h>
@@ -15,6 +16,13 @@ at::Tensor& Kernels::add_out(const at::Tensor& self, const at::Tensor& other,
                              const at::Scalar& alpha, at::Tensor& out) {
   CheckOperands(out.device(), {self, other});
   return Write(at::add(OnHost(self), OnHost(other), alpha), out);
+}
+
+// torch would make it of operators that round the product in types shorter than float.
+at::Tensor Kernels::addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
+                         const at::Scalar& beta, const at::Scalar& alpha) {
+  CheckOperands(vec1.device(), {self, vec2});
+  return ToDevice(at::addr(OnHost(self), OnHost(vec1), OnHost(vec2), beta, alpha), vec1.device());
 }
 
 at::Tensor& Kernels::fill_(at::Tensor& self, const at::Scalar& value) {

@@ -17,4 +17,13 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back_to_cpu>());
 }
 
+// torch has kernels of these for every device, which serve its own only.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char * name : {
+           "conj_physical_",
+       }) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fall_back_to_cpu>());
+  }
+}
+
 }  // namespace
