@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class GenerationError(Exception):
     """Input that nothing can be generated from; printed as a message, exit code 2.
@@ -9,3 +12,13 @@ class GenerationError(Exception):
     Says the file and line where there is one, what was found, what was expected and what
     to do.
     """
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the known one that is like it, if any."""
+    matches = difflib.get_close_matches(name, list(known))
+    if not matches:
+        return ""
+    # The first of several that are equally near: PrivateUse1.
+    best = max(sorted(matches), key=lambda each: difflib.SequenceMatcher(None, each, name).ratio())
+    return f"; did you mean '{best}'?"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +10,10 @@ from typing import Any
 
 import yaml
 
-from codegen.errors import GenerationError
+from codegen.errors import GenerationError, nearest
 from codegen.inputs import SELECTION_VARIABLE, Inputs, names_a_file
 from codegen.model import Schemas, SkipReason
+from codegen.nodes import is_plain, line_of
 
 ALL = "all"
 _KEYS = ("operators", "excluded")
@@ -124,7 +124,7 @@ class _Reader:
         self._findings.append(f"{self._path}:{line}: {text}")
 
     def _entry(self, node: yaml.Node, reason: str = "") -> Entry:
-        return Entry(text=node.value, where=f"{self._path}:{_line(node)}", reason=reason)
+        return Entry(text=node.value, where=f"{self._path}:{line_of(node)}", reason=reason)
 
     def _sections(self, root: yaml.Node | None) -> dict[str, yaml.Node]:
         if not isinstance(root, yaml.MappingNode):
@@ -132,37 +132,37 @@ class _Reader:
             return {}
         sections: dict[str, yaml.Node] = {}
         for key, value in root.value:
-            if not _is_plain(key, "str") or key.value not in _KEYS:
-                hint = _nearest(str(key.value), _KEYS)
-                self._report(_line(key), f"unknown key {_shown(key)}{hint}")
+            if not is_plain(key, "str") or key.value not in _KEYS:
+                hint = nearest(str(key.value), _KEYS)
+                self._report(line_of(key), f"unknown key {_shown(key)}{hint}")
             elif key.value in sections:
-                self._report(_line(key), f"key '{key.value}' stands twice")
+                self._report(line_of(key), f"key '{key.value}' stands twice")
             else:
                 sections[key.value] = value
         return sections
 
     def _included(self, node: yaml.Node | None) -> tuple[Entry, ...] | None:
         if node is None or node.value in ("", []):
-            line = _line(node) if node else 1
+            line = line_of(node) if node else 1
             self._report(line, "expected 'operators: all', or at least one name under 'operators'")
             return ()
-        if _is_plain(node, "str") and node.value == ALL:
+        if is_plain(node, "str") and node.value == ALL:
             return None
-        if not isinstance(node, yaml.SequenceNode) or not _is_plain(node, "seq"):
+        if not is_plain(node, "seq"):
             self._report(
-                _line(node), f"operators: expected '{ALL}' or a list of ATen names and patterns"
+                line_of(node), f"operators: expected '{ALL}' or a list of ATen names and patterns"
             )
             return ()
         entries: dict[str, Entry] = {}
         previous = ""
         for item in node.value:
-            if not _is_plain(item, "str"):
-                self._report(_line(item), f"operators: got {_shown(item)}, expected a name")
+            if not is_plain(item, "str"):
+                self._report(line_of(item), f"operators: got {_shown(item)}, expected a name")
                 continue
             if item.value in entries:
-                self._report(_line(item), f"'{item.value}' stands twice")
+                self._report(line_of(item), f"'{item.value}' stands twice")
             elif item.value < previous:
-                self._report(_line(item), f"'{item.value}' belongs before '{previous}'")
+                self._report(line_of(item), f"'{item.value}' belongs before '{previous}'")
             entries[item.value] = self._entry(item)
             previous = item.value
         return tuple(entries.values())
@@ -170,39 +170,24 @@ class _Reader:
     def _excluded(self, node: yaml.Node | None) -> tuple[Entry, ...]:
         if node is None:
             return ()
-        if not isinstance(node, yaml.MappingNode) or not _is_plain(node, "map"):
-            self._report(_line(node), "excluded: expected a mapping from names to reasons")
+        if not is_plain(node, "map"):
+            self._report(line_of(node), "excluded: expected a mapping from names to reasons")
             return ()
         entries: dict[str, Entry] = {}
         for key, value in node.value:
-            if not _is_plain(key, "str"):
-                self._report(_line(key), f"excluded: got {_shown(key)}, expected a name")
-            elif not _is_plain(value, "str") or not value.value:
-                self._report(_line(value), f"excluded: '{key.value}' needs a reason")
+            if not is_plain(key, "str"):
+                self._report(line_of(key), f"excluded: got {_shown(key)}, expected a name")
+            elif not is_plain(value, "str") or not value.value:
+                self._report(line_of(value), f"excluded: '{key.value}' needs a reason")
             elif key.value in entries:
-                self._report(_line(key), f"excluded: '{key.value}' stands twice")
+                self._report(line_of(key), f"excluded: '{key.value}' stands twice")
             else:
                 entries[key.value] = self._entry(key, reason=value.value)
         return tuple(entries.values())
 
 
-def _is_plain(node: yaml.Node, tag: str) -> bool:
-    """True for a node of a type of YAML's own: ``str``, ``seq`` or ``map``."""
-    return bool(node.tag == f"tag:yaml.org,2002:{tag}")
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
-
-
 def _shown(node: Any) -> str:
     return f"'{node.value}'" if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the known one that is like it, if any."""
-    matches = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
 def choose_for(inputs: Inputs, schemas: Schemas) -> Choice:
@@ -270,7 +255,7 @@ def no_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) 
     if dot and base in known:
         hint = f"; a name stands for all its overloads: write '{base}'"
     else:
-        hint = _nearest(text.strip("*"), known)
+        hint = nearest(text.strip("*"), known)
     return f"{_none(verb, text, schemas)}{hint}"
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
-from codegen.backend.known import nearest
 from codegen.backend.model import BackendFile, Entry
-from codegen.errors import GenerationError
+from codegen.errors import GenerationError, nearest
 from codegen.manual import counted
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ import yaml
 
 from codegen.backend.known import DispatchKeys, Operators
 from codegen.backend.model import BackendFile, Entry
-from codegen.backend.nodes import Findings, compose, described, is_plain, line_of
+from codegen.backend.nodes import Findings, compose, described
 from codegen.names import is_identifier
+from codegen.nodes import is_plain, line_of
 
 if TYPE_CHECKING:
     from codegen.aten import NativeFunctions

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from codegen.errors import nearest
 
 if TYPE_CHECKING:
     from codegen.aten import NativeFunctions
@@ -19,12 +19,6 @@ _MOST_SHOWN = 80  # characters; the longest name of torch 2.13 has 61
 def quoted(text: str) -> str:
     """What a file says, fit for one line of a terminal."""
     return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the known one that is like it, if any."""
-    matches = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
 class Operators:

@@ -1,4 +1,4 @@
-"""YAML as nodes, which know their lines, and findings about them."""
+"""The YAML file of a backend as nodes, and findings about them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import yaml
 
 from codegen.backend.known import quoted
 from codegen.errors import GenerationError
+from codegen.nodes import TAG_PREFIX, is_plain
 
 LARGEST = 2**20  # bytes; all 3,101 operators of torch 2.13 in one list are a tenth of that
 _EXPECTED = "expected the YAML file of a backend"
-_TAG_PREFIX = "tag:yaml.org,2002:"
-_KINDS = {"seq": yaml.SequenceNode, "map": yaml.MappingNode}
 
 
 def compose(path: Path) -> yaml.Node | None:
@@ -58,17 +57,6 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def line_of(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
-
-
-def is_plain(node: yaml.Node, tag: str) -> bool:
-    """True for a node of a type of YAML's own: ``str``, ``bool``, ``null``, ``seq`` or ``map``."""
-    # A tag that is written out may stand before anything: `!!str [abs]`.
-    kind = _KINDS.get(tag, yaml.ScalarNode)
-    return bool(node.tag == f"{_TAG_PREFIX}{tag}" and isinstance(node, kind))
-
-
 def described(node: yaml.Node) -> str:
     """What stands there, after "got"."""
     if is_plain(node, "null"):
@@ -77,12 +65,12 @@ def described(node: yaml.Node) -> str:
         return "a list"
     if is_plain(node, "map"):
         return "a mapping"
-    if not isinstance(node, yaml.ScalarNode) or not node.tag.startswith(_TAG_PREFIX):
+    if not isinstance(node, yaml.ScalarNode) or not node.tag.startswith(TAG_PREFIX):
         return f"a value of the type {quoted(_short_tag(node))}"
     if is_plain(node, "str"):
         return quoted(node.value)
     kind = {"bool": "boolean", "int": "number", "float": "number", "timestamp": "date"}
-    name = kind.get(node.tag.removeprefix(_TAG_PREFIX))
+    name = kind.get(node.tag.removeprefix(TAG_PREFIX))
     if name is None:
         return f"a value of the type {quoted(_short_tag(node))}"
     return f"the {name} {quoted(node.value)[1:-1]}"
@@ -90,7 +78,7 @@ def described(node: yaml.Node) -> str:
 
 def _short_tag(node: yaml.Node) -> str:
     tag = str(node.tag)
-    return f"!!{tag.removeprefix(_TAG_PREFIX)}" if tag.startswith(_TAG_PREFIX) else tag
+    return f"!!{tag.removeprefix(TAG_PREFIX)}" if tag.startswith(TAG_PREFIX) else tag
 
 
 class Findings:

@@ -386,6 +386,10 @@ _WRONG = {
         f"{ONE}symint: [abs]\n",
         "5: symint: 'abs' takes no SymInt: abs(Tensor self) -> Tensor; remove it here",
     ),
+    "dispatch-key-like-three-others": (
+        ONE.replace("PrivateUse1", "PrivateUse"),
+        f"1: backend: 'PrivateUse' is not a dispatch key; {A_DEVICE}; did you mean 'PrivateUse1'?",
+    ),
     "unknown-dispatch-key": (
         ONE.replace("PrivateUse1", "privateuse1"),
         f"1: backend: 'privateuse1' is not a dispatch key; {A_DEVICE}; did you mean 'PrivateUse1'?",
