@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
 from codegen.backend.model import BackendFile, Entry
+from codegen.backend.wrappers import member_name
 from codegen.errors import GenerationError, nearest
 from codegen.manual import counted
 
@@ -97,17 +98,17 @@ def _text(path: Path) -> str:
 
 def declared_kernels(file: BackendFile, functions: NativeFunctions) -> list[Kernel]:
     """What `<Backend>NativeFunctions.h` declares, in the order of the file."""
-    from torchgen.api import dispatcher
     from torchgen.api.types import DispatcherSignature
     from torchgen.context import native_function_manager
 
     kernels = []
     for entry in (*file.supported, *file.autograd):
         function = functions.by_name[entry.name]
-        is_symint = entry.name in file.symint
-        name = dispatcher.name(function.func) + ("_symint" if is_symint else "")
+        name = member_name(file, function)
         with native_function_manager(function):
-            signature = DispatcherSignature.from_schema(function.func, symint=is_symint)
+            signature = DispatcherSignature.from_schema(
+                function.func, symint=entry.name in file.symint
+            )
             kernels.append(
                 Kernel(
                     entry=entry,

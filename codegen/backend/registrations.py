@@ -66,15 +66,13 @@ def make_kernels(
     file: BackendFile, entries: Sequence[Entry], parsed: NativeFunctions, *, is_autograd: bool
 ) -> Kernels:
     """The kernels of ``entries``, which name operators that ``parsed`` has."""
-    from torchgen.api import dispatcher
     from torchgen.model import BackendIndex, BackendMetadata, DispatchKey
 
     index = {}
     for entry in entries:
         function = parsed.by_name[entry.name]
-        suffix = "_symint" if entry.name in file.symint else ""
         index[function.func.name] = BackendMetadata(
-            kernel=dispatcher.name(function.func) + suffix,
+            kernel=wrappers.member_name(file, function),
             structured=False,
             cpp_namespace=f"::{file.cpp_namespace}",
         )

@@ -32,6 +32,14 @@ def name(key: str, function: NativeFunction) -> str:
     return str(_signature(function, prefix=_prefix(key, function)).name())
 
 
+def member_name(file: BackendFile, function: NativeFunction) -> str:
+    """The kernel in its class: torchgen's name, marked where its sizes are symbolic."""
+    from torchgen.api import dispatcher
+
+    suffix = "_symint" if str(function.func.name) in file.symint else ""
+    return str(dispatcher.name(function.func)) + suffix
+
+
 def kernel_name(file: BackendFile, index: BackendIndex, function: NativeFunction) -> str:
     """The kernel that the owner of the backend writes."""
     kernel = index.get_kernel(function)
