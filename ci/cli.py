@@ -18,7 +18,7 @@ from ci.analysis.difference import difference
 from ci.compare import contract_side, sides
 from ci.config import schema_text
 from ci.contract import written_contract
-from ci.engines import ENGINES, Engine, select_engine
+from ci.engines import Engine, select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
 from ci.inputs import (
     CONFIG_FILE,
@@ -104,9 +104,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="what to run")
     parser.add_argument(
         "--engine",
-        choices=ENGINES,
-        help="where to run: in a container, or in a fresh virtual environment on this machine"
-        " (host); auto takes Docker where an engine answers (default: auto)",
+        metavar="ENGINE",
+        help="where to run: in a container (docker), in a fresh virtual environment on this machine"
+        " (host), or on an engine of ci.site.yaml by its name; auto takes Docker where an engine"
+        " answers (default: what the site says, else auto)",
     )
     parser.add_argument(
         "--source",
@@ -205,8 +206,9 @@ def _run(options: argparse.Namespace) -> int:
         run_id=request.run_id,
         source=request.source,
         results=options.results / request.run_id,
+        engine=None if request.engine == "auto" else request.engine,
     )
-    engine = select_engine(request.engine)
+    engine = select_engine(plans[0].engine)
     for plan in plans:
         engine.check(plan)
     if options.dry_run:

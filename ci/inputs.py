@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.analysis.contract import load_contract
-from ci.config import Config, NetworkConfig, SiteConfig, load_config, load_site
+from ci.config import Config, DevicePolicy, NetworkConfig, SiteConfig, load_config, load_site
 from ci.errors import ConfigError, UsageError
 from ci.network import resolve_network
 from ci.plan import (
     CA_BUNDLE_IN_CONTEXT,
     DOCKERFILE,
     ContractPlan,
+    EnginePlan,
     NetworkPlan,
     PlanInputs,
     RunPlan,
@@ -27,6 +28,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().parent / "config" / "default-requirements.txt"
 CONFIG_FILE = "ci.yaml"
 SITE_FILE = "ci.site.yaml"
+ENGINES = ("auto", "docker", "host")  # what needs no entry in the site's file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,26 @@ class Project:
             return named
         section = self.site.platforms.get(platform)
         return section.base_image if section else None
+
+    def engine(self, platform: str, asked: str | None) -> EnginePlan:
+        """Where a platform runs: ``asked`` on the command line, else what this site says."""
+        section = self.site.platforms.get(platform)
+        variable = f"INFINI_CI_ENGINE_{platform.upper()}"
+        name = asked or self.environ.get(variable) or (section and section.engine) or "auto"
+        if name in ENGINES:
+            return EnginePlan(name=name, kind=name)
+        if found := self.site.engines.get(name):
+            return EnginePlan(name=name, kind="docker", **found.model_dump())
+        known = [*ENGINES, *self.site.engines]
+        raise UsageError(
+            f"unknown engine '{name}', expected one of {', '.join(known)}{near_match(name, known)}",
+            remedy=f"Others are named under `engines:` in {SITE_FILE}.",
+        )
+
+    def devices(self, platform: str) -> DevicePolicy:
+        """Which devices a run of a platform takes."""
+        section = self.site.platforms.get(platform)
+        return (section and section.devices) or self.config.platforms[platform].devices
 
 
 def load_project(
@@ -98,9 +120,20 @@ def _unknown(name: str, config: Config) -> str:
 
 
 def plan_run(
-    project: Project, platforms: Sequence[Platform], *, run_id: str, source: Path, results: Path
+    project: Project,
+    platforms: Sequence[Platform],
+    *,
+    run_id: str,
+    source: Path,
+    results: Path,
+    engine: str | None = None,
+    cold: bool = False,
 ) -> tuple[RunPlan, ...]:
-    """Plan every platform of a run; ``results`` is the run's own folder."""
+    """Plan every platform of a run.
+
+    ``results`` is the run's own folder, ``engine`` the one of the command line, and ``cold`` asks
+    for builds without what a compiler cache holds.
+    """
     if not source.is_dir():
         raise UsageError(f"--source: {source} is not a folder")
     network = project.network()
@@ -116,6 +149,9 @@ def plan_run(
             requirements=requirements,
             base_image=project.base_image(platform.name),
             network=network,
+            engine=project.engine(platform.name, engine),
+            devices=project.devices(platform.name),
+            cold=cold,
             contract=_contract(project, platform, source),
         )
         plans.append(make_plan(project.config, platform, inputs))

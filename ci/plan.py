@@ -19,8 +19,8 @@ from ci.errors import ConfigError
 
 if TYPE_CHECKING:
     from ci.analysis.suite import Suite
-    from ci.config import Config, PlatformConfig, StageConfig
-    from ci.platforms import Platform
+    from ci.config import Config, DevicePolicy, PlatformConfig, StageConfig
+    from ci.platforms import DeviceFacts, Platform
 
 
 # What every stage is told about the run; tests take their platform and device from these.
@@ -45,6 +45,15 @@ class Column(StrEnum):
     NONE = "none"  # shown in the breakdown only
 
 
+class Exposure(StrEnum):
+    """How a container gets at the devices."""
+
+    AUTO = "auto"  # what the vendor hands them out by
+    REQUEST = "request"  # a DeviceRequest, as ``--gpus``
+    CDI = "cdi"  # the Container Device Interface
+    FILES = "files"  # device files and folders of the driver
+
+
 @dataclass(frozen=True, kw_only=True)
 class StagePlan:
     """One command that the agent runs and measures."""
@@ -55,6 +64,7 @@ class StagePlan:
     column: Column
     timeout_s: float
     environment: Mapping[str, str]
+    device: bool = False  # runs with the lease of the platform's devices, where it has any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +131,45 @@ class ContainerPlan:
     shm_size_bytes: int | None
     memory_bytes: int | None
     network_mode: str | None
+    ulimits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePlan:
+    """The devices that a run needs, and how it gets at them."""
+
+    facts: DeviceFacts
+    count: int
+    uuids: tuple[str, ...]  # the only ones to take; none: any
+    exposure: Exposure
+    privileged: bool
+    wait_s: float  # longest wait for a free device
+    busy_memory: float  # fraction of its memory in use above which a device is busy
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnginePlan:
+    """Where a platform runs.
+
+    ``kind`` is what ``--engine`` says: auto, docker or host. ``docker_host`` is the address of a
+    Docker Engine (unix, tcp, ssh) and ``context`` a Docker context; with neither it is the one that
+    the environment says. Plans of one ``name`` share its ``capacity``, platforms at once; ``None``
+    is as many as it has processors.
+    """
+
+    name: str
+    kind: str
+    docker_host: str | None = None
+    context: str | None = None
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachePlan:
+    """The compiler cache of a platform: a named volume, or a folder of the host engine's."""
+
+    name: str
+    cold: bool  # what is in it is not used, only replaced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +205,9 @@ class RunPlan:
     image: ImagePlan | None  # None: nobody says what it is made of
     container: ContainerPlan
     host: HostPlan
+    engine: EnginePlan
+    devices: DevicePlan | None = None
+    cache: CachePlan | None = None
     contract: ContractPlan | None = None
     simulated: bool = False
 
@@ -187,6 +239,9 @@ class PlanInputs:
     requirements: Path
     base_image: str | None  # the site's own
     network: NetworkPlan
+    engine: EnginePlan
+    devices: DevicePolicy
+    cold: bool = False
     contract: ContractPlan | None = None
 
 
@@ -214,7 +269,11 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         simulated=wanted.simulated,
         source=inputs.source,
         results=inputs.results / platform.name,
-        stages=tuple(_stage_plan(stage) for stage in config.stages),
+        stages=tuple(
+            _stage_plan(stage)
+            for stage in config.stages
+            if stage.platforms is None or platform.name in stage.platforms
+        ),
         artifacts=tuple(
             ArtifactPlan(name=name, path=path) for name, path in config.artifacts.items()
         ),
@@ -226,10 +285,37 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         },
         network=inputs.network,
         image=_image_plan(platform, wanted, inputs),
-        container=_container_plan(config.project, platform.name, wanted, inputs),
+        container=_container_plan(config.project, platform, wanted, inputs),
         host=HostPlan(python=inputs.python, requirements=inputs.requirements),
+        engine=inputs.engine,
+        devices=_device_plan(platform, wanted, inputs.devices),
+        cache=_cache_plan(config.project, platform.name, wanted, inputs),
         contract=inputs.contract,
     )
+
+
+def _device_plan(
+    platform: Platform, wanted: PlatformConfig, policy: DevicePolicy
+) -> DevicePlan | None:
+    if platform.devices is None or wanted.simulated or policy.count == 0:
+        return None
+    return DevicePlan(
+        facts=platform.devices,
+        count=policy.count,
+        uuids=policy.uuids,
+        exposure=policy.exposure,
+        privileged=policy.privileged,
+        wait_s=policy.wait_s,
+        busy_memory=policy.busy_memory,
+    )
+
+
+def _cache_plan(
+    project: str, platform: str, wanted: PlatformConfig, inputs: PlanInputs
+) -> CachePlan | None:
+    if not wanted.compiler_cache:
+        return None
+    return CachePlan(name=f"infini-ci-cache-{project}-{platform}", cold=inputs.cold)
 
 
 def _stage_plan(stage: StageConfig) -> StagePlan:
@@ -241,6 +327,7 @@ def _stage_plan(stage: StageConfig) -> StagePlan:
         column=stage.column or by_kind,
         timeout_s=stage.timeout_s,
         environment=stage.environment,
+        device=stage.kind is StageKind.PYTEST if stage.device is None else stage.device,
     )
 
 
@@ -274,17 +361,19 @@ def _content_hash(
 
 
 def _container_plan(
-    project: str, platform: str, wanted: PlatformConfig, inputs: PlanInputs
+    project: str, platform: Platform, wanted: PlatformConfig, inputs: PlanInputs
 ) -> ContainerPlan:
-    labels = {"run": inputs.run_id, "platform": platform, "project": project}
+    labels = {"run": inputs.run_id, "platform": platform.name, "project": project}
+    facts = platform.devices if not wanted.simulated else None
     return ContainerPlan(
-        name=f"infini-ci-{inputs.run_id}-{platform}",
+        name=f"infini-ci-{inputs.run_id}-{platform.name}",
         labels={f"infini-ci.{name}": value for name, value in labels.items()},
         user=USER,
         workspace=WORKSPACE,
         results=RESULTS,
-        shm_size_bytes=wanted.shm_size_bytes,
+        shm_size_bytes=wanted.shm_size_bytes or (facts.shm_size_bytes if facts else None),
         memory_bytes=wanted.memory_bytes,
         # The wheelhouse is served on this machine's loopback.
         network_mode="host" if inputs.network.wheelhouse else None,
+        ulimits=facts.ulimits if facts else {},
     )

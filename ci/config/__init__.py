@@ -3,6 +3,7 @@
 from ci.config.load import load_config, load_site
 from ci.config.models import (
     Config,
+    DevicePolicy,
     NetworkConfig,
     PlatformConfig,
     SiteConfig,
@@ -12,6 +13,7 @@ from ci.config.schema import schema_text
 
 __all__ = [
     "Config",
+    "DevicePolicy",
     "NetworkConfig",
     "PlatformConfig",
     "SiteConfig",

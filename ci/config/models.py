@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ci.plan import RESERVED_VARIABLES, Column, StageKind
+from ci.plan import RESERVED_VARIABLES, Column, Exposure, StageKind
 from ci.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
@@ -151,6 +151,11 @@ class StageConfig(Model):
     """Seconds after which the stage's whole process group is ended."""
     environment: Environment = Field(default_factory=dict)
     """Environment variables of this stage only."""
+    platforms: tuple[PlatformName, ...] | None = None
+    """The platforms that have this stage; by default all."""
+    device: bool | None = None
+    """Whether the stage needs the platform's devices: their lease is held while it runs. By default
+    a ``pytest`` stage does and a command does not."""
 
     @model_validator(mode="after")
     def _pytest_counts_as_pytest(self) -> Self:
@@ -158,6 +163,24 @@ class StageConfig(Model):
             detail = {"at": ["column"]}
             raise PydanticCustomError("column", "'pytest' or 'none' for a pytest stage", detail)
         return self
+
+
+class DevicePolicy(Model):
+    """Which devices of a platform a run takes, and how; a processor needs none."""
+
+    count: Annotated[int, Field(ge=0, le=64)] = 1
+    """How many a run needs at once; with 0 it runs without any device."""
+    uuids: tuple[str, ...] = ()
+    """The only devices to take; by default any of the platform's."""
+    exposure: Exposure = Exposure.AUTO
+    """How a container gets at them: ``request`` (``--gpus``), ``cdi``, ``files`` (device files and
+    folders of the driver), or ``auto``, which is what the vendor hands them out by."""
+    privileged: bool = False
+    """Run the container privileged, for drivers that do not work otherwise; the notes say so."""
+    wait_s: Annotated[float, Field(ge=0, le=LONGEST_TIMEOUT_S)] = 3600.0
+    """Seconds to wait for free devices."""
+    busy_memory: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Fraction of its memory in use above which a device that nobody leases is busy."""
 
 
 class PlatformConfig(Model):
@@ -181,6 +204,10 @@ class PlatformConfig(Model):
     simulated: bool = False
     """The tests run on a simulated device: every report says so, and nothing that runs there counts
     for the vendor's hardware. Stages are told by INFINI_CI_SIMULATED=1."""
+    compiler_cache: bool = True
+    """Keep a compiler cache between runs, where the image has ccache."""
+    devices: DevicePolicy = DevicePolicy()
+    """The devices a run takes; a site's own policy replaces it."""
 
 
 DEFAULT_STAGES = (
@@ -239,12 +266,35 @@ class Config(Model):
         return stages
 
 
+class SiteEngine(Model):
+    """A Docker Engine of this site, by the name that platforms refer to it with."""
+
+    docker_host: Annotated[str, StringConstraints(pattern=r"^(unix|tcp|ssh)://\S+$")] | None = None
+    """Its address: ``unix:///var/run/docker.sock``, ``tcp://host:2376`` or
+    ``ssh://user@host:port``, which is reached through a forwarded socket."""
+    context: str | None = None
+    """A Docker context of this machine, in place of an address."""
+    capacity: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Platforms that run on it at once; by default as many as it has processors."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.docker_host is None) == (self.context is None):
+            raise PydanticCustomError("engine", "either 'docker_host' or 'context'")
+        return self
+
+
 class SitePlatform(Model):
     """What a site has different for one platform."""
 
     base_image: ImageReference | None = None
     """Image reference at this site's registry
     (environment: INFINI_CI_BASE_IMAGE_<PLATFORM>)."""
+    engine: Name | None = None
+    """Where it runs: one of ``engines``, or ``auto``, ``docker`` or ``host``
+    (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` wins."""
+    devices: DevicePolicy | None = None
+    """The devices a run takes here, in place of what ``ci.yaml`` says."""
 
 
 class SiteConfig(Model):
@@ -252,5 +302,7 @@ class SiteConfig(Model):
 
     network: NetworkConfig = NetworkConfig()
     """How to reach the package index."""
+    engines: dict[Name, SiteEngine] = Field(default_factory=dict)
+    """Docker Engines beside the usual one."""
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
-    """Image references by platform."""
+    """Base image, engine and devices by platform."""

@@ -7,26 +7,23 @@ import os
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts, Observer
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
-from ci.errors import InfrastructureError, UsageError
+from ci.errors import InfrastructureError
+from ci.plan import EnginePlan
 
 __all__ = ["Engine", "ExecutionFacts", "ImageFacts", "Observer", "select_engine"]
 
-ENGINES = ("auto", "docker", "host")
 
-
-def select_engine(name: str) -> Engine:
-    """Return the engine called ``name``; ``auto`` is Docker where one answers, else the host.
+def select_engine(plan: EnginePlan) -> Engine:
+    """Return the engine of ``plan``; ``auto`` is Docker where one answers, else the host.
 
     A DOCKER_HOST that does not answer is told in the notes of the run: somebody expected it to.
     """
-    if name not in ENGINES:
-        raise UsageError(f"unknown engine '{name}'", remedy=f"use one of {', '.join(ENGINES)}")
-    if name == "host":
+    if plan.kind == "host":
         return HostEngine()
     try:
         return DockerEngine.connect()
     except InfrastructureError as error:
-        if name == "docker":
+        if plan.kind == "docker":
             raise
         expected = os.environ.get("DOCKER_HOST")
         return HostEngine(notes=[f"not on DOCKER_HOST: {error}"] if expected else [])

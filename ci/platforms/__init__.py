@@ -6,11 +6,43 @@ there is a platform here, and what a project needs beside stands in its ``ci.yam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from codegen import devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFacts:
+    """How one vendor's devices are found, handed to a container, and told apart.
+
+    Attributes:
+        manufacturer: gpustack-runtime's name of the vendor
+        files: device files, as patterns; what a container needs beside a runtime of the vendor's
+        mounts: folders of the driver, mounted read-only at the same place where they exist
+        groups: groups of the machine that the files belong to
+        request: a Docker ``DeviceRequest`` (``--gpus``) is how the vendor hands devices out
+        cdi: kind of its devices in the Container Device Interface
+        visible: environment variable that narrows a process to some devices
+        visible_by: what that variable lists, ``uuid`` or ``index``
+        shm_size_bytes: size of /dev/shm that its frameworks need
+        ulimits: resource limits that its driver needs, -1 for none
+        management: the vendor's command line tool
+    """
+
+    manufacturer: str
+    files: tuple[str, ...]
+    mounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    request: bool = False
+    cdi: str | None = None
+    visible: str
+    visible_by: str = "index"
+    shm_size_bytes: int | None = 16 * 2**30
+    ulimits: Mapping[str, int] = field(default_factory=dict)
+    management: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +57,7 @@ class Platform:
         offline_base_image: local stand-in for ``base_image`` where that is neither present nor
             pullable
         offline_base_command: command, relative to this repository, that makes the stand-in
+        devices: the vendor's devices; ``None`` where the processor is the device
     """
 
     name: str
@@ -33,6 +66,7 @@ class Platform:
     recipe: str | None = None
     offline_base_image: str | None = None
     offline_base_command: tuple[str, ...] | None = None
+    devices: DeviceFacts | None = None
 
     @property
     def torch_device(self) -> str:
@@ -52,25 +86,84 @@ _KNOWN: Final = (
         offline_base_image="infini-ops-base:bookworm",
         offline_base_command=("docker/make-base-image",),
     ),
-    Platform(name="nvidia", label="NVIDIA", base_image="nvcr.io/nvidia/pytorch:25.12-py3"),
+    Platform(
+        name="nvidia",
+        label="NVIDIA",
+        base_image="nvcr.io/nvidia/pytorch:25.12-py3",
+        devices=DeviceFacts(
+            manufacturer="nvidia",
+            files=("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*"),
+            request=True,
+            cdi="nvidia.com/gpu",
+            visible="CUDA_VISIBLE_DEVICES",
+            visible_by="uuid",
+            management="nvidia-smi",
+        ),
+    ),
     # The vendor hands out archives of corex, which no registry has.
-    Platform(name="iluvatar", label="Iluvatar"),
+    Platform(
+        name="iluvatar",
+        label="Iluvatar",
+        devices=DeviceFacts(
+            manufacturer="iluvatar",
+            files=("/dev/iluvatar*",),
+            visible="CUDA_VISIBLE_DEVICES",
+            management="ixsmi",
+        ),
+    ),
     Platform(
         name="metax",
         label="MetaX",
         base_image="cr.metax-tech.com/public-library/"
         "maca-pytorch:3.2.1.4-torch2.4-py310-ubuntu22.04-amd64",
+        devices=DeviceFacts(
+            manufacturer="metax",
+            files=("/dev/mxcd", "/dev/dri/*"),
+            groups=("video",),
+            visible="CUDA_VISIBLE_DEVICES",
+            shm_size_bytes=None,
+            ulimits={"memlock": -1, "stack": 64 * 2**20},
+            management="mx-smi",
+        ),
     ),
     Platform(
         name="cambricon",
         label="Cambricon",
         base_image="cambricon/pytorch:v1.25.3-torch2.1-anolisos8.8-py310",
+        devices=DeviceFacts(
+            manufacturer="cambricon",
+            files=("/dev/cambricon*",),
+            visible="MLU_VISIBLE_DEVICES",
+            management="cnmon",
+        ),
     ),
-    Platform(name="moore", label="Moore", base_image="sh-harbor.mthreads.com/mcctest/vllm_musa"),
+    Platform(
+        name="moore",
+        label="Moore",
+        base_image="sh-harbor.mthreads.com/mcctest/vllm_musa",
+        devices=DeviceFacts(
+            manufacturer="mthreads",
+            files=("/dev/mtgpu*", "/dev/dri/*"),
+            visible="MUSA_VISIBLE_DEVICES",
+            management="mthreads-gmi",
+        ),
+    ),
     Platform(
         name="ascend",
         label="Ascend",
         base_image="quay.io/ascend/vllm-ascend:v0.18.0rc1-openeuler",
+        devices=DeviceFacts(
+            manufacturer="ascend",
+            files=(
+                "/dev/davinci[0-9]*",
+                "/dev/davinci_manager",
+                "/dev/devmm_svm",
+                "/dev/hisi_hdc",
+            ),
+            mounts=("/usr/local/Ascend/driver", "/usr/local/dcmi"),
+            visible="ASCEND_RT_VISIBLE_DEVICES",
+            management="npu-smi",
+        ),
     ),
 )
 

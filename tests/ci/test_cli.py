@@ -141,7 +141,7 @@ def test_a_wrong_command_line_is_exit_code_2(
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([], ["build"], ["run", "cpu", "--engine", "podman"]),
+        *([], ["build"]),
         *(["run", "--json", "--dry-run", "cpu"], ["run", "cpu", "--engin", "host"]),
     ],
 )

@@ -24,8 +24,8 @@ from ci.engines.host import HostEngine
 from ci.engines.image_log import ImageLog
 from ci.engines.sdk_errors import typed_sdk_errors
 from ci.engines.wheelhouse import serve
-from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.plan import NetworkPlan
+from ci.errors import ExitCode, InfrastructureError
+from ci.plan import EnginePlan, NetworkPlan
 
 
 class Recorder:
@@ -219,22 +219,16 @@ def test_port_of_a_program_that_says_nothing(tmp_path: Path) -> None:
         closing.join()
 
 
-def test_unknown_engine() -> None:
-    with pytest.raises(UsageError, match="unknown engine 'podman'") as error:
-        select_engine("podman")
-    assert error.value.remedy == "use one of auto, docker, host"
-
-
 def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
     with pytest.raises(InfrastructureError, match="no Docker Engine answers: ") as error:
-        select_engine("docker")
+        select_engine(EnginePlan(name="docker", kind="docker"))
     assert error.value.exit_code is ExitCode.INFRASTRUCTURE
     assert error.value.remedy is not None
     assert "docker/start-engine" in error.value.remedy
-    engine = select_engine("auto")
+    engine = select_engine(EnginePlan(name="auto", kind="auto"))
     assert isinstance(engine, HostEngine)
     [note] = engine.notes
     assert note.startswith("not on DOCKER_HOST: no Docker Engine answers: ")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ci.collect import not_run_result
-from ci.config import Config
+from ci.config import Config, DevicePolicy
 from ci.errors import ConfigError
-from ci.plan import Column, NetworkPlan, PlanInputs, RunPlan, StageKind, make_plan
+from ci.plan import Column, EnginePlan, NetworkPlan, PlanInputs, RunPlan, StageKind, make_plan
 from ci.platforms import PLATFORMS
 
 CONFIG = {
@@ -32,6 +32,8 @@ INPUTS = PlanInputs(
     requirements=Path("/requirements.txt"),
     base_image=None,
     network=NetworkPlan(environment={}),
+    engine=EnginePlan(name="auto", kind="auto"),
+    devices=DevicePolicy(),
 )
 
 

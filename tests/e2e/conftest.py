@@ -14,7 +14,7 @@ from plans import make_run_plan, write_project
 
 from ci.engines import Engine, ExecutionFacts, select_engine
 from ci.errors import InfrastructureError
-from ci.plan import RunPlan, StagePlan
+from ci.plan import EnginePlan, RunPlan, StagePlan
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,7 +57,7 @@ class Bench:
 
 def engine_or_skip(name: str) -> Engine:
     try:
-        return select_engine(name)
+        return select_engine(EnginePlan(name=name, kind=name))
     except InfrastructureError as error:
         pytest.skip(str(error))
 

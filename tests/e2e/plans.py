@@ -13,6 +13,7 @@ from ci.plan import (
     ArtifactPlan,
     Column,
     ContainerPlan,
+    EnginePlan,
     HostPlan,
     ImagePlan,
     RunPlan,
@@ -148,4 +149,5 @@ def make_run_plan(
             network_mode="host" if network.wheelhouse else None,
         ),
         host=HostPlan(python=sys.executable, requirements=folder / "requirements.txt"),
+        engine=EnginePlan(name="auto", kind="auto"),
     )

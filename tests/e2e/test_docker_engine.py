@@ -24,11 +24,12 @@ from plans import DOCKERFILE, OFFLINE_BASE, python_stage, stage
 from ci.collect import not_run_result
 from ci.engines import select_engine
 from ci.errors import ExitCode, InfrastructureError
-from ci.plan import RunPlan
+from ci.plan import EnginePlan, RunPlan
 
 pytestmark = pytest.mark.docker
 
 NOBODY = 65534
+DOCKER = EnginePlan(name="docker", kind="docker")
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_lost_connection_leaves_the_container_to_be_adopted(
     docker_bench: Bench, relay: subprocess.Popen[bytes]
 ) -> None:
     plan = docker_bench.plan(stage("build", "sh", "-c", "echo ready; sleep 1; echo ended"))
-    engine = select_engine("docker")
+    engine = select_engine(DOCKER)
     docker_bench.observer.reactions["ready"] = relay.kill
     image = engine.prepare(plan, docker_bench.observer)
     facts = engine.execute(plan, image, docker_bench.observer)
@@ -183,7 +184,7 @@ def test_lost_connection_ends_a_build_with_a_typed_error(
     plan = docker_bench.plan(stage("build", "true"), dockerfile=recipe)
     docker_bench.observer.reactions[begun] = relay.kill
     with pytest.raises(InfrastructureError, match="the run on the Docker Engine failed: "):
-        select_engine("docker").prepare(plan, docker_bench.observer)
+        select_engine(DOCKER).prepare(plan, docker_bench.observer)
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_engine_that_may_not_be_used(closed_socket: Path, monkeypatch: pytest.Mo
         pytest.raises(InfrastructureError, match="Permission denied") as error,
         held_back_by_permissions(),
     ):
-        select_engine("docker")
+        select_engine(DOCKER)
     assert error.value.remedy is not None
     assert error.value.remedy.startswith("join the group that owns the engine's socket")
 
@@ -251,7 +252,7 @@ def test_container_that_never_started_is_not_adopted(
 
 def test_description_is_what_one_would_type(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "make", "-j", "2", environment={"CC": "gcc 12"}))
-    text = select_engine("docker").describe(plan)
+    text = select_engine(DOCKER).describe(plan)
     assert f"docker/make-base-image {OFFLINE_BASE}\n" in text
     assert re.search(r"^docker build .*--build-arg BASE_IMAGE=registry\.invalid/", text, re.M)
     assert re.search(r"^docker create .*--user 1000 .*--env 'GREETING=good morning'", text, re.M)

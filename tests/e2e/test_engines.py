@@ -107,8 +107,9 @@ sys.path[:0] = sys.argv[4:]
 from conftest import Bench
 from test_engines import survivor
 from ci.engines import select_engine
+from ci.plan import EnginePlan
 
-bench = Bench(select_engine(sys.argv[1]), Path(sys.argv[2]))
+bench = Bench(select_engine(EnginePlan(name=sys.argv[1], kind=sys.argv[1])), Path(sys.argv[2]))
 bench.run_id = sys.argv[3]
 bench.observer.reactions["begun"] = lambda: os.kill(os.getpid(), signal.SIGKILL)
 bench.run(survivor(bench))
