@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .run import Run
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 def main() -> None:

@@ -43,11 +43,14 @@ def job_document(
                 "command": stage.command,
                 "environment": dict(stage.environment),
                 "timeout_s": stage.timeout_s,
+                "device": stage.device,
             }
             for stage in plan.stages
         ],
         "artifacts": [
             {"name": artifact.name, "path": artifact.path} for artifact in plan.artifacts
         ],
+        "devices": None,
+        "compiler_cache": None,
     }
     return json.dumps(document, indent=2).encode()

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from ci import agent
+from ci.agent.__main__ import PROTOCOL
 from ci.agent.output import BYTES_PER_SECOND, TAIL_LINES, LiveOutput
 from ci.agent.stage import Stage
 from ci.engines.job import agent_archive
@@ -41,11 +42,11 @@ class Job:
         self._folder = folder
         self._stages: list[dict[str, Any]] = []
         self.artifacts: list[dict[str, str]] = []
-        self.protocol = 1
+        self.protocol = PROTOCOL
 
     def stage(self, name: str, *command: str, **changes: Any) -> None:
-        fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, **changes}
-        self._stages.append({"name": name, "command": command, **fields})
+        fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, "device": False}
+        self._stages.append({"name": name, "command": command, **fields, **changes})
 
     def python(self, name: str, program: str, **changes: Any) -> None:
         self.stage(name, sys.executable, "-c", program, **changes)
@@ -62,6 +63,8 @@ class Job:
             "environment": {"GREETING": "hello"},
             "stages": self._stages,
             "artifacts": self.artifacts,
+            "devices": None,
+            "compiler_cache": None,
         }
         job.write_text(json.dumps(document))
         return subprocess.Popen(
@@ -352,9 +355,10 @@ def test_environment_is_described(job: Job) -> None:
 
 
 def test_unknown_protocol_is_refused(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
-    job.protocol = 2
+    job.protocol = PROTOCOL + 1
     assert job.run() == 1
-    assert "agent: job protocol 2, expected 1" in capfd.readouterr().err
+    expected = f"agent: job protocol {PROTOCOL + 1}, expected {PROTOCOL}"
+    assert expected in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.name))
