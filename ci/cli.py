@@ -20,6 +20,7 @@ from ci.config import schema_text
 from ci.contract import written_contract
 from ci.engines import Engine, select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
+from ci.gc import add_gc
 from ci.inputs import (
     CONFIG_FILE,
     REPOSITORY,
@@ -94,6 +95,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(add_parser("compare", help="show what changed between runs or platforms"))
     _add_contract(add_parser("contract", help="write what a platform's tests are expected to do"))
     _add_platforms(add_parser("platforms", help="list the configured platforms"))
+    garbage = add_parser("gc", help="remove what earlier runs left, by age and size")
+    add_gc(garbage)
+    _add_config(garbage)
+    _add_results(garbage)
     schema = add_parser("schema", help="print the JSON schema of ci.yaml")
     schema.set_defaults(command=_schema)
     return parser

@@ -67,6 +67,11 @@ class DockerEngine:
             message = f"no Docker Engine answers: {explain(error)}"
             raise InfrastructureError(message, remedy=_remedy(error)) from error
 
+    @property
+    def client(self) -> DockerClient:
+        """The connection, for what is no run: gc, doctor."""
+        return self._client
+
     def check(self, plan: RunPlan) -> None:
         """A container needs an image."""
         _ = plan.needed_image

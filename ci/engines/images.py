@@ -44,6 +44,8 @@ class ImageBuilder:
             reason = "no image with this recipe's content hash"
             self._build(plan, self._base(plan.needed_image, log), log)
             image = self._client.images.get(plan.needed_image.tag)
+        # The tag's time then says when the image was last used, which gc goes by.
+        image.tag(plan.needed_image.tag)
         return ImageFacts(
             reference=plan.needed_image.tag,
             digest=image.id,

@@ -1,0 +1,264 @@
+"""What gc removes and what it keeps: the choice, and the folders of this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from ci import cli
+from ci.errors import ExitCode
+from ci.gc.items import Item, Kind, Limits, choose
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+GB = 10**9
+LIMITS = Limits(age=timedelta(days=14), size_bytes=10 * GB)
+
+
+def item(name: str, days: float, *, kind: Kind = Kind.CACHE, size: int = 0, **more: str) -> Item:
+    used = NOW - timedelta(days=days)
+    return Item(kind=kind, name=name, size_bytes=size, used=used, remove=lambda: None, **more)
+
+
+def removed(*items: Item) -> dict[str, str]:
+    choices = choose(items, LIMITS, NOW)
+    assert sorted(choice.item.name for choice in choices) == sorted(item.name for item in items)
+    return {choice.item.name: choice.reason for choice in choices if choice.removed}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_what_was_not_used_for_long_goes(kind: Kind) -> None:
+    items = (item("old", 14, kind=kind), item("young", 13.99, kind=kind))
+    assert removed(*items) == {"old": "not used for 14 days"}
+
+
+def test_what_is_needed_stays_however_old_and_large() -> None:
+    choices = choose([item("old", 99, size=50 * GB, needed="a container has it")], LIMITS, NOW)
+    assert [(choice.removed, choice.reason) for choice in choices] == [
+        (False, "a container has it")
+    ]
+
+
+def test_of_too_much_the_longest_unused_goes_until_it_is_little_enough() -> None:
+    items = (
+        item("newest", 1, size=6 * GB),
+        item("needed", 4, size=1 * GB, needed="a container has it"),
+        item("older", 2, size=3 * GB),
+        item("oldest", 3, size=3 * GB),
+    )
+    reason = "more than 10.0 GB of this kind, and this is the longest unused"
+    assert removed(*items) == {"oldest": reason}
+
+
+def test_what_went_for_its_age_counts_for_the_size() -> None:
+    items = (item("old", 20, size=5 * GB), item("a", 2, size=5 * GB), item("b", 1, size=5 * GB))
+    assert list(removed(*items)) == ["old"]
+
+
+def test_images_and_caches_are_bounded_apart_and_the_rest_is_not() -> None:
+    items = (
+        item("image", 2, kind=Kind.IMAGE, size=9 * GB),
+        item("cache", 1, kind=Kind.CACHE, size=9 * GB),
+        item("results", 1, kind=Kind.RESULTS, size=99 * GB),
+    )
+    assert removed(*items) == {}
+
+
+@pytest.fixture
+def results(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder of results, beside a project's configuration, on a machine without an engine."""
+    monkeypatch.delenv("INFINI_CI_SITE", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
+    (tmp_path / "ci.yaml").write_text("project: tiny\nplatforms:\n  cpu: {}\n")
+    folder = tmp_path / "results"
+    folder.mkdir()
+    return folder
+
+
+def add_run(results: Path, name: str, *, days: float = 100, project: str = "tiny") -> Path:
+    folder = results / name
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / "report.bin").write_bytes(bytes(1000))
+    started = datetime.now(UTC) - timedelta(days=days)
+    request = {"project": project, "platforms": ["cpu"], "started_at": started.isoformat()}
+    (folder / "request.json").write_text(json.dumps(request))
+    return folder
+
+
+def gc(results: Path, *arguments: str) -> int:
+    config = results.parent / "ci.yaml"
+    options = ["--engine=host", f"--config={config}", f"--results={results}", *arguments]
+    return cli.main(["gc", *options])
+
+
+@contextmanager
+def holding(command: Sequence[str]) -> Iterator[None]:
+    """A process that has said that it is ready, for as long as the block lasts."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        yield
+        process.communicate()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_old_results_go_and_the_latest_stay(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, days in (("old", 15), ("oldest", 30), ("young", 13)):
+        add_run(results, name, days=days)
+    (results / "latest").symlink_to("oldest")
+    (results / "ci.db").touch()
+    assert gc(results) == ExitCode.PASSED
+    assert names(results) == ["ci.db", "latest", "oldest", "young"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "this machine:"
+    assert lines[1].startswith("  removed results old, 1.1 kB, last used 15 days ago: not used for")
+    assert lines[2:-1] == [
+        "  kept results of 1 run, 1.1 kB: the latest results",
+        "  kept results of 1 run, 1.1 kB: used within 14 days",
+    ]
+    assert lines[-1] == "freed 1.1 kB"
+
+
+def test_a_dry_run_removes_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_run(results, "old")
+    assert gc(results, "--dry-run") == ExitCode.PASSED
+    assert names(results) == ["old"]
+    shown = capsys.readouterr().out
+    assert "  would remove results old, " in shown
+    assert shown.endswith("would free 1.1 kB\n")
+
+
+def test_the_age_is_the_callers(results: Path) -> None:
+    add_run(results, "old")
+    add_run(results, "young", days=2)
+    gc(results, "--older-than=1000")
+    assert names(results) == ["old", "young"]
+    gc(results, "--older-than=1.5")
+    assert names(results) == []
+
+
+def test_a_run_that_goes_on_keeps_its_results(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FileLock(add_run(results, "old") / ".lock"):
+        gc(results)
+    assert names(results) == ["old"]
+    assert "kept results of 1 run, 1.1 kB: its run goes on" in capsys.readouterr().out
+    gc(results)
+    assert names(results) == []
+
+
+def test_an_agent_that_outlived_its_caller_keeps_the_results(results: Path) -> None:
+    state = add_run(results, "old") / "cpu" / "host.lock"
+    state.parent.mkdir()
+    state.write_text("{}")
+    lock = "lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.LOCK_EX)"
+    program = f"import fcntl, sys; {lock}; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, str(state)]
+    with holding(command):
+        gc(results)
+        assert names(results) == ["old"]
+    gc(results)
+    assert names(results) == []
+
+
+def test_only_runs_of_the_project_are_touched(results: Path) -> None:
+    add_run(results, "ours")
+    add_run(results, "theirs", project="other")
+    (results / "a-folder-of-mine").mkdir()
+    (results / "broken").mkdir()
+    (results / "broken" / "request.json").write_text('{"project": "tiny"}')
+    gc(results)
+    assert names(results) == ["a-folder-of-mine", "broken", "theirs"]
+    gc(results, "--project=other")
+    assert names(results) == ["a-folder-of-mine", "broken"]
+
+
+def add_work_folder(tmp: Path, run: str) -> Path:
+    folder = tmp / f"infini-ci-{run}-cpu-ab_cd123"
+    folder.mkdir()
+    (folder / "agent.out").write_text("x" * 500)
+    return folder
+
+
+def test_work_folders_go_when_nobody_uses_them(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp = Path(tempfile.gettempdir())
+    add_run(results, "theirs", project="other")
+    dead, theirs, used = (add_work_folder(tmp, run) for run in ("dead", "theirs", "used"))
+    other = tmp / "infini-ci-notes"
+    other.mkdir()
+    with holding(
+        [
+            sys.executable,
+            "-c",
+            "import sys; print(flush=True); sys.stdin.read()",
+            str(used / "agent.pyz"),
+        ]
+    ):
+        gc(results, "--older-than=0")
+    assert names(tmp) == sorted([theirs.name, used.name, other.name])
+    shown = capsys.readouterr().out
+    assert f"removed work folder {dead}, 500 bytes, last used today" in shown
+    assert "kept 1 work folder, 500 bytes: its run goes on" in shown
+
+
+def test_with_a_project_only_what_is_known_to_be_of_it(results: Path) -> None:
+    tmp = Path(tempfile.gettempdir())
+    folder = add_work_folder(tmp, "somebodys")
+    gc(results, "--older-than=0", "--project=tiny")
+    assert names(tmp) == [folder.name]
+
+
+def test_what_cannot_be_removed_stops_nothing(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_run(results, "a")
+    add_run(results, "b")
+
+    def refuse(folder: Path) -> None:
+        if folder.name == "a":
+            raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    assert gc(results) == ExitCode.PASSED
+    shown = capsys.readouterr().out
+    assert "  cannot remove results a, 1.1 kB, last used 100 days ago: [Errno 13]" in shown
+    assert "  removed results b, " in shown
+    assert shown.endswith("freed 1.1 kB\n")
+
+
+def test_an_engine_that_does_not_answer(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    add_run(results, "old")
+    assert gc(results, "--engine=docker") == ExitCode.INFRASTRUCTURE
+    assert names(results) == []  # what is here needs no engine
+    assert capsys.readouterr().err.startswith("error: no Docker Engine answers")
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "nan", "inf"])
+def test_limits_that_make_no_sense(
+    results: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        gc(results, f"--older-than={value}")
+    assert "--older-than" in capsys.readouterr().err

@@ -1,0 +1,149 @@
+"""gc and doctor on a real engine, with things of a project that nobody else has."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from conftest import Bench
+from docker.client import DockerClient
+from docker.models.containers import Container
+from plans import stage
+
+from ci import cli
+from ci.engines.docker import DockerEngine
+from ci.errors import ExitCode
+from ci.gc.engine import Usage, last_used
+
+pytestmark = pytest.mark.docker
+
+
+@dataclass
+class Things:
+    """Images, containers and volumes with a project's label; gone after the test."""
+
+    client: DockerClient
+    folder: Path
+    project: str = field(default_factory=lambda: f"gc-{uuid.uuid4().hex[:8]}")
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"infini-ci.project": self.project, "infini-ci.platform": "cpu"}
+
+    def image(self, name: str) -> str:
+        """An image of one file, with a name of its own."""
+        reference = f"infini-ci/{self.project}:{name}"
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as files:
+            entry = tarfile.TarInfo(name)
+            entry.size = 1000
+            files.addfile(entry, io.BytesIO(bytes(1000)))
+        repository, _, tag = reference.rpartition(":")
+        changes = [f"LABEL {key}={value}" for key, value in self.labels.items()]
+        self.client.api.import_image_from_data(
+            archive.getvalue(), repository=repository, tag=tag, changes=changes
+        )
+        return reference
+
+    def container(self, image: str, *command: str, volume: str | None = None) -> Container:
+        volumes = [f"{volume}:/cache"] if volume else None
+        return self.client.containers.create(
+            image, list(command), labels=self.labels, volumes=volumes, init=True
+        )
+
+    def volume(self, name: str) -> str:
+        made = self.client.volumes.create(f"{self.project}-{name}", labels=self.labels)
+        return str(made.name)
+
+    def gc(self, *arguments: str) -> int:
+        results = self.folder / "results"
+        options = [f"--config={self.folder / 'ci.yaml'}", f"--results={results}"]
+        return cli.main(
+            ["gc", "--engine=docker", f"--project={self.project}", *options, *arguments]
+        )
+
+    def left(self) -> dict[str, list[str]]:
+        """What the engine still has of the project."""
+        only = {"label": f"infini-ci.project={self.project}"}
+        images = [tag for image in self.client.images.list(filters=only) for tag in image.tags]
+        containers = self.client.containers.list(all=True, filters=only)
+        volumes = self.client.volumes.list(filters=only)
+        return {
+            "images": sorted(images),
+            "containers": [str(container.name) for container in containers],
+            "volumes": [str(volume.name) for volume in volumes],
+        }
+
+    def clear(self) -> None:
+        only = {"label": f"infini-ci.project={self.project}"}
+        for container in self.client.containers.list(all=True, filters=only):
+            container.remove(force=True)
+        for volume in self.client.volumes.list(filters=only):
+            volume.remove()
+        for image in self.client.images.list(filters=only):
+            self.client.images.remove(image.id, force=True)
+
+
+@pytest.fixture
+def things(docker_bench: Bench, tmp_path: Path) -> Iterator[Things]:
+    assert isinstance(docker_bench.engine, DockerEngine)
+    (tmp_path / "ci.yaml").write_text("project: tiny\nplatforms:\n  cpu: {}\n")
+    found = Things(client=docker_bench.engine.client, folder=tmp_path)
+    yield found
+    found.clear()
+
+
+def test_gc_removes_what_nobody_uses(
+    docker_bench: Bench, things: Things, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = docker_bench.plan(stage("build", "true"))
+    base = docker_bench.engine.prepare(plan, docker_bench.observer).reference
+    cache = things.volume("in-use")
+    running = things.container(base, "sleep", "600", volume=cache)
+    running.start()
+    things.volume("unused")
+    free, named, used = (things.image(name) for name in ("free", "named", "used"))
+    mine = f"{things.project}/mine:1"
+    things.client.images.get(named).tag(mine)  # somebody else's name for it stays
+    things.container(used, "none")
+
+    assert things.gc("--older-than=0", "--dry-run") == ExitCode.PASSED
+    assert len(things.left()["images"]) == 4
+    assert "would remove" in capsys.readouterr().out
+
+    assert things.gc("--older-than=0") == ExitCode.PASSED
+    assert things.left() == {
+        "images": sorted([used, mine]),
+        "containers": [running.name],
+        "volumes": [cache],
+    }
+    shown = capsys.readouterr().out
+    assert f"removed image {free}, 1.0 kB, last used today: not used for 0 days" in shown
+    assert f"removed compiler cache {things.project}-unused, " in shown
+    assert "kept 1 container, 0 bytes: it is running" in shown
+    assert "kept 1 image, 1.0 kB: a container is made of it" in shown
+    assert "kept 1 compiler cache, 0 bytes: a container has it" in shown
+
+    assert things.gc("--keep-size=0.000001") == ExitCode.PASSED  # 1 kB is not too much
+    assert used in things.left()["images"]
+    assert things.gc("--keep-size=0") == ExitCode.PASSED
+    assert things.left()["images"] == [mine]
+    assert "more than 0 bytes of this kind" in capsys.readouterr().out
+
+
+def test_what_a_run_takes_is_used_from_then_on(docker_bench: Bench, things: Things) -> None:
+    plan = docker_bench.plan(stage("build", "true"))
+
+    def used() -> datetime:
+        digest = docker_bench.engine.prepare(plan, docker_bench.observer).digest
+        usage = Usage.ask(things.client)
+        [entry] = [entry for entry in usage.images if entry["Id"] == digest]
+        return last_used(things.client, entry)
+
+    assert used() < used()
