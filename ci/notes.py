@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from ci.analysis.contract import update_command
 from ci.analysis.difference import Difference, Kind, headline, lines_of
-from ci.analysis.operators import KERNELS
+from ci.analysis.operators import KERNELS, NO_DEVICE
 from ci.pytest_log import Outcome, TestOutcome
-from ci.results import SIMULATED, Harness, OverloadCount, Product, Verdict
+from ci.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.text import counted, first_names
 from ci.verdict import BREACHES, Case, code_after_summary
 
+FULL_SUITE = "full suite passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
 _HARNESS = {
@@ -26,14 +27,23 @@ _HARNESS = {
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Notes on a run that was judged."""
     engine = [HOST] if case.facts.engine == "host" else []
-    simulated = [SIMULATED] if case.simulated else []
     told = (
         *_verdict_notes(case, verdict),
-        *simulated,
+        *_simulated_notes(case),
         *_contract_notes(case),
         *_operator_notes(case),
     )
     return (*told, *engine, *case.facts.notes)
+
+
+def _simulated_notes(case: Case) -> list[str]:
+    if not case.simulated:
+        return []
+    if not case.compiled_only or case.tests is None:
+        return [COMPILED_ONLY if case.compiled_only else SIMULATED]
+    skipped = [t for t in case.tests.tests if t.operator and t.operator.reason == NO_DEVICE]
+    what, _, rest = COMPILED_ONLY.partition(";")
+    return [f"{what}, {counted(len(skipped), 'test')} skipped;{rest}"]
 
 
 def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
@@ -60,7 +70,7 @@ def _victim(case: Case) -> str:
 def _product_notes(case: Case, verdict: Verdict) -> list[str]:
     """What the product's verdict rests on; a broken contract has notes of its own."""
     if verdict.product is Product.PASSED:
-        return ["full suite passed"]
+        return ["all that runs without a device passed"] if case.compiled_only else [FULL_SUITE]
     failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
     if any(stage.name in failed for stage in case.commands):
         return [f"stage {failed[0]} failed"]
@@ -127,7 +137,7 @@ def _kernels(counts: Sequence[OverloadCount]) -> Iterator[str]:
     passed: Counter[str] = Counter()
     for count in counts:
         passed.update(count.kernels)
-    if passed:
+    if passed.total():
         own, composite, fallback = (passed[kernel] for kernel in KERNELS)
         yield (
             f"overloads passed: {own:,} by kernels of its own, {composite:,} composite,"

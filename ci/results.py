@@ -13,10 +13,12 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.platforms import PLATFORMS
 from ci.text import Storable, Text, near_match
 
 SCHEMA_VERSION = 3  # 1 had no counts of overloads, 2 no simulated devices
 SIMULATED = "simulated device: no vendor hardware was used"
+COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 
 
 class Product(StrEnum):
@@ -158,6 +160,16 @@ class RunResult(_Model):
 def title(name: str, *, simulated: bool) -> str:
     """What a platform, or results of it, are called wherever they are named."""
     return f"{name} (simulated)" if simulated else name
+
+
+def is_compiled_only(platform: str, *, simulated: bool) -> bool:
+    """Whether a run was asked to do without the device, and nothing can stand in for it."""
+    return simulated and not PLATFORMS[platform].is_simulable
+
+
+def without_hardware(platform: str) -> str:
+    """The note on a platform's run that was asked to do without its device."""
+    return COMPILED_ONLY if is_compiled_only(platform, simulated=True) else SIMULATED
 
 
 def kind(*, simulated: bool) -> str:

@@ -21,7 +21,15 @@ from ci.analysis.suite import suite_of
 from ci.events import RunRecord, StageFinished
 from ci.plan import ContractPlan, StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog
-from ci.results import Evidence, Grade, Harness, OverloadCount, Product, Verdict
+from ci.results import (
+    Evidence,
+    Grade,
+    Harness,
+    OverloadCount,
+    Product,
+    Verdict,
+    is_compiled_only,
+)
 from ci.text import counted, first_names
 
 if TYPE_CHECKING:
@@ -86,6 +94,11 @@ class Case:
         """Asked for, or by what any test says."""
         tests = self.tests.tests if self.tests else ()
         return self.asked_simulated or any(t.operator and t.operator.simulated for t in tests)
+
+    @property
+    def compiled_only(self) -> bool:
+        """Whether no test was to run on the device, which nothing can stand in for."""
+        return is_compiled_only(self.platform, simulated=self.asked_simulated)
 
     @cached_property
     def changes(self) -> Difference | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from ci.analysis.operators import NOT_ACTIVE, OperatorRecord
+from ci.analysis.operators import NO_DEVICE, NOT_ACTIVE, OperatorRecord
 from ci.pytest_log import PytestLog, TestOutcome
-from ci.results import kind
+from ci.results import is_compiled_only, kind
 from ci.text import first_names
 
 Operator = tuple[TestOutcome, OperatorRecord]
@@ -24,6 +24,8 @@ def mismatches(
     """One line for each way in which operator tests ran elsewhere than on the platform."""
     operators = [(test, test.operator) for test in log.tests if test.operator is not None]
     executed = [(test, record) for test, record in operators if record.ran]
+    if is_compiled_only(platform, simulated=simulated):
+        return _beyond_compilation(log, operators, platform=platform, torch_device=torch_device)
     wanted = f"a {kind(simulated=simulated)} {torch_device}"
     return (
         *_elsewhere(wanted, operators, "tests were on", _other_kind(simulated)),
@@ -34,10 +36,25 @@ def mismatches(
         *_elsewhere("the slot of each test", executed, "executed tests ran on", _other_slot),
         *_elsewhere(torch_device, operators, "tests were made for", _not("device", torch_device)),
         *_elsewhere(platform, operators, "tests were made for", _not("platform", platform)),
-        *_elsewhere(torch_device, operators, "tests skipped:", _inactive),
+        *_elsewhere(torch_device, operators, "tests skipped:", _out_of_reach),
         *_elsewhere(torch_device, executed, "executed tests ran", _nowhere),
         *_nothing(log, operators, executed),
         *(_unproven(log, operators, wanted) if simulated else ()),
+    )
+
+
+def _beyond_compilation(
+    log: PytestLog, operators: Sequence[Operator], *, platform: str, torch_device: str
+) -> tuple[str, ...]:
+    """One line for each way in which operator tests say more than that the device is not here."""
+    wanted = f"{torch_device} to be compiled only"
+    return (
+        *_elsewhere(wanted, operators, "tests were on", _other_kind(simulated=True)),
+        *_elsewhere(wanted, operators, "tests were made for", _not("device", torch_device)),
+        *_elsewhere(platform, operators, "tests were made for", _not("platform", platform)),
+        *_elsewhere(wanted, operators, "tests skipped:", _inactive),
+        *_elsewhere(wanted, operators, "tests", _beyond),
+        *_unproven(log, operators, wanted),
     )
 
 
@@ -87,6 +104,17 @@ def _nowhere(record: OperatorRecord) -> str | None:
 
 def _inactive(record: OperatorRecord) -> str | None:
     return NOT_ACTIVE if record.reason == NOT_ACTIVE else None
+
+
+def _out_of_reach(record: OperatorRecord) -> str | None:
+    return record.reason if record.reason in (NOT_ACTIVE, NO_DEVICE) else None
+
+
+def _beyond(record: OperatorRecord) -> str | None:
+    """What a test did that had no device; one that failed to say why it skips has failed anyway."""
+    if record.ran:
+        return "executed a sample"
+    return None if record.reason in (NOT_ACTIVE, NO_DEVICE) else "did not skip for want of a device"
 
 
 def _elsewhere(requested: str, tests: Sequence[Operator], what: str, place: Place) -> Iterator[str]:

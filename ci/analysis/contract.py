@@ -28,7 +28,7 @@ from ci.analysis.suite import (
 from ci.config.document import Document, Finding, Location, read_document
 from ci.errors import ConfigError, UsageError
 from ci.pytest_log import Outcome
-from ci.results import SIMULATED, kind
+from ci.results import kind, without_hardware
 from ci.text import first_names, near_match
 
 SCHEMA_VERSION = 1
@@ -123,7 +123,8 @@ def _head(
 ) -> list[str]:
     torch = f", torch {torch_version}" if torch_version else ""
     day = f" on {date:%Y-%m-%d}" if date else ""
-    simulated = ["#", f"# {SIMULATED.capitalize()}."] if contract.simulated else []
+    note = without_hardware(contract.platform)
+    simulated = ["#", f"# {note.capitalize()}."] if contract.simulated else []
     return [
         f"# What the suite is expected to do on {contract.platform}. A run fails if a test vanishes"
         " or",

@@ -25,9 +25,11 @@ SKIP_REASONS = (
     "no kernel on this device",
     "dtype unsupported",
     "slot not active",
+    "no device",
     "vendor defect",
 )
 NOT_ACTIVE = "slot not active"
+NO_DEVICE = "no device"
 # Followed by the reference of the defect.
 VENDOR_DEFECT = "vendor defect"
 # Of a simulated device: those that were written for it, those that are made of other operators,

@@ -71,10 +71,15 @@ class Platform:
     @property
     def torch_device(self) -> str:
         """Device type of its tensors in torch."""
-        return _TORCH_DEVICES[self.name]
+        return _DEVICES[self.name].torch_device
+
+    @property
+    def is_simulable(self) -> bool:
+        """Whether software can stand in for its devices: not for those that torch itself drives."""
+        return self.torch_device == "cpu" or _DEVICES[self.name].torch_plugin is not None
 
 
-_TORCH_DEVICES: Final = {device.name: device.torch_device for device in devices.PLATFORMS}
+_DEVICES: Final = {device.name: device for device in devices.PLATFORMS}
 
 # The images are those that the vendors' users start from.
 _KNOWN: Final = (
@@ -168,6 +173,6 @@ _KNOWN: Final = (
 )
 
 PLATFORMS: Final = MappingProxyType(
-    {name: Platform(name=name, label=name.capitalize()) for name in _TORCH_DEVICES}
+    {name: Platform(name=name, label=name.capitalize()) for name in _DEVICES}
     | {platform.name: platform for platform in _KNOWN}
 )

@@ -35,6 +35,13 @@ def properties(overload: str = "add.out", **more: Any) -> list[list[Any]]:
 SIMULATED = {"device": "npu", "platform": "ascend", "simulated": True}
 
 
+def compiled_only(name: str, **more: Any) -> list[str]:
+    """A test of an operator where the device is not here."""
+    nothing = dict.fromkeys(("executed", "ran_device", "ran_slot", "ran_platform"))
+    asked = {"device": "cuda", "platform": "metax", "simulated": True, "reason": "no device"}
+    return lines(name, "skipped", **{**nothing, **asked, **more})
+
+
 def lines(name: str, outcome: str = "passed", message: str = "", **more: Any) -> list[str]:
     """Setup, call and teardown; properties are known from the call on."""
     recorded = properties(name, **more)

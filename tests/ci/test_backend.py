@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operator_log import FINISH, SIMULATED, lines
+from operator_log import FINISH, SIMULATED, compiled_only, lines
 
 from ci.analysis.backend import mismatches
 from ci.pytest_log import parse_log
@@ -107,6 +107,54 @@ def test_who_says_simulated_needs_a_test_that_saw_it() -> None:
     assert on_ascend(simulated=True) == ("requested a simulated npu; no test says what it ran on",)
     unfinished = parse_log([])
     assert mismatches(unfinished, platform="ascend", torch_device="npu", simulated=True) == ()
+
+
+def on_metax(*tests: list[str]) -> tuple[str, ...]:
+    return found(*tests, platform="metax", device="cuda", simulated=True)
+
+
+def test_nothing_runs_where_there_is_no_device_and_nothing_stands_in_for_it() -> None:
+    assert on_metax(compiled_only("add.out"), compiled_only("mul.out")) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"executed": 1}, "cuda to be compiled only; 1 of 2 tests executed a sample"),
+        (
+            {"reason": "no sample"},
+            "cuda to be compiled only; 1 of 2 tests did not skip for want of a device",
+        ),
+        (
+            {"reason": "slot not active"},
+            "cuda to be compiled only; 1 of 2 tests skipped: slot not active",
+        ),
+        (
+            {"simulated": None},
+            "cuda to be compiled only; 1 of 2 tests were on one that is not simulated",
+        ),
+        ({"platform": "nvidia"}, "metax; 1 of 2 tests were made for nvidia"),
+        ({"device": "cpu"}, "cuda to be compiled only; 1 of 2 tests were made for cpu"),
+    ],
+)
+def test_a_test_that_says_more_than_that_its_device_is_not_here(
+    changes: dict[str, Any], line: str
+) -> None:
+    [told] = on_metax(compiled_only("add.out"), compiled_only("mul.out", **changes))
+    assert told.startswith(f"requested {line}: mul.out-")
+
+
+def test_what_is_compiled_only_needs_tests_that_say_so() -> None:
+    assert on_metax() == ("requested cuda to be compiled only; no test says what it ran on",)
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_no_device_is_no_excuse_where_there_has_to_be_one(simulated: bool) -> None:
+    asked = {"device": "npu", "platform": "ascend", "simulated": simulated or None}
+    ran = lines("add.out", **{**asked, "ran_platform": None})
+    assert on_ascend(ran, compiled_only("mul.out", **asked), simulated=simulated) == (
+        "requested npu; 1 of 2 tests skipped: no device: mul.out-float32-npu-slot8",
+    )
 
 
 def test_a_slot_that_is_not_there() -> None:

@@ -240,7 +240,7 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
          " 8.mm.out.no simple: got 'no simple', expected an outcome or a reason: passed, xpassed,"
          " xfailed, skipped, not in this torch, no sample, nothing to compare, operand not"
          " recordable, no kernel on this device, dtype unsupported, slot"
-         " not active, vendor defect; did you mean 'no sample'?"),
+         " not active, no device, vendor defect; did you mean 'no sample'?"),
         ("no sample: int64", "failed: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.failed: got 'failed', expected an outcome or a reason: passed,"),
         ("test_a: 12", "test_a: 0", "cpu.yaml:16: tests.t.py::test_a: got 0, expected a number of"
@@ -264,6 +264,8 @@ def test_a_contract_of_a_simulated_device_says_so(path: Path) -> None:
     simulated = replace(contract(outcome(node_id("add.out"))), simulated=True)
     text = contract_text(simulated, config="tests/simulated/ci.yaml")
     assert "#\n# Simulated device: no vendor hardware was used.\n#\n" in text
+    compiled = contract_text(replace(simulated, platform="metax"), config=None)
+    assert "#\n# No device: compiled only; no vendor hardware was used.\n#\n" in compiled
     assert "#   python -m ci contract cpu --config tests/simulated/ci.yaml\n" in text
     assert "platform: cpu\nsimulated: true\ndevice: cpu\n" in text
     path.write_text(text, encoding="utf-8")

@@ -541,9 +541,44 @@ def test_a_simulated_run_that_nobody_asked_for_is_a_failure_and_labelled() -> No
 
 
 def test_a_run_that_was_to_be_simulated_is_labelled_without_any_test() -> None:
-    given = replace(case(None, end("install", 1), last(1), exit_code=1), asked_simulated=True)
+    broken = case(None, end("install", 1), last(1), exit_code=1)
+    given = replace(broken, asked_simulated=True, **ON_ASCEND)
     assert given.simulated
     assert "simulated device: no vendor hardware was used" in notes(given)
+    given = replace(broken, asked_simulated=True, **ON_METAX)
+    assert given.simulated
+    assert "no device: compiled only; no vendor hardware was used" in notes(given)
+
+
+ON_METAX = {"platform": "metax", "torch_device": "cuda"}
+OF_NO_OPERATOR = [line.replace('"overload"', '"other"') for line in ADD]
+
+
+def test_what_is_compiled_only_passes_with_what_runs_and_says_so() -> None:
+    given = ended(
+        operators(OF_NO_OPERATOR, *map(operator_log.compiled_only, ("add.out", "add_"))),
+        asked_simulated=True,
+        **ON_METAX,
+    )
+    assert judge(given).product is Product.PASSED
+    assert given.simulated
+    assert notes(given) == (
+        "all that runs without a device passed; no device: compiled only, 2 tests skipped; no"
+        " vendor hardware was used; overloads executed: 0 of 2"
+    )
+
+
+def test_what_is_compiled_only_and_runs_nothing_else_proves_nothing() -> None:
+    given = ended(
+        operators(operator_log.compiled_only("add.out")), asked_simulated=True, **ON_METAX
+    )
+    assert judge(given).product is Product.INCOMPLETE
+
+
+def test_no_device_where_one_was_asked_for_is_a_failure() -> None:
+    given = ended(operators(OF_NO_OPERATOR, operator_log.compiled_only("add.out")), **ON_METAX)
+    assert judge(given).product is Product.FAILED
+    assert notes(given).startswith("requested a real cuda; 1 of 1 tests were on a simulated one")
 
 
 def test_what_took_another_slot_is_no_part_of_the_share_of_that() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import guards
 import pytest
 import tally
-from evidence import is_simulated
+from evidence import is_absent, is_simulated
 from platforms import DEVICES, PLATFORMS, SIMULATED_DEVICES
 from properties import Record, origin
 from target import DEVICE, PLATFORM, SIMULATED, answers, choose_target, prepare
@@ -37,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--simulated",
         action="store_true",
-        help=f"run on a simulated {', '.join(SIMULATED_DEVICES)} instead of a vendor's device; "
+        help=f"run without the vendor's hardware: on a simulated {', '.join(SIMULATED_DEVICES)}; "
+        "for other devices what runs without one, the rest skips with the reason 'no device'; "
         f"default ${SIMULATED}, 0 or 1",
     )
     group.addoption(
@@ -56,18 +57,17 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    choose_target(config.option)
-    prepare(config.option.device, simulated=config.option.simulated)
-    entries = guards.platform_quarantine(
-        SUITE / "quarantine.yaml", config.option.platform, PLATFORMS
-    )
+    option = config.option
+    choose_target(option)
+    prepare(option.device, option.platform, simulated=option.simulated)
+    entries = guards.platform_quarantine(SUITE / "quarantine.yaml", option.platform, PLATFORMS)
     guards.register(
         config,
-        # They are defects of a vendor's, none of which a simulated device has.
-        entries=() if is_simulated(config.option.device) else entries,
+        # They are defects of a vendor's, none of which is here without its hardware.
+        entries=() if origin(option.device) else entries,
         folder=SUITE,
-        properties={"platform": config.option.platform, **origin(config.option.device)},
-        device_answers=partial(answers, config.option.device),
+        properties={"platform": option.platform, **origin(option.device)},
+        device_answers=partial(answers, option.device),
     )
     config.pluginmanager.register(tally)
     # The operands are small and the suite runs one process per core.
@@ -80,6 +80,8 @@ def pytest_report_header(config: pytest.Config) -> str:
     device, platform = config.option.device, config.option.platform
     if is_simulated(device):
         return f"operators: {device} (simulated) for {platform}; no vendor hardware is used"
+    if is_absent(device):
+        return f"operators: {device} (no device) for {platform}, compiled only"
     return f"operators: {device} of {platform}"
 
 

@@ -15,6 +15,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 from dispatcher import has_fallback, has_kernel, has_own_kernel
@@ -30,6 +31,13 @@ _COPIED = "tensors were copied to the CPU by its fallback"
 def is_simulated(device: str) -> bool:
     """Says whether a device is a simulated one, whatever the command line asked for."""
     return getattr(getattr(torch, device, None), "is_simulated", False) is True
+
+
+@cache
+def is_absent(device: str) -> bool:
+    """Says whether torch knows a device type of which there is no device here."""
+    is_available = getattr(getattr(torch, device, None), "is_available", None)
+    return is_available is not None and not is_available()
 
 
 @contextmanager

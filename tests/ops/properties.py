@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dispatcher import kernel_of
-from evidence import is_simulated
+from evidence import is_absent, is_simulated
 from platforms import ran_platform
 
 import infini.ops
 
 
 def origin(device: str) -> dict[str, bool]:
-    """Returns what every test on a simulated device records, and none on hardware."""
-    return {"simulated": True} if is_simulated(device) else {}
+    """Returns what every test without a vendor's hardware records, and none on it."""
+    return {"simulated": True} if is_simulated(device) or is_absent(device) else {}
 
 
 @dataclass(frozen=True, kw_only=True)

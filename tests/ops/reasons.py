@@ -21,6 +21,7 @@ class SkipReason(str, Enum):
     NO_KERNEL = "no kernel on this device"
     DTYPE_UNSUPPORTED = "dtype unsupported"
     SLOT_NOT_ACTIVE = "slot not active"
+    NO_DEVICE = "no device"
     VENDOR_DEFECT = "vendor defect"  # with its reference: "vendor defect #123: adds twice"
 
 

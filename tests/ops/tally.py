@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from reasons import SkipReason
 
 Properties = dict[str, Any]  # what one test recorded, and whether it "passed" or "failed"
 
@@ -35,9 +36,11 @@ class Tally:
     passed: set[str] = field(default_factory=set)  # executed by a test that passed
     failed: set[str] = field(default_factory=set)
     kernels: dict[str, str] = field(default_factory=dict)  # by overload, of a simulated device
+    compiled_only: bool = False
 
     def add(self, entry: Properties) -> None:
         overload = entry["overload"]
+        self.compiled_only = _has_no_device(entry)
         if entry.get("active", True):  # unknown where the test failed before it could ask
             self.active.add(overload)
         if entry.get("executed"):
@@ -51,12 +54,12 @@ class Tally:
 
     def __str__(self) -> str:
         executed = self.active & self.executed
+        count = f"{len(executed):,} of {len(self.active):,} active overloads executed"
+        if self.compiled_only:
+            return f"{count}, compiled only"
         passed = (executed & self.passed) - self.failed
         share = len(executed) / len(self.active) if self.active else 0.0
-        return (
-            f"{len(executed):,} of {len(self.active):,} active overloads executed "
-            f"({100 * share:.1f} %), {len(passed):,} passed{self._by_kernel(passed)}"
-        )
+        return f"{count} ({100 * share:.1f} %), {len(passed):,} passed{self._by_kernel(passed)}"
 
     def _by_kernel(self, passed: set[str]) -> str:
         if not self.kernels:
@@ -94,7 +97,13 @@ def closing_lines(entries: list[Properties]) -> Iterator[str]:
 
 
 def _device(entry: Properties) -> str:
+    if _has_no_device(entry):
+        return f"{entry['device']} (no device)"
     return f"{entry['device']} (simulated)" if entry.get("simulated") else str(entry["device"])
+
+
+def _has_no_device(entry: Properties) -> bool:
+    return entry.get("reason") == SkipReason.NO_DEVICE.value
 
 
 def _against_cpu(entries: list[Properties]) -> Iterator[str]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
-from evidence import is_simulated
-from platforms import DEVICES, PLATFORMS, SIMULATED_DEVICES, default_platform, load_device
+from evidence import is_absent, is_simulated
+from platforms import (
+    DEVICES,
+    PLATFORMS,
+    SIMULATED_DEVICES,
+    DeviceError,
+    default_platform,
+    load_device,
+)
+from reasons import SkipReason, skip
 
 import infini.ops
 import torch
@@ -26,10 +34,10 @@ def choose_target(option: Any) -> None:
         option.device = PLATFORMS[option.platform].torch_device if option.platform else "cpu"
     option.platform = option.platform or default_platform(option.device)
     option.simulated = option.simulated or _from_environment(SIMULATED, ("0", "1")) == "1"
-    if option.simulated and option.device not in SIMULATED_DEVICES:
+    if option.simulated and option.device == "cpu":
         raise pytest.UsageError(
-            f"--simulated or ${SIMULATED} asks for a simulated device, and the device "
-            f"is {option.device}; expected one of {', '.join(SIMULATED_DEVICES)}"
+            f"--simulated or ${SIMULATED} asks for a run without a vendor's device, and the device "
+            f"is cpu; expected one of {', '.join(each for each in DEVICES if each != 'cpu')}"
         )
 
 
@@ -42,14 +50,28 @@ def _from_environment(name: str, known: Collection[str]) -> str | None:
 
 def on_simulated_devices(metafunc: pytest.Metafunc) -> None:
     """Makes a case of ``--device`` if it is simulated; ``conftest.py`` drops tests without any."""
+    _on_devices(metafunc, is_simulated)
+
+
+def without_device(metafunc: pytest.Metafunc) -> None:
+    """Makes a case of ``--device`` if there is none here, so that the build is compiled only."""
+    _on_devices(metafunc, is_absent)
+
+
+def _on_devices(metafunc: pytest.Metafunc, wanted: Callable[[str], bool]) -> None:
     device = metafunc.config.getoption("device")
-    cases = [device] if is_simulated(device) else []
-    metafunc.parametrize("device", cases, scope="session")
+    metafunc.parametrize("device", [device] if wanted(device) else [], scope="session")
+
+
+def skip_without_device(device: str, platform: str) -> None:
+    if is_absent(device):
+        detail = f"no {device} device is here, the build for {platform} was compiled only"
+        skip(SkipReason.NO_DEVICE, detail)
 
 
 def answers(device: str) -> bool:
     """Says whether a device still computes; a CUDA device never does after a bad access."""
-    if device == "cpu":
+    if device == "cpu" or is_absent(device):
         return True
     try:
         return bool(torch.tensor([1, 2]).to(device).cpu().tolist() == [1, 2])
@@ -58,9 +80,12 @@ def answers(device: str) -> bool:
         return False
 
 
-def prepare(device: str, *, simulated: bool) -> None:
+def prepare(device: str, platform: str, *, simulated: bool) -> None:
     """Imports what brings the device; stops where torch or the library cannot use the device."""
     try:
+        if simulated and device not in SIMULATED_DEVICES:
+            _check_compiled(device, platform)
+            return
         load_device(device, simulated=simulated)
         torch.empty(0, device=device)
         infini.ops.Abs.active_implementation_indices(device)
@@ -69,3 +94,12 @@ def prepare(device: str, *, simulated: bool) -> None:
             f"device {device} cannot be used here: {error}. It was asked for by the first of "
             f"--device, ${DEVICE}, --platform and ${PLATFORM} that is set"
         ) from error
+
+
+def _check_compiled(device: str, platform: str) -> None:
+    """Raises where a run without device is not what its name says."""
+    if not is_absent(device):
+        raise DeviceError(f"--simulated is for where there is no {device} device, and one is here")
+    if platform not in infini.ops.devices():
+        has = ", ".join(infini.ops.devices())
+        raise DeviceError(f"the library was built for {has}, expected {platform}")

@@ -19,6 +19,7 @@ from properties import Record
 from reasons import SkipReason, skip
 from samples import load
 from samples.values import dtype_name
+from target import skip_without_device
 
 import infini.ops
 import torch
@@ -125,6 +126,7 @@ def test_native(case: Case, record: Record) -> None:
     record.asked(**case.asked, active=active)
     if not active:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}")
+    skip_without_device(record.device, record.platform)
     operator = OPERATORS[case.name]
     run = Run(case, record.device)
     for layout in LAYOUTS:

@@ -89,6 +89,15 @@ def test_a_simulated_device_is_called_so_with_what_its_kernels_are() -> None:
     ]
 
 
+def test_what_was_compiled_only_is_called_so() -> None:
+    of_cuda = {"device": "cuda", "simulated": True, "active": True, "reason": "no device"}
+    assert lines(
+        entry("abs.out", "skipped", **of_cuda),
+        entry("abs.out", "skipped", **of_cuda),
+        entry("neg_", "skipped", **of_cuda),
+    ) == ["slot 8 on cuda (no device): 0 of 2 active overloads executed, compiled only"]
+
+
 SUITE = """
 import pytest
 
@@ -120,11 +129,11 @@ def test_fails_after_the_call(record_property, broken_later):
 
 @pytest.mark.parametrize("options", [(), ("-q",), ("-n", "1"), ("-v", "-rA")])
 def test_the_lines_stand_right_before_the_last(
-    pytester: pytest.Pytester, options: tuple[str, ...]
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(SUITE)
-    pytester.makepyfile(closing=(Path(__file__).parent / "tally.py").read_text())
-    pytester.makeconftest("from closing import pytest_terminal_summary")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    pytester.makeconftest("from tally import pytest_terminal_summary")
     output = pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).outlines
     assert output[-2].startswith("slot 8 on cpu: 3 of 4 active overloads executed")
     assert output[-2].endswith(", 1 passed")

@@ -28,6 +28,7 @@ from properties import Record
 from reasons import SkipReason, classify, skip
 from samples import Sample, UnboundArgumentError, load
 from samples.absent import why_absent
+from target import skip_without_device
 
 import infini.ops
 
@@ -76,6 +77,7 @@ def test_overload(case: Case, record: Record) -> None:
     record.asked(**case.asked, active=case.slot in slots)
     if case.slot not in slots:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}; active: {slots}")
+    skip_without_device(record.device, record.platform)
     _skip_what_cannot_run(case, record.device)
     record.kernel(case.overload.aten())
     run = Run(case, record.device)
