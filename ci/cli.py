@@ -18,6 +18,7 @@ from ci.analysis.difference import difference
 from ci.compare import contract_side, sides
 from ci.config import schema_text
 from ci.contract import written_contract
+from ci.doctor import add_doctor
 from ci.engines import Engine, select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
 from ci.gc import add_gc
@@ -95,6 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(add_parser("compare", help="show what changed between runs or platforms"))
     _add_contract(add_parser("contract", help="write what a platform's tests are expected to do"))
     _add_platforms(add_parser("platforms", help="list the configured platforms"))
+    doctor = add_parser("doctor", help="check what runs of platforms need")
+    add_doctor(doctor)
+    _add_config(doctor)
+    _add_results(doctor)
     garbage = add_parser("gc", help="remove what earlier runs left, by age and size")
     add_gc(garbage)
     _add_config(garbage)

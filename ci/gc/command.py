@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -13,8 +14,9 @@ from itertools import groupby
 from rich.filesize import decimal
 
 from ci.engines import select_engine
+from ci.engines.base import typed_errors
 from ci.engines.docker import DockerEngine
-from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
+from ci.engines.sdk_errors import ERRORS, explain
 from ci.errors import CiError, ExitCode
 from ci.gc.engine import Usage, cache_items, container_items, image_items, last_runs
 from ci.gc.folders import RunFolder, results_items, run_folders, work_items
@@ -109,11 +111,16 @@ def _usages(project: Project, asked: str | None) -> tuple[tuple[Usage, ...], lis
         try:
             engine = select_engine(plan)
             if isinstance(engine, DockerEngine):
-                with typed_sdk_errors():
+                with _engine_errors():
                     usages[engine.client.info()["ID"]] = Usage.ask(engine.client)
         except CiError as error:
             silent.append(error)
     return tuple(usages.values()), silent
+
+
+def _engine_errors() -> AbstractContextManager[None]:
+    remedy = "look at `docker info` and the engine's log"
+    return typed_errors("asking the Docker Engine", *ERRORS, remedy=remedy, explain=explain)
 
 
 def _places(
@@ -129,7 +136,7 @@ def _places(
     busy = {run.run_id for run in going_on}.union(*(usage.running for usage in usages))
     platforms = {platform for run in going_on for platform in run.platforms}
     for usage in usages:
-        with typed_sdk_errors():
+        with _engine_errors():
             items = (
                 *container_items(usage, name, busy),
                 *image_items(usage, name, platforms, strangers=strangers),

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic, sleep
 from typing import Any
 
 from docker.client import DockerClient
-from docker.errors import ImageNotFound
+from docker.errors import APIError, ImageNotFound
 
-from ci.engines.images import BASE_LABEL
+from ci.engines.sdk_errors import explain
 from ci.gc.items import Item, Kind
 
 LABELS = "infini-ci."
@@ -19,6 +20,8 @@ PROJECT = LABELS + "project"
 PLATFORM = LABELS + "platform"
 RUN = LABELS + "run"
 REPOSITORY = "infini-ci/"  # of the images that runs are made of
+BUSY_S = 60.0  # an engine with terabytes takes that long
+POLL_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Usage:
 
     @classmethod
     def ask(cls, client: DockerClient) -> Usage:
-        answer = client.df()
+        answer = _disk_usage(client)
         return cls(
             client=client,
             machine=client.info()["Name"],
@@ -47,6 +50,19 @@ class Usage:
         """Ids of the runs whose containers run."""
         found = (_labels(item).get(RUN) for item in self.containers if item["State"] == "running")
         return frozenset(run for run in found if run)
+
+
+def _disk_usage(client: DockerClient) -> dict[str, Any]:
+    """What the engine stores; it looks for one caller at a time, and refuses the others."""
+    deadline = monotonic() + BUSY_S
+    while True:
+        try:
+            answer: dict[str, Any] = client.df()
+            return answer
+        except APIError as error:
+            if "already running" not in explain(error) or monotonic() > deadline:
+                raise
+        sleep(POLL_S)
 
 
 def container_items(usage: Usage, project: str, busy: Set[str]) -> Iterator[Item]:
@@ -140,7 +156,7 @@ def last_used(client: DockerClient, entry: Mapping[str, Any]) -> datetime:
 
 
 def _is_ours(labels: Mapping[str, str], tags: list[str], entry: Mapping[str, Any]) -> bool:
-    labelled = BASE_LABEL in labels or any(name.startswith(LABELS) for name in labels)
+    labelled = any(name.startswith(LABELS) for name in labels)
     return labelled and (bool(tags) or not _tags(entry))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from docker.models.containers import Container
 from plans import stage
 
 from ci import cli
+from ci.doctor.engine import disk_findings
+from ci.doctor.findings import Level
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode
 from ci.gc.engine import Usage, last_used
@@ -137,6 +141,12 @@ def test_gc_removes_what_nobody_uses(
     assert "more than 0 bytes of this kind" in capsys.readouterr().out
 
 
+def test_several_at_once_wait_for_the_engine(things: Things) -> None:
+    """An engine adds its disk usage up for one caller at a time."""
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(pool.map(lambda _: Usage.ask(things.client), range(20)))) == 20
+
+
 def test_what_a_run_takes_is_used_from_then_on(docker_bench: Bench, things: Things) -> None:
     plan = docker_bench.plan(stage("build", "true"))
 
@@ -147,3 +157,42 @@ def test_what_a_run_takes_is_used_from_then_on(docker_bench: Bench, things: Thin
         return last_used(things.client, entry)
 
     assert used() < used()
+
+
+def test_doctor_asks_the_engine(
+    things: Things, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = things.image("base")
+    (things.folder / "Dockerfile").write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n")
+    (things.folder / "ci.yaml").write_text(
+        "project: tiny\nplatforms:\n"
+        f"  cpu: {{recipe: Dockerfile, base_image: '{base}'}}\n"
+        "  moore: {recipe: Dockerfile, base_image: 'registry.invalid/base:1', simulated: true}\n"
+    )
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+    arguments = ["doctor", "--engine=docker", "--json", f"--config={things.folder / 'ci.yaml'}"]
+    assert cli.main(arguments) == ExitCode.INFRASTRUCTURE
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    found = {entry["subject"]: entry for entry in findings}
+    assert found["engine docker"]["found"].startswith("Docker Engine ")
+    assert found["clock of engine docker"]["level"] == "ok"
+    assert found["image of cpu"]["found"].startswith("infini-ci/cpu:")
+    assert found["base image of cpu"]["found"] == f"{base} is there"
+    problem = "registry.invalid/base:1 is not on the engine and cannot be pulled: "
+    assert found["base image of moore"]["found"].startswith(problem)
+    assert found["base image of moore"]["level"] == "problem"
+
+
+def test_the_disk_of_an_engine_elsewhere_is_asked_from_a_container(
+    docker_bench: Bench, things: Things
+) -> None:
+    plan = docker_bench.plan(stage("build", "true"))
+    info = things.client.info()
+    here = list(disk_findings(things.client, info, [plan]))
+    docker_bench.engine.prepare(plan, docker_bench.observer)
+    elsewhere = list(disk_findings(things.client, {**info, "Name": "elsewhere"}, [plan]))
+    absent = replace(plan, image=replace(plan.needed_image, tag="infini-ci/none:none"))
+    [blind] = disk_findings(things.client, {**info, "Name": "elsewhere"}, [absent])
+    assert [found.level for found in here] == [found.level for found in elsewhere]
+    assert " free" in elsewhere[0].found
+    assert blind.level is Level.UNKNOWN

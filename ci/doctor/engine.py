@@ -1,0 +1,159 @@
+"""Engines: whether they answer, what they are, and what they have room for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from docker.client import DockerClient
+from docker.errors import ImageNotFound
+from rich.filesize import decimal
+
+from ci.doctor.checks import Check, carry_out
+from ci.doctor.devices import device_findings
+from ci.doctor.findings import Finding, clock, ok, unknown, warning
+from ci.doctor.image import image_findings
+from ci.doctor.machine import disk, host_engine
+from ci.engines import select_engine
+from ci.engines.docker import DockerEngine
+from ci.engines.host import HostEngine
+from ci.plan import EnginePlan, RunPlan
+from ci.text import counted
+
+CONNECT_S = 25.0  # by ssh, perhaps over a slow line; the checks of the engine come on top
+OLDEST = (20, 10)  # what this program is tested with
+DISK_REMEDY = "docker system df shows the rest."
+
+
+def engine_check(plan: EnginePlan, plans: Sequence[RunPlan]) -> Check:
+    """One engine, and what its platforms need of it."""
+    return Check(
+        subject=f"engine {plan.name}", look=partial(_findings, plan, plans), limit_s=CONNECT_S
+    )
+
+
+def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
+    engine = select_engine(plan)
+    if isinstance(engine, DockerEngine):
+        yield from _docker_findings(plan, plans, engine.client)
+    elif isinstance(engine, HostEngine):
+        yield from host_engine("; ".join(engine.notes) or None)
+        yield from carry_out(
+            [
+                Check(
+                    subject=f"devices of {run.platform}",
+                    look=partial(device_findings, run, here=True, runtimes=None),
+                )
+                for run in plans
+            ]
+        )
+
+
+def _docker_findings(
+    plan: EnginePlan, plans: Sequence[RunPlan], client: DockerClient
+) -> Iterator[Finding]:
+    info = client.info()
+    arrived = datetime.now(UTC)
+    subject, here = f"engine {plan.name}", is_here(info)
+    yield judge_engine(subject, plan, info)
+    yield clock(f"clock of {subject}", parse_time(info["SystemTime"]), arrived)
+    checks = [Check(subject=f"disk of {subject}", look=partial(disk_findings, client, info, plans))]
+    for run in plans:
+        image = partial(image_findings, run, client, info)
+        checks.append(Check(subject=f"image of {run.platform}", look=image))
+        runtimes = tuple(info.get("Runtimes") or ())
+        devices = partial(device_findings, run, here=here, runtimes=runtimes)
+        checks.append(Check(subject=f"devices of {run.platform}", look=devices))
+    yield from carry_out(checks)
+
+
+def is_here(info: Mapping[str, Any]) -> bool:
+    """Tell whether an engine is this machine's own: by name, and where it says its files are."""
+    return bool(info["Name"] == socket.gethostname() and Path(info["DockerRootDir"]).exists())
+
+
+def judge_engine(subject: str, plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
+    """Judge what an engine says about itself."""
+    version, processors = str(info["ServerVersion"]), int(info["NCPU"])
+    found = (
+        f"Docker Engine {version} on {info['Name']}, {how(plan)}, {info['Architecture']},"
+        f" {counted(processors, 'processor')}, {decimal(info['MemTotal'])} of memory"
+    )
+    if _version(version) < OLDEST:
+        return warning(
+            subject,
+            found,
+            expected=f"{OLDEST[0]}.{OLDEST[1]} or newer",
+            remedy="Update it: nothing older has been tried.",
+        )
+    if plan.capacity is not None and plan.capacity > processors:
+        return warning(
+            subject,
+            found,
+            expected=f"a processor for each of the {plan.capacity} platforms it is to run at once",
+            remedy=f"Lower engines.{plan.name}.capacity in ci.site.yaml.",
+        )
+    return ok(subject, found)
+
+
+def how(plan: EnginePlan) -> str:
+    """How an engine is reached, in words."""
+    if plan.context is not None:
+        return f"context {plan.context}"
+    return plan.docker_host or "the usual one of this machine"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
+
+
+def parse_time(text: str) -> datetime:
+    """Parse a time of Go's, which has nanoseconds."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
+
+
+def disk_findings(
+    client: DockerClient, info: Mapping[str, Any], plans: Sequence[RunPlan]
+) -> Iterator[Finding]:
+    """How much is free where the engine stores its images."""
+    subject, where = f"disk of the engine on {info['Name']}", str(info["DockerRootDir"])
+    free = shutil.disk_usage(where).free if is_here(info) else _free_there(client, plans)
+    if free is None:
+        yield unknown(
+            subject,
+            f"{where} is on that machine, and no image is there to look at it from a container",
+            remedy="Ask again after the first run.",
+        )
+    else:
+        yield disk(subject, where, free, remedy=DISK_REMEDY)
+
+
+def _free_there(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:
+    """Ask from inside a container, whose root is on the engine's disk."""
+    for plan in plans:
+        if plan.image is None:
+            continue
+        with suppress(ImageNotFound):
+            client.images.get(plan.image.tag)
+            printed = client.containers.run(
+                plan.image.tag,
+                ["-Pk", "/"],
+                entrypoint=["df"],
+                labels=dict(plan.container.labels),
+                network_disabled=True,
+                remove=True,
+            )
+            return parse_free(printed.decode())
+    return None
+
+
+def parse_free(printed: str) -> int:
+    """Return the bytes that ``df -Pk`` says are free."""
+    return int(printed.splitlines()[-1].split()[3]) * 1024

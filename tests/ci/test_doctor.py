@@ -1,0 +1,513 @@
+"""What doctor makes of the facts, and what it prints."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import ssl
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ci import cli
+from ci.doctor import devices as device_checks
+from ci.doctor.checks import Check, carry_out
+from ci.doctor.devices import Probe, judge_files, judge_probe, judge_runtimes, lease_findings
+from ci.doctor.engine import judge_engine, parse_free, parse_time
+from ci.doctor.findings import (
+    Finding,
+    Level,
+    clock,
+    exit_code,
+    findings_json,
+    of_error,
+    ok,
+    print_findings,
+    problem,
+    unknown,
+    warning,
+)
+from ci.doctor.image import judge_architecture, judge_unpullable
+from ci.doctor.machine import disk
+from ci.doctor.network import ca_bundle, index_urls, judge_certificates, judge_index, wheelhouse
+from ci.errors import ConfigError, ExitCode, InfrastructureError
+from ci.plan import DevicePlan, EnginePlan, Exposure, ImagePlan
+from ci.platforms import PLATFORMS
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+INFO = {
+    "ServerVersion": "27.3.1",
+    "Name": "gpu-1",
+    "Architecture": "x86_64",
+    "NCPU": 64,
+    "MemTotal": 512 * 10**9,
+    "DockerRootDir": "/var/lib/docker",
+}
+ENGINE = EnginePlan(name="gpus", kind="docker", docker_host="ssh://gpu-1")
+
+
+def levels(findings: Iterable[Finding]) -> list[Level]:
+    return [found.level for found in findings]
+
+
+# Findings
+
+
+def test_exit_codes() -> None:
+    fine = [
+        ok("a", "b"),
+        unknown("a", "b"),
+        warning("a", "b", expected="c", remedy="d"),
+    ]
+    broken = problem("a", "b", remedy="c")
+    wrong = list(of_error("a", ConfigError("b")))
+    assert exit_code(fine) == ExitCode.PASSED
+    assert exit_code([*fine, broken]) == ExitCode.INFRASTRUCTURE
+    assert exit_code([broken, *wrong]) == ExitCode.USAGE
+
+
+def test_every_line_of_an_error_is_a_finding_and_the_last_has_the_remedy() -> None:
+    first, second = of_error("configuration", ConfigError("one\ntwo", remedy="do it"))
+    assert (first.found, first.remedy) == ("one", None)
+    assert (second.found, second.remedy) == ("two", "do it")
+
+
+def test_findings_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    findings = [
+        ok("git", "2.39"),
+        problem("index", "https://me:pw@host/ [red]is\x1b[31m down", expected="up", remedy="up it"),
+    ]
+    print_findings(findings, Console(width=20))
+    assert capsys.readouterr().out.splitlines() == [
+        "ok       git: 2.39",
+        "problem  index: https://***@host/ [red]is down",
+        "         expected: up",
+        "         remedy: up it",
+        "1 ok, 1 problem",
+    ]
+
+
+def test_findings_as_json() -> None:
+    document = json.loads(findings_json([problem("index", "https://me:pw@host/", remedy="x")]))
+    assert document == {
+        "exit_code": 3,
+        "findings": [
+            {
+                "level": "problem",
+                "subject": "index",
+                "found": "https://***@host/",
+                "expected": None,
+                "remedy": "x",
+                "configuration": False,
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "level", "found"),
+    [
+        (60, Level.OK, "the same as this machine's, to a minute"),
+        (-60, Level.OK, "the same as this machine's, to a minute"),
+        (61, Level.WARNING, "61 s ahead of this machine's"),
+        (-3600, Level.WARNING, "3,600 s behind this machine's"),
+    ],
+)
+def test_clocks(seconds: int, level: Level, found: str) -> None:
+    judged = clock("clock", NOW + timedelta(seconds=seconds), NOW)
+    assert (judged.level, judged.found) == (level, found)
+
+
+# Checks
+
+
+def test_checks_run_at_once_and_are_told_in_their_order() -> None:
+    second_is_there = threading.Event()
+
+    def first() -> Iterator[Finding]:
+        assert second_is_there.wait(60)
+        yield ok("first", "")
+
+    def second() -> Iterator[Finding]:
+        second_is_there.set()
+        yield ok("second", "")
+
+    checks = [Check(subject="a", look=first, limit_s=60), Check(subject="b", look=second)]
+    assert [found.subject for found in carry_out(checks)] == ["first", "second"]
+
+
+def test_what_does_not_answer_is_unknown() -> None:
+    answered = threading.Event()
+
+    def look() -> Iterator[Finding]:
+        answered.wait()
+        yield ok("slow", "too late")
+
+    [found] = carry_out([Check(subject="slow", look=look, limit_s=0.1)])
+    answered.set()
+    assert (found.level, found.found) == (Level.UNKNOWN, "no answer within 0.1 s")
+
+
+def test_what_was_found_before_an_error_stays() -> None:
+    def look() -> Iterator[Finding]:
+        yield ok("a", "begun")
+        raise InfrastructureError("gone")
+
+    assert [found.found for found in carry_out([Check(subject="a", look=look)])] == [
+        "begun",
+        "gone",
+    ]
+
+
+@pytest.mark.parametrize(
+    "error", [InfrastructureError("gone"), OSError("gone")], ids=["typed", "system"]
+)
+def test_an_error_is_a_problem_of_its_check_only(error: Exception) -> None:
+    def look() -> Iterator[Finding]:
+        raise error
+        yield
+
+    checks = [Check(subject="a", look=look), Check(subject="b", look=lambda: [ok("b", "")])]
+    assert levels(carry_out(checks)) == [Level.PROBLEM, Level.OK]
+
+
+def test_a_mistake_of_the_program_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError, match="division"):
+        carry_out([Check(subject="a", look=lambda: [ok("a", str(1 / 0))])])
+
+
+# This machine, the network
+
+
+@pytest.mark.parametrize(
+    ("free", "level"),
+    [(5 * 10**9, Level.OK), (5 * 10**9 - 1, Level.WARNING), (5 * 10**8 - 1, Level.PROBLEM)],
+)
+def test_disks(free: int, level: Level) -> None:
+    assert disk("disk", "/x", free, remedy="").level is level
+
+
+@pytest.mark.parametrize(
+    ("status", "level"),
+    [(200, Level.OK), (404, Level.OK), (401, Level.PROBLEM), (503, Level.PROBLEM)],
+)
+def test_answers_of_an_index(status: int, level: Level) -> None:
+    found = judge_index("index", "https://me:pw@host/simple/pip/", status)
+    assert found.level is level
+    assert "pw" not in found.found
+    assert ("password" in (found.remedy or "")) is (status == 401)
+
+
+def test_what_is_asked_of_an_index() -> None:
+    environment = {
+        "PIP_INDEX_URL": "https://a/simple/",
+        "PIP_EXTRA_INDEX_URL": "https://b https://c/",
+        "PIP_FIND_LINKS": "https://d/links.html http://127.0.0.1:8421/ /folder",
+    }
+    probed = ("https://a/simple/pip/", "https://b/pip/", "https://c/pip/", "https://d/links.html")
+    assert index_urls(environment) == probed
+    assert index_urls({}) == ("https://pypi.org/simple/pip/",)
+
+
+def certificate(name: str, year: int) -> dict[str, Any]:
+    subject = ((("countryName", "XX"),), (("commonName", name),))
+    return {"subject": subject, "notAfter": f"Jan  1 00:00:00 {year} GMT"}
+
+
+def test_certificates() -> None:
+    old, new = certificate("old", 2020), certificate("new", 2030)
+    path = Path("ca.pem")
+    assert (
+        judge_certificates(path, [new], NOW).found == "ca.pem: 1 certificate, none of them expired"
+    )
+    some = judge_certificates(path, [old, new], NOW)
+    assert (some.level, some.found[-14:]) == (Level.OK, "m expired: old")
+    assert judge_certificates(path, [old], NOW).level is Level.PROBLEM
+    assert judge_certificates(path, [], NOW).level is Level.PROBLEM
+
+
+def test_a_bundle_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
+    found = ca_bundle(path)
+    assert (found.level, found.expected) == (Level.PROBLEM, "PEM")
+
+
+def test_the_bundle_of_this_machine() -> None:
+    path = ssl.get_default_verify_paths().cafile
+    if path is None:
+        pytest.skip("this machine's certificates are in no single file")
+    assert ca_bundle(Path(path)).level is Level.OK
+
+
+def test_wheelhouses(tmp_path: Path) -> None:
+    assert wheelhouse(tmp_path).level is Level.WARNING
+    (tmp_path / "a-1-py3-none-any.whl").touch()
+    assert wheelhouse(tmp_path).found == f"{tmp_path}: 1 archive"
+
+
+# Engines and images
+
+
+@pytest.mark.parametrize("version", ["20.10.24+dfsg1", "27.3.1", "29.0.0-rc.1"])
+def test_an_engine_that_will_do(version: str) -> None:
+    found = judge_engine("engine gpus", ENGINE, {**INFO, "ServerVersion": version})
+    assert found.level is Level.OK
+    assert found.found == (
+        f"Docker Engine {version} on gpu-1, ssh://gpu-1, x86_64, 64 processors, 512.0 GB of memory"
+    )
+
+
+def test_an_engine_that_is_too_old() -> None:
+    found = judge_engine("engine gpus", ENGINE, {**INFO, "ServerVersion": "19.03.15"})
+    assert (found.level, found.expected) == (Level.WARNING, "20.10 or newer")
+
+
+def test_an_engine_with_more_capacity_than_processors() -> None:
+    found = judge_engine("engine gpus", replace(ENGINE, capacity=65), INFO)
+    assert found.level is Level.WARNING
+    assert "engines.gpus.capacity" in (found.remedy or "")
+
+
+def test_times_and_sizes_of_an_engine() -> None:
+    moment = parse_time("2026-11-21T11:12:24.783448692Z")
+    assert moment == datetime(2026, 11, 21, 11, 12, 24, 783448, tzinfo=UTC)
+    printed = "Filesystem 1024-blocks Used Available Capacity Mounted on\noverlay 100 60 40 60% /\n"
+    assert parse_free(printed) == 40 * 1024
+
+
+def test_architectures() -> None:
+    assert not list(judge_architecture("image", ["arm64", "amd64"], INFO))
+    assert not list(judge_architecture("image", [], INFO))  # a registry need not say
+    [found] = judge_architecture("image", ["arm64"], INFO)
+    assert found.found == "it is for arm64"
+    assert found.expected == "amd64, as the engine on gpu-1 has it"
+
+
+@pytest.mark.parametrize(("offline", "level"), [("x", Level.WARNING), (None, Level.PROBLEM)])
+def test_a_base_image_that_cannot_be_pulled(offline: str | None, level: Level) -> None:
+    image = ImagePlan(
+        tag="t",
+        dockerfile="Dockerfile",
+        context={},
+        build_arguments={},
+        base_image="host/base:1",
+        offline_base_image=offline,
+        offline_base_command=None,
+    )
+    found = judge_unpullable("nvidia", image, "no such host")
+    assert found.level is level
+    assert "INFINI_CI_BASE_IMAGE_NVIDIA" in (found.remedy or "")
+
+
+# Devices
+
+
+def policy(**changes: Any) -> DevicePlan:
+    facts = PLATFORMS["nvidia"].devices
+    assert facts is not None
+    plan = DevicePlan(
+        facts=facts,
+        count=1,
+        uuids=(),
+        exposure=Exposure.AUTO,
+        privileged=False,
+        wait_s=60,
+        busy_memory=0.1,
+    )
+    return replace(plan, **changes)
+
+
+def device(uuid: str, *, used: float | None = 0, health: str = "healthy") -> dict[str, Any]:
+    return {"uuid": uuid, "health": health, "memory_used": used, "memory_total": 100}
+
+
+def judged(plan: DevicePlan, *found: dict[str, Any]) -> Finding:
+    [finding] = judge_probe("devices", plan, Probe(status="devices", devices=found))
+    return finding
+
+
+def test_free_devices() -> None:
+    found = judged(policy(), device("a", used=10), device("b", used=11))
+    assert (found.level, found.found) == (Level.OK, "a free, b busy (11% of its memory)")
+
+
+def test_devices_that_a_run_would_wait_for() -> None:
+    plan = policy(count=2)
+    for other in (device("b", used=50), device("b", used=None), device("b", health="unhealthy")):
+        found = judged(plan, device("a"), other)
+        assert (found.level, found.expected) == (Level.WARNING, "2 devices by the policy, free")
+        assert found.remedy == "A run waits up to 60 s for them (devices.wait_s)."
+
+
+def test_more_devices_than_there_are() -> None:
+    assert judged(policy(count=2), device("a")).level is Level.PROBLEM
+    found = judged(policy(uuids=("c",)), device("a"))
+    assert (found.level, found.found) == (Level.PROBLEM, "none that is allowed")
+
+
+def test_what_is_not_detected() -> None:
+    [none] = judge_probe("devices", policy(), Probe(status="none", reason="not on the bus"))
+    assert (none.level, none.found) == (Level.PROBLEM, "not on the bus")
+    [hidden] = judge_probe("devices", policy(), Probe(status="unknown", reason="no library"))
+    assert (hidden.level, hidden.found) == (Level.UNKNOWN, "detection failed: no library")
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("print('library says hello')", "the probe did not answer in JSON"),
+        ("import os; os.abort()", "failed with exit code -6"),
+        ("raise SystemExit('no')", "failed with exit code 1"),
+    ],
+)
+def test_a_probe_that_fails(
+    program: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "probe.py"
+    path.write_text(program)
+    monkeypatch.setattr(device_checks, "PROBE", path)
+    probe = device_checks.ask_probe("nvidia")
+    assert probe.status == "unknown"
+    assert reason in (probe.reason or "")
+
+
+def test_device_files() -> None:
+    assert judge_files("devices", {"/dev/a*": ["/dev/a0", "/dev/a1"]}).level is Level.OK
+    found = judge_files("devices", {"/dev/a*": ["/dev/a0"], "/dev/b": []})
+    assert (found.level, found.found) == (Level.PROBLEM, "no device file /dev/b; found /dev/a0")
+
+
+def test_runtimes_of_an_engine() -> None:
+    assert not list(judge_runtimes("devices", policy(), ["runc", "nvidia"]))
+    assert levels(judge_runtimes("devices", policy(), ["runc"])) == [Level.WARNING]
+    assert not list(judge_runtimes("devices", policy(exposure=Exposure.FILES), ["runc"]))
+
+
+def test_leases_and_who_holds_them(tmp_path: Path) -> None:
+    [found] = lease_findings("devices", tmp_path / "not-yet")
+    assert (found.level, found.found[-12:]) == (Level.OK, "none is held")
+    owner = {"run": "r1", "platform": "nvidia", "user": "me"}
+    for name, text in (("GPU-a", json.dumps(owner)), ("GPU-b", ""), ("GPU-c", "")):
+        (tmp_path / f"{name}.lock").write_text(text)
+    with (tmp_path / "GPU-a.lock").open() as first, (tmp_path / "GPU-b.lock").open() as second:
+        for lock in (first, second):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        [found] = lease_findings("devices", tmp_path)
+    held = "GPU-a by run r1 (nvidia) of user me; GPU-b by a run that does not say which"
+    assert found.found == f"leases in {tmp_path}: {held}"
+
+
+def test_a_lease_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "leases").touch()
+    [found] = lease_findings("devices", tmp_path / "leases")
+    assert found.remedy == f"As root: install -d -m 1777 {tmp_path / 'leases'}"
+
+
+# The command
+
+
+class _Index(BaseHTTPRequestHandler):
+    """An index whose clock is an hour slow."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        assert timestamp is None
+        return super().date_time_string(datetime.now(UTC).timestamp() - 3600)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def index() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Index) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "INFINI_CI_SITE"):
+        monkeypatch.delenv(name, raising=False)
+    # Settings of this machine's pip would be asked over the network.
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    path = tmp_path / "ci.yaml"
+    path.write_text("project: tiny\nplatforms:\n  cpu: {}\n  moore: {simulated: true}\n")
+    return path
+
+
+def doctor(config: Path, *arguments: str) -> int:
+    options = [f"--config={config}", f"--results={config.parent / 'results'}"]
+    return cli.main(["doctor", *options, *arguments])
+
+
+def test_a_machine_that_is_well_but_for_a_clock(
+    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    assert doctor(config, "--engine=host") == ExitCode.PASSED
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"ok       configuration: {config}, no ci.site.yaml: cpu, moore"
+    assert f"ok       package index: {index}/pip/ answers (200)" in lines
+    [slow] = [line for line in lines if line.startswith("warning  clock of 127.0.0.1: ")]
+    assert slow.endswith(" s behind this machine's")
+    assert any(line.startswith("ok       engine host: a virtual environment on") for line in lines)
+    assert "ok       devices of moore: simulated: no vendor hardware is needed or used" in lines
+    assert not (config.parent / "results").exists()
+
+
+def test_an_index_that_cannot_be_reached(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://me:pw@127.0.0.1:1/simple")
+    assert doctor(config, "--engine=host", "--json") == ExitCode.INFRASTRUCTURE
+    document = json.loads(capsys.readouterr().out)
+    assert document["exit_code"] == 3
+    [found] = [found for found in document["findings"] if found["subject"] == "package index"]
+    assert found["found"].startswith("http://***@127.0.0.1:1/simple/pip/ cannot be reached from")
+    assert "Connection refused" in found["found"]
+
+
+def test_all_that_is_wrong_with_the_configuration(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("project: tiny\nplatform: {}\nplatforms:\n  cpx: {}\n")
+    assert doctor(config) == ExitCode.USAGE
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("problem  configuration: ci.yaml:2: platform: got an unknown key")
+    assert lines[1].startswith("problem  configuration: ci.yaml:4: platforms.cpx: got 'cpx'")
+    assert lines[-1] == "2 problems"
+
+
+def test_an_engine_that_nobody_knows_is_said_once(
+    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    assert doctor(config, "--engine=hots") == ExitCode.USAGE
+    wrong = "problem  configuration of cpu, moore: unknown engine 'hots', expected one of"
+    assert capsys.readouterr().out.count(wrong) == 1
+
+
+def test_an_engine_that_does_not_answer(
+    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    assert doctor(config, "--engine=docker", "cpu") == ExitCode.INFRASTRUCTURE
+    shown = capsys.readouterr().out
+    assert "problem  engine docker: no Docker Engine answers" in shown
+    assert "         remedy: " in shown
