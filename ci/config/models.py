@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
@@ -17,11 +16,13 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from ci.config.build_options import contradictions
 from ci.plan import RESERVED_VARIABLES, Column, Exposure, StageKind
 from ci.platforms import PLATFORMS
 
@@ -255,14 +256,47 @@ class Config(Model):
             seen.add(stage.name)
         return stages
 
+    @field_validator("platforms")
+    @classmethod
+    def _built_for_themselves(
+        cls, platforms: dict[str, PlatformConfig]
+    ) -> dict[str, PlatformConfig]:
+        for name, platform in platforms.items():
+            for variable, expected in contradictions(name, platform.environment):
+                at = [name, "environment", variable]
+                raise PydanticCustomError("options", expected, {"at": at})
+        return platforms
+
     @field_validator("stages")
     @classmethod
-    def _one_pytest_stage(cls, stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
+    def _stages_of_configured_platforms(
+        cls, stages: tuple[StageConfig, ...], info: ValidationInfo
+    ) -> tuple[StageConfig, ...]:
+        configured = info.data.get("platforms", PLATFORMS)
+        for index, stage in enumerate(stages):
+            if stage.platforms == ():
+                at = [index, "platforms"]
+                raise PydanticCustomError("platforms", "at least one platform", {"at": at})
+            for place, name in enumerate(stage.platforms or ()):
+                if name not in configured:
+                    at = [index, "platforms", place]
+                    expected = f"one of this file's platforms: {', '.join(configured)}"
+                    raise PydanticCustomError("platform", expected, {"at": at})
+        return stages
+
+    @field_validator("stages")
+    @classmethod
+    def _one_pytest_stage(
+        cls, stages: tuple[StageConfig, ...], info: ValidationInfo
+    ) -> tuple[StageConfig, ...]:
         # Without a per-test log there is nothing to judge, and two would overwrite each other.
-        count = Counter(stage.kind for stage in stages)[StageKind.PYTEST]
-        if count != 1:
-            expected = f"exactly one stage with 'kind: pytest', found {count}"
-            raise PydanticCustomError("stages", expected, {"at": []})
+        suites = [stage for stage in stages if stage.kind is StageKind.PYTEST]
+        for platform in info.data.get("platforms", ()):
+            count = sum(platform in (suite.platforms or [platform]) for suite in suites)
+            if count != 1:
+                where = f" on {platform}" if any(suite.platforms for suite in suites) else ""
+                expected = f"exactly one stage with 'kind: pytest'{where}, found {count}"
+                raise PydanticCustomError("stages", expected, {"at": []})
         return stages
 
 

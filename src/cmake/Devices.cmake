@@ -31,11 +31,13 @@ foreach(accelerator IN LISTS accelerators)
 endforeach()
 
 # What was said by name, ON or OFF, wins over what is found.
+set(origin "an option says so")
 if(AUTO_DETECT_DEVICES AND NOT enabled)
   foreach(accelerator IN LISTS accelerators)
     file(GLOB found ${device_files_${accelerator}})
     if(found AND NOT DEFINED WITH_${accelerator})
       message(STATUS "Found ${found}: enabling WITH_${accelerator}")
+      set(origin "AUTO_DETECT_DEVICES is ON and found ${found}")
       list(APPEND enabled ${accelerator})
     endif()
   endforeach()
@@ -54,6 +56,31 @@ if(NOT WITH_CPU AND NOT enabled)
   message(FATAL_ERROR
     "No device is enabled: WITH_CPU is OFF and there is no accelerator. "
     "Set WITH_CPU or one of the WITH_<accelerator> options to ON.")
+endif()
+
+# A run of `python -m ci` says which platform it is for: a build for another would be wasted.
+set(asked "$ENV{INFINI_CI_PLATFORM}")
+string(TOUPPER "${asked}" expected)
+string(REGEX REPLACE "^CPU$" "" expected "${expected}")
+if(asked AND NOT enabled STREQUAL expected)
+  set(files "${device_files_${expected}}")
+  if(NOT expected)
+    set(remedy "Set AUTO_DETECT_DEVICES and WITH_${enabled} to OFF")
+  else()
+    set(remedy "Set WITH_${expected} to ON and AUTO_DETECT_DEVICES to OFF")
+  endif()
+  if(enabled)
+    set(got "WITH_${enabled} (${origin})")
+  elseif(AUTO_DETECT_DEVICES)
+    list(JOIN files ", " files)
+    set(got "no accelerator (no WITH_${expected}=ON, and AUTO_DETECT_DEVICES found no ${files})")
+  else()
+    set(got "no accelerator (no WITH_${expected}=ON, and AUTO_DETECT_DEVICES is OFF)")
+  endif()
+  message(FATAL_ERROR
+    "This run is for ${asked} (INFINI_CI_PLATFORM), and the build for another platform: got ${got}. "
+    "${remedy}, in SKBUILD_CMAKE_DEFINE under platforms.${asked}.environment of the "
+    "configuration, or as options of CMake.")
 endif()
 
 set(INFINI_OPS_ACCELERATOR "${enumerator_${enabled}}")

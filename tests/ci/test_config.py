@@ -305,6 +305,67 @@ def test_no_object_is_ever_constructed(write) -> None:
     assert found[0].startswith("ci.yaml:4: network: got ")
 
 
+def test_a_stage_of_no_platform_here(write) -> None:
+    stage = "stages:\n- {name: t, command: x, kind: pytest, platforms: [%s]}\n"
+    assert findings(write(MINIMAL + stage % "cpu, metax")) == [
+        'ci.yaml:5: stages.0.platforms.1: got "metax" (string), expected one of this file\'s'
+        " platforms: cpu"
+    ]
+    [finding] = findings(write(MINIMAL + stage % "toaster"))
+    assert finding.startswith("ci.yaml:5: stages.0.platforms.0: got")
+    [finding] = findings(write(MINIMAL + stage % ""))
+    assert "stages.0.platforms: got a list, expected at least one platform" in finding
+
+
+def test_each_platform_has_one_suite(write) -> None:
+    text = "project: tiny\nplatforms: {cpu: {}, metax: {}, ascend: {}}\nstages:\n"
+    suite = "- {name: %s, command: x, kind: pytest, platforms: [%s]}\n"
+    config = load_config(write(text + suite % ("a", "cpu") + suite % ("b", "ascend, metax")))
+    assert [stage.platforms for stage in config.stages] == [("cpu",), ("ascend", "metax")]
+    expected = "expected exactly one stage with 'kind: pytest' on"
+    assert findings(write(text + suite % ("a", "cpu") + suite % ("b", "metax"))) == [
+        f"ci.yaml:3: stages: got a list, {expected} ascend, found 0"
+    ]
+    assert findings(write(text + suite % ("a", "cpu, metax, ascend") + suite % ("b", "metax"))) == [
+        f"ci.yaml:3: stages: got a list, {expected} metax, found 2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("SKBUILD_CMAKE_DEFINE", "WITH_NVIDIA=ON", "WITH_METAX=ON for this platform, not"),
+        ("SKBUILD_CMAKE_DEFINE", "WITH_METAX=ON;WITH_NVIDIA=1", "for this platform, not"),
+        ("SKBUILD_CMAKE_DEFINE", "WITH_CPU=ON;WITH_METAX=OFF", "WITH_METAX=ON for this"),
+        ("CMAKE_ARGS", "-G Ninja -D WITH_ASCEND:BOOL=yes", "WITH_METAX=ON for this platform, not"),
+        ("CMAKE_ARGS", "-DWITH_CPU=ON -DAUTO_DETECT_DEVICES=OFF", "WITH_METAX=ON for this"),
+    ],
+)
+def test_a_build_for_another_platform_is_a_finding(
+    write, variable: str, value: str, expected: str
+) -> None:
+    environment = f'environment: {{{variable}: "{value}"}}'
+    [finding] = findings(write(f"project: t\nplatforms:\n  metax:\n    {environment}\n"))
+    got = f'ci.yaml:4: platforms.metax.environment.{variable}: got "{value}" (string), expected '
+    assert finding.startswith(got)
+    assert expected in finding
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "WITH_CPU=ON;WITH_METAX=ON;WITH_NVIDIA=OFF",
+        "WITH_METAX=ON;AUTO_DETECT_DEVICES=OFF",
+        "WITH_CPU=ON;WITH_TORCH=ON",  # the device is to be detected
+        "WITH_CUDA=ON;AUTO_DETECT_DEVICES=OFF;NOT_WITH_NVIDIA=ON",  # of another project
+        "",
+    ],
+)
+def test_a_build_for_the_platform_is_none(write, value: str) -> None:
+    environment = f'environment: {{SKBUILD_CMAKE_DEFINE: "{value}"}}'
+    load_config(write(f"project: t\nplatforms:\n  metax:\n    {environment}\n"))
+
+
 def test_a_missing_file_says_which(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nothing\.yaml: no such file"):
         load_config(tmp_path / "nothing.yaml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -63,6 +64,74 @@ def test_another_accelerator_recompiles_one_file(root: Path, tmp_path: Path) -> 
 def test_no_device(root: Path, tmp_path: Path) -> None:
     message = configure(root, tmp_path, "-DWITH_CPU=OFF", "-DAUTO_DETECT_DEVICES=OFF")
     assert "No device is enabled" in message
+
+
+@pytest.mark.parametrize(
+    ("platform", "options", "got", "remedy"),
+    [
+        (
+            "ascend",
+            ["WITH_NVIDIA=ON"],
+            "WITH_NVIDIA (an option says so)",
+            "Set WITH_ASCEND to ON and AUTO_DETECT_DEVICES to OFF",
+        ),
+        (
+            "ascend",
+            ["AUTO_DETECT_DEVICES=OFF"],
+            "no accelerator (no WITH_ASCEND=ON, and AUTO_DETECT_DEVICES is OFF)",
+            "Set WITH_ASCEND to ON and AUTO_DETECT_DEVICES to OFF",
+        ),
+        (
+            "cpu",
+            ["WITH_METAX=1"],
+            "WITH_METAX (an option says so)",
+            "Set AUTO_DETECT_DEVICES and WITH_METAX to OFF",
+        ),
+    ],
+)
+def test_a_build_for_another_platform_than_the_runs(
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str,
+    options: list[str],
+    got: str,
+    remedy: str,
+) -> None:
+    monkeypatch.setenv("INFINI_CI_PLATFORM", platform)
+    message = configure(root, tmp_path, *(f"-D{option}" for option in options))
+    assert f"This run is for {platform} (INFINI_CI_PLATFORM), " in message
+    assert f"got {got}. {remedy}, in SKBUILD_CMAKE_DEFINE under platforms.{platform}." in message
+
+
+def test_a_detected_platform_is_not_the_runs(root: Path, tmp_path: Path) -> None:
+    """The rules alone, since no test has device files to find."""
+    (tmp_path / "device").touch()
+    rules = (root / "src" / "cmake" / "Devices.cmake").read_text()
+    rules = rules.replace('"/dev/mxcd"', f'"{tmp_path / "device"}"')
+    (tmp_path / "Devices.cmake").write_text(
+        f'set(PROJECT_SOURCE_DIR "{root}")\nset(AUTO_DETECT_DEVICES ON)\nset(WITH_CPU ON)\n'
+        + rules.replace("set_property(DIRECTORY", "# set_property(DIRECTORY")
+    )
+    finished = subprocess.run(
+        ["cmake", "-P", tmp_path / "Devices.cmake"],
+        env={**os.environ, "INFINI_CI_PLATFORM": "nvidia"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode != 0
+    expected = f"got WITH_METAX (AUTO_DETECT_DEVICES is ON and found {tmp_path / 'device'})."
+    assert expected in re.sub(r"\s+", " ", finished.stderr)
+
+
+@pytest.mark.parametrize(("platform", "option"), [("ascend", "ASCEND=ON"), ("cpu", "ASCEND=OFF")])
+def test_a_build_for_the_platform_of_the_run(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, option: str
+) -> None:
+    monkeypatch.setenv("INFINI_CI_PLATFORM", platform)
+    finished = run_cmake(root, tmp_path, f"-DWITH_{option}", "-DWITH_TORCH=OFF")
+    assert finished.returncode == 0, finished.stderr
 
 
 def test_a_backend_that_there_is_none_of(root: Path, tmp_path: Path) -> None:
