@@ -371,13 +371,11 @@ def _platforms(options: argparse.Namespace) -> int:
 
 
 def _described(project: Project, platform: Platform) -> str:
-    """``ascend: Ascend, torch device npu, no recipe: host engine only``."""
+    """``iluvatar: Iluvatar, torch device cuda, no base image: host engine only``."""
     wanted = project.config.platforms[platform.name]
     label = title(wanted.label or platform.label, simulated=wanted.simulated)
     bases = (project.base_image(platform.name), wanted.base_image, platform.base_image)
-    needed = {"recipe": wanted.recipe or platform.recipe, "base image": any(bases)}
-    missing = " or ".join(name for name, there in needed.items() if not there)
-    host_only = f", no {missing}: host engine only" if missing else ""
+    host_only = "" if any(bases) else ", no base image: host engine only"
     return f"{platform.name}: {label}, torch device {platform.torch_device}{host_only}"
 
 

@@ -14,6 +14,7 @@ from ci.network import resolve_network
 from ci.plan import (
     CA_BUNDLE_IN_CONTEXT,
     DOCKERFILE,
+    ENTRY_IN_CONTEXT,
     ContractPlan,
     EnginePlan,
     NetworkPlan,
@@ -26,6 +27,18 @@ from ci.text import near_match
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().parent / "config" / "default-requirements.txt"
+RECIPE = REPOSITORY / "docker"
+# Its files for any platform. What only one has is beside them, in ``platforms``.
+RECIPE_FILES = (
+    DOCKERFILE,
+    "add-user",
+    ENTRY_IN_CONTEXT,
+    "install-tools",
+    "make-devices-environment",
+    "make-environment",
+    "vendor_packages.py",
+)
+DEVICES_REQUIREMENTS = "requirements-devices.txt"  # what detects the devices
 CONFIG_FILE = "ci.yaml"
 SITE_FILE = "ci.site.yaml"
 ENGINES = ("auto", "docker", "host")  # what needs no entry in the site's file
@@ -191,11 +204,18 @@ def _context(
     context = {f"requirements-{platform.name}.txt": requirements.read_bytes()}
     if named := project.config.platforms[platform.name].recipe:
         context[DOCKERFILE] = _file(project, "recipe", platform, named).read_bytes()
-    elif platform.recipe is not None:
-        context[DOCKERFILE] = (REPOSITORY / platform.recipe).read_bytes()
+    else:
+        context |= _recipe(platform)
     if network.ca_bundle is not None:
         context[CA_BUNDLE_IN_CONTEXT] = network.ca_bundle.read_bytes()
     return context
+
+
+def _recipe(platform: Platform) -> dict[str, bytes]:
+    """This program's own recipe."""
+    own = [f"platforms/{platform.name}.sh", *([DEVICES_REQUIREMENTS] if platform.devices else [])]
+    files = [name for name in own if (RECIPE / name).exists()]
+    return {name: (RECIPE / name).read_bytes() for name in (*RECIPE_FILES, *files)}
 
 
 def _file(project: Project, key: str, platform: Platform, name: str) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.errors import ConfigError
+from ci.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE
 
 if TYPE_CHECKING:
     from ci.analysis.suite import Suite
@@ -105,6 +106,9 @@ class ImagePlan:
 
     ``context`` maps names inside the build context to file contents, Dockerfile included,
     so that the tag can be computed, and the context sent, without touching the disk again.
+    ``inputs`` names all that the tag is computed from, each with its digest (the base image with
+    its reference), so that an image can be asked later what it was made from. ``entry`` goes before
+    every command, for the environment that a vendor's tools need.
     ``offline_base_command`` is the command (an argument list, run from the repository root with
     ``offline_base_image`` appended) that makes a base image without any registry; used only when
     ``base_image`` is neither present nor pullable.
@@ -117,6 +121,8 @@ class ImagePlan:
     base_image: str
     offline_base_image: str | None
     offline_base_command: tuple[str, ...] | None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    entry: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +208,7 @@ class RunPlan:
     artifacts: tuple[ArtifactPlan, ...]
     environment: Mapping[str, str]
     network: NetworkPlan
-    image: ImagePlan | None  # None: nobody says what it is made of
+    image: ImagePlan | None  # None: no base image is known
     container: ContainerPlan
     host: HostPlan
     engine: EnginePlan
@@ -216,19 +222,26 @@ class RunPlan:
         """The image, for an engine that needs one; raises ``ConfigError`` where it has none."""
         if self.image is None:
             raise ConfigError(
-                f"platforms.{self.platform}: got too little to make an image of, expected"
-                " `recipe`, a Dockerfile, and `base_image` where no usual one is known",
-                remedy="Name them in the configuration, or use --engine host.",
+                f"platforms.{self.platform}: no base image is known, no public registry has one",
+                remedy=f"{base_image_remedy(self.platform)}, or use --engine host.",
             )
         return self.image
+
+
+def base_image_remedy(platform: str) -> str:
+    """How to come by the base image of a platform."""
+    return (
+        "Load the vendor's archive (docker load) and name it in"
+        f" INFINI_CI_BASE_IMAGE_{platform.upper()} or as platforms.{platform}.base_image in"
+        " ci.site.yaml"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanInputs:
     """What planning has to know about files and this site, read beforehand.
 
-    ``context`` is the build context, requirements and recipe (as ``DOCKERFILE``, where there is
-    one) included.
+    ``context`` is the build context, requirements and recipe (as ``DOCKERFILE``) included.
     """
 
     run_id: str
@@ -247,6 +260,9 @@ class PlanInputs:
 
 DOCKERFILE = "Dockerfile"
 CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
+ENTRY_IN_CONTEXT = "enter"
+ENTRY = "/opt/recipe/enter"  # where this program's own recipe puts it
+BASE_IMAGE_INPUT = "base image"
 USER = "1000"  # as the recipes make it; by number, as its files are put in by number
 WORKSPACE = "/workspace"
 RESULTS = "/results"
@@ -333,31 +349,35 @@ def _stage_plan(stage: StageConfig) -> StagePlan:
 
 def _image_plan(platform: Platform, wanted: PlatformConfig, inputs: PlanInputs) -> ImagePlan | None:
     base_image = inputs.base_image or wanted.base_image or platform.base_image
-    if base_image is None or DOCKERFILE not in inputs.context:
+    if base_image is None:
         return None
-    # The stand-in replaces the platform's own base only, never another that somebody chose.
-    replaceable = base_image == platform.base_image
+    # It stands in for the platform's own base only, never for another that somebody chose.
+    stands_in = platform.offline_base and base_image == platform.base_image
+    offline = stands_in or base_image == OFFLINE_BASE_IMAGE
     settings = inputs.network.environment
     arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
     proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
+    made_of = {
+        BASE_IMAGE_INPUT: base_image,
+        **{name: _digest(content) for name, content in inputs.context.items()},
+        # A proxy is none of them, as it does not change what comes.
+        **{f"argument {name}": _digest(value.encode()) for name, value in arguments.items()},
+    }
     return ImagePlan(
-        tag=f"infini-ci/{platform.name}:{_content_hash(inputs.context, arguments, base_image)}",
+        tag=f"infini-ci/{platform.name}:{_digest(json.dumps(made_of, sort_keys=True).encode())}",
         dockerfile=DOCKERFILE,
         context=inputs.context,
-        build_arguments={**arguments, **proxies},
+        build_arguments={**arguments, **proxies, "PLATFORM": platform.name},
         base_image=base_image,
-        offline_base_image=platform.offline_base_image if replaceable else None,
-        offline_base_command=platform.offline_base_command if replaceable else None,
+        offline_base_image=OFFLINE_BASE_IMAGE if offline else None,
+        offline_base_command=OFFLINE_BASE_COMMAND if offline else None,
+        inputs=made_of,
+        entry=(ENTRY,) if ENTRY_IN_CONTEXT in inputs.context else (),
     )
 
 
-def _content_hash(
-    context: Mapping[str, bytes], arguments: Mapping[str, str], base_image: str
-) -> str:
-    """16 hexadecimal digits; a proxy is no part of them, as it does not change what comes."""
-    files = {name: hashlib.sha256(content).hexdigest() for name, content in context.items()}
-    content = json.dumps([files, dict(arguments), base_image], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _container_plan(

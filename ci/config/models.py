@@ -192,7 +192,9 @@ class PlatformConfig(Model):
     base_image: ImageReference | None = None
     """Image the recipe starts from; by default the platform's usual one."""
     recipe: ConfigPath | None = None
-    """Dockerfile, relative to this file; by default the one that comes with this program."""
+    """Dockerfile, relative to this file; by default the one that comes with this program. Its
+    context holds ``requirements-<platform>.txt`` and, where the site has one,
+    ``site-ca-bundle.pem``; ``BASE_IMAGE`` is an argument."""
     requirements: ConfigPath | None = None
     """pip requirements of the image and of the host engine's environment, relative to this
     file; must include pytest and pytest-reportlog. By default just these two."""

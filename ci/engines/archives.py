@@ -17,7 +17,7 @@ from ci.source import TIMESTAMP
 
 
 def pack(contents: Mapping[str, bytes], *, folder: str = "", owner: int = 0) -> BinaryIO:
-    """Return files owned by root as a tar file, equal for equal contents.
+    """Return files owned by root as a tar file, equal for equal contents; scripts can be run.
 
     ``folder`` is an empty folder in it that ``owner`` may write to.
     """
@@ -30,7 +30,8 @@ def pack(contents: Mapping[str, bytes], *, folder: str = "", owner: int = 0) -> 
             archive.addfile(entry)
         for name, content in sorted(contents.items()):
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(content), 0o644, TIMESTAMP
+            entry.mode = 0o755 if content.startswith(b"#!") else 0o644
+            entry.size, entry.mtime = len(content), TIMESTAMP
             archive.addfile(entry, io.BytesIO(content))
     buffer.seek(0)
     return buffer

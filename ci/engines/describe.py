@@ -62,7 +62,7 @@ def _container(
     plan: RunPlan, options: Mapping[str, object], agent_command: tuple[str, ...]
 ) -> Iterator[str]:
     name = plan.container.name
-    program, *arguments = agent_command
+    program, *arguments = (*plan.needed_image.entry, *agent_command)
     create = {**options, "log_driver": "json-file", "entrypoint": program}
     yield "# container"
     yield shlex.join(["docker", "create", *_flags(create), plan.needed_image.tag, *arguments])

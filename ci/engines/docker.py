@@ -153,7 +153,8 @@ class DockerEngine:
     def _create(self, plan: RunPlan) -> Container:
         return self._client.containers.create(
             plan.needed_image.tag,
-            entrypoint=list(COMMAND),  # an entry point of the image would come in between
+            # Not the image's own entry point, which may be anything.
+            entrypoint=[*plan.needed_image.entry, *COMMAND],
             log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
             **container_options(plan),
         )

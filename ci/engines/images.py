@@ -7,24 +7,31 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from docker.client import DockerClient
 from docker.errors import APIError, ImageNotFound
 from docker.models.images import Image
+from docker.utils import parse_repository_tag
 
 from ci import process
 from ci.engines.archives import pack
 from ci.engines.base import ImageFacts
+from ci.engines.build_lock import build_lock
 from ci.engines.image_log import ImageLog
+from ci.engines.provenance import (
+    BASE_DIGEST_LABEL,
+    BASE_LABEL,
+    PLATFORM_LABEL,
+    image_labels,
+    reason_to_build,
+)
 from ci.engines.sdk_errors import explain
 from ci.errors import InfrastructureError
 from ci.network import mask_credentials
-from ci.plan import ImagePlan, RunPlan
+from ci.plan import ImagePlan, RunPlan, base_image_remedy
 
 REPOSITORY_ROOT = Path(__file__).parents[2]
-BASE_LABEL = "ci.base-image"  # what an image was really built on
-
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
 
@@ -36,23 +43,43 @@ class ImageBuilder:
         self._unpullable: set[str] = set()
 
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
-        """Return the image of ``plan``, building it when there is none with its tag."""
+        """Return the image of ``plan``, building it unless there is one made from the same."""
         start = monotonic()
-        image = self.find(plan.needed_image.tag)
-        reason = "cached"
-        if image is None:
-            reason = "no image with this recipe's content hash"
-            self._build(plan, self._base(plan.needed_image, log), log)
-            image = self._client.images.get(plan.needed_image.tag)
+        reason = self._reason(plan)
+        if reason is not None:
+            self._pull_base(plan.needed_image, log)  # takes long, and nobody has to wait for it
+            with build_lock(self._client.info()["ID"], log.write):
+                reason = self._reason(plan)  # another run may have built it meanwhile
+                if reason is not None:
+                    log.write(f"building {plan.needed_image.tag}: {reason}")
+                    self._build(plan, self._base(plan, log), log)
+        image = self._client.images.get(plan.needed_image.tag)
         # The tag's time then says when the image was last used, which gc goes by.
         image.tag(plan.needed_image.tag)
         return ImageFacts(
             reference=plan.needed_image.tag,
             digest=image.id,
-            built=reason != "cached",
+            built=reason is not None,
             seconds=monotonic() - start,
-            reason=reason,
+            reason=reason or "cached",
         )
+
+    def _reason(self, plan: RunPlan) -> str | None:
+        """Say why the image has to be built; ``None`` where there is one."""
+        image = self.find(plan.needed_image.tag)
+        if image is None:
+            label = f"{PLATFORM_LABEL}={plan.platform}"
+            others = self._client.images.list(filters={"label": label})
+            return reason_to_build(plan, (other.labels for other in others))
+        if BASE_DIGEST_LABEL not in image.labels:
+            return "the image does not say what it was built on"
+        # What it was built on may be gone; what it should have been built on may be here by now.
+        for reference in (plan.needed_image.base_image, image.labels.get(BASE_LABEL)):
+            base = self.find(reference) if reference else None
+            if base is not None:
+                same = image.labels.get(BASE_DIGEST_LABEL) == base.id
+                return None if same else f"base image {reference} is now {base.id}"
+        return None
 
     def find(self, reference: str) -> Image | None:
         """Return a local image, or None."""
@@ -70,34 +97,41 @@ class ImageBuilder:
         wanted = plan.needed_image.base_image
         return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
 
-    def _base(self, plan: ImagePlan, log: ImageLog) -> str:
-        """Return the base image to build on: local, else pulled, else the offline one."""
-        if self.find(plan.base_image) or self._pull(plan.base_image, log):
-            return plan.base_image
-        if plan.offline_base_image is None or plan.offline_base_command is None:
+    def _base(self, plan: RunPlan, log: ImageLog) -> str:
+        """Return the base image to build on: its own, or else the offline one, made if need be."""
+        image = plan.needed_image
+        if self.find(image.base_image):
+            return image.base_image
+        if image.offline_base_image is None or image.offline_base_command is None:
             raise InfrastructureError(
-                f"base image {plan.base_image} is not here and cannot be pulled{log.tail()}",
-                remedy=f"docker load it, or name another base image; the log is {log.path}",
+                f"base image {image.base_image} is not here and cannot be pulled{log.tail()}",
+                remedy=f"{base_image_remedy(plan.platform)}; the log is {log.path}",
             )
-        if self.find(plan.offline_base_image) is None:
-            command = [*plan.offline_base_command, plan.offline_base_image]
+        if self.find(image.offline_base_image) is None:
+            command = [*image.offline_base_command, image.offline_base_image]
             process.run(command, cwd=REPOSITORY_ROOT, on_line=log.write)
-        return plan.offline_base_image
+        return image.offline_base_image
 
-    def _pull(self, reference: str, log: ImageLog) -> bool:
-        if reference in self._unpullable:
-            return False
+    def _pull_base(self, plan: ImagePlan, log: ImageLog) -> None:
+        reference = plan.base_image
+        known = reference in (plan.offline_base_image, *self._unpullable)
+        if known or self.find(reference) is not None:
+            return
         log.write(f"pulling {reference}")
         try:
-            for message in self._client.api.pull(reference, stream=True, decode=True):
+            for message in self._pull(reference):
                 if "progressDetail" not in message:  # one line a layer, not one a kilobyte
                     log.write(_text(message))
         except APIError as error:
             log.write(f"cannot pull {reference}: {explain(error)}")
         if self.find(reference) is None:
             self._unpullable.add(reference)
-            return False
-        return True
+
+    def _pull(self, reference: str) -> Iterable[Mapping[str, Any]]:
+        repository, tag = parse_repository_tag(reference)
+        # Without a tag the engine would pull all that there are.
+        messages = self._client.api.pull(repository, tag or "latest", stream=True, decode=True)
+        return cast(Iterable[Mapping[str, Any]], messages)
 
     def _build(self, plan: RunPlan, base: str, log: ImageLog) -> None:
         messages = self._client.api.build(
@@ -106,7 +140,7 @@ class ImageBuilder:
             dockerfile=plan.needed_image.dockerfile,
             tag=plan.needed_image.tag,
             buildargs={**plan.needed_image.build_arguments, "BASE_IMAGE": base},
-            labels={BASE_LABEL: base},
+            labels=image_labels(plan, base, str(self._client.images.get(base).id)),
             network_mode=plan.container.network_mode,
             rm=True,
             forcerm=True,

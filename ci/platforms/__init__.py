@@ -53,19 +53,15 @@ class Platform:
         name: on the command line and in ``ci.yaml``
         label: name in the results table
         base_image: image that the recipe starts from where a registry can be reached
-        recipe: Dockerfile, relative to this repository
-        offline_base_image: local stand-in for ``base_image`` where that is neither present nor
-            pullable
-        offline_base_command: command, relative to this repository, that makes the stand-in
+        offline_base: ``OFFLINE_BASE_IMAGE`` stands in for ``base_image`` where that is neither
+            present nor pullable
         devices: the vendor's devices; ``None`` where the processor is the device
     """
 
     name: str
     label: str
     base_image: str | None = None
-    recipe: str | None = None
-    offline_base_image: str | None = None
-    offline_base_command: tuple[str, ...] | None = None
+    offline_base: bool = False
     devices: DeviceFacts | None = None
 
     @property
@@ -81,15 +77,17 @@ class Platform:
 
 _DEVICES: Final = {device.name: device for device in devices.PLATFORMS}
 
+# A base made from Debian packages, without any registry, by a command of this repository.
+OFFLINE_BASE_IMAGE: Final = "infini-ops-base:bookworm"
+OFFLINE_BASE_COMMAND: Final = ("docker/make-base-image",)
+
 # The images are those that the vendors' users start from.
 _KNOWN: Final = (
     Platform(
         name="cpu",
         label="CPU",
         base_image="python:3.11-slim-bookworm",
-        recipe="docker/cpu.Dockerfile",
-        offline_base_image="infini-ops-base:bookworm",
-        offline_base_command=("docker/make-base-image",),
+        offline_base=True,
     ),
     Platform(
         name="nvidia",

@@ -9,6 +9,8 @@ import pytest
 from ci.errors import ConfigError, UsageError
 from ci.inputs import (
     DEFAULT_REQUIREMENTS,
+    RECIPE,
+    RECIPE_FILES,
     REPOSITORY,
     chosen_platforms,
     config_option,
@@ -36,9 +38,8 @@ def plan(folder: Path, environ: dict[str, str] | None = None) -> RunPlan:
 
 def test_a_foreign_project_gets_what_comes_with_the_program(folder: Path) -> None:
     planned = plan(folder)
-    recipe = (REPOSITORY / "docker" / "cpu.Dockerfile").read_bytes()
     assert planned.needed_image.context == {
-        "Dockerfile": recipe,
+        **{name: (RECIPE / name).read_bytes() for name in RECIPE_FILES},
         "requirements-cpu.txt": DEFAULT_REQUIREMENTS.read_bytes(),
     }
     assert planned.host.requirements == DEFAULT_REQUIREMENTS

@@ -11,7 +11,7 @@ from ci.collect import not_run_result
 from ci.config import Config, DevicePolicy
 from ci.errors import ConfigError
 from ci.plan import Column, EnginePlan, NetworkPlan, PlanInputs, RunPlan, StageKind, make_plan
-from ci.platforms import PLATFORMS
+from ci.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 
 CONFIG = {
     "project": "tiny",
@@ -89,26 +89,23 @@ def test_a_simulated_device_that_was_not_run_is_one_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "context", "base_image", "complete"),
+    ("platform", "base_image", "expected"),
     [
-        ("ascend", {}, None, False),
-        ("ascend", {"Dockerfile": b""}, None, True),
-        ("iluvatar", {"Dockerfile": b""}, None, False),
-        ("iluvatar", {"Dockerfile": b""}, "corex:1", True),
-        ("iluvatar", {}, "corex:1", False),
+        ("cpu", None, "python:3.11-slim-bookworm"),
+        ("iluvatar", "corex:1", "corex:1"),
+        ("ascend", f"site/ascend@sha256:{'0' * 64}", f"site/ascend@sha256:{'0' * 64}"),
     ],
 )
-def test_an_image_is_a_recipe_on_a_base(
-    platform: str, context: dict[str, bytes], base_image: str | None, complete: bool
-) -> None:
+def test_the_base_image(platform: str, base_image: str | None, expected: str) -> None:
     config = {**CONFIG, "platforms": {platform: {}}}
-    planned = plan(config, context=context, base_image=base_image)
-    assert (planned.image is not None) is complete
-    if not complete:
-        with pytest.raises(
-            ConfigError, match=rf"platforms\.{platform}: got too little to make an image"
-        ):
-            _ = planned.needed_image
+    assert plan(config, base_image=base_image).needed_image.base_image == expected
+
+
+def test_a_platform_whose_base_image_nobody_knows() -> None:
+    planned = plan({**CONFIG, "platforms": {"iluvatar": {}}})
+    with pytest.raises(ConfigError, match=r"platforms\.iluvatar: no base image") as error:
+        _ = planned.needed_image
+    assert "INFINI_CI_BASE_IMAGE_ILUVATAR or as platforms.iluvatar" in str(error.value.remedy)
 
 
 def test_results_and_container() -> None:
@@ -149,18 +146,26 @@ def test_whatever_changes_the_image_changes_its_tag(changes: dict[str, object]) 
 
 def test_a_proxy_reaches_the_build_but_not_the_tag() -> None:
     image = plan(network=network(HTTP_PROXY="http://p:1", http_proxy="http://p:1")).needed_image
-    assert image.build_arguments == {"HTTP_PROXY": "http://p:1", "http_proxy": "http://p:1"}
+    proxies = {"HTTP_PROXY": "http://p:1", "http_proxy": "http://p:1"}
+    assert image.build_arguments == {**proxies, "PLATFORM": "cpu"}
     assert image.tag == plan().needed_image.tag
 
 
 def test_certificates_are_no_build_argument() -> None:
     image = plan(network=network(PIP_CERT="/in/container.pem")).needed_image
-    assert image.build_arguments == {}
+    assert image.build_arguments == {"PLATFORM": "cpu"}
 
 
 def test_the_offline_base_stands_in_for_the_platforms_own_only() -> None:
     own = plan().needed_image
     assert own.base_image == PLATFORMS["cpu"].base_image
+    assert own.offline_base_image == OFFLINE_BASE_IMAGE
     assert own.offline_base_command == ("docker/make-base-image",)
     sites = plan(base_image="registry.example/python:3.11").needed_image
     assert (sites.offline_base_image, sites.offline_base_command) == (None, None)
+
+
+def test_whoever_names_the_offline_base_gets_it_made() -> None:
+    config = {**CONFIG, "platforms": {"ascend": {}}}
+    image = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
+    assert (image.base_image, image.offline_base_image) == (OFFLINE_BASE_IMAGE,) * 2

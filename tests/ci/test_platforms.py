@@ -15,8 +15,3 @@ def test_names_and_torch_devices_are_those_of_the_one_table() -> None:
 def test_every_platform_has_the_label_that_people_know() -> None:
     labels = [PLATFORMS[name].label for name in PLATFORMS]
     assert labels == ["CPU", "NVIDIA", "Iluvatar", "MetaX", "Cambricon", "Moore", "Ascend"]
-
-
-def test_a_stand_in_is_made_by_a_command() -> None:
-    for platform in PLATFORMS.values():
-        assert (platform.offline_base_image is None) == (platform.offline_base_command is None)

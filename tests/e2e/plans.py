@@ -26,9 +26,9 @@ REQUIREMENTS = "pytest\npytest-reportlog\nsetuptools>=77\n"
 DOCKERFILE = """\
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
-ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/sbin:/usr/bin:/bin
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_INDEX_URL
+ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/sbin:/usr/bin:/bin
 COPY requirements.txt site-ca-bundle.pe[m] /tmp/
 RUN useradd --uid 1000 --create-home builder && python3 -m venv /opt/venv \\
     && if [ -s /tmp/site-ca-bundle.pem ]; then export PIP_CERT=/tmp/site-ca-bundle.pem; fi \\

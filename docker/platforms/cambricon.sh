@@ -1,0 +1,1 @@
+sdk_root NEUWARE_HOME /usr/local/neuware

@@ -1,0 +1,1 @@
+sdk_root COREX_HOME /usr/local/corex

@@ -1,0 +1,1 @@
+sdk_root MACA_PATH /opt/maca

@@ -1,0 +1,1 @@
+sdk_root CUDA_HOME /usr/local/cuda

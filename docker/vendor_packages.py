@@ -1,0 +1,74 @@
+"""What a base image's vendor has installed, and pip must leave alone.
+
+python3 vendor_packages.py has-torch           exits 0 where this Python finds a torch
+python3 vendor_packages.py constraints         prints pip constraints that keep the packages
+python3 vendor_packages.py link ENVIRONMENT    lets a virtual environment see them
+python3 vendor_packages.py check CONSTRAINTS   exits 1 where one was replaced or shadowed
+"""
+
+from __future__ import annotations
+
+import re
+import site
+import sys
+from importlib import metadata, util
+from pathlib import Path
+
+# torch, torchvision, torch_npu, torch-mlu; triton, triton-ascend
+FAMILY = re.compile(r"(torch|triton)(\W|_|[a-z])*$")
+
+
+def has_torch() -> None:
+    sys.exit(util.find_spec("torch") is None)
+
+
+def constraints() -> None:
+    """Print them; of packages that are there twice the one that is imported comes first."""
+    versions: dict[str, str] = {}
+    for package in metadata.distributions():
+        versions.setdefault(package.metadata["Name"].lower(), package.version)
+    for name, version in sorted(versions.items()):
+        if is_vendors(name, version):
+            print(f"{name}=={version}")
+        elif name == "numpy":  # torch is compiled for one major version of it
+            print(f"numpy<{int(version.split('.')[0]) + 1}")
+
+
+def is_vendors(name: str, version: str) -> bool:
+    """A build of the vendor's has a local version (2.4.0+metax3.2), which no index has."""
+    return "+" in version or FAMILY.match(name) is not None
+
+
+def link(environment: str) -> None:
+    """Needed where the vendor's Python is a virtual environment, too: those do not nest."""
+    if sys.prefix == sys.base_prefix:
+        return
+    (folder,) = Path(environment).glob("lib/python*/site-packages")
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
+    (folder / "vendor.pth").write_text("".join(lines))
+
+
+def check(path: str) -> None:
+    wrong = [pin for pin in Path(path).read_text().split() if "==" in pin and not kept(pin)]
+    for pin in wrong:
+        print(
+            f"vendor_packages.py: the base image's {pin} was replaced or shadowed", file=sys.stderr
+        )
+    sys.exit(bool(wrong))
+
+
+def kept(pin: str) -> bool:
+    name, version = pin.split("==")
+    package = metadata.distribution(name)
+    own = Path(sys.prefix) in Path(str(package.locate_file(""))).parents
+    return package.version == version and not own
+
+
+if __name__ == "__main__":
+    COMMANDS = {
+        "has-torch": has_torch,
+        "constraints": constraints,
+        "link": link,
+        "check": check,
+    }
+    COMMANDS[sys.argv[1]](*sys.argv[2:])
