@@ -53,7 +53,7 @@ nox.options.reuse_venv = "yes"
 # uv would not see the wheels that a site offers through pip's settings.
 nox.options.default_venv_backend = "virtualenv"
 
-PLATFORMS = ("cpu",)
+PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 SIMULATED = ("ascend", "cambricon", "moore")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc", "examples/*.cc")
@@ -82,6 +82,13 @@ def add_build_session(platform: str) -> None:
 
 for platform in PLATFORMS:
     add_build_session(platform)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Validate a release on all configured platforms side by side; `-- ascend cpu` on two."""
+    named = set(PLATFORMS) & set(session.posargs) or "--resume" in session.posargs
+    run_ci(session, "run", *(() if named else ("--all",)))
 
 
 @nox.session

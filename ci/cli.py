@@ -19,7 +19,7 @@ from ci.compare import contract_side, sides
 from ci.config import schema_text
 from ci.contract import written_contract
 from ci.doctor import add_doctor
-from ci.engines import Engine, select_engine
+from ci.engines import select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
 from ci.gc import add_gc
 from ci.inputs import (
@@ -37,6 +37,7 @@ from ci.pip_settings import read_pip_settings
 from ci.plan import RunPlan
 from ci.platforms import PLATFORMS, Platform
 from ci.progress import Progress
+from ci.records import Records
 from ci.report import print_results, results_markdown
 from ci.report.comparison import comparison_json, comparison_markdown, comparison_text
 from ci.request import RunRequest, load_request, new_request
@@ -112,6 +113,13 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_run)
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="what to run")
+    parser.add_argument("--all", action="store_true", help="run every configured platform")
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="run at most N platforms at once (default: as many as their engines carry)",
+    )
     parser.add_argument(
         "--engine",
         metavar="ENGINE",
@@ -124,6 +132,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="the project (default: what --config says, else its folder)",
+    )
+    parser.add_argument(
+        "--cold", action="store_true", help="build without what the compiler cache holds"
     )
     _add_config(parser)
     _add_results(parser)
@@ -193,23 +204,20 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
+    return number
+
+
 def _run(options: argparse.Namespace) -> int:
     if options.resume:
         _refuse_changes(options)
         request = load_request(options.results, options.resume)
         project = load_project(request.config, os.environ, read_pip_settings())
     else:
-        config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
-        project = load_project(config, os.environ, read_pip_settings())
-        source = options.source or project.source
-        names = _named(project, options.platforms)
-        request = new_request(
-            project,
-            names,
-            source_folder=source,
-            results=options.results,
-            engine=options.engine or "auto",
-        )
+        project, request = _new_run(options)
     plans = plan_run(
         project,
         chosen_platforms(project.config, request.platforms),
@@ -217,66 +225,74 @@ def _run(options: argparse.Namespace) -> int:
         source=request.source,
         results=options.results / request.run_id,
         engine=None if request.engine == "auto" else request.engine,
+        engines=request.engines,
+        cold=request.cold,
     )
-    engine = select_engine(plans[0].engine)
-    for plan in plans:
-        engine.check(plan)
     if options.dry_run:
-        return _describe(engine, plans)
-    # What `auto` has become: a resumed run needs the same.
-    return _execute(options, request.model_copy(update={"engine": engine.name}), plans, engine)
+        return _describe(plans)
+    return _execute(options, request, plans)
+
+
+def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
+    config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
+    project = load_project(config, os.environ, read_pip_settings())
+    request = new_request(
+        project,
+        _named(project, options),
+        source_folder=options.source or project.source,
+        results=options.results,
+        engine=options.engine or "auto",
+        cold=options.cold,
+    )
+    return project, request
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
-    if options.platforms or options.engine or options.source or options.config:
+    asked = (options.platforms, options.all, options.engine, options.source, options.config)
+    if any(asked) or options.cold:
         message = "--resume goes on with what the run was asked for"
-        remedy = "Leave out PLATFORM, --engine, --source and --config."
+        remedy = "Leave out PLATFORM, --all, --engine, --source, --config and --cold."
         raise UsageError(message, remedy=remedy)
 
 
-def _named(project: Project, names: Sequence[str]) -> list[str]:
-    if not names:
-        configured = ", ".join(project.config.platforms)
-        raise UsageError("run: no platform is named", remedy=f"Configured: {configured}.")
-    return [platform.name for platform in chosen_platforms(project.config, names)]
+def _named(project: Project, options: argparse.Namespace) -> list[str]:
+    configured = list(project.config.platforms)
+    if options.all and options.platforms:
+        raise UsageError("run: --all and platforms are named", remedy="Leave one of them out.")
+    if options.all:
+        return configured
+    if not options.platforms:
+        remedy = f"Configured: {', '.join(configured)}. All of them: --all."
+        raise UsageError("run: no platform is named", remedy=remedy)
+    return [platform.name for platform in chosen_platforms(project.config, options.platforms)]
 
 
-def _describe(engine: Engine, plans: Sequence[RunPlan]) -> int:
+def _describe(plans: Sequence[RunPlan]) -> int:
     for plan in plans:
+        engine = select_engine(plan.engine)
+        engine.check(plan)
         print(mask_credentials(engine.describe(plan)))
     return ExitCode.PASSED
 
 
-def _execute(
-    options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan], engine: Engine
-) -> int:
-    _make_results(options.results)
-    with (
-        Store(default_url(options.results)) as store,
-        Progress(Console(stderr=True)) as progress,
-    ):
-        run = Run(
-            request=request,
-            plans=plans,
-            engine=engine,
-            results=options.results / request.run_id,
-            store=store,
-            progress=progress,
-            resumed=bool(options.resume),
-        )
-        result = run.execute()
+def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
+    results = options.results / request.run_id
+    run = Run(
+        request=request,
+        plans=plans,
+        connect=select_engine,
+        results=results,
+        records=Records(results, lambda: Store(default_url(options.results))),
+        progress=Progress(Console(stderr=True)),
+        resumed=bool(options.resume),
+        jobs=options.jobs,
+    )
+    result = run.execute()
     with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
         _print(result, "json" if options.json else "table")
         if not options.json:
-            print(f"\nresults: {run.results}")
+            print(f"\nresults: {results}")
     return ExitCode.INTERRUPTED if run.interrupted else exit_code(result.platforms)
-
-
-def _make_results(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"--results: {folder}: there is a file in the way") from None
 
 
 def _print(result: RunResult, form: str) -> None:

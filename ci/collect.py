@@ -22,13 +22,13 @@ PYTEST_LOG = "pytest.jsonl"
 ENVIRONMENT = "environment.json"
 
 
-def judged(plan: RunPlan, facts: ExecutionFacts) -> PlatformResult:
-    """Judge a platform by what lies in its results folder."""
+def judged(plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None) -> PlatformResult:
+    """Judge a platform by what lies in its results folder; ``log`` is the per-test log there."""
     record = read_record(plan.results)
     case = Case(
         stages=plan.stages,
         record=record,
-        tests=read_log(plan.results),
+        tests=log,
         facts=facts,
         collected=_collected(plan),
         platform=plan.platform,

@@ -23,6 +23,7 @@ from ci.plan import (
     make_plan,
 )
 from ci.platforms import PLATFORMS, Platform
+from ci.results import title
 from ci.text import near_match
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -140,13 +141,16 @@ def plan_run(
     source: Path,
     results: Path,
     engine: str | None = None,
+    engines: Mapping[str, str] | None = None,
     cold: bool = False,
 ) -> tuple[RunPlan, ...]:
     """Plan every platform of a run.
 
-    ``results`` is the run's own folder, ``engine`` the one of the command line, and ``cold`` asks
-    for builds without what a compiler cache holds.
+    ``results`` is the run's own folder, ``engine`` the one of the command line, ``engines`` those
+    that platforms of a resumed run began on, and ``cold`` asks for builds without what a compiler
+    cache holds.
     """
+    _refuse_same_labels(project, platforms)
     if not source.is_dir():
         raise UsageError(f"--source: {source} is not a folder")
     network = project.network()
@@ -162,13 +166,28 @@ def plan_run(
             requirements=requirements,
             base_image=project.base_image(platform.name),
             network=network,
-            engine=project.engine(platform.name, engine),
+            engine=project.engine(platform.name, (engines or {}).get(platform.name, engine)),
             devices=project.devices(platform.name),
             cold=cold,
             contract=_contract(project, platform, source),
         )
         plans.append(make_plan(project.config, platform, inputs))
     return tuple(plans)
+
+
+def _refuse_same_labels(project: Project, platforms: Sequence[Platform]) -> None:
+    """Two rows of one table, and of its history, must not have the same name."""
+    named: dict[str, str] = {}
+    for platform in platforms:
+        wanted = project.config.platforms[platform.name]
+        label = title(wanted.label or platform.label, simulated=wanted.simulated)
+        if other := named.get(label):
+            raise ConfigError(
+                f"{project.path.name}: platforms.{platform.name}.label: got '{label}', which"
+                f" platforms.{other} has too",
+                remedy="Give each its own `label:`, or run them apart.",
+            )
+        named[label] = platform.name
 
 
 def _contract(project: Project, platform: Platform, source: Path) -> ContractPlan | None:

@@ -1,4 +1,4 @@
-"""Progress of a run: a live line on a terminal, plain lines elsewhere.
+"""Progress of a run: a live line per running platform on a terminal, plain lines elsewhere.
 
 Everything goes to standard error, so that standard output holds results only.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
 
@@ -15,6 +16,7 @@ from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ci.network import mask_credentials
+from ci.results import Harness, PlatformResult
 from ci.text import printable
 
 TAIL_LINES = 30
@@ -22,18 +24,25 @@ SIGN_OF_LIFE_S = 60.0
 LIVE_WIDTH = 80  # characters of the latest line of output
 
 
+@dataclass(kw_only=True)
+class _Platform:
+    """What is shown of one platform."""
+
+    label: str
+    stage: str = ""
+    started: float = 0.0
+    last_line: float = 0.0
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    task: TaskID | None = None
+
+
 class Progress:
-    """Shows events as they come; an engine's ``Observer``. Use as a context manager."""
+    """Shows the events of all platforms as they come. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._label = ""
-        self._stage = ""
-        self._started = 0.0
-        self._last_line = 0.0
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._platforms: dict[str, _Platform] = {}
         self._live: LiveProgress | None = None
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:
@@ -52,72 +61,91 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def platform(self, label: str) -> None:
-        """Name the platform that the next events are about."""
-        self._label = label
-
-    def event(self, event: Mapping[str, object]) -> None:
-        """Show one event of the agent or the engine."""
+    def event(self, label: str, event: Mapping[str, object]) -> None:
+        """Show one event of the agent or the engine of the platform called ``label``."""
+        platform = self._platform(label)
         match event.get("event"):
             case "stage_started":
-                self._begin(str(event["stage"]))
+                self._begin(platform, str(event["stage"]))
             case "stage_finished":
-                self._end(event)
+                self._end(platform, event)
             case "stage_skipped":
-                self._say(f"{event['stage']}: {event['reason']}")
+                self._say(platform, f"{event['stage']}: {event['reason']}")
             case "output":
-                self._output(str(event["text"]))
-            case "engine" if self._stage == "image":  # pip's or the builder's own output
-                self._output(str(event["text"]))
+                self._output(platform, str(event["text"]))
+            case "engine" if platform.stage == "image":  # pip's or the builder's own output
+                self._output(platform, str(event["text"]))
             case "engine":
-                self._say(str(event["text"]))
+                self._say(platform, str(event["text"]))
+            case "failure":
+                self.failure(label, str(event["text"]))
             case _:
                 pass  # nothing to show
 
-    def failure(self, text: str) -> None:
+    def failure(self, label: str, text: str) -> None:
         """Show why a platform cannot go on."""
-        self._finish_stage()
-        self._say(text)
+        platform = self._platform(label)
+        self._finish_stage(platform)
+        self._say(platform, text)
 
-    def _begin(self, stage: str) -> None:
-        self._stage, self._started = stage, monotonic()
-        self._tail.clear()
-        self._say(f"{stage} started")
+    def waiting(self, label: str, *, engine: str) -> None:
+        """Show that a platform waits until others have ended."""
+        self._say(self._platform(label), f"waits for its turn on engine {engine}")
+
+    def finished(self, label: str, result: PlatformResult) -> None:
+        """Show how a platform ended."""
+        platform = self._platform(label)
+        self._finish_stage(platform)
+        verdict, counts = result.verdict, result.pytest and result.pytest.summary
+        said = [verdict.product.replace("_", " ")]
+        if verdict.harness is not Harness.CLEAN:
+            said.append(verdict.harness.replace("_", " "))
+        self._say(platform, ", ".join([*said, *([counts] if counts else [])]))
+
+    def _platform(self, label: str) -> _Platform:
+        return self._platforms.setdefault(label, _Platform(label=label))
+
+    def _begin(self, platform: _Platform, stage: str) -> None:
+        platform.stage, platform.started = stage, monotonic()
+        platform.tail.clear()
+        self._say(platform, f"{stage} started")
         if self._live is not None:
-            self._task = self._live.add_task(f"{self._label}: {stage}", total=None)
+            platform.task = self._live.add_task(f"{platform.label}: {stage}", total=None)
 
-    def _end(self, event: Mapping[str, object]) -> None:
-        self._finish_stage()
+    def _end(self, platform: _Platform, event: Mapping[str, object]) -> None:
+        self._finish_stage(platform)
         code, seconds = event.get("exit_code"), event.get("seconds")
         took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
         if code == 0:
             reason = f" ({event['reason']})" if "reason" in event else ""
-            self._say(f"{event['stage']} finished{took}{reason}")
+            self._say(platform, f"{event['stage']} finished{took}{reason}")
             return
-        for line in self._tail:
+        for line in platform.tail:
             self._print(f"    {line}")
-        self._say(f"{event['stage']} failed with exit code {code}{took}; its log ends as above")
+        failed = f"{event['stage']} failed with exit code {code}{took}"
+        self._say(platform, f"{failed}; its log ends as above")
 
-    def _finish_stage(self) -> None:
-        self._stage = ""
-        if self._live is not None and self._task is not None:
-            self._live.remove_task(self._task)
-            self._task = None
+    def _finish_stage(self, platform: _Platform) -> None:
+        platform.stage = ""
+        if self._live is not None and platform.task is not None:
+            self._live.remove_task(platform.task)
+            platform.task = None
 
-    def _output(self, text: str) -> None:
-        self._tail.append(text.rstrip("\n"))
-        if self._live is not None and self._task is not None:
+    def _output(self, platform: _Platform, text: str) -> None:
+        platform.tail.append(text.rstrip("\n"))
+        if self._live is not None and platform.task is not None:
             latest = printable(mask_credentials(text))[:LIVE_WIDTH]
-            shown = f"{self._label}: {self._stage}: {latest}"
-            self._live.update(self._task, description=shown)
-        elif monotonic() - self._last_line > SIGN_OF_LIFE_S:
-            self._say(f"{self._stage} running for {monotonic() - self._started:.0f} s: {text}")
+            shown = f"{platform.label}: {platform.stage}: {latest}"
+            self._live.update(platform.task, description=shown)
+        elif monotonic() - platform.last_line > SIGN_OF_LIFE_S:
+            elapsed = monotonic() - platform.started
+            self._say(platform, f"{platform.stage} running for {elapsed:.0f} s: {text}")
 
-    def _say(self, text: str) -> None:
-        self._print(f"{self._label}: {text}")
+    def _say(self, platform: _Platform, text: str) -> None:
+        self._print(f"{platform.label}: {text}")
+        platform.last_line = monotonic()
 
     def _print(self, text: str) -> None:
         # Neither markup nor wrapping: a log's line stays as it is.
         shown = printable(mask_credentials(text))
         self._console.print(shown, markup=False, highlight=False, soft_wrap=True)
-        self._last_line = monotonic()

@@ -37,11 +37,21 @@ class RunRequest(BaseModel):
     config_digest: str
     platforms: tuple[str, ...]
     engine: str
+    """Asked for on the command line; `auto`: what the site says."""
+    engines: dict[str, str] = {}
+    """What each platform began on."""
+    cold: bool = False
     started_at: datetime
 
 
 def new_request(
-    project: Project, platforms: Sequence[str], *, source_folder: Path, results: Path, engine: str
+    project: Project,
+    platforms: Sequence[str],
+    *,
+    source_folder: Path,
+    results: Path,
+    engine: str,
+    cold: bool = False,
 ) -> RunRequest:
     """Describe a new run; its id holds the time, the commit and four random digits.
 
@@ -64,6 +74,7 @@ def new_request(
         config_digest=_file_digest(project.path),
         platforms=tuple(platforms),
         engine=engine,
+        cold=cold,
         started_at=now,
     )
 

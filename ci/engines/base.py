@@ -57,6 +57,9 @@ class Engine(Protocol):
     def check(self, plan: RunPlan) -> None:
         """Raise ``ConfigError`` for a plan that lacks what this engine needs."""
 
+    def processors(self) -> int:
+        """How many processors its machine has: so many platforms run there at once."""
+
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or make the environment of the stages; the log is ``image.log``."""
 

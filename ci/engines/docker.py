@@ -76,6 +76,11 @@ class DockerEngine:
         """A container needs an image."""
         _ = plan.needed_image
 
+    def processors(self) -> int:
+        """Those of the engine's machine."""
+        with typed_sdk_errors():
+            return int(self._client.info()["NCPU"])
+
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
         with (

@@ -45,6 +45,10 @@ class HostEngine:
     def check(self, plan: RunPlan) -> None:
         """Any plan will do."""
 
+    def processors(self) -> int:
+        """Those that this process may use."""
+        return len(os.sched_getaffinity(0))
+
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Make a fresh virtual environment with the plan's requirements."""
         start = monotonic()

@@ -19,8 +19,8 @@ from pydantic import AwareDatetime, BaseModel, ValidationError
 from ci.engines.workfolder import STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.gc.items import Item, Kind
+from ci.records import LOCK_FILE
 from ci.request import REQUEST_FILE
-from ci.run import LOCK_FILE
 from ci.store.store import LATEST
 
 _WORK_FOLDER = re.compile(r"infini-ci-(?P<run>.+)-(?P<platform>[a-z][a-z0-9_]*)-[a-z0-9_]{8}")

@@ -31,14 +31,14 @@ TEST_COLUMNS = (
 )
 
 
-def run_row(run: RunResult) -> RunRow:
-    """The rows of a run, its platforms and their stages."""
-    fields = {name: getattr(run, name) for name in _RUN}
-    platforms = [_platform_row(platform, n) for n, platform in enumerate(run.platforms)]
-    return RunRow(**fields, platforms=platforms)
+def set_run(row: RunRow, run: RunResult) -> None:
+    """Take over what a run says of itself, its platforms apart."""
+    for name in _RUN:
+        setattr(row, name, getattr(run, name))
 
 
-def _platform_row(result: PlatformResult, position: int) -> PlatformRow:
+def platform_row(result: PlatformResult, position: int) -> PlatformRow:
+    """The rows of a platform and its stages."""
     pytest, verdict = result.pytest, result.verdict
     return PlatformRow(
         position=position,
@@ -60,12 +60,13 @@ def _platform_row(result: PlatformResult, position: int) -> PlatformRow:
 
 
 def run_result(row: RunRow) -> RunResult:
-    """The run that ``run_row`` was given."""
+    """The run that these rows were made of."""
     fields = {name: getattr(row, name) for name in _RUN}
-    return RunResult(**fields, platforms=tuple(map(_platform_result, row.platforms)))
+    return RunResult(**fields, platforms=tuple(map(platform_result, row.platforms)))
 
 
-def _platform_result(row: PlatformRow) -> PlatformResult:
+def platform_result(row: PlatformRow) -> PlatformResult:
+    """The result that ``platform_row`` was given."""
     return PlatformResult(
         **{name: getattr(row, name) for name in _PLATFORM},
         pytest=_pytest_result(row),

@@ -1,4 +1,4 @@
-"""One transaction per run; the schema is brought up to date on opening."""
+"""One transaction per save; the schema is brought up to date on opening."""
 
 from __future__ import annotations
 
@@ -21,8 +21,15 @@ from sqlalchemy.orm import Session
 
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
-from ci.results import RunResult
-from ci.store.convert import TEST_COLUMNS, run_result, run_row, test_outcome
+from ci.results import PlatformResult, RunResult
+from ci.store.convert import (
+    TEST_COLUMNS,
+    platform_result,
+    platform_row,
+    run_result,
+    set_run,
+    test_outcome,
+)
 from ci.store.tables import OutcomeRow, PlatformRow, RunRow
 from ci.text import first_names, near_match
 
@@ -54,10 +61,14 @@ class Store:
             raise InfrastructureError(f"the store {masked} cannot be opened: {error}") from error
 
     def save(self, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
-        """Save a run with its tests by platform, in place of an earlier save of it."""
+        """Save a run, in place of an earlier save of it.
+
+        ``tests`` are those of platforms that have just ended: one that is stored as it is, and
+        that ``tests`` does not name, keeps its own.
+        """
         try:
             with Session(self._engine) as session, session.begin():
-                _replace(session, run, tests)
+                _save(session, run, tests)
         except (SQLAlchemyError, ValueError) as error:  # ValueError: a driver's own checks
             raise InfrastructureError(f"the store rejects run {run.run_id}: {error}") from error
 
@@ -86,6 +97,15 @@ class Store:
         with Session(self._engine) as session:
             return [test_outcome(*row) for row in session.execute(query)]
 
+    def holds(self, run_id: str, result: PlatformResult) -> bool:
+        """Tell whether a platform of a run is stored as it is."""
+        query = select(PlatformRow).where(
+            PlatformRow.run_id == run_id, PlatformRow.platform == result.platform
+        )
+        with Session(self._engine) as session:
+            row = session.scalars(query).one_or_none()
+            return row is not None and platform_result(row) == result
+
     def _run_ids(self, session: Session) -> Sequence[str]:
         return session.scalars(select(RunRow.run_id).order_by(*_NEWEST_FIRST)).all()
 
@@ -113,12 +133,22 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
     return UsageError(message, remedy=remedy)
 
 
-def _replace(session: Session, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
-    if earlier := session.get(RunRow, run.run_id):
-        session.delete(earlier)
-        session.flush()
-    row = run_row(run)
+def _save(session: Session, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
+    row = session.get(RunRow, run.run_id) or RunRow()
+    set_run(row, run)
+    kept = {
+        platform.platform: platform
+        for platform in row.platforms
+        if platform.platform not in tests and platform_result(platform) in run.platforms
+    }
+    row.platforms = list(kept.values())
     session.add(row)
+    session.flush()  # the others are gone before new rows take their names
+    for position, result in enumerate(run.platforms):
+        if result.platform in kept:
+            kept[result.platform].position = position
+        else:
+            row.platforms.append(platform_row(result, position))
     session.flush()  # gives the platforms their keys
     rows = [
         _test_values(platform.id, test)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -23,30 +23,41 @@ IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, rea
 
 @dataclass
 class LocalEngine:
-    """Fails where it is told to; remembers what it was asked."""
+    """Fails where it is told to; remembers what it was asked, in a file: workers ask it."""
 
+    record: Path = Path(os.devnull)
     prepare_error: BaseException | None = None
     refusal: CiError | None = None
     execute_error: CiError | OSError | None = None
     interrupted: bool = False
     adopted: ExecutionFacts | None = None
-    calls: list[str] = field(default_factory=list)
     name: str = "docker"
     containers: bool = True
+
+    @property
+    def calls(self) -> list[str]:
+        return self.record.read_text().splitlines() if self.record.exists() else []
+
+    def _called(self, what: str) -> None:
+        with self.record.open("a") as file:
+            file.write(what + "\n")
 
     def check(self, plan: RunPlan) -> None:
         if self.containers:
             _ = plan.needed_image
 
+    def processors(self) -> int:
+        return 2
+
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
-        self.calls.append(f"prepare {plan.platform}")
+        self._called(f"prepare {plan.platform}")
         if self.prepare_error is not None:
             raise self.prepare_error
         observer.event({"event": "engine", "text": "building"})
         return IMAGE
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
-        self.calls.append(f"execute {plan.platform}")
+        self._called(f"execute {plan.platform}")
         if self.refusal is not None:
             raise self.refusal
         code = run_agent(plan, observer)
@@ -55,7 +66,7 @@ class LocalEngine:
         return facts(image, exit_code=code, interrupted=self.interrupted)
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
-        self.calls.append(f"resume {plan.platform}")
+        self._called(f"resume {plan.platform}")
         observer.event({"event": "engine", "text": "looking for what is left"})
         return self.adopted
 
@@ -79,8 +90,8 @@ def facts(
 
 def run_agent(plan: RunPlan, observer: Observer) -> int:
     """Run the stages in a copy of the sources."""
-    job = plan.results.parent / "job.json"
-    workspace = plan.results.parent / "workspace"
+    job = plan.results.with_name(f"{plan.platform}.json")
+    workspace = plan.results.with_name(f"workspace-{plan.platform}")
     with TemporaryFile() as archive:
         source.write_archive(plan.source, archive)
         archive.seek(0)

@@ -45,8 +45,8 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
-    local = LocalEngine()
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LocalEngine:
+    local = LocalEngine(record=tmp_path / "calls")
     monkeypatch.setattr(cli, "select_engine", lambda _: local)
     return local
 
@@ -121,13 +121,14 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run"], f"run: no platform is named\nConfigured: {ALL}."),
+        (["run"], f"run: no platform is named\nConfigured: {ALL}. All of them: --all."),
+        (["run", "cpu", "--all"], "run: --all and platforms are named"),
         (["run", "cpuu"], f"unknown platform 'cpuu', configured: {ALL}; did you mean 'cpu'?"),
         (["run", "cpu", "a", "x"], f"unknown platform 'a', configured: {ALL}\nunknown"),
         (["run", "cpu", "--source", "nowhere"], "nowhere/ci.yaml: no such file"),
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
-        (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --engine, --source and --config."),
+        (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
         (["report", "--results", "nowhere"], "--results: there is no ci.db in nowhere"),
     ],
 )
@@ -145,6 +146,7 @@ def test_a_wrong_command_line_is_exit_code_2(
     [
         *([], ["build"]),
         *(["run", "--json", "--dry-run", "cpu"], ["run", "cpu", "--engin", "host"]),
+        *(["run", "cpu", "--jobs", "0"], ["run", "cpu", "--jobs", "many"]),
     ],
 )
 def test_what_the_parser_refuses_is_exit_code_2_too(

@@ -16,9 +16,8 @@ END = {"event": "stage_finished", "stage": "install", "seconds": 1.25, "exit_cod
 def shown(*events: dict[str, object], terminal: bool = False) -> str:
     console = Console(file=StringIO(), width=40, force_terminal=terminal)
     with Progress(console) as progress:
-        progress.platform("CPU")
         for event in events:
-            progress.event(event)
+            progress.event("CPU", event)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

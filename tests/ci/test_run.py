@@ -5,119 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 from local_engine import LocalEngine, facts, run_agent
-from rich.console import Console
+from workplace import CONFIG, PASSING, Workplace, new_workplace
 
 from ci.engines.base import ImageFacts, Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.inputs import chosen_platforms, load_project, plan_run
 from ci.plan import RunPlan
-from ci.progress import Progress
 from ci.report import table_markdown
 from ci.report.rows import stage_rows
-from ci.request import RunRequest, load_request, new_request
-from ci.results import Harness, PlatformResult, Product, RunResult, exit_code, read_results
-from ci.run import Run
-from ci.store import Store, default_url
-
-CONFIG = """\
-project: tiny
-platforms:
-  cpu: {}
-stages:
-- name: build
-  command: python build.py
-- name: pytest
-  kind: pytest
-  command: python -m pytest -q tests
-artifacts:
-  generated: out
-"""
-BUILD = """\
-import pathlib
-pathlib.Path('out').mkdir(exist_ok=True)
-pathlib.Path('out/a.txt').touch()
-"""
-PASSING = "def test_a(): pass\n"
-
-
-@dataclass
-class Workplace:
-    """A project and a results folder; runs as the command line does."""
-
-    folder: Path
-    engine: LocalEngine = field(default_factory=LocalEngine)
-    console: Console = field(default_factory=lambda: Console(file=StringIO(), width=200))
-
-    results_name: str = "results"
-
-    @property
-    def results(self) -> Path:
-        return self.folder / self.results_name
-
-    def write(self, name: str, text: str) -> None:
-        path = self.folder / "source" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    def commit(self) -> None:
-        """Commit what there is, also where nothing has changed."""
-        source = self.folder / "source"
-        identity = ["-c", "user.name=Tests", "-c", "user.email=tests@example.org"]
-        message = ["commit", "--quiet", "--allow-empty", "--message", "All"]
-        for command in (["init", "--quiet"], ["add", "."], [*identity, *message]):
-            subprocess.run(["git", *command], cwd=source, check=True)
-
-    def run(self, request: RunRequest | None = None) -> tuple[RunResult, Run]:
-        source = self.folder / "source"
-        project = load_project(source / "ci.yaml", {})
-        resumed = request is not None
-        if request is None:
-            request = new_request(
-                project, ["cpu"], source_folder=source, results=self.results, engine="docker"
-            )
-        folder = self.results / request.run_id
-        platforms = chosen_platforms(project.config, request.platforms)
-        plans = plan_run(project, platforms, run_id=request.run_id, source=source, results=folder)
-        with Store(default_url(self.results)) as store, Progress(self.console) as progress:
-            run = Run(
-                request=request,
-                plans=plans,
-                engine=self.engine,
-                results=folder,
-                store=store,
-                progress=progress,
-                resumed=resumed,
-            )
-            result = run.execute()
-            assert store.load(request.run_id) == result
-        assert read_results(self.results / "latest" / "results.json") == result
-        return result, run
-
-    def only(self) -> PlatformResult:
-        result, _ = self.run()
-        return result.platforms[0]
-
-    def output(self) -> str:
-        assert isinstance(self.console.file, StringIO)
-        return self.console.file.getvalue()
+from ci.request import RunRequest, load_request
+from ci.results import Harness, PlatformResult, Product, exit_code, read_results
+from ci.store import Store
+from ci.workers import Relay
 
 
 @pytest.fixture
 def work(tmp_path: Path) -> Workplace:
-    workplace = Workplace(folder=tmp_path)
-    workplace.write("ci.yaml", CONFIG)
-    workplace.write("build.py", BUILD)
-    workplace.write("tests/test_a.py", PASSING)
-    return workplace
+    return new_workplace(tmp_path)
 
 
 def judged(result: PlatformResult) -> tuple[Product, Harness, ExitCode]:
@@ -341,12 +250,12 @@ def test_a_full_disk_is_a_result_like_any_other(work: Workplace, step: str) -> N
     assert any("No space left on device" in note for note in result.notes)
 
 
-def test_an_engine_that_breaks_leaves_results_behind(work: Workplace) -> None:
+def test_a_fault_of_this_program_is_a_result_like_any_other(work: Workplace) -> None:
     work.engine.prepare_error = ZeroDivisionError("a bug")
-    with pytest.raises(ZeroDivisionError, match="a bug"):
-        work.run()
-    [path] = work.results.glob("latest/results.json")
-    assert read_results(path).platforms[0].verdict.product is Product.NOT_RUN
+    result = work.only()
+    assert judged(result) == (Product.NOT_RUN, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
+    assert result.notes == ("not run: ZeroDivisionError: a bug",)
+    assert "raise self.prepare_error" in work.output()  # for whoever mends it
 
 
 def test_an_interrupt_while_the_image_is_built(work: Workplace) -> None:
@@ -383,7 +292,7 @@ def test_an_interrupt_never_keeps_results_from_the_disk(
 
 def test_resuming_a_finished_run_runs_nothing(work: Workplace) -> None:
     first, run = work.run()
-    work.engine.calls.clear()
+    work.new_engine()
     second, _ = work.run(load_request(work.results, run.request.run_id))
     assert work.engine.calls == []
     assert second.platforms == first.platforms
@@ -410,7 +319,7 @@ def test_resuming_judges_results_that_nobody_judged(work: Workplace) -> None:
 def test_resuming_begins_anew_where_nothing_is_left(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     _, run = work.run()
-    work.engine = LocalEngine()
+    work.new_engine()
     result, _ = work.run(load_request(work.results, run.request.run_id))
     assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
     assert result.platforms[0].verdict.product is Product.PASSED
@@ -430,7 +339,7 @@ def test_resuming_an_interrupted_run_runs_it_again(work: Workplace) -> None:
 def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     result, run = work.run()
-    work.engine = LocalEngine()
+    work.new_engine()
     work.write("tests/test_a.py", "def test_a(): assert False\n")
     with pytest.raises(UsageError, match=f"run {result.run_id} had other sources: files in"):
         work.run(run.request)
@@ -444,7 +353,7 @@ def test_resuming_at_another_commit_is_refused(work: Workplace) -> None:
     work.commit()
     work.engine.prepare_error = InfrastructureError("no space left")
     _, run = work.run()
-    work.engine = LocalEngine()
+    work.new_engine()
     work.commit()  # of the same files
     with pytest.raises(UsageError, match=rf"commit \w+, the run began with {run.request.commit}"):
         work.run(run.request)
@@ -466,7 +375,7 @@ class EditingEngine(LocalEngine):
 
 
 def test_sources_that_change_while_the_image_is_made_are_noted(work: Workplace) -> None:
-    work.engine = EditingEngine()
+    work.engine = EditingEngine(record=work.engine.record)
     [note] = [note for note in work.only().notes if note.startswith("the sources changed")]
     assert note.endswith("are not those that the run began with")
 
@@ -475,13 +384,13 @@ def test_results_inside_of_the_sources_are_none_of_them(work: Workplace) -> None
     work.engine.prepare_error = InfrastructureError("no space left")
     work.results_name = "source/here"
     _, run = work.run()
-    work.engine = LocalEngine()
+    work.new_engine()
     assert work.run(run.request)[0].platforms[0].verdict.product is Product.PASSED
 
 
 def test_a_run_that_is_still_going_on_is_not_resumed(work: Workplace) -> None:
     _, run = work.run()
-    work.engine.calls.clear()
+    work.new_engine()
     before = (run.results / "results.json").read_bytes()
     with (
         FileLock(run.results / ".lock"),
@@ -507,8 +416,8 @@ def _interrupted_before_the_verdict(work: Workplace) -> RunRequest:
     """A run whose caller died after the stages and before anybody looked at them."""
     work.engine.prepare_error = InfrastructureError("never reached the verdict")
     _, run = work.run()
-    run_agent(run.plans[0], run.progress)
-    work.engine = LocalEngine()
+    run_agent(run.plans[0], Relay(lambda _: None))
+    work.new_engine()
     return run.request
 
 

@@ -1,0 +1,95 @@
+"""What a run leaves behind: its folder, and its rows in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ci.collect import read_log
+from ci.errors import UsageError
+from ci.pytest_log import TestOutcome
+from ci.report import results_markdown
+from ci.request import REQUEST_FILE, RunRequest
+from ci.results import PlatformResult, RunResult, write_atomically
+from ci.store import Store
+
+LOCK_FILE = ".lock"
+
+
+class Records:
+    """The results of a run; nothing is written, locked or opened before ``open``."""
+
+    def __init__(self, folder: Path, open_store: Callable[[], Store]) -> None:
+        self._folder = folder
+        self._open_store = open_store
+        self._store: Store | None = None
+        self._stack = ExitStack()
+        self._unsaved: dict[str, Sequence[TestOutcome]] = {}
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
+    def open(self) -> None:
+        """Make the folder and let no other caller go on with the same run."""
+        _make_results(self._folder.parent)
+        store = self._stack.enter_context(self._open_store())
+        self._folder.mkdir(exist_ok=True)
+        self._stack.enter_context(_only_caller(self._folder))
+        _link_latest(self._folder)
+        self._store = store
+
+    def write_request(self, request: RunRequest) -> None:
+        write_atomically(self._folder / REQUEST_FILE, request.model_dump_json(indent=2))
+
+    def add_tests(self, platform: str, tests: Sequence[TestOutcome]) -> None:
+        """Keep a platform's tests for the next ``save``."""
+        self._unsaved[platform] = tests
+
+    def restore_tests(self, run_id: str, results: Iterable[PlatformResult]) -> None:
+        """Read again what an earlier caller did not live to store."""
+        for result in results:
+            if self._store is not None and not self._store.holds(run_id, result):
+                log = read_log(self._folder / result.platform)
+                self.add_tests(result.platform, log.tests if log else ())
+
+    def save(self, result: RunResult) -> None:
+        """Write the results so far; the store gets each platform's tests once."""
+        write_atomically(self._folder / "results.json", result.to_json())
+        write_atomically(self._folder / "results.md", results_markdown(result))
+        if self._store is not None:
+            self._store.save(result, self._unsaved)
+        self._unsaved.clear()
+
+
+def _make_results(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"--results: {folder}: there is a file in the way") from None
+
+
+def _only_caller(folder: Path) -> AbstractContextManager[object]:
+    """A second caller would take the first one's container away. The kernel unlocks."""
+    try:
+        return FileLock(folder / LOCK_FILE).acquire(timeout=0)
+    except Timeout:
+        message = f"run {folder.name} is still going on"
+        raise UsageError(message, remedy="Wait for it, or interrupt it where it runs.") from None
+
+
+def _link_latest(folder: Path) -> None:
+    """Point ``results/latest`` to ``folder``, at once."""
+    temporary = folder.parent / f".latest-{folder.name}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(folder.name)
+    temporary.replace(folder.parent / "latest")

@@ -1,0 +1,240 @@
+"""Platforms side by side: what happens to one of them never happens to the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_engine import LocalEngine
+from workplace import CONFIG, Workplace, new_workplace
+
+from ci.engines import ExecutionFacts
+from ci.engines.base import ImageFacts, Observer
+from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
+from ci.plan import EnginePlan, RunPlan
+from ci.request import load_request
+from ci.results import Harness, Product, RunResult, exit_code
+from ci.workers import LINES_PER_WINDOW, Relay
+
+THREE = ("cpu", "moore", "ascend")
+
+
+class OddEngine(LocalEngine):
+    """Does something of its own for some platforms, when it prepares or executes."""
+
+    def __init__(self, record: Path, **odd: Callable[[], object]) -> None:
+        super().__init__(record=record, containers=False)
+        self.odd = odd
+
+    def check(self, plan: RunPlan) -> None:
+        self.odd.get(f"check_{plan.platform}", bool)()
+
+    def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+        image = super().prepare(plan, observer)
+        self.odd.get(f"prepare_{plan.platform}", bool)()
+        return image
+
+    def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
+        facts = super().execute(plan, image, observer)
+        self.odd.get(f"execute_{plan.platform}", bool)()
+        return facts
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    workplace = new_workplace(tmp_path)
+    workplace.write("ci.yaml", CONFIG.replace("cpu: {}", "cpu: {}\n  moore: {}\n  ascend: {}"))
+    return workplace
+
+
+def odd(work: Workplace, **what: Callable[[], object]) -> OddEngine:
+    work.new_engine()
+    work.engine = OddEngine(work.engine.record, **what)
+    return work.engine
+
+
+def raises(error: CiError) -> Callable[[], object]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def interrupt(times: int = 1) -> None:
+    """As Ctrl-C does: the parent gets it, and passes it on."""
+    for _ in range(times):
+        os.kill(os.getppid(), signal.SIGINT)
+        signal.sigtimedwait([signal.SIGUSR1], 5)  # ended by what the parent passes on
+
+
+def products(result: RunResult) -> dict[str, str]:
+    return {platform.platform: platform.verdict.product for platform in result.platforms}
+
+
+MEET = """\
+import os
+for mode in ('rb', 'wb') if os.environ['INFINI_CI_PLATFORM'] == 'cpu' else ('wb', 'rb'):
+    open({!r}, mode).close()  # waits for the other
+"""
+
+
+def test_platforms_run_at_the_same_time(work: Workplace) -> None:
+    odd(work)
+    meeting = work.folder / "meeting"
+    os.mkfifo(meeting)
+    work.write("build.py", MEET.format(str(meeting)))
+    result, _ = work.run(platforms=["cpu", "moore"])
+    assert set(products(result).values()) == {"passed"}
+
+
+def test_never_more_at_once_than_asked_for(work: Workplace) -> None:
+    engine = odd(work)
+    result, _ = work.run(platforms=THREE, jobs=1)
+    assert exit_code(result.platforms) == ExitCode.PASSED
+    one_by_one = [[f"prepare {name}", f"execute {name}"] for name in THREE]
+    calls = engine.calls
+    assert sorted(zip(calls[::2], calls[1::2], strict=True)) == sorted(map(tuple, one_by_one))
+
+
+def test_an_engine_carries_as_many_as_it_has_processors(work: Workplace) -> None:
+    engine = odd(work)
+    engine.processors = lambda: 1  # type: ignore[method-assign]
+    work.run(platforms=THREE)
+    calls = engine.calls
+    pairs = zip(calls[::2], calls[1::2], strict=True)
+    assert all(first.split()[1] == second.split()[1] for first, second in pairs)
+    assert "waits for its turn on engine docker" in work.output()
+
+
+def test_a_worker_that_dies_costs_its_own_platform_only(work: Workplace) -> None:
+    odd(work, prepare_moore=die, execute_ascend=die)
+    result, _ = work.run(platforms=THREE)
+    cpu, moore, ascend = (platform.verdict for platform in result.platforms)
+    assert cpu.product is Product.PASSED
+    assert (moore.product, moore.harness) == (Product.NOT_RUN, Harness.INFRASTRUCTURE)
+    assert (ascend.product, ascend.harness) == (Product.PASSED, Harness.LOST)  # it had ended
+    reason = "the process that attended to this platform died: SIGKILL"
+    assert [evidence.text for evidence in moore.evidence] == [reason]
+    assert reason in result.platforms[2].notes
+    assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
+
+
+def test_a_platform_that_cannot_begin_leaves_the_others_alone(work: Workplace) -> None:
+    odd(work, check_cpu=raises(ConfigError("platforms.cpu: got too little", remedy="Say more.")))
+    result, _ = work.run(platforms=THREE)
+    assert products(result) == {"cpu": "not_run", "moore": "passed", "ascend": "passed"}
+    assert result.platforms[0].notes == ("not run: platforms.cpu: got too little (Say more.)",)
+    assert "CPU: platforms.cpu: got too little (Say more.)\n" in work.output()
+    assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize(
+    ("second", "kind"),
+    [(UsageError("unknown engine"), UsageError), (InfrastructureError("no"), InfrastructureError)],
+)
+def test_where_none_can_begin_nothing_is_run(
+    work: Workplace, second: CiError, kind: type[CiError]
+) -> None:
+    first = ConfigError("got too little", remedy="Say more.")
+    odd(work, check_cpu=raises(first), check_moore=raises(first), check_ascend=raises(second))
+    with pytest.raises(kind, match=f"^cpu, moore: got too little\nascend: {second}$") as error:
+        work.run(platforms=THREE)
+    assert error.value.remedy == "Say more."
+    assert not work.results.exists()
+
+
+def test_engines_are_told_apart(work: Workplace) -> None:
+    odd(work)
+
+    def connect(plan: EnginePlan) -> LocalEngine:
+        if plan.name == "auto":
+            return work.engine
+        raise InfrastructureError("no Docker Engine answers")
+
+    work.write("ci.site.yaml", "platforms:\n  moore: {engine: docker}\n")
+    result, run = work.run(platforms=THREE, connect=connect)
+    assert products(result) == {"cpu": "passed", "moore": "not_run", "ascend": "passed"}
+    assert run.request.engines == {"cpu": "docker", "ascend": "docker"}
+    assert result.engine == "docker"
+
+
+def test_two_engines_have_both_their_names(work: Workplace) -> None:
+    odd(work)
+    work.write("ci.site.yaml", "platforms:\n  moore: {engine: host}\n")
+    result, _ = work.run(platforms=THREE)
+    assert result.engine == "docker, host"
+
+
+def test_one_interrupt_ends_all(work: Workplace) -> None:
+    begun = work.folder / "begun"
+
+    def second_interrupts() -> None:
+        try:
+            begun.mkdir()
+        except FileExistsError:
+            interrupt()
+        signal.pause()
+
+    odd(work, **{f"prepare_{name}": second_interrupts for name in THREE})
+    result, run = work.run(platforms=THREE, jobs=2)
+    assert run.interrupted
+    notes = sorted(platform.notes[0] for platform in result.platforms)
+    assert notes == [
+        "not run: the run was interrupted before it began",
+        "not run: the run was interrupted while the image was prepared",
+        "not run: the run was interrupted while the image was prepared",
+    ]
+
+
+def test_what_heeds_no_interrupt_is_ended_by_the_fourth(work: Workplace) -> None:
+    def hang() -> None:
+        for _ in range(4):
+            try:
+                interrupt()
+            except KeyboardInterrupt:
+                continue
+
+    odd(work, prepare_cpu=hang)
+    result, run = work.run(platforms=["cpu"])
+    assert run.interrupted
+    assert result.platforms[0].notes[0].endswith("died: SIGKILL")
+
+
+def test_resuming_goes_on_with_what_is_missing(work: Workplace) -> None:
+    def second_is_interrupted() -> None:
+        if len(engine.calls) == 3:
+            interrupt()
+
+    engine = odd(work, **{f"prepare_{name}": second_is_interrupted for name in THREE})
+    first, run = work.run(platforms=THREE, jobs=1)
+    finished = engine.calls[0].split()[1]
+    assert list(products(first).values()).count("passed") == 1
+    assert first.platform(finished).verdict.product is Product.PASSED
+    engine = odd(work)
+    second, _ = work.run(load_request(work.results, run.request.run_id))
+    assert set(products(second).values()) == {"passed"}
+    assert {call.split()[1] for call in engine.calls} == {*THREE} - {finished}
+    assert second.platform(finished) == first.platform(finished)
+    with work.open_store() as store:
+        assert [len(store.tests(first.run_id, name)) for name in THREE] == [1, 1, 1]
+
+
+def test_a_flood_of_output_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Mapping[str, Any]] = []
+    monkeypatch.setattr("ci.workers.monotonic", lambda: 1.0)
+    relay = Relay(sent.append)
+    for number in range(10 * LINES_PER_WINDOW):
+        relay.event({"event": "output", "stage": "build", "text": str(number)})
+    relay.event({"event": "stage_finished", "stage": "build", "exit_code": 1})
+    texts = [int(event["text"]) for event in sent[:-1]]
+    assert texts[:LINES_PER_WINDOW] == list(range(LINES_PER_WINDOW))
+    assert texts[LINES_PER_WINDOW:] == list(range(9 * LINES_PER_WINDOW, 10 * LINES_PER_WINDOW))
+    assert sent[-1]["event"] == "stage_finished"
