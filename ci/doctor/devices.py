@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from ci.plan import DevicePlan, Exposure, RunPlan
 from ci.process import run
 from ci.text import counted, first_names
 
+FREE = "free"
 PROBE = Path(ci.__file__).parent / "devices" / "probe.py"
 LEASES = Path("/run/lock/infini-ci")
 DETECTION_REMEDY = (
@@ -62,8 +64,9 @@ def device_findings(
     yield judge_tool(subject, devices, shutil.which(devices.facts.management))
     if runtimes is not None:
         yield from judge_runtimes(subject, devices, runtimes)
-    yield from judge_probe(subject, devices, ask_probe(devices.facts.manufacturer))
-    yield from lease_findings(subject, LEASES)
+    yield lease_folder(subject, LEASES)
+    probe = ask_probe(devices.facts.manufacturer)
+    yield from judge_probe(subject, devices, probe, leases(LEASES))
 
 
 def ask_probe(manufacturer: str) -> Probe:
@@ -126,8 +129,10 @@ def judge_runtimes(subject: str, devices: DevicePlan, runtimes: Sequence[str]) -
     )
 
 
-def judge_probe(subject: str, devices: DevicePlan, probe: Probe) -> Iterator[Finding]:
-    """Judge what was detected against what the policy asks for."""
+def judge_probe(
+    subject: str, devices: DevicePlan, probe: Probe, held: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Judge what was detected, and who holds it, against what the policy asks for."""
     if probe.status == "none":
         yield problem(
             subject,
@@ -143,17 +148,16 @@ def judge_probe(subject: str, devices: DevicePlan, probe: Probe) -> Iterator[Fin
             remedy=DETECTION_REMEDY,
         )
         return
-    named = {str(found["uuid"]): _state(found, devices.busy_memory) for found in probe.devices}
-    allowed = {
-        uuid: state for uuid, state in named.items() if not devices.uuids or uuid in devices.uuids
-    }
-    yield _judge_count(subject, devices, allowed)
+    states = {str(found["uuid"]): _state(found, devices, held) for found in probe.devices}
+    if devices.uuids:
+        states = {uuid: state for uuid, state in states.items() if uuid in devices.uuids}
+    yield _judge_count(subject, devices, states)
 
 
 def _judge_count(subject: str, devices: DevicePlan, states: Mapping[str, str]) -> Finding:
     found = ", ".join(f"{uuid} {state}" for uuid, state in states.items()) or "none that is allowed"
     expected = f"{_wanted(devices)} by the policy"
-    free = sum(state == "free" for state in states.values())
+    free = sum(state == FREE for state in states.values())
     if len(states) < devices.count:
         return problem(
             subject,
@@ -171,30 +175,43 @@ def _wanted(devices: DevicePlan) -> str:
     return counted(devices.count, "device")
 
 
-def _state(found: Mapping[str, Any], busy_memory: float) -> str:
-    """``free``, or why a device would not be taken; what could not be read is not free."""
-    if found.get("health") not in ("healthy", "ok"):
-        return f"{found.get('health') or 'of unknown health'}"
+def _state(found: Mapping[str, Any], devices: DevicePlan, held: Mapping[str, str]) -> str:
+    """``free``, or why a run would not take a device; only a named one may be unknown."""
+    uuid, health = str(found["uuid"]), found.get("health")
     used, total = found.get("memory_used"), found.get("memory_total")
-    if used is None or not total:
-        return "of unknown memory"
-    return "free" if used / total <= busy_memory else f"busy ({used / total:.0%} of its memory)"
+    if owner := held.get(lease_name(uuid)):
+        return f"held by {owner}"
+    if health not in ("healthy", "unknown", None):
+        return str(health)
+    if used is not None and total and used > devices.busy_memory * total:
+        return f"busy ({used / total:.0%} of its memory)"
+    if health == "healthy" and used is not None and total:
+        return FREE
+    return FREE if uuid in devices.uuids else "of unknown health or memory"
 
 
-def lease_findings(subject: str, folder: Path) -> Iterator[Finding]:
-    """Whether leases can be taken, and who holds which."""
+def lease_name(uuid: str) -> str:
+    """The name of a device's lease, as its file has it."""
+    return re.sub("[^A-Za-z0-9-]", "_", uuid)
+
+
+def lease_folder(subject: str, folder: Path) -> Finding:
+    """Judge whether leases can be taken."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        yield problem(
-            subject,
-            f"the lease folder {folder} cannot be used by this user",
-            expected="one that every user may write to",
-            remedy=f"As root: install -d -m 1777 {folder}",
-        )
-        return
-    held = {path.stem: owner for path in sorted(folder.glob("*.lock")) if (owner := holder(path))}
-    leases = "; ".join(f"{name} by {owner}" for name, owner in held.items()) or "none is held"
-    yield ok(subject, f"leases in {folder}: {leases}")
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return ok(subject, f"leases are taken in {folder}")
+    return problem(
+        subject,
+        f"the lease folder {folder} cannot be used by this user",
+        expected="one that every user may write to",
+        remedy=f"As root: install -d -m 1777 {folder}",
+    )
+
+
+def leases(folder: Path) -> dict[str, str]:
+    """The leases that are held, and by whom."""
+    paths = sorted(folder.glob("*.lock"))
+    return {path.stem: owner for path in paths if (owner := holder(path))}
 
 
 def holder(path: Path) -> str | None:

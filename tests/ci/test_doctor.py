@@ -19,7 +19,7 @@ from rich.console import Console
 from ci import cli
 from ci.doctor import devices as device_checks
 from ci.doctor.checks import Check, carry_out
-from ci.doctor.devices import Probe, judge_files, judge_probe, judge_runtimes, lease_findings
+from ci.doctor.devices import Probe, judge_files, judge_probe, judge_runtimes, lease_folder, leases
 from ci.doctor.engine import judge_engine, parse_free, parse_time
 from ci.doctor.findings import (
     Finding,
@@ -325,12 +325,15 @@ def policy(**changes: Any) -> DevicePlan:
     return replace(plan, **changes)
 
 
+HELD = {"MIG_held": "run r1"}
+
+
 def device(uuid: str, *, used: float | None = 0, health: str = "healthy") -> dict[str, Any]:
     return {"uuid": uuid, "health": health, "memory_used": used, "memory_total": 100}
 
 
 def judged(plan: DevicePlan, *found: dict[str, Any]) -> Finding:
-    [finding] = judge_probe("devices", plan, Probe(status="devices", devices=found))
+    [finding] = judge_probe("devices", plan, Probe(status="devices", devices=found), HELD)
     return finding
 
 
@@ -341,10 +344,21 @@ def test_free_devices() -> None:
 
 def test_devices_that_a_run_would_wait_for() -> None:
     plan = policy(count=2)
-    for other in (device("b", used=50), device("b", used=None), device("b", health="unhealthy")):
+    others = ({"used": 50}, {"used": None}, {"health": "unknown"}, {"health": "unhealthy"})
+    for other in (*(device("b", **state) for state in others), device("MIG/held")):
         found = judged(plan, device("a"), other)
         assert (found.level, found.expected) == (Level.WARNING, "2 devices by the policy, free")
         assert found.remedy == "A run waits up to 60 s for them (devices.wait_s)."
+
+
+def test_a_named_device_need_not_tell_its_state() -> None:
+    plan = policy(uuids=("a",))
+    assert judged(plan, device("a", health="unknown", used=None)).found == "a free"
+    assert judged(plan, device("a", health="unhealthy")).found == "a unhealthy"
+
+
+def test_a_device_that_a_run_holds() -> None:
+    assert judged(policy(), device("MIG/held")).found == "MIG/held held by run r1"
 
 
 def test_more_devices_than_there_are() -> None:
@@ -354,9 +368,9 @@ def test_more_devices_than_there_are() -> None:
 
 
 def test_what_is_not_detected() -> None:
-    [none] = judge_probe("devices", policy(), Probe(status="none", reason="not on the bus"))
+    [none] = judge_probe("devices", policy(), Probe(status="none", reason="not on the bus"), {})
     assert (none.level, none.found) == (Level.PROBLEM, "not on the bus")
-    [hidden] = judge_probe("devices", policy(), Probe(status="unknown", reason="no library"))
+    [hidden] = judge_probe("devices", policy(), Probe(status="unknown", reason="no library"), {})
     assert (hidden.level, hidden.found) == (Level.UNKNOWN, "detection failed: no library")
 
 
@@ -392,23 +406,27 @@ def test_runtimes_of_an_engine() -> None:
 
 
 def test_leases_and_who_holds_them(tmp_path: Path) -> None:
-    [found] = lease_findings("devices", tmp_path / "not-yet")
-    assert (found.level, found.found[-12:]) == (Level.OK, "none is held")
+    assert leases(tmp_path / "not-yet") == {}
     owner = {"run": "r1", "platform": "nvidia", "user": "me"}
     for name, text in (("GPU-a", json.dumps(owner)), ("GPU-b", ""), ("GPU-c", "")):
         (tmp_path / f"{name}.lock").write_text(text)
     with (tmp_path / "GPU-a.lock").open() as first, (tmp_path / "GPU-b.lock").open() as second:
         for lock in (first, second):
             fcntl.flock(lock, fcntl.LOCK_EX)
-        [found] = lease_findings("devices", tmp_path)
-    held = "GPU-a by run r1 (nvidia) of user me; GPU-b by a run that does not say which"
-    assert found.found == f"leases in {tmp_path}: {held}"
+        assert leases(tmp_path) == {
+            "GPU-a": "run r1 (nvidia) of user me",
+            "GPU-b": "a run that does not say which",
+        }
 
 
-def test_a_lease_folder_that_is_a_file(tmp_path: Path) -> None:
+def test_lease_folders(tmp_path: Path) -> None:
+    assert lease_folder("devices", tmp_path / "not" / "yet").level is Level.OK
     (tmp_path / "leases").touch()
-    [found] = lease_findings("devices", tmp_path / "leases")
-    assert found.remedy == f"As root: install -d -m 1777 {tmp_path / 'leases'}"
+    found = lease_folder("devices", tmp_path / "leases")
+    assert (found.level, found.remedy) == (
+        Level.PROBLEM,
+        f"As root: install -d -m 1777 {tmp_path / 'leases'}",
+    )
 
 
 # The command
