@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from docker.client import DockerClient
-from docker.errors import APIError, ImageNotFound
-from docker.models.images import Image
+from docker.errors import APIError
 
 from ci.doctor.findings import Finding, ok, problem, warning
+from ci.engines.images import ImageBuilder
 from ci.engines.sdk_errors import explain
-from ci.plan import ImagePlan, RunPlan
+from ci.plan import ImagePlan, RunPlan, base_image_remedy
 
 # The kernel's names of processors, and the registries'.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -23,11 +23,11 @@ def image_findings(
     """Whether the image is there, and else its base, here or in a registry."""
     image = plan.needed_image
     subject = f"image of {plan.platform}"
-    if found := _find(client, image.tag):
+    reason = ImageBuilder(client).reason(plan)
+    if reason is None:
         yield ok(subject, f"{image.tag} is there")
-        yield from judge_architecture(subject, [found.attrs["Architecture"]], info)
         return
-    yield ok(subject, f"{image.tag} will be built: there is none with this recipe's content hash")
+    yield ok(subject, f"{image.tag} will be built: {reason}")
     yield from _base_findings(plan.platform, image, client, info)
 
 
@@ -35,7 +35,7 @@ def _base_findings(
     platform: str, image: ImagePlan, client: DockerClient, info: Mapping[str, Any]
 ) -> Iterator[Finding]:
     subject = f"base image of {platform}"
-    if base := _find(client, image.base_image):
+    if base := ImageBuilder(client).find(image.base_image):
         yield ok(subject, f"{image.base_image} is there")
         yield from judge_architecture(subject, [base.attrs["Architecture"]], info)
         return
@@ -54,11 +54,7 @@ def judge_unpullable(platform: str, image: ImagePlan, why: str) -> Finding:
     """Judge a base image that no registry hands out."""
     subject = f"base image of {platform}"
     found = f"{image.base_image} is not on the engine and cannot be pulled: {why}"
-    remedy = (
-        "docker load it on that engine, or name one of this site's registry:"
-        f" INFINI_CI_BASE_IMAGE_{platform.upper()}, or platforms.{platform}.base_image in"
-        " ci.site.yaml."
-    )
+    remedy = base_image_remedy(platform)
     if image.offline_base_image is None:
         return problem(subject, found, remedy=remedy)
     expected = f"the usual base; runs will stand on {image.offline_base_image}, and say so"
@@ -77,10 +73,3 @@ def judge_architecture(
             expected=f"{engine}, as the engine on {info['Name']} has it",
             remedy="Name an image for it, or another engine, in ci.site.yaml.",
         )
-
-
-def _find(client: DockerClient, reference: str) -> Image | None:
-    try:
-        return client.images.get(reference)
-    except ImageNotFound:
-        return None

@@ -45,11 +45,11 @@ class ImageBuilder:
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
         """Return the image of ``plan``, building it unless there is one made from the same."""
         start = monotonic()
-        reason = self._reason(plan)
+        reason = self.reason(plan)
         if reason is not None:
             self._pull_base(plan.needed_image, log)  # takes long, and nobody has to wait for it
             with build_lock(self._client.info()["ID"], log.write):
-                reason = self._reason(plan)  # another run may have built it meanwhile
+                reason = self.reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
                     log.write(f"building {plan.needed_image.tag}: {reason}")
                     self._build(plan, self._base(plan, log), log)
@@ -64,7 +64,7 @@ class ImageBuilder:
             reason=reason or "cached",
         )
 
-    def _reason(self, plan: RunPlan) -> str | None:
+    def reason(self, plan: RunPlan) -> str | None:
         """Say why the image has to be built; ``None`` where there is one."""
         image = self.find(plan.needed_image.tag)
         if image is None:

@@ -88,13 +88,15 @@ def _gc(options: argparse.Namespace) -> int:
     )
     usages, silent = _usages(project, options.engine)
     runs = run_folders(options.results)
-    freed = 0
+    freed, images = 0, False
     for place in _places(options, project, usages, runs):
         choices = choose(place.items, limits, datetime.now(UTC))
         print(f"{place.name}:" if choices else f"{place.name}: nothing of ours")
         freed += _carry_out(choices, dry_run=options.dry_run)
+        images |= any(it.removed and it.item.kind is Kind.IMAGE for it in choices)
         _print_kept([choice for choice in choices if not choice.removed])
-    print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}")
+    most = ", less what these images share with others" if images else ""
+    print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
     for error in silent:
         print(
             f"error: {mask_credentials(str(error))}\n{error.remedy or ''}".rstrip(), file=sys.stderr

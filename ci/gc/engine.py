@@ -12,6 +12,7 @@ from typing import Any
 from docker.client import DockerClient
 from docker.errors import APIError, ImageNotFound
 
+from ci.engines.provenance import BASE_DIGEST_LABEL
 from ci.engines.sdk_errors import explain
 from ci.gc.items import Item, Kind
 
@@ -90,6 +91,7 @@ def image_items(usage: Usage, project: str, busy: Set[str], *, strangers: bool) 
     ``strangers``: also what our builds left without a name, and without a project's label.
     """
     in_use = {entry["ImageID"] for entry in usage.containers}
+    sizes = {entry["Id"]: entry["Size"] for entry in usage.images}
     for entry in usage.images:
         labels, tags = _labels(entry), _our_tags(entry)
         if not _is_ours(labels, tags, entry) or not _is_of(labels, project, strangers=strangers):
@@ -100,12 +102,21 @@ def image_items(usage: Usage, project: str, busy: Set[str], *, strangers: bool) 
         yield Item(
             kind=Kind.IMAGE,
             name=tags[0] if tags else f"{entry['Id'].removeprefix('sha256:')[:12]}, without a name",
-            # Layers that other images share stay with them.
-            size_bytes=max(0, entry["Size"] - max(0, entry.get("SharedSize", 0))),
+            size_bytes=image_size(entry, sizes),
             used=last_used(usage.client, entry),
             needed=used or going_on,
             remove=partial(_remove_image, usage.client, tags or [entry["Id"]]),
         )
+
+
+def image_size(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
+    """What an image adds to its base, of which ``sizes`` tells the size; else what no other has.
+
+    The platforms' images share most of what they add, so the last one of them frees it.
+    """
+    base = sizes.get(_labels(entry).get(BASE_DIGEST_LABEL, ""))
+    shared = max(0, entry.get("SharedSize", 0)) if base is None else base
+    return max(0, int(entry["Size"]) - shared)
 
 
 def cache_items(

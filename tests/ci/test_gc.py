@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from ci import cli
 from ci.errors import ExitCode
+from ci.gc.engine import image_size
 from ci.gc.items import Item, Kind, Limits, choose
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -70,6 +71,14 @@ def test_images_and_caches_are_bounded_apart_and_the_rest_is_not() -> None:
         item("results", 1, kind=Kind.RESULTS, size=99 * GB),
     )
     assert removed(*items) == {}
+
+
+def test_an_image_is_as_large_as_what_it_adds() -> None:
+    labels = {"infini-ci.base-digest": "sha256:base"}
+    entry = {"Size": 100, "SharedSize": 99, "Labels": labels}
+    assert image_size(entry, {"sha256:base": 40}) == 60
+    assert image_size(entry, {}) == 1  # the base is gone
+    assert image_size({"Size": 100, "SharedSize": -1, "Labels": None}, {}) == 100
 
 
 @pytest.fixture
