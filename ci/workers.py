@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -255,19 +255,19 @@ def _main(assignment: Assignment, connection: Connection, foreign: Sequence[Conn
 def _carried_out(assignment: Assignment, connection: Connection) -> Message:
     plan = assignment.plan
     try:
-        engine = assignment.connect(plan.engine)
-        engine.check(plan)
-        name = engine.name if plan.engine.name == "auto" else plan.engine.name
-        capacity = plan.engine.capacity or engine.processors()
-        _send(connection, Ready(engine=name, capacity=capacity))
-        connection.recv()
-        return PlatformRun(
-            request=assignment.request,
-            plan=plan,
-            engine=engine,
-            observer=Relay(lambda event: _send(connection, event)),
-            resumed=assignment.resumed,
-        ).execute()
+        with closing(assignment.connect(plan.engine)) as engine:
+            engine.check(plan)
+            name = engine.name if plan.engine.name == "auto" else plan.engine.name
+            capacity = plan.engine.capacity or engine.processors()
+            _send(connection, Ready(engine=name, capacity=capacity))
+            connection.recv()
+            return PlatformRun(
+                request=assignment.request,
+                plan=plan,
+                engine=engine,
+                observer=Relay(lambda event: _send(connection, event)),
+                resumed=assignment.resumed,
+            ).execute()
     except CiError as error:
         return Refused(error=error)
 

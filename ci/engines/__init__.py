@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ci.engines.addresses import find_address
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts, Observer
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
@@ -16,14 +17,14 @@ __all__ = ["Engine", "ExecutionFacts", "ImageFacts", "Observer", "select_engine"
 def select_engine(plan: EnginePlan) -> Engine:
     """Return the engine of ``plan``; ``auto`` is Docker where one answers, else the host.
 
-    A DOCKER_HOST that does not answer is told in the notes of the run: somebody expected it to.
+    An engine that somebody named and that does not answer is told in the notes of the run.
     """
     if plan.kind == "host":
         return HostEngine()
     try:
-        return DockerEngine.connect()
+        return DockerEngine.connect(plan)
     except InfrastructureError as error:
         if plan.kind == "docker":
             raise
-        expected = os.environ.get("DOCKER_HOST")
-        return HostEngine(notes=[f"not on DOCKER_HOST: {error}"] if expected else [])
+        named_by = find_address(plan, os.environ).named_by
+        return HostEngine(notes=[f"not on {named_by}: {error}"] if named_by else [])

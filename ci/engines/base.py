@@ -75,6 +75,9 @@ class Engine(Protocol):
     def describe(self, plan: RunPlan) -> str:
         """Return what ``execute`` would do, as one would type it."""
 
+    def close(self) -> None:
+        """Hang up; nothing is asked of the engine any more."""
+
 
 @contextmanager
 def typed_errors(

@@ -6,13 +6,12 @@ from the beginning and takes the results out, as the first caller would have don
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any
@@ -21,7 +20,6 @@ from docker.client import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig
-from docker.utils import parse_host
 
 from ci import source
 from ci.engines.archives import extract, pack
@@ -31,10 +29,9 @@ from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
 from ci.engines.images import ImageBuilder
 from ci.engines.job import agent_archive, job_document
+from ci.engines.link import Link
 from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
-from ci.engines.wheelhouse import serve
-from ci.errors import InfrastructureError
-from ci.plan import CONTAINER_CA_BUNDLE, RunPlan
+from ci.plan import CONTAINER_CA_BUNDLE, EnginePlan, RunPlan
 
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
@@ -42,30 +39,28 @@ COMMAND = ("python3", AGENT, JOB)
 
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
-START_REMEDY = "start one with docker/start-engine, or use --engine host"
-PERMISSION_REMEDY = "join the group that owns the engine's socket (docker), or use --engine host"
-
 
 class DockerEngine:
     """Runs plans in containers of one Docker Engine."""
 
     name = "docker"
 
-    def __init__(self, client: DockerClient, version: str) -> None:
-        self._client = client
-        self._version = version
-        self._images = ImageBuilder(client)
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._client = link.client
+        self._images = ImageBuilder(link.client, link.environment)
+        self._version = str(link.client.version()["Version"])
 
     @classmethod
-    def connect(cls) -> DockerEngine:
-        """Return an engine for the environment's DOCKER_HOST, or the local socket."""
-        try:
-            _knock()
-            client = DockerClient.from_env()
-            return cls(client, str(client.version()["Version"]))
-        except ERRORS as error:
-            message = f"no Docker Engine answers: {explain(error)}"
-            raise InfrastructureError(message, remedy=_remedy(error)) from error
+    def connect(cls, plan: EnginePlan) -> DockerEngine:
+        """Return the engine of ``plan``; raises ``InfrastructureError`` where none answers."""
+        link = Link.open(plan)
+        with typed_sdk_errors(link.place):
+            return cls(link)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._link.close()
 
     @property
     def client(self) -> DockerClient:
@@ -78,16 +73,12 @@ class DockerEngine:
 
     def processors(self) -> int:
         """Those of the engine's machine."""
-        with typed_sdk_errors():
+        with typed_sdk_errors(self._link.place):
             return int(self._client.info()["NCPU"])
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
-        with (
-            typed_sdk_errors(),
-            ImageLog(plan.results, observer) as log,
-            serve(plan.network),
-        ):
+        with self._link.in_use(plan.network), ImageLog(plan.results, observer) as log:
             return self._images.prepare(plan, log)
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
@@ -97,7 +88,7 @@ class DockerEngine:
         facts = ExecutionFacts(engine=self.name, interrupted=True)
         notes: list[str] = []
         try:
-            with typed_sdk_errors(), serve(plan.network):
+            with self._link.in_use(plan.network):
                 notes += self._images.notes(plan)
                 container = self._create(plan)
                 sync_start = monotonic()
@@ -105,7 +96,7 @@ class DockerEngine:
                 _put_agent(container, plan)
                 sync_seconds = monotonic() - sync_start
                 container.start()
-                facts = _attend(container, plan, observer)
+                facts = _attend(self._link, container, plan, observer)
         except KeyboardInterrupt:
             pass  # it came before the start
         finally:
@@ -117,7 +108,7 @@ class DockerEngine:
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container that a dead caller left behind, running or ended."""
         start = monotonic()
-        with typed_sdk_errors(), serve(plan.network):
+        with self._link.in_use(plan.network):
             notes = self._images.notes(plan)
             container = next(iter(self._containers(plan)), None)
             if container is None:
@@ -126,7 +117,7 @@ class DockerEngine:
             try:
                 if container.status == "created":  # its caller died before it could start it
                     return None
-                facts = _attend(container, plan, observer)
+                facts = _attend(self._link, container, plan, observer)
             finally:
                 if not _abandoned(facts):
                     self._remove(plan)
@@ -153,7 +144,10 @@ class DockerEngine:
 
     def describe(self, plan: RunPlan) -> str:
         """Return the commands that do the same by hand."""
-        return describe_docker(plan, container_options(plan), COMMAND)
+        named = [
+            f"export {name}={value}\n" for name, value in self._link.address.environment.items()
+        ]
+        return "".join(named) + describe_docker(plan, container_options(plan), COMMAND)
 
     def _create(self, plan: RunPlan) -> Container:
         return self._client.containers.create(
@@ -227,8 +221,8 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
     container.put_archive("/", pack(files, folder=folder, owner=owner))
 
 
-def _attend(container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:
-    """Follow a container to its end, and take its results out.
+def _attend(link: Link, container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:
+    """Follow a container to its end, and take its results out; a cut connection is made again.
 
     A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
     and gets what there is; a third one leaves at once.
@@ -239,8 +233,8 @@ def _attend(container: Container, plan: RunPlan, observer: Observer) -> Executio
         try:
             if number is not None:
                 _end(container, number, observer)
-            _follow(container, reader)
-            refused = _collect(container, plan)
+            link.lasting(partial(_follow, container, reader), observer)
+            refused = link.lasting(partial(_collect, container, plan), observer)
             return _ended(container, reader, refused, interrupted=interrupted)
         except KeyboardInterrupt:
             continue
@@ -311,28 +305,3 @@ def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:
         archive.seek(0)
         plan.results.mkdir(parents=True, exist_ok=True)
         return extract(archive, plan.results, strip=1)
-
-
-def _knock() -> None:
-    """Connect to a local engine's socket and hang up; raises ``OSError`` naming the socket.
-
-    The SDK never closes a socket that it could not connect, which Python then warns of.
-    """
-    address = str(parse_host(os.environ.get("DOCKER_HOST", "")))
-    scheme, _, path = address.partition("://")
-    if scheme != "http+unix":
-        return
-    with socket.socket(socket.AF_UNIX) as door:
-        try:
-            door.connect(path)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from error
-
-
-def _remedy(error: BaseException | None) -> str:
-    """Tell an engine that may not be used from one that is not there."""
-    while error is not None:
-        if isinstance(error, PermissionError):
-            return PERMISSION_REMEDY
-        error = error.__context__
-    return START_REMEDY

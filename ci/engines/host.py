@@ -116,6 +116,9 @@ class HostEngine:
         """Return the commands that do the same by hand."""
         return describe_host(plan, {**plan.network.host_environment, **plan.environment})
 
+    def close(self) -> None:
+        """There is no line to this machine."""
+
 
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
     python = str(folder.venv / "bin" / "python")

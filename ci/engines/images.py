@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,6 +16,7 @@ from docker.models.images import Image
 from docker.utils import parse_repository_tag
 
 from ci import process
+from ci.engines.architecture import check_image, check_made_here
 from ci.engines.archives import pack
 from ci.engines.base import ImageFacts
 from ci.engines.build_lock import build_lock
@@ -38,8 +40,9 @@ _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 class ImageBuilder:
     """Finds and builds images; remembers which base images no registry has given."""
 
-    def __init__(self, client: DockerClient) -> None:
+    def __init__(self, client: DockerClient, environment: Mapping[str, str] | None = None) -> None:
         self._client = client
+        self._environment = environment or {}  # leads the docker command to the same engine
         self._unpullable: set[str] = set()
 
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
@@ -54,6 +57,7 @@ class ImageBuilder:
                     log.write(f"building {plan.needed_image.tag}: {reason}")
                     self._build(plan, self._base(plan, log), log)
         image = self._client.images.get(plan.needed_image.tag)
+        check_image(self._client, image)
         # The tag's time then says when the image was last used, which gc goes by.
         image.tag(plan.needed_image.tag)
         return ImageFacts(
@@ -100,7 +104,8 @@ class ImageBuilder:
     def _base(self, plan: RunPlan, log: ImageLog) -> str:
         """Return the base image to build on: its own, or else the offline one, made if need be."""
         image = plan.needed_image
-        if self.find(image.base_image):
+        if base := self.find(image.base_image):
+            check_image(self._client, base)
             return image.base_image
         if image.offline_base_image is None or image.offline_base_command is None:
             raise InfrastructureError(
@@ -108,8 +113,10 @@ class ImageBuilder:
                 remedy=f"{base_image_remedy(plan.platform)}; the log is {log.path}",
             )
         if self.find(image.offline_base_image) is None:
+            check_made_here(self._client)
             command = [*image.offline_base_command, image.offline_base_image]
-            process.run(command, cwd=REPOSITORY_ROOT, on_line=log.write)
+            environment = {**os.environ, **self._environment}
+            process.run(command, cwd=REPOSITORY_ROOT, environment=environment, on_line=log.write)
         return image.offline_base_image
 
     def _pull_base(self, plan: ImagePlan, log: ImageLog) -> None:

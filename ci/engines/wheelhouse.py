@@ -7,6 +7,7 @@ share it: one serves, the others verify that it serves their folder and wait to 
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -42,7 +43,7 @@ def serve(network: NetworkPlan) -> Iterator[None]:
         return
     folder, port = network.wheelhouse, network.wheelhouse_port
     server = _listen(folder, port)
-    if server is None and not _is_served(folder, port):
+    if server is None and not _is_ours(folder, port):
         server = _listen(folder, port)  # who had the port may have ended just now
         if server is None:
             message = f"cannot serve {folder} at port {port}: another program has that port"
@@ -83,9 +84,19 @@ def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
     return server
 
 
-def _is_served(folder: Path, port: int) -> bool:
-    """Tell whether it is ``folder`` that is served at the port."""
-    connection = HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_S)
+def _is_ours(folder: Path, port: int) -> bool:
+    try:
+        with socket.create_connection((LOOPBACK, port), TIMEOUT_S) as line:
+            return is_served(folder, line)
+    except OSError:
+        return False
+
+
+def is_served(folder: Path, line: socket.socket) -> bool:
+    """Tell whether it is ``folder`` that is served at the other end of a connection."""
+    line.settimeout(TIMEOUT_S)
+    connection = HTTPConnection(LOOPBACK)
+    connection.sock = line
     try:
         connection.request("HEAD", "/")
         return connection.getresponse().getheader(IDENTITY) == _identity(folder)

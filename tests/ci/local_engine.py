@@ -73,6 +73,9 @@ class LocalEngine:
     def describe(self, plan: RunPlan) -> str:
         return f"run {plan.platform} with {plan.network.environment.get('PIP_INDEX_URL')}"
 
+    def close(self) -> None:
+        """Nothing was opened."""
+
 
 def facts(
     image: ImageFacts | None, *, exit_code: int | None, interrupted: bool = False

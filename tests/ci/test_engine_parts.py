@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import socket
@@ -15,14 +16,16 @@ from time import monotonic
 from urllib.parse import urlencode
 
 import pytest
+import requests
 from docker.errors import APIError
+from urllib3.exceptions import ProtocolError
 
 from ci.engines import select_engine
 from ci.engines.archives import extract, pack
 from ci.engines.events import EventReader
 from ci.engines.host import HostEngine
 from ci.engines.image_log import ImageLog
-from ci.engines.sdk_errors import typed_sdk_errors
+from ci.engines.sdk_errors import is_cut, typed_sdk_errors
 from ci.engines.wheelhouse import serve
 from ci.errors import ExitCode, InfrastructureError
 from ci.plan import EnginePlan, NetworkPlan
@@ -223,15 +226,17 @@ def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
-    with pytest.raises(InfrastructureError, match="no Docker Engine answers: ") as error:
+    with pytest.raises(
+        InfrastructureError, match=rf"no Docker Engine answers at tcp://127.0.0.1:{port}: "
+    ) as error:
         select_engine(EnginePlan(name="docker", kind="docker"))
     assert error.value.exit_code is ExitCode.INFRASTRUCTURE
     assert error.value.remedy is not None
-    assert "docker/start-engine" in error.value.remedy
+    assert error.value.remedy.startswith("look at the address")
     engine = select_engine(EnginePlan(name="auto", kind="auto"))
     assert isinstance(engine, HostEngine)
     [note] = engine.notes
-    assert note.startswith("not on DOCKER_HOST: no Docker Engine answers: ")
+    assert note.startswith("not on DOCKER_HOST: no Docker Engine answers at tcp:")
 
 
 ADDRESS = "https://user:s3cretpw@host.invalid/simple"
@@ -249,7 +254,7 @@ QUERY = urlencode({"buildargs": json.dumps({"PIP_INDEX_URL": ADDRESS, "TOKEN": "
 def test_error_of_a_build_does_not_tell_its_arguments(error: Exception) -> None:
     with (
         pytest.raises(InfrastructureError, match=r"failed: (400|unknown|retries)") as told,
-        typed_sdk_errors(),
+        typed_sdk_errors("the Docker Engine at tcp://lab"),
     ):
         raise error
     assert not [secret for secret in ("s3cretpw", "t0ken") if secret in str(told.value)]
@@ -263,3 +268,34 @@ def test_image_log_hides_passwords(tmp_path: Path) -> None:
         assert log.tail().strip() == expected
     assert log.path.read_text() == expected + "\n"
     assert recorder.events == [{"event": "engine", "text": expected}]
+
+
+@pytest.mark.parametrize(
+    ("error", "machine"),
+    [
+        (APIError("500", explanation="write /x: no space left on device"), "the engine at x"),
+        (OSError(errno.ENOSPC, "No space left on device"), "this machine"),
+    ],
+)
+def test_full_disk_is_told_with_its_machine(error: Exception, machine: str) -> None:
+    with (
+        pytest.raises(InfrastructureError, match=f"^the disk of {machine} is full: ") as told,
+        typed_sdk_errors("the engine at x"),
+    ):
+        raise error
+    assert told.value.remedy is not None
+    assert "python -m ci gc" in told.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("error", "cut"),
+    [
+        (requests.ConnectionError("aborted"), True),
+        (ProtocolError("broken"), True),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), True),
+        (APIError("404"), False),
+        (OSError(errno.ENOSPC, "full"), False),
+    ],
+)
+def test_a_cut_is_told_from_an_answer(error: Exception, cut: bool) -> None:
+    assert is_cut(error) is cut

@@ -1,0 +1,263 @@
+"""A remote engine by SSH: its socket, forwarded to a private one on this machine.
+
+The ssh command does it, so keys, ports and jump hosts are those of ~/.ssh/config. The SDK's own
+``ssh://`` ignores a port in there, and neither of its two ways runs all requests.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+from threading import Event, Thread
+from time import monotonic, sleep
+from urllib.parse import urlsplit
+
+from ci import process
+from ci.engines.wheelhouse import LOOPBACK, is_served
+from ci.errors import ConfigError, InfrastructureError
+from ci.network import mask_credentials
+from ci.plan import NetworkPlan
+from ci.text import printable
+
+CONFIG_VARIABLE = "INFINI_CI_SSH_CONFIG"  # a file in place of ~/.ssh/config
+ENGINE_SOCKET = "/var/run/docker.sock"
+
+START_S = 60.0  # jump hosts take their time; one that does not answer at all: CONNECT_S
+CONNECT_S = 15
+POLL_S = 0.02
+CHECK_S = 1.0  # pip tries again for longer than that
+ATTEMPTS = 3
+LONGEST_FOLDER = 70
+SHORT_FOLDER = "/tmp"  # noqa: S108 - mkdtemp's are private
+
+# The user's own connections to the machine, shared ones too, are left alone. Nothing is asked:
+# nobody may be there to answer.
+OPTIONS = {
+    "BatchMode": "yes",
+    "ConnectTimeout": str(CONNECT_S),
+    "ControlMaster": "no",
+    "ControlPath": "none",  # a shared connection would keep the forwarding when this run has ended
+    "ExitOnForwardFailure": "yes",
+    "ForwardAgent": "no",
+    "LogLevel": "ERROR",
+    "PermitLocalCommand": "no",
+    "ServerAliveInterval": "15",
+    "StreamLocalBindUnlink": "yes",
+}
+
+# Ends with its owner, even a killed one. A program of its own, as `preexec_fn` may not be used
+# where there are threads; the owner may have died before the call.
+LAUNCHER = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+if os.getppid() == int(sys.argv[1]):
+    os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+# What ssh says, and what to do about it.
+REMEDIES = {
+    "Host key verification failed": "compare the machine's host key and add it to known_hosts",
+    "Permission denied": "add your public key to ~/.ssh/authorized_keys there; a key with a"
+    " passphrase must be in ssh-agent, as nobody is asked",
+    "Could not resolve hostname": "correct the name, or describe it in ~/.ssh/config",
+    "Connection refused": "look at host and port, and whether sshd runs there",
+    "Connection timed out": "look at host and port, and whether a firewall is in between",
+    "No route to host": "look at the host and at the network",
+    "administratively prohibited": "set AllowStreamLocalForwarding and AllowTcpForwarding to yes"
+    " in sshd_config there",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteMachine:
+    """A machine as ssh knows it, and the path of the engine's socket there."""
+
+    destination: str  # ssh://[user@]host[:port]
+    engine_socket: str
+    config: str | None
+
+    @classmethod
+    def parse(cls, url: str, environ: Mapping[str, str]) -> RemoteMachine:
+        """Read ``ssh://[user@]host[:port][/path/of/docker.sock]``."""
+        parts = urlsplit(url)
+        if not parts.hostname or parts.password is not None or parts.query or parts.fragment:
+            raise ConfigError(
+                f"'{mask_credentials(url)}' is no address of an engine,"
+                " expected ssh://[user@]host[:port][/socket]",
+                remedy="Passwords are not taken: let ssh log in with a key.",
+            )
+        return cls(
+            destination=f"ssh://{parts.netloc}",
+            engine_socket=parts.path.rstrip("/") or ENGINE_SOCKET,
+            config=environ.get(CONFIG_VARIABLE) or None,
+        )
+
+    def command(self, *options: str) -> list[str]:
+        """Return the ssh command to this machine; of an option named twice the first one counts."""
+        settings = [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
+        config = ["-F", self.config] if self.config else []
+        return ["ssh", *config, "-nT", *options, *settings, "--", self.destination]
+
+    def failure(self, words: str) -> InfrastructureError:
+        """Return the error for what ssh has said."""
+        said = printable(words.strip()).replace("\n", "\n    ") or "it said nothing"
+        by_hand = " ".join(["ssh", *(["-F", self.config] if self.config else []), self.destination])
+        remedy = next((text for hint, text in REMEDIES.items() if hint in words), None)
+        return InfrastructureError(
+            f"ssh cannot reach {self.destination}: {said}",
+            remedy=f"{remedy}; try it by hand: {by_hand}"
+            if remedy
+            else f"try it by hand: {by_hand}",
+        )
+
+    def missing_engine(self) -> tuple[str, str] | None:
+        """Say why its socket cannot be used, and the remedy; None where it looks right."""
+        if self._is_true("! -S"):
+            message = f"there is no socket {self.engine_socket} on that machine"
+            return message, f"start an engine there, or name its socket: {self.destination}/PATH"
+        if self._is_true("! -w"):
+            message = f"permission denied on {self.engine_socket} of that machine"
+            return message, "let the user of that machine join the group that owns it (docker)"
+        return None
+
+    def _is_true(self, test: str) -> bool:
+        """Ask the shell there; where the user has none, nothing is true."""
+        question = f"test {test} {shlex.quote(self.engine_socket)} && echo true"
+        answer = process.run([*self.command(), question], check=False, timeout_s=START_S)
+        return answer.stdout.strip() == "true"
+
+
+class Forward:
+    """An ssh child that forwards a private socket here to ``target`` on the machine.
+
+    It is started, and restarted, by ``start``, and ends at ``close`` or with this process.
+    """
+
+    def __init__(self, machine: RemoteMachine, target: str, *options: str) -> None:
+        if shutil.which("ssh") is None:
+            raise InfrastructureError("ssh was not found", remedy="install openssh-client")
+        self.machine = machine
+        # Nobody else may enter it. The kernel takes no path of a socket over 107 bytes.
+        place = None if len(os.fsencode(gettempdir())) <= LONGEST_FOLDER else SHORT_FOLDER
+        self._folder = Path(mkdtemp(prefix="infini-ci-ssh-", dir=place))
+        self._said = self._folder / "ssh.log"
+        self.socket = self._folder / "socket"
+        self._command = machine.command("-N", *options, "-L", f"{self.socket}:{target}")
+        self._children: list[subprocess.Popen[bytes]] = []
+        self.close = weakref.finalize(self, _close, self._folder, self._children)
+
+    def start(self) -> None:
+        """Connect; raises ``InfrastructureError`` with ssh's own words."""
+        _end(self._children)
+        self.socket.unlink(missing_ok=True)
+        launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid())]
+        with self._said.open("wb") as said:
+            child = subprocess.Popen(
+                [*launcher, *self._command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,  # Ctrl-C ends stages, which takes this line
+            )
+        self._children.append(child)
+        deadline = monotonic() + START_S
+        while not _listens(self.socket):
+            if child.poll() is not None or monotonic() > deadline:
+                raise self.machine.failure(self.said())
+            sleep(POLL_S)
+
+    def alive(self) -> bool:
+        """Tell whether ssh still runs."""
+        return any(child.poll() is None for child in self._children)
+
+    def said(self) -> str:
+        """Return what ssh has complained about."""
+        return self._said.read_text(errors="replace")
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as door:
+        try:
+            door.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
+
+
+def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    while children:
+        child = children.pop()
+        child.terminate()
+        child.wait()
+
+
+def _close(folder: Path, children: list[subprocess.Popen[bytes]]) -> None:
+    _end(children)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def serve_there(machine: RemoteMachine | None, network: NetworkPlan) -> Iterator[None]:
+    """Let the machine's loopback reach the wheelhouse that is served on this one's.
+
+    Runs beside each other share its port there as they do here: the first one's ssh has it, the
+    others verify that it leads to their folder and wait to take over.
+    """
+    if machine is None or network.wheelhouse is None or network.wheelhouse_port is None:
+        yield
+        return
+    here = f"{LOOPBACK}:{network.wheelhouse_port}"
+    shared = ("-o", "ExitOnForwardFailure=no", "-R", f"{here}:{here}")
+    with closing(Forward(machine, here, *shared)) as forward:
+        _establish(forward, network.wheelhouse, here)
+        ended = Event()
+        keeper = Thread(target=_keep, args=(forward, network.wheelhouse, ended), daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+
+
+def _establish(forward: Forward, folder: Path, address: str) -> None:
+    for _ in range(ATTEMPTS):  # who had the port there may have ended just now
+        forward.start()
+        if _reaches(forward, folder):
+            return
+    said = forward.said().strip()
+    raise InfrastructureError(
+        f"{forward.machine.destination} cannot reach the wheelhouse {folder} at its own {address}"
+        + (f": {said}" if said else ": another program has that port there"),
+        remedy="set network.wheelhouse_port to a port that is free there, and AllowTcpForwarding"
+        " to yes in sshd_config there",
+    )
+
+
+def _keep(forward: Forward, folder: Path, ended: Event) -> None:
+    while not ended.wait(CHECK_S):
+        if not _reaches(forward, folder):
+            try:
+                forward.start()
+            except InfrastructureError:
+                continue  # the run will say what it could not get
+
+
+def _reaches(forward: Forward, folder: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(str(forward.socket))
+        except OSError:
+            return False
+        return is_served(folder, line)
