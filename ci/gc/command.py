@@ -19,7 +19,7 @@ from ci.engines.docker import DockerEngine
 from ci.engines.sdk_errors import ERRORS, explain
 from ci.errors import CiError, ExitCode
 from ci.gc.engine import Usage, cache_items, container_items, image_items, last_runs
-from ci.gc.folders import RunFolder, results_items, run_folders, work_items
+from ci.gc.folders import RunFolder, host_cache_items, results_items, run_folders, work_items
 from ci.gc.items import Choice, Item, Kind, Limits, choose
 from ci.inputs import CONFIG_FILE, REPOSITORY, Project, load_project
 from ci.network import mask_credentials
@@ -146,7 +146,8 @@ def _places(
             )
         yield Place(name=f"Docker Engine of {usage.machine}", items=items)
     work = work_items(runs, name, busy, strangers=strangers)
-    yield Place(name=THIS_MACHINE, items=(*results_items(runs, name, busy), *work))
+    caches = host_cache_items(name, platforms)
+    yield Place(name=THIS_MACHINE, items=(*caches, *results_items(runs, name, busy), *work))
 
 
 def _carry_out(choices: Iterable[Choice], *, dry_run: bool) -> int:

@@ -19,6 +19,7 @@ from pydantic import AwareDatetime, BaseModel, ValidationError
 from ci.engines.workfolder import STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.gc.items import Item, Kind
+from ci.platforms import PLATFORMS
 from ci.records import LOCK_FILE
 from ci.request import REQUEST_FILE
 from ci.store.store import LATEST
@@ -97,6 +98,22 @@ def work_items(
             needed="its run goes on" if alive else None,
             remove=partial(shutil.rmtree, path),
         )
+
+
+def host_cache_items(project: str, busy: Set[str]) -> Iterator[Item]:
+    """The host engine's compiler caches of a project; ``busy`` are the platforms that run."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "infini-ci")
+    for platform in PLATFORMS:
+        path = caches / f"infini-ci-cache-{project}-{platform}"
+        if path.is_dir():
+            yield Item(
+                kind=Kind.CACHE,
+                name=str(path),
+                size_bytes=size_of(path),
+                used=max(map(_changed, (path, *path.iterdir()))),
+                needed=f"a run on {platform} goes on" if platform in busy else None,
+                remove=partial(shutil.rmtree, path),
+            )
 
 
 def size_of(folder: Path) -> int:

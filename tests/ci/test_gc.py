@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -87,6 +89,7 @@ def results(
 ) -> Path:
     """A folder of results, beside a project's configuration, on a machine without an engine."""
     monkeypatch.delenv("INFINI_CI_SITE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
     (tmp_path / "ci.yaml").write_text("project: tiny\nplatforms:\n  cpu: {}\n")
     folder = tmp_path / "results"
@@ -94,13 +97,20 @@ def results(
     return folder
 
 
-def add_run(results: Path, name: str, *, days: float = 100, project: str = "tiny") -> Path:
+def add_run(
+    results: Path,
+    name: str,
+    *,
+    days: float = 100,
+    project: str = "tiny",
+    platform: str = "cpu",
+) -> Path:
     folder = results / name
     folder.mkdir()
     (folder / ".lock").touch()
     (folder / "report.bin").write_bytes(bytes(1000))
     started = datetime.now(UTC) - timedelta(days=days)
-    request = {"project": project, "platforms": ["cpu"], "started_at": started.isoformat()}
+    request = {"project": project, "platforms": [platform], "started_at": started.isoformat()}
     (folder / "request.json").write_text(json.dumps(request))
     return folder
 
@@ -227,6 +237,30 @@ def test_work_folders_go_when_nobody_uses_them(
     shown = capsys.readouterr().out
     assert f"removed work folder {dead}, 500 bytes, last used today" in shown
     assert "kept 1 work folder, 500 bytes: its run goes on" in shown
+
+
+def test_compiler_caches_of_the_host_engine(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caches = results.parent / "caches" / "infini-ci"
+    for name in ("tiny-cpu", "tiny-moore", "tiny-more-cpu"):
+        path = caches / f"infini-ci-cache-{name}"
+        path.mkdir(parents=True)
+        (path / "stats").write_bytes(bytes(700))
+    for path in (
+        caches / "infini-ci-cache-tiny-cpu" / "stats",
+        caches / "infini-ci-cache-tiny-cpu",
+    ):
+        day_ago = time.time() - 86400
+        os.utime(path, (day_ago, day_ago))
+    gc(results, "--keep-size=0.0000007")
+    assert names(caches) == ["infini-ci-cache-tiny-moore", "infini-ci-cache-tiny-more-cpu"]
+    with FileLock(add_run(results, "going-on", days=0, platform="moore") / ".lock"):
+        gc(results, "--older-than=0")
+    assert names(caches) == ["infini-ci-cache-tiny-moore", "infini-ci-cache-tiny-more-cpu"]
+    assert "kept 1 compiler cache, 700 bytes: a run on moore goes on" in capsys.readouterr().out
+    gc(results, "--older-than=0")
+    assert names(caches) == ["infini-ci-cache-tiny-more-cpu"]
 
 
 def test_with_a_project_only_what_is_known_to_be_of_it(results: Path) -> None:
