@@ -4,9 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 import time
 from pathlib import Path
+
+
+class Printer:
+    """Prints lines piece by piece, so that nobody has to wait for who reads them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.printed = 0  # bytes so far
+        self._rest = b""
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a line is not out yet."""
+        return bool(self._rest)
+
+    def begin(self, line: str) -> None:
+        """Take the next line; the one before must be out."""
+        self._rest = line.encode() + b"\n"
+        self.printed += len(self._rest)
+
+    def go_on(self) -> None:
+        """Print as much as a pipe that ``select`` has reported takes at once."""
+        self._rest = self._rest[os.write(self.descriptor, self._rest[: select.PIPE_BUF]) :]
+
+    def finish(self) -> None:
+        """Print what is left, however long that takes."""
+        while self._rest:
+            self.go_on()
 
 
 class EventLog:
@@ -14,6 +43,7 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
+        self.printer = Printer(sys.stdout.fileno())
 
     def emit(self, event: str, **fields: object) -> None:
         """Append an event to the file, make it durable, and print it."""
@@ -22,13 +52,6 @@ class EventLog:
         self._file.write(line + "\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        _print(line)
-
-    def output(self, stage: str, text: str) -> None:
-        """Print a line of a stage's output; the file of record is the stage's own log."""
-        _print(json.dumps({"event": "output", "stage": stage, "text": text}))
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+        self.printer.finish()
+        self.printer.begin(line)
+        self.printer.finish()

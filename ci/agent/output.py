@@ -1,67 +1,138 @@
-"""A stage's output as it is shown live: lines of text, and no more than somebody could read."""
+"""A stage's log, and how it is printed while it grows.
+
+The log takes everything at once. What is printed is read back from it, when the reader of
+standard output is ready for more: the stage never waits for that reader, and nothing is kept in
+memory. Where the reader is too slow, or a stage writes more than is worth carrying, the printed
+output leaves out a part and says so.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from pathlib import Path
 
-LONGEST_LINE = 8192  # what is longer is passed on in pieces of this size
-BYTES_PER_SECOND = 65536
-TAIL_LINES = 30  # of a flood, and so of a failed stage, the last lines are always shown
+from .events import Printer
+
+# A container engine stores what is printed in entries of 16 KiB: with one for every line, 200 MB
+# of output took it 30 s, in entries that are full 3 s.
+LONGEST_TEXT = 16 * 1024 - 256  # as JSON; the rest is for the event around it
+PIECE = 15 * 1024  # bytes of the log in an event
+PACE_S = 0.05  # between events that are not full
+QUIET_S = 1.0  # after which also a line without an end is printed
+LAG_S = 2.0  # of output at the full rate; what is further behind is left out
+TAIL = 16 * 1024  # bytes before the end from which it then goes on
+# An engine keeps what is printed on its disk as long as the container lives.
+MOST_PRINTED = 1 << 30  # of a run at the full rate
+SLOW_RATE = 64 * 1024  # bytes a second afterwards
 
 
-class LiveOutput:
-    """Cuts chunks of output into lines and passes them on; of a flood only its last lines.
-
-    The stage's own log has everything. What is printed goes through the caller, and a container
-    engine keeps it at three times its size: 200 MB in a container took 30 s in place of 3.5 s.
-    """
+class StageOutput:
+    """Writes a stage's log and prints it: lines, together where they come together."""
 
     def __init__(
-        self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        log: Path,
+        printer: Printer,
+        *,
+        stage: str,
+        bytes_per_s: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._show = show
+        self._log = log.open("w+b", buffering=0)
+        self._printer = printer
+        self._stage = stage
+        self._rate = bytes_per_s
         self._clock = clock
-        self._rest = b""
-        self._second = clock()  # when the present second began
-        self._budget = BYTES_PER_SECOND  # of the present second
-        self._held: deque[bytes] = deque(maxlen=TAIL_LINES)
-        self._left_out = 0
+        self._size = 0
+        self._position = 0  # printed so far
+        self._line_end = 0  # of the last whole line
+        self._broken_line = False  # what is printed ends within a line
+        self._budget = float(bytes_per_s)
+        self._then = self._last = clock()
 
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes; none at all only tell that time has passed."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        if len(self._rest) > LONGEST_LINE:
-            lines.append(self._rest)
-            self._rest = b""
-        if self._clock() - self._second >= 1.0:
-            self._release()
-        if self._budget > 0:
-            self._budget -= len(chunk)
-            self._print(lines)
-        else:
-            self._left_out += max(0, len(self._held) + len(lines) - TAIL_LINES)
-            self._held.extend(lines)
+    def write(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._log.write(chunk)
+        if end := chunk.rfind(b"\n") + 1:
+            self._line_end = self._size + end
+        self._size += len(chunk)
+
+    def waiting(self) -> tuple[list[int], float]:
+        """Return what to wait for: descriptors that must be ready for writing, and seconds."""
+        if self._printer.busy or self._due():
+            return [self._printer.descriptor], QUIET_S
+        return [], PACE_S if self._end() > self._position else QUIET_S
+
+    def quiet(self) -> None:
+        """Nothing has come for a while: a line without an end is printed as it is."""
+        self._line_end = self._size
+
+    def go_on(self) -> None:
+        """Print some of what there is."""
+        if not self._printer.busy:
+            self._begin()
+        self._printer.go_on()
 
     def finish(self) -> None:
-        """Pass on what is left."""
-        self._release()
-        if self._rest:
-            self._print([self._rest])
-        self._rest = b""
+        """Print what is left, and close the log."""
+        self.quiet()
+        self._printer.finish()
+        while self._position < self._size:
+            self._begin()
+            self._printer.finish()
+        self._log.close()
 
-    def _release(self) -> None:
-        """Begin a new second with the end of what the last one held back."""
-        if self._left_out:
-            self._show(f"[{self._left_out} lines are only in the log]")
-        self._print(self._held)
-        self._held.clear()
-        self._left_out = 0
-        self._second = self._clock()
-        self._budget = BYTES_PER_SECOND
+    def _end(self) -> int:
+        """How far the log can be printed now."""
+        if self._line_end > self._position:
+            return self._line_end
+        return self._size if self._size - self._position >= PIECE else self._position
 
-    def _print(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            for start in range(0, max(len(line), 1), LONGEST_LINE):
-                self._show(line[start : start + LONGEST_LINE].decode(errors="replace"))
+    def _due(self) -> bool:
+        now, rate = self._clock(), self._rate
+        if self._printer.printed >= MOST_PRINTED:
+            rate = min(rate, SLOW_RATE)
+        self._budget = min(rate, self._budget + (now - self._then) * rate)
+        self._then = now
+        if self._budget <= 0:
+            return False
+        behind = self._end() - self._position
+        return behind >= PIECE or (behind > 0 and now - self._last >= PACE_S)
+
+    def _begin(self) -> None:
+        """Begin to print the next piece of the log."""
+        if self._size - self._position > LAG_S * self._rate:
+            text, more = self._leave_out(), True
+        else:
+            text, more = self._next_piece()
+        event = {"event": "output", "stage": self._stage, "text": text}
+        line = json.dumps({**event, "more": True} if more else event)
+        self._printer.begin(line)
+        self._budget -= len(line)
+        self._last = self._clock()
+
+    def _leave_out(self) -> str:
+        before = self._position
+        self._position = self._size - TAIL
+        tail = os.pread(self._log.fileno(), TAIL, self._position)
+        self._position += tail.find(b"\n") + 1
+        start = "\n" if self._broken_line else ""
+        self._broken_line = False
+        return f"{start}[{self._position - before:,} bytes are only in the whole log]\n"
+
+    def _next_piece(self) -> tuple[str, bool]:
+        """Return the next whole lines that fit, else a part of one, and whether more follows."""
+        end = self._end()
+        piece = os.pread(self._log.fileno(), min(PIECE, end - self._position), self._position)
+        # Bytes that are no UTF-8 get through as halves of characters, which JSON can spell.
+        while len(json.dumps(text := piece.decode(errors="surrogateescape"))) > LONGEST_TEXT:
+            piece = piece[: len(piece) // 2]
+        if self._position + len(piece) < end and (whole := piece.rfind(b"\n") + 1):
+            piece = piece[:whole]
+            text = piece.decode(errors="surrogateescape")
+        self._position += len(piece)
+        self._broken_line = not piece.endswith(b"\n")
+        return text, self._position < end

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import machine
 from .events import EventLog
-from .output import LiveOutput
+from .output import StageOutput
 from .stage import Stage
 
 INTERRUPTED = 130
@@ -81,15 +81,14 @@ class Run:
         )
         if self._interrupted:  # the signal came when there was no stage to tell yet
             self._stage.end()
-        with (self._results / f"{name}.log").open("wb", buffering=0) as log:
-            output = LiveOutput(lambda line: self._log.output(name, line))
-
-            def write(chunk: bytes) -> None:
-                log.write(chunk)
-                output.feed(chunk)
-
-            outcome = self._stage.follow(write)
-            output.finish()
+        output = StageOutput(
+            self._results / f"{name}.log",
+            self._log.printer,
+            stage=name,
+            bytes_per_s=self._job["printed_bytes_per_s"],
+        )
+        outcome = self._stage.follow(output)
+        output.finish()
         self._stage = None
         self._log.emit("stage_finished", stage=name, **outcome)
         return outcome

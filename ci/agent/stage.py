@@ -15,14 +15,13 @@ import signal
 import subprocess
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 
 from . import tree
+from .output import QUIET_S, StageOutput
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end
 LEFTOVER_GRACE_S = 2.0  # the same for what a finished stage leaves running
-QUIET_S = 1.0
 LARGEST_PIPE = 1 << 20  # Linux lets nobody make one larger, so one read empties it
 SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
@@ -65,9 +64,9 @@ class Stage:
         if self._running:
             os.kill(self._pid, signal.SIGTERM)
 
-    def follow(self, write: Callable[[bytes], None]) -> dict[str, object]:
-        """Pass on the output, or b"" after a second without any; return the measurements."""
-        written = self._pass_on(write)
+    def follow(self, output: StageOutput) -> dict[str, object]:
+        """Pass on the output until the stage has ended; return the measurements."""
+        written = self._pass_on(output)
         os.close(self._output)
         os.close(self._result)
         self._running = False  # now: once it is waited for, its number may be another process's
@@ -79,7 +78,7 @@ class Stage:
         status = status or SUPERVISOR_FAILED << 8
         return {**_finished(self._start, status, None), "oom_kills": None}
 
-    def _pass_on(self, write: Callable[[bytes], None]) -> bytes:
+    def _pass_on(self, output: StageOutput) -> bytes:
         """Pass on the output until the supervisor has ended; return what it has written.
 
         The output itself need not end: a process out of the supervisor's reach may hold it open.
@@ -87,20 +86,23 @@ class Stage:
         written = b""
         reading = {self._output, self._result}
         while self._result in reading:
-            ready, _, _ = select.select(reading, [], [], QUIET_S)
+            printing, patience_s = output.waiting()
+            ready, printable, _ = select.select(reading, printing, [], patience_s)
             for pipe in ready:
                 chunk = os.read(pipe, LARGEST_PIPE)
                 if not chunk:
                     reading.remove(pipe)
                 elif pipe == self._output:
-                    write(chunk)
+                    output.write(chunk)
                 else:
                     written += chunk
-            if not ready:
-                write(b"")
+            if printable:
+                output.go_on()
+            elif not ready and patience_s == QUIET_S:
+                output.quiet()
         os.set_blocking(self._output, False)
         with suppress(BlockingIOError):
-            write(os.read(self._output, LARGEST_PIPE))
+            output.write(os.read(self._output, LARGEST_PIPE))
         return written
 
 

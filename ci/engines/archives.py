@@ -62,6 +62,7 @@ def _extract_one(members: tarfile.TarFile, member: tarfile.TarInfo, root: Path, 
     if member.isdir():
         path.mkdir(exist_ok=True)
     elif member.isreg():
+        path.unlink(missing_ok=True)  # who still reads an old one must not see it change
         with path.open("wb") as file:
             shutil.copyfileobj(cast(IO[bytes], members.extractfile(member)), file)
         path.chmod(0o755 if member.mode & 0o100 else 0o644)

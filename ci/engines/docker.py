@@ -30,6 +30,7 @@ from ci.engines.image_log import ImageLog
 from ci.engines.images import ImageBuilder
 from ci.engines.job import agent_archive, job_document
 from ci.engines.link import Link
+from ci.engines.live_logs import STREAMED_BYTES_PER_S, LiveLogs, stage_logs
 from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
 from ci.plan import CONTAINER_CA_BUNDLE, EnginePlan, RunPlan
 
@@ -96,7 +97,8 @@ class DockerEngine:
                 _put_agent(container, plan)
                 sync_seconds = monotonic() - sync_start
                 container.start()
-                facts = _attend(self._link, container, plan, observer)
+                with LiveLogs(observer, stage_logs(plan)) as live:
+                    facts = _attend(self._link, container, plan, live)
         except KeyboardInterrupt:
             pass  # it came before the start
         finally:
@@ -117,7 +119,8 @@ class DockerEngine:
             try:
                 if container.status == "created":  # its caller died before it could start it
                     return None
-                facts = _attend(self._link, container, plan, observer)
+                with LiveLogs(observer, stage_logs(plan)) as live:
+                    facts = _attend(self._link, container, plan, live)
             finally:
                 if not _abandoned(facts):
                     self._remove(plan)
@@ -211,6 +214,7 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
         workspace=plan.container.workspace,
         results=plan.container.results,
         environment={},  # the container's own
+        printed_bytes_per_s=STREAMED_BYTES_PER_S,
     )
     contents = {AGENT: agent_archive(), JOB: job}
     if plan.network.ca_bundle is not None:

@@ -24,6 +24,7 @@ from ci.engines.describe import describe_host
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
 from ci.engines.job import job_document
+from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.engines.workfolder import WorkFolder
 from ci.errors import InfrastructureError
 from ci.plan import RESERVED_VARIABLES, RunPlan
@@ -162,13 +163,17 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
 
 def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
     return job_document(
-        plan, workspace=str(folder.workspace), results=str(plan.results), environment={}
+        plan,
+        workspace=str(folder.workspace),
+        results=str(plan.results),
+        environment={},
+        printed_bytes_per_s=SHOWN_BYTES_PER_S,
     )
 
 
 def _attend(folder: WorkFolder, observer: Observer) -> ExecutionFacts:
     """Follow the agent to its end."""
-    reader = EventReader(observer)
+    reader = EventReader(LiveLogs(observer, {}))  # the logs are here already
     interrupted = False
     with folder.printed.open("rb") as printed:
         try:

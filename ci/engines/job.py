@@ -26,9 +26,18 @@ def agent_archive() -> bytes:
 
 
 def job_document(
-    plan: RunPlan, *, workspace: str, results: str, environment: Mapping[str, str]
+    plan: RunPlan,
+    *,
+    workspace: str,
+    results: str,
+    environment: Mapping[str, str],
+    printed_bytes_per_s: int,
 ) -> bytes:
-    """Return the agent's input file; ``environment`` goes on top of the agent's own."""
+    """Return the agent's input file.
+
+    ``environment`` goes on top of the agent's own; of output that comes faster than
+    ``printed_bytes_per_s`` the agent prints a part, while the logs have it all.
+    """
     document = {
         "protocol": PROTOCOL,
         "run_id": plan.run_id,
@@ -36,6 +45,7 @@ def job_document(
         "workspace": workspace,
         "results": results,
         "environment": dict(environment),
+        "printed_bytes_per_s": printed_bytes_per_s,
         "stages": [
             {
                 "name": stage.name,

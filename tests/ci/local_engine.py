@@ -14,6 +14,7 @@ from ci import source
 from ci.engines.archives import extract
 from ci.engines.base import ExecutionFacts, ImageFacts, Observer
 from ci.engines.job import job_document
+from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.errors import CiError
 from ci.inputs import REPOSITORY
 from ci.plan import RunPlan
@@ -104,12 +105,14 @@ def run_agent(plan: RunPlan, observer: Observer) -> int:
         workspace=str(workspace),
         results=str(plan.results),
         environment={**_environment(), **plan.environment},
+        printed_bytes_per_s=SHOWN_BYTES_PER_S,
     )
     job.write_bytes(document)
     command = [sys.executable, "-m", "ci.agent", str(job)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    live = LiveLogs(observer, {})
     for line in done.stdout.splitlines():
-        observer.event(json.loads(line))
+        live.event(json.loads(line))
     return done.returncode
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -19,7 +20,8 @@ import pytest
 
 from ci import agent
 from ci.agent.__main__ import PROTOCOL
-from ci.agent.output import BYTES_PER_SECOND, TAIL_LINES, LiveOutput
+from ci.agent.events import Printer
+from ci.agent.output import PACE_S, StageOutput
 from ci.agent.stage import Stage
 from ci.engines.job import agent_archive
 
@@ -43,6 +45,7 @@ class Job:
         self._stages: list[dict[str, Any]] = []
         self.artifacts: list[dict[str, str]] = []
         self.protocol = PROTOCOL
+        self.printed_bytes_per_s = 1 << 24
 
     def stage(self, name: str, *command: str, **changes: Any) -> None:
         fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, "device": False}
@@ -61,6 +64,7 @@ class Job:
             "workspace": str(self.workspace),
             "results": str(self.results),
             "environment": {"GREETING": "hello"},
+            "printed_bytes_per_s": self.printed_bytes_per_s,
             "stages": self._stages,
             "artifacts": self.artifacts,
             "devices": None,
@@ -79,6 +83,11 @@ class Job:
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         lines = (self.results / "events.jsonl").read_text().splitlines()
         return [event for event in map(json.loads, lines) if kind in (None, event["event"])]
+
+    def output(self) -> bytes:
+        """Return what was printed of the stages' output."""
+        texts = [event["text"] for event in self.printed if event["event"] == "output"]
+        return "".join(texts).encode(errors="surrogateescape")
 
     def finished(self, stage: str) -> dict[str, Any]:
         (event,) = [e for e in self.events("stage_finished") if e["stage"] == stage]
@@ -129,8 +138,7 @@ def test_passing_stages(job: Job) -> None:
     stage = ["stage_started", "stage_finished"]
     assert kinds == ["run_started", *stage, *stage, "run_finished"]
     assert [event for event in job.printed if event["event"] != "output"] == job.events()
-    output = [event["text"] for event in job.printed if event["event"] == "output"]
-    assert output == [f"hello {job.workspace}", "out", "err"]
+    assert job.output() == f"hello {job.workspace}\nout\nerr\n".encode()
 
 
 def test_events_tell_machine_and_measurements(job: Job) -> None:
@@ -254,7 +262,7 @@ def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
     job.stage("pytest", "true")
     with job.start() as process:
         for event in printed_events(process):
-            if event.get("text") == "ready":
+            if event.get("text") == "ready\n":
                 process.terminate()
     assert process.returncode == 130
     assert job.finished("install")["interrupted"] is True
@@ -267,7 +275,11 @@ def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the agent has no threads
 def test_signal_after_the_end_of_a_stage_is_no_error(tmp_path: Path) -> None:
     stage = Stage(["true"], environment={}, workspace=str(tmp_path), timeout_s=60.0)
-    assert stage.follow(lambda _: None)["exit_code"] == 0
+    with (tmp_path / "printed").open("wb") as printed:
+        printer = Printer(printed.fileno())
+        output = StageOutput(tmp_path / "log", printer, stage="build", bytes_per_s=1 << 20)
+        assert stage.follow(output)["exit_code"] == 0
+        output.finish()
     stage.end()
 
 
@@ -276,7 +288,7 @@ def test_output_held_open_from_outside_does_not_hold_up_the_run(job: Job) -> Non
     job.stage("build", "sh", "-c", "echo $$; read line <go; echo last")
     with job.start() as process:
         events = printed_events(process)
-        pid = next(event["text"] for event in events if event["event"] == "output")
+        pid = next(event["text"].strip() for event in events if event["event"] == "output")
         with Path(f"/proc/{pid}/fd/1").open("wb"):
             (job.workspace / "go").write_text("go\n")
             assert "run_finished" in [event["event"] for event in events]
@@ -294,40 +306,116 @@ def test_stage_does_not_outlive_a_killed_agent(job: Job) -> None:
     assert facts == {"machine": job.events("run_started")[0]["machine"]}
 
 
-def test_output_without_line_ends_still_shows(job: Job) -> None:
-    job.python("dots", "print('.' * 20_000, end='')")
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(b"." * 20_000, id="no line end"),
+        pytest.param(b"x" * 1_000_000 + b"\nlast\n", id="line of 1 MB"),
+        pytest.param(bytes(range(256)) * 100, id="no UTF-8"),
+        pytest.param("caf\u00e9 \N{SNOWMAN} \N{GRINNING FACE}\n".encode() * 5000, id="UTF-8"),
+        pytest.param(b"".join(b"line %d\n" % n for n in range(100_000)), id="many lines"),
+    ],
+)
+def test_what_is_printed_is_the_log(job: Job, written: bytes) -> None:
+    (job.workspace / "written").write_bytes(written)
+    job.stage("build", "cat", "written")
     job.run()
-    texts = [event["text"] for event in job.printed if event["event"] == "output"]
-    assert "".join(texts) == "." * 20_000
+    assert (job.results / "build.log").read_bytes() == written
+    assert job.output() == written
 
 
-def test_of_a_flood_the_last_lines_show() -> None:
-    now, shown = 0.0, list[str]()
-    output = LiveOutput(shown.append, clock=lambda: now)
-    output.feed(b"x" * (BYTES_PER_SECOND - 1) + b"\n")
-    before = len(shown)
-    output.feed(b"".join(b"%d\n" % number for number in range(100)))
-    assert shown[before:] == []
-    now = 1.0
-    output.feed(b"")  # a quiet second
-    tail = [str(number) for number in range(100 - TAIL_LINES, 100)]
-    assert shown[before:] == [f"[{100 - TAIL_LINES} lines are only in the log]", *tail]
-    output.feed(b"and on\nwithout end")
-    output.finish()
-    assert shown[-2:] == ["and on", "without end"]
+def test_printed_lines_fit_an_entry_of_an_engine_s_log(job: Job) -> None:
+    (job.workspace / "written").write_bytes(b"line\n" * 100_000 + bytes(range(256)) * 1000)
+    job.stage("build", "cat", "written")
+    with job.start() as process:
+        printed = process.communicate()[0]
+    assert max(map(len, printed.splitlines(keepends=True))) <= 16 * 1024
+    assert printed.count(b"\n") < 500
 
 
-def test_log_has_a_flood_that_is_not_printed(job: Job) -> None:
+def test_flood_is_in_the_log_and_its_end_is_printed(job: Job) -> None:
     count = 200_000
+    job.printed_bytes_per_s = 1 << 16
     job.stage("flood", "seq", str(count))
     job.run()
-    assert job.log("flood").splitlines()[-1] == str(count)
-    texts = [event["text"] for event in job.printed if event["event"] == "output"]
-    notes = [text for text in texts if text.startswith("[")]
-    left_out = sum(int(text[1:].split()[0]) for text in notes)
-    assert left_out + len(texts) - len(notes) == count
-    assert left_out > 0
-    assert texts[-TAIL_LINES:] == [str(count - TAIL_LINES + i + 1) for i in range(TAIL_LINES)]
+    log = (job.results / "flood.log").read_bytes()
+    assert log == b"".join(b"%d\n" % (number + 1) for number in range(count))
+    marker = rb"\[([0-9,]+) bytes are only in the whole log\]\n"
+    left_out = [int(found.replace(b",", b"")) for found in re.findall(marker, job.output())]
+    rest = re.sub(marker, b"", job.output())
+    assert left_out
+    assert len(rest) + sum(left_out) == len(log)
+    assert log.endswith(rest[-4096:])
+
+
+class Output:
+    """A stage's output with a clock of its own, printed to a pipe that nobody empties."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 0.0
+        read, self._write = os.pipe()
+        self._read = os.fdopen(read, "rb")
+        self.printer = Printer(self._write)
+        self.stage = StageOutput(
+            folder / "log",
+            self.printer,
+            stage="build",
+            bytes_per_s=1 << 16,
+            clock=lambda: self.now,
+        )
+
+    def close(self) -> None:
+        self.stage.finish()
+        os.close(self._write)
+        self._read.close()
+
+    def text(self) -> str:
+        """Print while there is something to print now; return the text."""
+        texts = []
+        while self.stage.waiting()[0]:
+            self.stage.go_on()
+            if not self.printer.busy:
+                texts.append(json.loads(self._read.readline())["text"])
+        return "".join(texts)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Iterator[Output]:
+    output = Output(tmp_path)
+    yield output
+    output.close()
+
+
+def test_lines_are_printed_together(output: Output) -> None:
+    output.now = 1.0
+    output.stage.write(b"first\n")
+    assert output.text() == "first\n"
+    output.stage.write(b"second\n")
+    output.stage.write(b"third\nnot whole")
+    assert output.text() == ""
+    assert output.stage.waiting() == ([], PACE_S)
+    output.now += PACE_S
+    assert output.text() == "second\nthird\n"
+
+
+def test_line_without_an_end_is_printed_when_nothing_follows(output: Output) -> None:
+    output.now = 1.0
+    output.stage.write(b"... 50 %")
+    assert output.text() == ""
+    output.stage.quiet()
+    assert output.text() == "... 50 %"
+
+
+def test_printing_goes_on_at_its_rate(output: Output) -> None:
+    output.now = 1.0
+    output.stage.write(b"line\n" * 20_000)
+    first = len(output.text())
+    assert 1 << 15 < first < 1 << 17
+    assert output.stage.waiting() == ([], PACE_S)
+    output.now = 2.0
+    second = len(output.text())
+    output.now = 3.0
+    assert first + second + len(output.text()) == 100_000
 
 
 def test_artifacts(job: Job) -> None:
