@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from ci.engines.base import ExecutionFacts
 from ci.events import RunRecord, StageFinished, parse_events
 from ci.network import mask_credentials
-from ci.notes import notes_of
+from ci.notes import cache_notes, notes_of
 from ci.plan import Column, RunPlan, StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog, closing_summary, collected_tests, parse_log
 from ci.results import PlatformResult, PytestResult, StageResult, title
@@ -37,6 +37,8 @@ def judged(plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None) -> Platf
         contract=plan.contract,
     )
     verdict = judge(case)
+    environment = _environment(plan.results, facts)
+    notes = (*notes_of(case, verdict), *cache_notes(environment))
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     return PlatformResult(
         platform=plan.platform,
@@ -50,8 +52,8 @@ def judged(plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None) -> Platf
         pytest_s=pytest,
         total_s=None if build is None or pytest is None else build + pytest,
         verdict=verdict,
-        notes=tuple(map(mask_credentials, notes_of(case, verdict))),
-        environment=_environment(plan.results, facts),
+        notes=tuple(map(mask_credentials, notes)),
+        environment=environment,
         artifacts=_artifacts(plan.results),
     )
 

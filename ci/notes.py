@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ci.analysis.contract import update_command
 from ci.analysis.difference import Difference, Kind, headline, lines_of
@@ -44,6 +44,17 @@ def _simulated_notes(case: Case) -> list[str]:
     skipped = [t for t in case.tests.tests if t.operator and t.operator.reason == NO_DEVICE]
     what, _, rest = COMPILED_ONLY.partition(";")
     return [f"{what}, {counted(len(skipped), 'test')} skipped;{rest}"]
+
+
+def cache_notes(environment: Mapping[str, object]) -> list[str]:
+    """Whether the compilations were done before; nothing where there were none, or no cache."""
+    match environment.get("compiler_cache"):
+        case {"state": "cold"}:
+            return ["cold compiler cache"]
+        case {"state": "warm", "hit_rate": float(rate)}:
+            return [f"warm compiler cache ({100 * rate:.0f} % hits)"]
+        case _:
+            return []
 
 
 def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:

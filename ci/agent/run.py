@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from . import machine
+from .compiler_cache import CompilerCache
 from .events import EventLog
 from .output import StageOutput
 from .stage import Stage
@@ -28,6 +29,8 @@ class Run:
         self._results = Path(job["results"])
         self._results.mkdir(parents=True, exist_ok=True)
         self._environment = {**os.environ, **job["environment"]}
+        self._cache = CompilerCache(job["compiler_cache"], self._environment, self._results)
+        self._environment.update(self._cache.variables)
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
         self._interrupted = False
@@ -51,7 +54,7 @@ class Run:
         for artifact in self._job["artifacts"]:
             self._collect(**artifact)
         tools = machine.tools(self._environment, self._workspace)
-        _write(environment, {"machine": facts, **tools})
+        _write(environment, {"machine": facts, **tools, "compiler_cache": self._cache.facts()})
         if self._interrupted:
             self._log.emit("run_finished", exit_code=INTERRUPTED, interrupted=True)
             return INTERRUPTED

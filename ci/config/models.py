@@ -31,7 +31,7 @@ LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
 # What the agent and the engines write into a platform's results, beside each stage's log.
 RECORDS = frozenset(
     {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
-    | {"host.lock"}
+    | {"host.lock", "ccache.txt"}
 )
 LEAST_MEMORY_BYTES = 6 * 2**20  # an engine takes no less
 MOST_BYTES = 2**63 - 1  # an engine counts in signed 64 bits

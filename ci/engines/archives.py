@@ -9,21 +9,21 @@ import io
 import os
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from ci.source import TIMESTAMP
 
 
-def pack(contents: Mapping[str, bytes], *, folder: str = "", owner: int = 0) -> BinaryIO:
+def pack(contents: Mapping[str, bytes], *, folders: Iterable[str] = (), owner: int = 0) -> BinaryIO:
     """Return files owned by root as a tar file, equal for equal contents; scripts can be run.
 
-    ``folder`` is an empty folder in it that ``owner`` may write to.
+    ``folders`` are empty folders in it that ``owner`` may write to.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        if folder:
+        for folder in folders:
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, TIMESTAMP
             entry.uid = entry.gid = owner

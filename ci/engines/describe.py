@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
+from ci.engines.compiler_cache import host_folder, volume_labels
 from ci.network import mask_credentials
 from ci.plan import CONTAINER_CA_BUNDLE, RunPlan
 
@@ -15,6 +16,7 @@ FLAGS = {
     "network_mode": "--network",
     "mem_limit": "--memory",
     "memswap_limit": "--memory-swap",
+    "volumes": "--volume",
 }
 
 
@@ -37,6 +39,11 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str]) -> str:
             shlex.join(["cp", "--recursive", f"{plan.source}/.", "workspace"]),
             "# environment of every stage, with the virtual environment first on PATH",
             *(f"export {name}={shlex.quote(value)}" for name, value in environment.items()),
+            *(
+                [f"# compiler cache, where ccache is found: {host_folder(plan.cache)}"]
+                if plan.cache
+                else []
+            ),
             *_stages(plan),
         )
     )
@@ -63,6 +70,10 @@ def _container(
 ) -> Iterator[str]:
     name = plan.container.name
     program, *arguments = (*plan.needed_image.entry, *agent_command)
+    if plan.cache:
+        yield "# compiler cache, used where the image has ccache"
+        labels = _flags({"labels": volume_labels(plan)})
+        yield shlex.join(["docker", "volume", "create", *labels, plan.cache.name])
     create = {**options, "log_driver": "json-file", "entrypoint": program}
     yield "# container"
     yield shlex.join(["docker", "create", *_flags(create), plan.needed_image.tag, *arguments])

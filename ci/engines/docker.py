@@ -24,6 +24,7 @@ from docker.types import LogConfig
 from ci import source
 from ci.engines.archives import extract, pack
 from ci.engines.base import ExecutionFacts, ImageFacts, Observer
+from ci.engines.compiler_cache import FOLDER, MOUNT, container_cache, volume_labels
 from ci.engines.describe import describe_docker
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
@@ -153,6 +154,8 @@ class DockerEngine:
         return "".join(named) + describe_docker(plan, container_options(plan), COMMAND)
 
     def _create(self, plan: RunPlan) -> Container:
+        if plan.cache:  # made beforehand: what comes with a container has no labels
+            self._client.volumes.create(plan.cache.name, labels=volume_labels(plan))
         return self._client.containers.create(
             plan.needed_image.tag,
             # Not the image's own entry point, which may be anything.
@@ -191,6 +194,7 @@ def container_options(plan: RunPlan) -> Mapping[str, Any]:
         "shm_size": container.shm_size_bytes,
         "mem_limit": container.memory_bytes,
         "memswap_limit": container.memory_bytes,  # the same: no swap on top
+        "volumes": [f"{plan.cache.name}:{MOUNT}"] if plan.cache else [],
     }
 
 
@@ -215,14 +219,16 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
         results=plan.container.results,
         environment={},  # the container's own
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
+        compiler_cache=container_cache(plan),
     )
     contents = {AGENT: agent_archive(), JOB: job}
     if plan.network.ca_bundle is not None:
         contents[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle.read_bytes()
     files = {name.strip("/"): content for name, content in contents.items()}
     owner = int(plan.container.user)
-    folder = plan.container.results.strip("/")
-    container.put_archive("/", pack(files, folder=folder, owner=owner))
+    folders = [plan.container.results, *([FOLDER] if plan.cache else [])]
+    names = [folder.strip("/") for folder in folders]
+    container.put_archive("/", pack(files, folders=names, owner=owner))
 
 
 def _attend(link: Link, container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:

@@ -20,6 +20,7 @@ from typing import BinaryIO
 from ci import process, source
 from ci.engines.archives import extract
 from ci.engines.base import ExecutionFacts, ImageFacts, Observer, typed_errors
+from ci.engines.compiler_cache import host_cache
 from ci.engines.describe import describe_host
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
@@ -168,6 +169,7 @@ def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
         results=str(plan.results),
         environment={},
         printed_bytes_per_s=SHOWN_BYTES_PER_S,
+        compiler_cache=host_cache(plan, folder.path),
     )
 
 

@@ -32,11 +32,13 @@ def job_document(
     results: str,
     environment: Mapping[str, str],
     printed_bytes_per_s: int,
+    compiler_cache: Mapping[str, object] | None = None,
 ) -> bytes:
     """Return the agent's input file.
 
     ``environment`` goes on top of the agent's own; of output that comes faster than
     ``printed_bytes_per_s`` the agent prints a part, while the logs have it all.
+    ``compiler_cache`` says where one lies (``ci.engines.compiler_cache``).
     """
     document = {
         "protocol": PROTOCOL,
@@ -61,6 +63,6 @@ def job_document(
             {"name": artifact.name, "path": artifact.path} for artifact in plan.artifacts
         ],
         "devices": None,
-        "compiler_cache": None,
+        "compiler_cache": compiler_cache and dict(compiler_cache),
     }
     return json.dumps(document, indent=2).encode()

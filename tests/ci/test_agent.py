@@ -438,7 +438,8 @@ def test_artifacts(job: Job) -> None:
 def test_environment_is_described(job: Job) -> None:
     job.run()
     facts = json.loads((job.results / "environment.json").read_text())
-    assert set(facts) == {"machine", "python", "packages", "compiler", "cmake", "ninja", "torch"}
+    tools = {"python", "packages", "compiler", "cmake", "ninja", "torch", "compiler_cache"}
+    assert set(facts) == {"machine", *tools}
     assert facts["python"].startswith("3.")
 
 

@@ -103,9 +103,10 @@ def test_extract_does_not_write_through_a_link(tmp_path: Path) -> None:
 
 def test_pack_is_deterministic_and_extracts_again(tmp_path: Path) -> None:
     contents = {"b/c": b"2", "a": b"1"}
-    packed = pack(contents, folder="results", owner=1000)
+    packed = pack(contents, folders=["results"], owner=1000)
     assert (
-        packed.read() == pack(dict(reversed(contents.items())), folder="results", owner=1000).read()
+        packed.read()
+        == pack(dict(reversed(contents.items())), folders=["results"], owner=1000).read()
     )
     packed.seek(0)
     assert extract(packed, tmp_path) == ()

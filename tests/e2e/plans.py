@@ -26,6 +26,7 @@ REQUIREMENTS = "pytest\npytest-reportlog\nsetuptools>=77\n"
 DOCKERFILE = """\
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
+RUN command -v ccache || (apt-get update && apt-get install -y --no-install-recommends ccache)
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_INDEX_URL
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/sbin:/usr/bin:/bin

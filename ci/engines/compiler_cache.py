@@ -1,0 +1,39 @@
+"""Where the compiler cache of a platform lies: a volume of an engine, or a folder of the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ci.plan import CachePlan, RunPlan
+
+MOUNT = "/cache"
+# Below the mount: an engine makes a volume root's own, where the image has no such folder.
+FOLDER = f"{MOUNT}/ccache"
+
+
+def container_cache(plan: RunPlan) -> Mapping[str, object] | None:
+    """What the agent in a container is told."""
+    return _job(plan.cache, FOLDER, plan.container.workspace) if plan.cache else None
+
+
+def host_cache(plan: RunPlan, base: Path) -> Mapping[str, object] | None:
+    """What the agent on this machine is told; ``base`` has its sources and environment."""
+    return _job(plan.cache, str(host_folder(plan.cache)), str(base)) if plan.cache else None
+
+
+def host_folder(cache: CachePlan) -> Path:
+    """The user's own folder for a cache."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "infini-ci", cache.name)
+
+
+def volume_labels(plan: RunPlan) -> dict[str, str]:
+    """What says whose a volume is; it outlives the run."""
+    labels = plan.container.labels.items()
+    return {name: value for name, value in labels if name != "infini-ci.run"}
+
+
+def _job(cache: CachePlan, folder: str, base: str) -> Mapping[str, object]:
+    return {"folder": folder, "base": base, "cold": cache.cold}

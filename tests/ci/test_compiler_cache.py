@@ -1,0 +1,168 @@
+"""The compiler cache: what the agent sets, what the tool says, and what the notes make of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ci.agent.compiler_cache import CompilerCache, hits_and_misses, logged, printed
+from ci.notes import cache_notes
+
+# Of ccache 4.7.5: a miss, a hit, a forced compilation, a link, a hit by the preprocessed source.
+LOGGED = """\
+# /workspace/t.cc
+cache_miss
+direct_cache_miss
+local_storage_miss
+local_storage_write
+preprocessed_cache_miss
+# /workspace/t.cc
+direct_cache_hit
+local_storage_hit
+local_storage_read_hit
+# /workspace/t.cc
+local_storage_write
+recache
+# t.o
+called_for_link
+# /workspace/t.cc
+local_storage_hit
+preprocessed_cache_hit
+# /workspace/bad.cc
+compile_failed
+direct_cache_miss
+"""
+PRINTED = """\
+autoconf_test\t0
+cache_miss\t1
+called_for_link\t1
+compile_failed\t1
+direct_cache_hit\t1
+files_in_cache\t2
+preprocessed_cache_hit\t1
+recache\t1
+stats_updated_timestamp\t1795260983
+"""
+# Stands in for a ccache before 4.4, which writes no log: its counters after one more hit.
+OLD_CCACHE = """\
+#!/bin/sh
+case "$1" in
+--version) echo "ccache version 3.7.7" ;;
+*) cat "$CCACHE_DIR/counters" ;;
+esac
+"""
+
+
+def test_log_of_a_run() -> None:
+    assert hits_and_misses(logged(LOGGED)) == (2, 2)
+
+
+def test_printed_counters() -> None:
+    assert hits_and_misses(printed(PRINTED)) == (2, 2)
+    assert printed(PRINTED)["files_in_cache"] == 2
+
+
+@pytest.mark.parametrize("text", ["", "\n", "error: what?\n", "cache_miss\tmany\n", "a\t1\tb\n"])
+def test_nothing_is_made_of_other_text(text: str) -> None:
+    assert hits_and_misses(printed(text)) == (0, 0)
+    assert hits_and_misses(logged(text)) == (0, 0)
+
+
+class Tool:
+    """A stand-in for ccache on a PATH of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "cache"
+        self.folder.mkdir()
+        (folder / "ccache").write_text(OLD_CCACHE)
+        (folder / "ccache").chmod(0o755)
+        self.environment = {"PATH": os.pathsep.join([str(folder), os.defpath])}
+        self.results = folder
+        self.counters(PRINTED)
+
+    def counters(self, text: str) -> None:
+        (self.folder / "counters").write_text(text)
+
+    def cache(self, *, cold: bool = False, **environment: str) -> CompilerCache:
+        job = {"folder": str(self.folder), "base": "/workspace", "cold": cold}
+        return CompilerCache(job, {**self.environment, **environment}, self.results)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    return Tool(tmp_path)
+
+
+def test_version_without_a_log_is_asked_before_and_after(tool: Tool) -> None:
+    cache = tool.cache()
+    tool.counters(PRINTED.replace("direct_cache_hit\t1", "direct_cache_hit\t4"))
+    assert cache.facts() == {
+        "tool": "ccache",
+        "version": "3.7.7",
+        "state": "warm",
+        "hits": 3,
+        "misses": 0,
+        "hit_rate": 1.0,
+    }
+
+
+def test_log_has_only_the_run_s_own(tool: Tool) -> None:
+    cache = tool.cache()
+    tool.counters(PRINTED.replace("direct_cache_hit\t1", "direct_cache_hit\t400"))
+    Path(cache.variables["CCACHE_STATSLOG"]).write_text(LOGGED)
+    assert (facts := cache.facts())
+    assert (facts["hits"], facts["misses"], facts["state"]) == (2, 2, "warm")
+
+
+def test_first_run_is_cold_also_when_it_compiles_something_twice(tool: Tool) -> None:
+    tool.counters("files_in_cache\t0\n")
+    cache = tool.cache()
+    Path(cache.variables["CCACHE_STATSLOG"]).write_text(LOGGED)
+    assert (facts := cache.facts())
+    assert facts["state"] == "cold"
+
+
+def test_run_that_compiles_nothing_is_neither(tool: Tool) -> None:
+    assert (facts := tool.cache().facts())
+    assert (facts["state"], facts["hit_rate"]) == (None, None)
+
+
+def test_cold_run_replaces_what_is_there(tool: Tool) -> None:
+    assert "CCACHE_RECACHE" not in tool.cache().variables
+    assert tool.cache(cold=True).variables["CCACHE_RECACHE"] == "1"
+
+
+def test_what_the_user_set_stays(tool: Tool) -> None:
+    users = {"CMAKE_CXX_COMPILER_LAUNCHER": "sccache", "CMAKE_C_COMPILER_LAUNCHER": ""}
+    variables = tool.cache(**users).variables
+    assert variables["CMAKE_CUDA_COMPILER_LAUNCHER"] == "ccache"
+    assert not users.keys() & variables.keys()
+
+
+def test_without_the_tool_nothing_is_set(tool: Tool, tmp_path: Path) -> None:
+    cache = tool.cache(PATH=str(tmp_path / "empty"))
+    assert (cache.variables, cache.facts()) == ({}, None)
+
+
+def test_folder_that_cannot_be_written_to(tool: Tool) -> None:
+    job = {"folder": "/proc/cache", "base": "/workspace", "cold": False}
+    cache = CompilerCache(job, tool.environment, tool.results)
+    assert (cache.variables, cache.facts()) == ({}, None)
+
+
+@pytest.mark.parametrize(
+    ("found", "notes"),
+    [
+        pytest.param({"state": "cold"}, ["cold compiler cache"], id="cold"),
+        pytest.param(
+            {"state": "warm", "hit_rate": 0.968}, ["warm compiler cache (97 % hits)"], id="warm"
+        ),
+        pytest.param({"state": None, "hit_rate": None}, [], id="nothing compiled"),
+        pytest.param(None, [], id="no cache"),
+        pytest.param({"state": "warm", "hit_rate": "high"}, [], id="forged"),
+    ],
+)
+def test_notes(found: object, notes: list[str]) -> None:
+    assert cache_notes({"compiler_cache": found}) == notes
