@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import io
 import json
@@ -36,7 +37,6 @@ from ci.plan import EnginePlan, NetworkPlan
 
 pytestmark = [
     pytest.mark.docker,
-    # The SDK leaves connections that were cut to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
@@ -130,6 +130,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
     monkeypatch.setenv(CONFIG_VARIABLE, str(machine.config))
     with closing_with(machine.stop):
         yield machine
+    gc.collect()  # the SDK leaves connections that were cut to it
 
 
 def closing_with(action: Callable[[], None]) -> closing[Any]:
