@@ -54,7 +54,6 @@ nox.options.reuse_venv = "yes"
 nox.options.default_venv_backend = "virtualenv"
 
 PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
-SIMULATED = ("ascend", "cambricon", "moore")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc", "examples/*.cc")
 
@@ -86,16 +85,12 @@ for platform in PLATFORMS:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Validate a release on all configured platforms side by side; `-- ascend cpu` on two."""
+    """Validate a release on all configured platforms side by side; `-- ascend cpu` on two.
+
+    Without the vendors' hardware: `-- --config tests/simulated/ci.yaml`.
+    """
     named = set(PLATFORMS) & set(session.posargs) or "--resume" in session.posargs
     run_ci(session, "run", *(() if named else ("--all",)))
-
-
-@nox.session
-def simulated(session: nox.Session) -> None:
-    """Run the operator suite on simulated devices of three vendors; `-- ascend` on one."""
-    platforms = () if set(SIMULATED) & set(session.posargs) else SIMULATED
-    run_ci(session, "run", "--config=tests/simulated/ci.yaml", "--engine=host", *platforms)
 
 
 @nox.session
