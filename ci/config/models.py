@@ -205,8 +205,9 @@ class PlatformConfig(Model):
     memory_bytes: Annotated[int, Field(ge=LEAST_MEMORY_BYTES, le=MOST_BYTES)] | None = None
     """Memory limit of the container; by default none."""
     simulated: bool = False
-    """The tests run on a simulated device: every report says so, and nothing that runs there counts
-    for the vendor's hardware. Stages are told by INFINI_CI_SIMULATED=1."""
+    """The run does without the vendor's hardware: on a simulated device or, where none can stand in
+    for the vendor's, as far as the tests go without one. Every report says so, and nothing of it
+    counts for the hardware. Stages are told by INFINI_CI_SIMULATED=1."""
     compiler_cache: bool = True
     """Keep a compiler cache between runs, where the image has ccache."""
     devices: DevicePolicy = DevicePolicy()
