@@ -96,9 +96,9 @@ class ImageBuilder:
         """Say what a reader of the results must know about the image."""
         image = self.find(plan.needed_image.tag)
         base = image.labels.get(BASE_LABEL) if image else None
-        if base is None or base != plan.needed_image.offline_base_image:
-            return ()
         wanted = plan.needed_image.base_image
+        if base in (None, wanted) or base != plan.needed_image.offline_base_image:
+            return ()
         return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
 
     def _base(self, plan: RunPlan, log: ImageLog) -> str:

@@ -138,6 +138,7 @@ def test_every_operator_test_says_where_it_ran(results: Path, platform: Platform
 def test_notes_say_what_no_hardware_was_used_for(row: Row, platform: Platform) -> None:
     notes = "; ".join(row["notes"])
     assert "no contract" not in notes
+    assert "base image" not in notes
     assert ("no vendor hardware was used" in notes) is (platform.name != "cpu")
     if platform.name in NO_DEVICE:
         assert "full suite passed" not in notes
