@@ -19,8 +19,8 @@ pytestmark = pytest.mark.docker
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = "tests/simulated/ci.yaml"
 LEAST_OVERLOADS = 1400
-LEAST_EXECUTED = 1300
-LEAST_PASSED = 1200  # on a simulated device
+LEAST_PASSED = 1300
+LEAST_PASSED_SIMULATED = 1250  # no sparse tensors, for one
 LEAST_WITHOUT_DEVICE = 2500  # tests that pass where there is none
 
 NO_DEVICE = [name for name, platform in PLATFORMS.items() if not platform.is_simulable]
@@ -119,8 +119,8 @@ def test_what_counts_is_of_the_platforms_own_device(row: Row, platform: Platform
         assert (count["executed"], count["passed"]) == (0, 0)
         assert row["pytest"]["passed"] >= LEAST_WITHOUT_DEVICE
     else:
-        assert count["executed"] >= LEAST_EXECUTED
-        assert count["passed"] >= LEAST_PASSED
+        least = LEAST_PASSED if platform.name == "cpu" else LEAST_PASSED_SIMULATED
+        assert count["executed"] >= count["passed"] >= least
 
 
 def test_every_operator_test_says_where_it_ran(results: Path, platform: Platform) -> None:
