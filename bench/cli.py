@@ -14,7 +14,16 @@ from rich.console import Console
 from bench.context import ROOT, Context
 from bench.errors import MeasurementError
 from bench.machine import describe_commit, describe_machine
-from bench.parts import backend_stubs, build, cpp_call, generate, imports, profile, python_call
+from bench.parts import (
+    backend_stubs,
+    build,
+    cpp_call,
+    generate,
+    imports,
+    profile,
+    python_call,
+    release,
+)
 from bench.report import Report, print_report, write_report
 from bench.rows import Measurement, unmeasured
 
@@ -30,6 +39,7 @@ MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "import": imports.measure,
     "python-call": python_call.measure,
     "cpp-call": cpp_call.measure,
+    "release": release.measure,
 }
 
 EXIT_INTERRUPTED = 130

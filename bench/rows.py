@@ -103,6 +103,24 @@ GOALS = {
     "cpp-call-autograd": Goal(
         part="cpp-call", title="the same over `at::_ops::…::call` through autograd", unit="ns"
     ),
+    "release-overhead": Goal(
+        part="release",
+        title="`python -m ci run` of one platform, beyond its stages and image",
+        unit="s",
+        at_most=5,
+    ),
+    "release-first-stage": Goal(
+        part="release", title="the same unchanged, until its first stage", unit="s", at_most=3
+    ),
+    "release-added": Goal(
+        part="release",
+        title="seven platforms at once, beyond the CPU time of their stages by the cores",
+        unit="%",
+        at_most=20,
+    ),
+    "release-memory": Goal(
+        part="release", title="memory of the orchestrator meanwhile", unit="MB", at_most=200
+    ),
 }
 
 

@@ -1,0 +1,165 @@
+"""What the orchestrator costs: a tiny project on all seven platforms, in real containers.
+
+Where no Docker Engine answers there is nothing to measure: a virtual environment is made anew for
+every run, which takes longer than all that is measured here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.context import ROOT, Context
+from bench.errors import MeasurementError
+from bench.rows import Measurement
+from ci.collect import read_record
+from ci.events import StageStarted
+from ci.results import PlatformResult, RunResult, read_results
+
+PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
+SOCKET = "unix:///var/run/docker.sock"
+BASE_IMAGE = "infini-ops-base:bookworm"
+CPU_SECONDS = 10  # of each platform's build
+SAMPLE_SECONDS = 0.2
+LOG_CHARACTERS = 4000  # of what a run that failed has said last
+ENGINE = "seven"
+PLATFORM = f"{{recipe: Dockerfile, base_image: '{BASE_IMAGE}', devices: {{count: 0}}}}"
+CONFIG = f"""\
+project: bench
+platforms:
+{"".join(f"  {name}: {PLATFORM}" + chr(10) for name in PLATFORMS)}\
+stages:
+- name: build
+  command: python spin.py {CPU_SECONDS}
+- name: pytest
+  kind: pytest
+  command: python -m pytest test_nothing.py
+"""
+FILES = {
+    "ci.yaml": CONFIG,
+    "ci.site.yaml": (
+        f"engines:\n  {ENGINE}: {{docker_host: {SOCKET}, capacity: {len(PLATFORMS)}}}\n"
+    ),
+    "spin.py": "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass\n",
+    "test_nothing.py": "def test_nothing(): pass\n",
+    # The first steps are the same for all, and taken once.
+    "Dockerfile": """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/sbin:/usr/bin:/bin
+COPY Dockerfile site-ca-bundle.pe[m] /tmp/
+RUN useradd --uid 1000 --create-home builder && python3 -m venv /opt/venv \\
+    && if [ -s /tmp/site-ca-bundle.pem ]; then export PIP_CERT=/tmp/site-ca-bundle.pem; fi \\
+    && pip install pytest pytest-reportlog
+""",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """One call of the command, seen from outside."""
+
+    result: RunResult
+    wall_s: float
+    first_stage_s: float  # from the call to the first stage of any platform
+    memory_mb: float  # the most that all its processes had together
+
+
+def measure(context: Context) -> Iterator[Measurement]:
+    """One platform alone, then all seven at once; an earlier run has made the images."""
+    folder = context.scratch / "release"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    _run(context, folder, "--all")
+    alone, together = _run(context, folder, "cpu"), _run(context, folder, "--all")
+    [platform] = alone.result.platforms
+    stages = sum(stage.seconds or 0 for stage in platform.stages if stage.name != "sync")
+    yield Measurement(
+        key="release-overhead",
+        value=alone.wall_s - stages,
+        note=f"{alone.wall_s:.1f} s wall, stages and image {stages:.1f} s",
+    )
+    yield Measurement(key="release-first-stage", value=alone.first_stage_s)
+    yield _added(together)
+    yield Measurement(
+        key="release-memory",
+        value=together.memory_mb,
+        note=f"proportional, {len(PLATFORMS)} platforms at once",
+    )
+
+
+def _added(run: _Run) -> Measurement:
+    cores = len(os.sched_getaffinity(0))
+    least = sum(map(_cpu_seconds, run.result.platforms)) / cores
+    return Measurement(
+        key="release-added",
+        value=100 * (run.wall_s / least - 1),
+        note=f"{run.wall_s:.1f} s wall, stages {least:.1f} s on {cores} cores",
+    )
+
+
+def _cpu_seconds(platform: PlatformResult) -> float:
+    return sum((stage.cpu_user_s or 0) + (stage.cpu_system_s or 0) for stage in platform.stages)
+
+
+def _run(context: Context, folder: Path, *platforms: str) -> _Run:
+    results, log = context.scratch / "results", context.scratch / "release.log"
+    command = [context.python, "-m", "ci", "run", *platforms, "--engine", ENGINE]
+    command += ["--config", str(folder / "ci.yaml"), "--results", str(results)]
+    begun, start = time.time(), time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+        memory = _largest(process)
+    wall = time.monotonic() - start
+    if process.returncode != 0:
+        said = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
+        raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
+    result = read_results(results / "latest" / "results.json")
+    stages = [
+        event.time
+        for platform in result.platforms
+        for event in read_record(results / "latest" / platform.platform).events
+        if isinstance(event, StageStarted)
+    ]
+    return _Run(
+        result=result, wall_s=wall, first_stage_s=min(stages) - begun, memory_mb=memory / 1e6
+    )
+
+
+def _largest(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end; the most bytes that the process and its workers had together."""
+    largest = 0
+    while process.poll() is None:
+        largest = max(largest, sum(map(_proportional, [process.pid, *_workers(process.pid)])))
+        time.sleep(SAMPLE_SECONDS)
+    return largest
+
+
+def _workers(process: int) -> list[int]:
+    """Its children, but not those that run another program."""
+    with suppress(OSError):
+        children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
+        own = Path(f"/proc/{process}/cmdline").read_bytes()
+        return [
+            child
+            for child in map(int, children.split())
+            if Path(f"/proc/{child}/cmdline").read_bytes() == own
+        ]
+    return []
+
+
+def _proportional(process: int) -> int:
+    """Bytes in memory, of a page that n processes share the n-th part."""
+    with suppress(OSError):
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
+        _, _, rest = rollup.partition("\nPss:")
+        return int(rest.split()[0]) * 1024 if rest else 0
+    return 0
