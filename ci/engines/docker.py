@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any
@@ -33,6 +34,7 @@ from ci.engines.job import agent_archive, job_document
 from ci.engines.link import Link
 from ci.engines.live_logs import STREAMED_BYTES_PER_S, LiveLogs, stage_logs
 from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
+from ci.errors import InfrastructureError
 from ci.plan import CONTAINER_CA_BUNDLE, EnginePlan, RunPlan
 
 AGENT = "/opt/infini-ci/agent.pyz"
@@ -156,13 +158,21 @@ class DockerEngine:
     def _create(self, plan: RunPlan) -> Container:
         if plan.cache:  # made beforehand: what comes with a container has no labels
             self._client.volumes.create(plan.cache.name, labels=volume_labels(plan))
-        return self._client.containers.create(
-            plan.needed_image.tag,
-            # Not the image's own entry point, which may be anything.
-            entrypoint=[*plan.needed_image.entry, *COMMAND],
-            log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
-            **container_options(plan),
-        )
+        try:
+            return self._client.containers.create(
+                plan.needed_image.tag,
+                # Not the image's own entry point, which may be anything.
+                entrypoint=[*plan.needed_image.entry, *COMMAND],
+                log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
+                **container_options(plan),
+            )
+        except APIError as error:
+            if error.status_code != HTTPStatus.CONFLICT:
+                raise
+            name = plan.container.name
+            message = f"platform {plan.platform} has a container {name} already: {explain(error)}"
+            remedy = f"docker rm {name}, if nobody needs it, and go on with --resume"
+            raise InfrastructureError(message, remedy=remedy) from error
 
     def _containers(self, plan: RunPlan) -> list[Container]:
         labels = [f"{name}={value}" for name, value in plan.container.labels.items()]

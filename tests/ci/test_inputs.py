@@ -108,3 +108,17 @@ def test_a_source_that_is_no_folder(folder: Path) -> None:
     project = load_project(folder / "ci.yaml", {})
     with pytest.raises(UsageError, match=r"--source: .*ci\.yaml is not a folder"):
         plan_run(project, [PLATFORMS["cpu"]], run_id="r", source=folder / "ci.yaml", results=folder)
+
+
+def test_two_rows_of_one_table_never_have_one_name(folder: Path) -> None:
+    text = (folder / "ci.yaml").read_text()
+    (folder / "ci.yaml").write_text(
+        text.replace("platforms:\n", "platforms:\n  moore: {label: CPU}\n", 1)
+    )
+    project = load_project(folder / "ci.yaml", {})
+    both = [PLATFORMS["moore"], PLATFORMS["cpu"]]
+    wanted = r"ci\.yaml: platforms\.cpu\.label: got 'CPU', which platforms\.moore has too"
+    with pytest.raises(ConfigError, match=wanted) as caught:
+        plan_run(project, both, run_id="r", source=folder, results=folder)
+    assert caught.value.remedy == "Give each its own `label:`, or run them apart."
+    assert len(plan_run(project, both[:1], run_id="r", source=folder, results=folder)) == 1

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from ci.progress import TAIL_LINES, Progress
+from ci.results import RunResult
 
 BEGIN = {"event": "stage_started", "stage": "install"}
 END = {"event": "stage_finished", "stage": "install", "seconds": 1.25, "exit_code": 0}
@@ -76,3 +77,30 @@ def test_a_terminal_shows_the_latest_line_as_it_comes() -> None:
     text = shown(BEGIN, output("compiling [a].cc"), END, terminal=True)
     assert "CPU: install started" in text
     assert "CPU: install finished after 1.2 s" in text
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_platforms_are_told_apart(terminal: bool) -> None:
+    console = Console(file=StringIO(), width=40, force_terminal=terminal)
+    with Progress(console) as progress:
+        for label in ("CPU", "Moore"):
+            progress.event(label, BEGIN)
+            progress.event(label, output(f"of {label}"))
+        progress.event("Moore", {**END, "exit_code": 1})
+        progress.event("CPU", END)
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    assert "    of Moore" in text
+    assert "Moore: install failed with exit code 1" in text
+    assert "    of CPU" not in text
+    assert "CPU: install finished" in text
+
+
+def test_how_a_platform_ended(published: RunResult) -> None:
+    console = Console(file=StringIO(), width=200)
+    with Progress(console) as progress:
+        for result in published.platforms[-2:]:
+            progress.finished(result.label, result)
+    assert isinstance(console.file, StringIO)
+    *_, last = console.file.getvalue().splitlines()
+    assert last.startswith("Ascend: passed, exit after summary, ")

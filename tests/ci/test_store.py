@@ -62,6 +62,22 @@ def test_saving_again_replaces(published: RunResult, tmp_path: Path) -> None:
     assert stored_tests(tmp_path) == 1
 
 
+def test_a_platform_brings_its_tests_once(published: RunResult, tmp_path: Path) -> None:
+    first, second, *others = published.platforms
+    changed = second.model_copy(update={"notes": ("judged anew",)})
+    later = published.model_copy(update={"platforms": (first, changed, *others)})
+    with Store(default_url(tmp_path)) as store:
+        store.save(
+            published, {name: outcomes("a::b") for name in (first.platform, second.platform)}
+        )
+        assert store.holds(published.run_id, second)
+        store.save(later, {})
+        assert store.load() == later
+        kept = [len(store.tests(later.run_id, p.platform)) for p in (first, second)]
+        assert kept == [1, 0]  # of what is no more the same, the tests are not known
+        assert not store.holds(published.run_id, second)
+
+
 def test_the_latest_run_is_the_default(published: RunResult, tmp_path: Path) -> None:
     earlier = published.model_copy(
         update={"run_id": "z", "started_at": published.started_at.replace(year=2025)}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from workplace import CONFIG, Workplace, new_workplace
 from ci.engines import ExecutionFacts
 from ci.engines.base import ImageFacts, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
+from ci.inputs import REPOSITORY
 from ci.plan import EnginePlan, RunPlan
 from ci.request import load_request
 from ci.results import Harness, Product, RunResult, exit_code
@@ -44,11 +48,15 @@ class OddEngine(LocalEngine):
         return facts
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Workplace:
-    workplace = new_workplace(tmp_path)
+def three(folder: Path) -> Workplace:
+    workplace = new_workplace(folder)
     workplace.write("ci.yaml", CONFIG.replace("cpu: {}", "cpu: {}\n  moore: {}\n  ascend: {}"))
     return workplace
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    return three(tmp_path)
 
 
 def odd(work: Workplace, **what: Callable[[], object]) -> OddEngine:
@@ -225,6 +233,42 @@ def test_resuming_goes_on_with_what_is_missing(work: Workplace) -> None:
     assert second.platform(finished) == first.platform(finished)
     with work.open_store() as store:
         assert [len(store.tests(first.run_id, name)) for name in THREE] == [1, 1, 1]
+
+
+CALLER = """
+import os, signal, sys
+from pathlib import Path
+
+sys.path[:0] = sys.argv[2:]
+from test_workers import THREE, odd, three
+
+def second_hangs():
+    if len(engine.calls) == 3:
+        (work.folder / "hanging").write_text(str(os.getpid()))
+        signal.pause()
+
+work = three(Path(sys.argv[1]))
+engine = odd(work, **{f"prepare_{name}": second_hangs for name in THREE})
+work.run(platforms=THREE, jobs=1)
+"""
+
+
+def test_a_killed_parent_takes_its_workers_along(work: Workplace) -> None:
+    hanging = work.folder / "hanging"
+    os.mkfifo(hanging)
+    paths = [str(REPOSITORY), str(Path(__file__).parent)]
+    caller = subprocess.Popen([sys.executable, "-c", CALLER, str(work.folder), *paths])
+    worker = os.pidfd_open(int(hanging.read_text()))
+    caller.kill()
+    caller.wait()
+    assert select.select([worker], [], [], 30)[0]  # its end
+    os.close(worker)
+    [run_id] = {path.name for path in work.results.glob("*-*")}
+    work.new_engine()
+    engine = odd(work)
+    result, _ = work.run(load_request(work.results, run_id))
+    assert set(products(result).values()) == {"passed"}
+    assert len(engine.calls) == 2 * len(("prepare", "execute")) + len(("resume",) * 2)
 
 
 def test_a_flood_of_output_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:

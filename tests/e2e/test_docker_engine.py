@@ -251,6 +251,19 @@ def test_container_that_never_started_is_not_adopted(
     assert docker_bench.engine.resume(plan, docker_bench.observer) is None
 
 
+def test_container_whose_name_is_taken(docker_bench: Bench, client: DockerClient) -> None:
+    plan = docker_bench.plan(stage("build", "true"))
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+    other = client.containers.create(plan.needed_image.tag, name=plan.container.name)
+    try:
+        message = f"platform cpu has a container {plan.container.name} already: .*Conflict"
+        with pytest.raises(InfrastructureError, match=message):
+            docker_bench.engine.execute(plan, image, docker_bench.observer)
+        other.reload()  # it is somebody else's, and still there
+    finally:
+        other.remove()
+
+
 def test_description_is_what_one_would_type(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "make", "-j", "2", environment={"CC": "gcc 12"}))
     text = select_engine(DOCKER).describe(plan)
