@@ -32,6 +32,7 @@ from ci.workers import (
 )
 
 PENDING = "it had not begun when these results were written"
+ENGINE_LENGTH = 32  # characters that the store has room for
 INTERRUPTED = "the run was interrupted before it began"
 
 
@@ -158,7 +159,9 @@ class Run:
         """Those that answered; each platform's own stands in its ``environment.engine``."""
         known = self.request.engines
         names = [known[plan.platform] for plan in self.plans if plan.platform in known]
-        return ", ".join(dict.fromkeys(names or [plan.engine.name for plan in self.plans]))
+        joined = ", ".join(dict.fromkeys(names or [plan.engine.name for plan in self.plans]))
+        fits = len(joined) <= ENGINE_LENGTH
+        return joined if fits else joined[: ENGINE_LENGTH - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
     def _row(self, plan: RunPlan) -> PlatformResult:
         name = plan.platform

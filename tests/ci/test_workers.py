@@ -174,11 +174,19 @@ def test_engines_are_told_apart(work: Workplace) -> None:
     assert result.engine == "docker"
 
 
-def test_two_engines_have_both_their_names(work: Workplace) -> None:
+@pytest.mark.parametrize(
+    ("name", "joined"),
+    [
+        ("lab-a", "docker, lab-a"),
+        ("a-machine-far-away-in-the-lab", "docker, a-machine-far-away-in-t\N{HORIZONTAL ELLIPSIS}"),
+    ],
+)
+def test_two_engines_have_both_their_names(work: Workplace, name: str, joined: str) -> None:
     odd(work)
-    work.write("ci.site.yaml", "platforms:\n  moore: {engine: host}\n")
+    site = "engines:\n  {0}: {{context: x}}\nplatforms:\n  moore: {{engine: {0}}}\n"
+    work.write("ci.site.yaml", site.format(name))
     result, _ = work.run(platforms=THREE)
-    assert result.engine == "docker, host"
+    assert result.engine == joined
 
 
 def test_one_interrupt_ends_all(work: Workplace) -> None:
