@@ -121,7 +121,7 @@ def samples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what building, importing and calling the library costs."""
+    """Measure what building, importing and calling the library costs, and what releasing does."""
     install_groups(session, "bench")
     session.run("python", "-m", "bench", *session.posargs)
 
