@@ -1,0 +1,252 @@
+"""What images are made from, and why one is built: the recipe's files and an image's labels."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ci.config import DevicePolicy, load_config
+from ci.engines.provenance import image_labels, reason_to_build
+from ci.inputs import RECIPE, RECIPE_FILES, REPOSITORY, load_project, plan_run
+from ci.plan import RunPlan
+from ci.platforms import PLATFORMS
+
+ACCELERATORS = [name for name in PLATFORMS if name != "cpu"]
+
+
+def plan(folder: Path, platform: str, **environ: str) -> RunPlan:
+    project = load_project(
+        folder / "ci.yaml", {f"INFINI_CI_BASE_IMAGE_{platform.upper()}": "base:1", **environ}
+    )
+    [planned] = plan_run(
+        project,
+        [PLATFORMS[platform]],
+        run_id="run",
+        source=folder,
+        results=folder / "results",
+    )
+    return planned
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    settings = "".join(f"  {name}: {{requirements: needs.txt}}\n" for name in PLATFORMS)
+    (tmp_path / "ci.yaml").write_text(f"project: tiny\nplatforms:\n{settings}")
+    (tmp_path / "needs.txt").write_text("pytest\n")
+    return tmp_path
+
+
+def test_a_platform_differs_from_another_by_one_file(folder: Path) -> None:
+    common = {*RECIPE_FILES, "requirements-devices.txt"}
+    for name in ACCELERATORS:
+        own = set(plan(folder, name).needed_image.context) - common
+        assert own == {f"platforms/{name}.sh", f"requirements-{name}.txt"}
+    assert set(plan(folder, "cpu").needed_image.context) == {*RECIPE_FILES, "requirements-cpu.txt"}
+
+
+def test_every_file_of_the_recipe_is_sent() -> None:
+    by_hand = {"make-base-image", "start-engine"}
+    files = {path.name for path in RECIPE.iterdir() if path.is_file()}
+    assert {name for name in files if not name.startswith("requirements-")} == {
+        *RECIPE_FILES,
+        *by_hand,
+    }
+
+
+def test_this_project_is_configured_for_all_platforms() -> None:
+    config = load_config(REPOSITORY / "ci.yaml")
+    assert list(config.platforms) == list(PLATFORMS)
+    for name in ACCELERATORS:
+        options = config.platforms[name].environment["SKBUILD_CMAKE_DEFINE"]
+        assert options == f"WITH_CPU=ON;WITH_{name.upper()}=ON;AUTO_DETECT_DEVICES=OFF"
+        assert config.platforms[name].requirements == "docker/requirements-vendor.txt"
+        assert config.platforms[name].devices == DevicePolicy()
+
+
+def test_the_vendors_packages_are_not_asked_for() -> None:
+    lines = (RECIPE / "requirements-vendor.txt").read_text().splitlines()
+    names = {line.partition("==")[0] for line in lines if not line.startswith("#")}
+    assert not names & {"torch", "numpy", "triton"}
+
+
+def test_the_first_image(folder: Path) -> None:
+    assert reason_to_build(plan(folder, "nvidia"), []) == "no image of platform nvidia yet"
+    assert reason_to_build(plan(folder, "nvidia"), [{"infini-ci.platform": "nvidia"}]) == (
+        "no image of platform nvidia yet"  # another program's, or of an older version
+    )
+
+
+def labels(planned: RunPlan) -> dict[str, str]:
+    return image_labels(planned, "base:1", "sha256:0")
+
+
+def test_what_changed_since(folder: Path) -> None:
+    before = plan(folder, "nvidia")
+    (folder / "needs.txt").write_text("pytest>=9\n")
+    changed = reason_to_build(plan(folder, "nvidia"), [labels(before)])
+    assert changed == "requirements-nvidia.txt changed"
+
+
+def test_the_most_similar_image_is_compared_with(folder: Path) -> None:
+    before = plan(folder, "nvidia")
+    far = plan(folder, "nvidia", PIP_INDEX_URL="https://mirror.example/")
+    (folder / "needs.txt").write_text("pytest>=9\n")
+    now = plan(folder, "nvidia")
+    reasons = [reason_to_build(now, map(labels, others)) for others in ([far, before], [far])]
+    assert reasons == [
+        "requirements-nvidia.txt changed",
+        "argument PIP_INDEX_URL is gone, requirements-nvidia.txt changed",
+    ]
+
+
+def test_an_argument_that_changed(folder: Path) -> None:
+    before = plan(folder, "nvidia", PIP_INDEX_URL="https://a.example/")
+    now = plan(folder, "nvidia", PIP_INDEX_URL="https://b.example/")
+    assert reason_to_build(now, [labels(before)]) == "argument PIP_INDEX_URL changed"
+    assert reason_to_build(now, [labels(plan(folder, "nvidia"))]) == "argument PIP_INDEX_URL is new"
+
+
+def test_another_base_image(folder: Path) -> None:
+    before = plan(folder, "nvidia")
+    now = plan(folder, "nvidia", INFINI_CI_BASE_IMAGE_NVIDIA="base:2")
+    assert reason_to_build(now, [labels(before)]) == "base image is base:2, was base:1"
+
+
+def test_an_image_that_has_lost_its_name(folder: Path) -> None:
+    planned = plan(folder, "nvidia")
+    tag = planned.needed_image.tag
+    assert reason_to_build(planned, [labels(planned)]) == f"no image is tagged {tag}"
+
+
+def test_labels_hold_no_secrets(folder: Path) -> None:
+    secret = "https://me:s3cret@index.example/"  # noqa: S105
+    assert "s3cret" not in json.dumps(labels(plan(folder, "nvidia", PIP_INDEX_URL=secret)))
+
+
+def test_a_foreign_recipe_has_no_entry_point_of_ours(folder: Path) -> None:
+    assert plan(folder, "cpu").needed_image.entry == ("/opt/recipe/enter",)
+    (folder / "my.Dockerfile").write_text("FROM x\n")
+    (folder / "ci.yaml").write_text("project: t\nplatforms:\n  cpu: {recipe: my.Dockerfile}\n")
+    assert plan(folder, "cpu").needed_image.entry == ()
+
+
+# The scripts, run as the image build runs them.
+
+
+def package(site: Path, name: str, version: str) -> None:
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def vendor_packages(*arguments: object, path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-S", RECIPE / "vendor_packages.py", *map(str, arguments)],
+        env={"PYTHONPATH": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
+    for name, version in {
+        "torch": "2.4.0",
+        "torch_npu": "2.4.0.post2",
+        "torchvision": "0.19.0",
+        "triton-ascend": "3.0",
+        "apex": "0.1+metax3.2",
+        "numpy": "1.26.4",
+        "pytest": "8.0.0",
+        "Jinja2": "3.1.0",
+    }.items():
+        package(tmp_path, name, version)
+    assert vendor_packages("constraints", path=tmp_path).stdout.splitlines() == [
+        "apex==0.1+metax3.2",
+        "numpy<2",
+        "torch==2.4.0",
+        "torch_npu==2.4.0.post2",
+        "torchvision==0.19.0",
+        "triton-ascend==3.0",
+    ]
+
+
+def test_a_package_that_was_replaced_is_noticed(tmp_path: Path) -> None:
+    package(tmp_path / "now", "torch", "2.5.0")
+    (tmp_path / "constraints.txt").write_text("numpy<2\ntorch==2.4.0+vendor\n")
+    checked = vendor_packages("check", tmp_path / "constraints.txt", path=tmp_path / "now")
+    assert checked.returncode == 1
+    assert "the base image's torch==2.4.0+vendor was replaced or shadowed" in checked.stderr
+    package(tmp_path / "before", "torch", "2.4.0+vendor")
+    checked = vendor_packages("check", tmp_path / "constraints.txt", path=tmp_path / "before")
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.fixture
+def enter(tmp_path: Path) -> Path:
+    """The entry point beside the file of a platform whose SDK is in a folder of this test."""
+    (tmp_path / "sdk" / "bin").mkdir(parents=True)
+    (tmp_path / "sdk" / "lib64").mkdir()
+    (tmp_path / "sdk" / "set_env.sh").write_text("export OPP=opp\necho said\n")
+    text = (RECIPE / "enter").read_text().replace("/opt/recipe", str(tmp_path))
+    (tmp_path / "enter").write_text(text)
+    (tmp_path / "platform.sh").write_text(
+        f"vendor_script {tmp_path}/sdk/set_env.sh\nvendor_script /nowhere/set_env.sh\n"
+        f"sdk_root SDK_HOME {tmp_path}/sdk\nsdk_root OTHER_HOME /nowhere\n"
+    )
+    return tmp_path / "enter"
+
+
+def entered(enter: Path, **environ: str) -> dict[str, str]:
+    """The environment of a command behind the entry point."""
+    done = subprocess.run(
+        ["/bin/bash", enter, "env"],
+        env={"PATH": "/usr/bin:/bin", **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pairs = (line.partition("=") for line in done.stdout.splitlines())
+    return {name: value for name, _, value in pairs if name not in ("PWD", "SHLVL", "_")}
+
+
+def test_the_entry_point_names_the_sdk(enter: Path) -> None:
+    sdk = enter.parent / "sdk"
+    assert entered(enter) == {
+        "PATH": f"/usr/bin:/bin:{sdk}/bin",
+        "LD_LIBRARY_PATH": f"{sdk}/lib64",
+        "SDK_HOME": str(sdk),
+        "OPP": "opp",
+    }
+
+
+def test_what_the_base_image_says_of_its_sdk_stands(enter: Path, tmp_path: Path) -> None:
+    sdk = enter.parent / "sdk"
+    other = {"SDK_HOME": str(tmp_path / "another"), "PATH": f"{sdk}/bin:/usr/bin:/bin"}
+    assert entered(enter, **other) == {**other, "OPP": "opp"}
+
+
+@pytest.mark.parametrize(
+    ("platform", "folder", "variables"),
+    [
+        ("nvidia", "usr/local/cuda", ["CUDA_HOME"]),
+        ("iluvatar", "usr/local/corex", ["COREX_HOME"]),
+        ("metax", "opt/maca", ["MACA_PATH"]),
+        ("cambricon", "usr/local/neuware", ["NEUWARE_HOME"]),
+        ("moore", "usr/local/musa", ["MUSA_HOME", "MUSA_ROOT", "MUSA_PATH"]),
+        ("ascend", "usr/local/Ascend/ascend-toolkit/latest", ["ASCEND_HOME_PATH"]),
+    ],
+)
+def test_the_sdk_of_a_platform(
+    enter: Path, platform: str, folder: str, variables: list[str]
+) -> None:
+    text = (RECIPE / "platforms" / f"{platform}.sh").read_text()
+    (enter.parent / "platform.sh").write_text(text.replace(" /", f" {enter.parent}/"))
+    assert entered(enter) == {"PATH": "/usr/bin:/bin"}  # on a base that does not have it
+    sdk = enter.parent / folder
+    sdk.mkdir(parents=True)
+    assert entered(enter) == {"PATH": "/usr/bin:/bin", **dict.fromkeys(variables, str(sdk))}

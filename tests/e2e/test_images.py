@@ -1,0 +1,266 @@
+"""The image recipe on bases as vendors have them: a torch of their own, their users, dnf.
+
+The bases are made here, from the offline one, small: a package is its metadata, an SDK a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import Recorder, engine_or_skip
+from docker.client import DockerClient
+from docker.errors import ImageNotFound
+from docker.models.images import Image
+from plans import OFFLINE_BASE
+
+from ci.engines import Engine, ImageFacts
+from ci.engines.archives import pack
+from ci.errors import InfrastructureError
+from ci.inputs import load_project, plan_run
+from ci.pip_settings import read_pip_settings
+from ci.plan import RunPlan
+from ci.platforms import PLATFORMS
+
+pytestmark = pytest.mark.docker
+
+PACKAGES = "/usr/lib/python3/dist-packages"
+VENDOR = f"""\
+FROM {OFFLINE_BASE}
+RUN useradd --uid 1000 --create-home ubuntu && mkdir --parents /opt/maca/bin \\
+    && touch /usr/bin/ccache && chmod +x /usr/bin/ccache
+ENV PIP_CONSTRAINT=/etc/constraints-of-the-vendor.txt
+COPY torch {PACKAGES}/torch
+COPY torch-dist {PACKAGES}/torch-2.4.0+vendor.dist-info
+COPY numpy-dist {PACKAGES}/numpy-1.26.4.dist-info
+USER ubuntu
+"""
+FAKE_PACKAGES = {
+    "torch/__init__.py": b"__version__ = '2.4.0+vendor'\n",
+    "torch-dist/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 2.4.0+vendor\n",
+    "torch-dist/RECORD": b"",
+    "numpy-dist/METADATA": b"Metadata-Version: 2.1\nName: numpy\nVersion: 1.26.4\n",
+    "numpy-dist/RECORD": b"",
+}
+# A real dnf, whose only repository has a compiler and git, and no ccache.
+DNF = f"""\
+FROM {OFFLINE_BASE}
+RUN apt-get update && apt-get install --yes --no-install-recommends createrepo-c dnf rpm
+COPY tool.spec /
+RUN rm /usr/bin/apt-get /usr/bin/g++ /usr/bin/git \\
+    && rpmbuild -bb --quiet --define 'tool gcc-c++' --define 'program g++' /tool.spec \\
+    && rpmbuild -bb --quiet --define 'tool git' --define 'program git' /tool.spec \\
+    && createrepo_c --quiet /root/rpmbuild/RPMS && mkdir --parents /etc/yum.repos.d \\
+    && printf '[local]\\nname=local\\nbaseurl=file:///root/rpmbuild/RPMS\\ngpgcheck=0\\n' \\
+        >/etc/yum.repos.d/local.repo
+"""
+TOOL = b"""\
+Name: %{tool}
+Version: 1
+Release: 1
+Summary: Says its name
+License: MIT
+BuildArch: noarch
+AutoReqProv: no
+%description
+%install
+mkdir -p %{buildroot}/usr/bin
+printf '#!/bin/sh\\necho %{tool} of the repository\\n' >%{buildroot}/usr/bin/%{program}
+chmod +x %{buildroot}/usr/bin/%{program}
+%files
+/usr/bin/%{program}
+"""
+
+
+class Site:
+    """A project of one requirement, on base images of its own; its images are gone at the end."""
+
+    def __init__(self, folder: Path, client: DockerClient) -> None:
+        self.folder = folder
+        self.client = client
+        self.name = f"test-{uuid.uuid4().hex[:8]}"
+        self.made: list[str] = []
+
+    def base(self, kind: str, dockerfile: str, context: Mapping[str, bytes] | None = None) -> str:
+        """Make a base image, perhaps in place of an earlier one."""
+        reference = f"infini-ci-bases/{self.name}:{kind}"
+        archive = pack({**(context or {}), "Dockerfile": dockerfile.encode()})
+        self.client.images.build(
+            fileobj=archive, custom_context=True, tag=reference, forcerm=True, network_mode="host"
+        )
+        self.made.append(reference)
+        return reference
+
+    def plan(self, platform: str, base: str, requirements: str, **environ: str) -> RunPlan:
+        (self.folder / "needs.txt").write_text(requirements)
+        settings = f"{{requirements: needs.txt, base_image: '{base}'}}"
+        config = self.folder / "ci.yaml"
+        config.write_text(f"project: tiny\nplatforms:\n  {platform}: {settings}\n")
+        project = load_project(config, {**os.environ, **environ}, read_pip_settings())
+        results = self.folder / "results"
+        platforms = [PLATFORMS[platform]]
+        [plan] = plan_run(project, platforms, run_id=self.name, source=self.folder, results=results)
+        self.made.append(plan.needed_image.tag)
+        return plan
+
+    def prepare(self, plan: RunPlan) -> ImageFacts:
+        return engine().prepare(plan, Recorder())
+
+    def run(self, plan: RunPlan, program: str) -> str:
+        """Run a shell program as the engine runs its agent."""
+        output = self.client.containers.run(
+            plan.needed_image.tag,
+            entrypoint=[*plan.needed_image.entry, "sh", "-c", program],
+            user=plan.container.user,
+            cap_drop=["ALL"],
+            remove=True,
+        )
+        return bytes(output).decode()
+
+
+def engine() -> Engine:
+    return engine_or_skip("docker")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[DockerClient]:
+    engine()
+    client = DockerClient.from_env()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def site(client: DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("site"), client)
+    yield site
+    for name in reversed(site.made):
+        with suppress(ImageNotFound):
+            client.images.remove(name, force=True)
+
+
+@pytest.fixture(scope="module")
+def vendor_base(site: Site) -> str:
+    return site.base("vendor", VENDOR, FAKE_PACKAGES)
+
+
+REQUIREMENTS = "iniconfig\ntorch>=2.4\nnumpy\n"
+
+
+@pytest.fixture(scope="module")
+def both(site: Site, vendor_base: str) -> list[tuple[RunPlan, ImageFacts]]:
+    """Two platforms on one base, built at the same time."""
+    plans = [site.plan(name, vendor_base, REQUIREMENTS) for name in ("metax", "iluvatar")]
+    with ThreadPoolExecutor() as pool:
+        return list(zip(plans, pool.map(site.prepare, plans), strict=True))
+
+
+def test_two_platforms_at_once_make_their_layers_once(
+    client: DockerClient, both: list[tuple[RunPlan, ImageFacts]]
+) -> None:
+    metax, iluvatar = (layers(client.images.get(plan.needed_image.tag)) for plan, _ in both)
+    assert metax[:-1] == iluvatar[:-1]
+    assert metax[-1] != iluvatar[-1]  # what only the platform has
+
+
+def layers(image: Image) -> list[str]:
+    found: list[str] = image.attrs["RootFS"]["Layers"]
+    return found
+
+
+def test_a_torch_of_the_vendors_is_kept(site: Site, both: list[tuple[RunPlan, ImageFacts]]) -> None:
+    program = "python -c 'import torch, iniconfig; print(torch.__version__, torch.__file__)'"
+    told = site.run(both[0][0], f"{program}; cat $PIP_CONSTRAINT")
+    assert told.splitlines() == [
+        f"2.4.0+vendor {PACKAGES}/torch/__init__.py",
+        "numpy<2",
+        "torch==2.4.0+vendor",
+    ]
+
+
+def test_whoever_has_uid_1000_runs_everything(
+    site: Site, both: list[tuple[RunPlan, ImageFacts]]
+) -> None:
+    program = (
+        "id -un; touch /cache/a /opt/venv/a /results/a /workspace/a ~/a; echo $MACA_PATH $PATH"
+    )
+    user, paths = site.run(both[0][0], program).splitlines()
+    assert user == "ubuntu"
+    assert paths.startswith("/opt/maca /opt/venv/bin:")
+    assert paths.endswith(":/opt/maca/bin")
+
+
+SECRET = uuid.uuid4().hex
+# Nobody listens there, which pip takes for a page without links.
+LINKS = f"http://me:{SECRET}@127.0.0.1:9/"
+
+
+@pytest.fixture(scope="module")
+def changed(
+    site: Site, vendor_base: str, both: list[tuple[RunPlan, ImageFacts]]
+) -> tuple[RunPlan, ImageFacts]:
+    """One of the two again, with another requirement and an index that wants a password."""
+    assert all(facts.built for _, facts in both)
+    plan = site.plan("metax", vendor_base, "iniconfig\n", PIP_FIND_LINKS=LINKS)
+    return plan, site.prepare(plan)
+
+
+def test_requirements_that_would_replace_it_stop_the_build(site: Site, vendor_base: str) -> None:
+    plan = site.plan("metax", vendor_base, "torch>=2.5\n", PIP_FIND_LINKS=LINKS)
+    wanted = r"pip cannot install the requirements beside the base image's own packages"
+    with pytest.raises(InfrastructureError, match=wanted) as error:
+        site.prepare(plan)
+    assert "torch==2.4.0+vendor\n" in str(error.value)
+    assert images_with_the_secret(site.client) == []
+
+
+@pytest.mark.usefixtures("changed")
+def test_no_image_tells_a_secret(site: Site) -> None:
+    assert images_with_the_secret(site.client) == []
+
+
+def images_with_the_secret(client: DockerClient) -> list[str]:
+    found = []
+    for name in client.api.images(quiet=True, all=True):
+        with suppress(ImageNotFound):  # other tests build and remove images beside this one
+            about = f"{client.api.history(name)} {client.api.inspect_image(name)}"
+            found += [name] * (SECRET in about)
+    return found
+
+
+def test_an_image_is_built_for_a_reason(
+    site: Site, both: list[tuple[RunPlan, ImageFacts]], changed: tuple[RunPlan, ImageFacts]
+) -> None:
+    assert site.prepare(both[0][0]).reason == "cached"
+    plan, facts = changed
+    argument, file = facts.reason.split(", ")
+    assert argument.startswith("argument PIP_FIND_LINKS ")  # new, or other than this site's
+    assert file == "requirements-metax.txt changed"
+    base = site.base("vendor", f"FROM {plan.needed_image.base_image}\nENV PULLED=again\n")
+    again = site.prepare(plan)
+    assert again.reason == f"base image {base} is now {site.client.images.get(base).id}"
+    assert again.digest != facts.digest
+
+
+def test_a_base_with_dnf(site: Site) -> None:
+    plan = site.plan("ascend", site.base("dnf", DNF, {"tool.spec": TOOL}), "iniconfig\n")
+    site.prepare(plan)
+    assert site.run(plan, "g++; git").splitlines() == [
+        "gcc-c++ of the repository",
+        "git of the repository",
+    ]
+    log = (plan.results / "image.log").read_text()
+    assert "have no ccache: builds go on without a compiler cache" in log
+
+
+def test_a_base_that_nobody_has(site: Site) -> None:
+    plan = site.plan("moore", "registry.invalid/musa", "iniconfig\n")
+    wanted = r"base image registry\.invalid/musa is not here and cannot be pulled"
+    with pytest.raises(InfrastructureError, match=wanted) as error:
+        site.prepare(plan)
+    assert "INFINI_CI_BASE_IMAGE_MOORE or as platforms.moore" in str(error.value.remedy)
