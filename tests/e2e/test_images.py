@@ -89,7 +89,8 @@ class Site:
     def base(self, kind: str, dockerfile: str, context: Mapping[str, bytes] | None = None) -> str:
         """Make a base image, perhaps in place of an earlier one."""
         reference = f"infini-ci-bases/{self.name}:{kind}"
-        archive = pack({**(context or {}), "Dockerfile": dockerfile.encode()})
+        own = f"{dockerfile}LABEL test={self.name}\n"  # or an earlier test's layers would be taken
+        archive = pack({**(context or {}), "Dockerfile": own.encode()})
         self.client.images.build(
             fileobj=archive, custom_context=True, tag=reference, forcerm=True, network_mode="host"
         )
