@@ -61,6 +61,35 @@ class StageSkipped(_Event):
     reason: str
 
 
+class DeviceState(BaseModel):
+    """What a probe said of a device, as far as it is judged."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    uuid: str
+    health: str
+
+
+class LeaseTaken(_Event):
+    event: Literal["lease_taken"]
+    stage: str
+    waited_s: float
+    devices: tuple[DeviceState, ...] = ()
+
+
+class LeaseReleased(_Event):
+    event: Literal["lease_released"]
+    devices: tuple[DeviceState, ...] = ()
+
+
+class LeaseFailed(_Event):
+    """The devices of a stage, or of the whole run, could not be had."""
+
+    event: Literal["lease_failed"]
+    stage: str | None = None
+    reason: str
+
+
 class ArtifactMissing(_Event):
     event: Literal["artifact_missing"]
     name: str
@@ -74,7 +103,15 @@ class RunFinished(_Event):
 
 
 Event = Annotated[
-    RunStarted | StageStarted | StageFinished | StageSkipped | ArtifactMissing | RunFinished,
+    RunStarted
+    | StageStarted
+    | StageFinished
+    | StageSkipped
+    | LeaseTaken
+    | LeaseReleased
+    | LeaseFailed
+    | ArtifactMissing
+    | RunFinished,
     Field(discriminator="event"),
 ]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
@@ -108,6 +145,23 @@ class RunRecord:
         return tuple(e for e in self.events if isinstance(e, ArtifactMissing))
 
     @property
+    def lease_wait_s(self) -> float:
+        """Seconds in which stages waited for devices."""
+        return sum(e.waited_s for e in self.events if isinstance(e, LeaseTaken))
+
+    @property
+    def lease_failed(self) -> LeaseFailed | None:
+        return next((e for e in self.events if isinstance(e, LeaseFailed)), None)
+
+    @property
+    def changed_devices(self) -> tuple[tuple[DeviceState, DeviceState], ...]:
+        """Devices that were of another health after a lease than before it."""
+        taken = [e.devices for e in self.events if isinstance(e, LeaseTaken)]
+        given = [e.devices for e in self.events if isinstance(e, LeaseReleased)]
+        pairs = [pair for two in zip(taken, given, strict=False) for pair in zip(*two, strict=True)]
+        return tuple((before, after) for before, after in pairs if before.health != after.health)
+
+    @property
     def run_finished(self) -> RunFinished | None:
         return next((e for e in self.events if isinstance(e, RunFinished)), None)
 
@@ -129,7 +183,7 @@ def parse_events(lines: Iterable[str]) -> RunRecord:
 
 def _is_unknown(event: object) -> bool:
     known = {"run_started", "stage_started", "stage_finished", "stage_skipped"}
-    known |= {"artifact_missing", "run_finished"}
+    known |= {"lease_taken", "lease_released", "lease_failed", "artifact_missing", "run_finished"}
     try:
         return _Named.model_validate(event).event not in known
     except ValidationError:

@@ -16,6 +16,8 @@ from ci.verdict import BREACHES, Case, code_after_summary
 FULL_SUITE = "full suite passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
+NOTICEABLE_WAIT_S = 10.0
+
 _HARNESS = {
     Harness.OOM_KILLED: "killed for lack of memory",
     Harness.TIMED_OUT: "timed out",
@@ -32,8 +34,14 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *_simulated_notes(case),
         *_contract_notes(case),
         *_operator_notes(case),
+        *_lease_notes(case),
     )
     return (*told, *engine, *case.facts.notes)
+
+
+def _lease_notes(case: Case) -> list[str]:
+    waited = case.record.lease_wait_s
+    return [f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else []
 
 
 def _simulated_notes(case: Case) -> list[str]:
@@ -60,6 +68,8 @@ def cache_notes(environment: Mapping[str, object]) -> list[str]:
 def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
     if case.facts.interrupted:
         return ["interrupted"]
+    if failed := case.record.lease_failed:
+        return [failed.reason]
     notes = [*case.misplaced] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")

@@ -140,6 +140,9 @@ class ContainerPlan:
     ulimits: Mapping[str, int] = field(default_factory=dict)
 
 
+LEASES = "/run/lock/infini-ci"  # shared by all runs of all users, and gone with a restart
+
+
 @dataclass(frozen=True, kw_only=True)
 class DevicePlan:
     """The devices that a run needs, and how it gets at them."""
@@ -151,6 +154,7 @@ class DevicePlan:
     privileged: bool
     wait_s: float  # longest wait for a free device
     busy_memory: float  # fraction of its memory in use above which a device is busy
+    folder: str = LEASES  # of the machine that has the devices
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ class Progress:
                 self._output(platform, str(event["text"]))
             case "engine" if platform.stage == "image":  # pip's or the builder's own output
                 self._output(platform, str(event["text"]))
-            case "engine":
+            case "engine" | "lease_waiting" | "lease_taken" | "lease_released" | "lease_failed":
                 self._say(platform, str(event["text"]))
             case "failure":
                 self.failure(label, str(event["text"]))

@@ -278,6 +278,8 @@ def _harness(case: Case) -> tuple[Harness, list[Evidence]]:
     """The first that applies, from the most to the least certain."""
     if case.facts.interrupted or any(e.interrupted for e in _ends(case)):
         return Harness.INFRASTRUCTURE, [_fact("the run was interrupted by its caller")]
+    if failed := case.record.lease_failed:
+        return Harness.INFRASTRUCTURE, [_fact(failed.reason)]
     opinions = (_timed_out, _after_summary, _out_of_memory, _lost, _crashed)
     found = (opinion(case) for opinion in opinions)
     return next((opinion for opinion in found if opinion), (Harness.CLEAN, []))
@@ -374,6 +376,10 @@ def _details(case: Case) -> list[Evidence]:
         if end.oom_kills and end.exit_code == 0:
             text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
             details.append(_fact(f"{text}, yet the stage ended well"))
+    details += [
+        _fact(f"device {after.uuid} was {before.health} before the tests, {after.health} after")
+        for before, after in case.record.changed_devices
+    ]
     details += [
         _fact(f"artifact {missing.name} is missing: there is no {missing.path}")
         for missing in case.record.missing_artifacts

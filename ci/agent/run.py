@@ -14,6 +14,7 @@ from typing import Any
 from . import machine
 from .compiler_cache import CompilerCache
 from .events import EventLog
+from .lease import LeaseError, Leases
 from .output import StageOutput
 from .stage import Stage
 
@@ -34,14 +35,16 @@ class Run:
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
         self._interrupted = False
+        self._leases: Leases | None = None
+        if job["devices"] is not None and any(stage["device"] for stage in job["stages"]):
+            self._leases = Leases(job, self._environment, self._log.emit, self._was_interrupted)
 
     def execute(self) -> int:
         """Run everything and return the exit code: 0, 1, or 130 when interrupted."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._interrupt)
-        environment = self._results / "environment.json"
         facts = machine.machine()
-        _write(environment, {"machine": facts})  # the rest is known when the stages have ended
+        self._describe(machine=facts)  # the rest is known when the stages have ended
         self._log.emit(
             "run_started",
             protocol=self._job["protocol"],
@@ -54,7 +57,7 @@ class Run:
         for artifact in self._job["artifacts"]:
             self._collect(**artifact)
         tools = machine.tools(self._environment, self._workspace)
-        _write(environment, {"machine": facts, **tools, "compiler_cache": self._cache.facts()})
+        self._describe(machine=facts, **tools, compiler_cache=self._cache.facts())
         if self._interrupted:
             self._log.emit("run_finished", exit_code=INTERRUPTED, interrupted=True)
             return INTERRUPTED
@@ -62,25 +65,55 @@ class Run:
         return 0 if passed else 1
 
     def _run_stages(self, stages: list[dict[str, Any]]) -> bool:
-        reason = None
+        reason = self._lease_for(None)
         for stage in stages:
+            reason = reason or self._lease_for(stage)
             if self._interrupted:
                 reason = "not run: interrupted"
             if reason is not None:
                 self._log.emit("stage_skipped", stage=stage["name"], reason=reason)
             elif not _ended_well(self._run_stage(stage)):
                 reason = f"not run: {stage['name']} failed"
+        if self._leases is not None:
+            self._leases.release()
         return reason is None
+
+    def _lease_for(self, stage: dict[str, Any] | None) -> str | None:
+        """Have the devices that a stage needs, and no others; return why that is impossible.
+
+        Stages that follow each other keep them: another run between the two could take an hour.
+        Before the first stage (``None``) it is checked what no waiting would change.
+        """
+        if self._leases is None:
+            return None
+        try:
+            if stage is None:
+                self._leases.check()
+            elif stage["device"]:
+                self._leases.take(stage["name"])
+            else:
+                self._leases.release()
+        except LeaseError as error:
+            name = stage["name"] if stage else None
+            self._log.emit("lease_failed", stage=name, reason=str(error), text=str(error))
+            return f"not run: {error}"
+        return None
 
     def _run_stage(self, stage: dict[str, Any]) -> dict[str, object]:
         name = stage["name"]
         command = [*stage["command"], *self._added_arguments(stage["kind"])]
+        leases = self._leases if stage["device"] else None
         self._log.emit("stage_started", stage=name, command=command)
         self._stage = Stage(
             command,
-            environment={**self._environment, **stage["environment"]},
+            environment={
+                **self._environment,
+                **stage["environment"],
+                **(leases.variables if leases else {}),
+            },
             workspace=self._workspace,
             timeout_s=stage["timeout_s"],
+            inherited=leases.descriptors if leases else (),
         )
         if self._interrupted:  # the signal came when there was no stage to tell yet
             self._stage.end()
@@ -104,10 +137,21 @@ class Run:
             f"--junitxml={self._results / 'junit.xml'}",
         ]
 
+    def _was_interrupted(self) -> bool:
+        return self._interrupted
+
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self._interrupted = True
         if self._stage is not None:
             self._stage.end()
+
+    def _describe(self, **facts: object) -> None:
+        """Write what the stages ran with, as far as it is known by now."""
+        if self._leases is not None:
+            found = self._leases.detection
+            facts["detection"] = {"status": found.status, "reason": found.reason}
+            facts["devices"] = self._leases.records
+        _write(self._results / "environment.json", facts)
 
     def _collect(self, name: str, path: str) -> None:
         """Copy an artifact of the workspace into the results; a folder becomes an archive."""

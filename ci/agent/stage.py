@@ -27,7 +27,7 @@ SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
 
 class Stage:
-    """A running command and its supervisor."""
+    """A running command and its supervisor, both with the ``inherited`` descriptors."""
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class Stage:
         environment: dict[str, str],
         workspace: str,
         timeout_s: float,
+        inherited: tuple[int, ...] = (),
     ) -> None:
         self._output, output = os.pipe()
         self._result, result = os.pipe()
@@ -47,7 +48,7 @@ class Stage:
             code = SUPERVISOR_FAILED
             try:
                 os.close(self._output)
-                outcome = _supervise(command, environment, workspace, timeout_s, output)
+                outcome = _supervise(command, environment, workspace, timeout_s, output, inherited)
                 os.write(result, json.dumps(outcome).encode())
                 code = 0
             except BaseException:
@@ -112,6 +113,7 @@ def _supervise(
     workspace: str,
     timeout_s: float,
     output: int,
+    inherited: tuple[int, ...],
 ) -> dict[str, object]:
     tree.prepare_supervisor()
     kills = tree.oom_kills()
@@ -125,6 +127,7 @@ def _supervise(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=inherited,
             preexec_fn=tree.restore_signals,  # this process has no threads
         )
     except OSError as error:

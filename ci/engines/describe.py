@@ -5,12 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
+from docker.types import Ulimit
+
 from ci.engines.compiler_cache import host_folder, volume_labels
 from ci.network import mask_credentials
 from ci.plan import CONTAINER_CA_BUNDLE, RunPlan
 
 # Where the SDK's name of an option is not the command line's.
 FLAGS = {
+    "devices": "--device",
+    "ulimits": "--ulimit",
     "labels": "--label",
     "environment": "--env",
     "network_mode": "--network",
@@ -104,14 +108,28 @@ def _flags(options: Mapping[str, object]) -> Iterator[str]:
         flag = FLAGS.get(name, "--" + name.replace("_", "-"))
         if value is True:
             yield flag
+        elif name == "device_requests":
+            yield from _requests(value)
         elif isinstance(value, Mapping):
             for key, item in value.items():
                 yield from (flag, f"{key}={item}")
         elif isinstance(value, list):
             for item in value:
-                yield from (flag, str(item))
+                limit = isinstance(item, Ulimit)
+                yield from (flag, f"{item.name}={item.soft}:{item.hard}" if limit else str(item))
         elif value is not None:
             yield from (flag, str(value))
+
+
+def _requests(requests: object) -> Iterator[str]:
+    """Devices by name, as the Container Device Interface has them, or as ``--gpus``."""
+    assert isinstance(requests, list)  # noqa: S101
+    for request in requests:
+        names = request["DeviceIDs"]
+        if request["Driver"] == "cdi":
+            yield from (part for name in names for part in ("--device", name))
+        else:
+            yield from ("--gpus", f'"device={",".join(names)}"' if names else "all")
 
 
 def _text(lines: Iterable[str]) -> str:

@@ -20,9 +20,12 @@ from typing import Any
 from docker.client import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
-from docker.types import LogConfig
+from docker.types import LogConfig, Ulimit
 
 from ci import source
+from ci.devices import CONTAINER_PROBE, PROBE
+from ci.devices.exposure import FoundFiles, check_exposure, container_devices, exposure_of
+from ci.devices.look import look
 from ci.engines.archives import extract, pack
 from ci.engines.base import ExecutionFacts, ImageFacts, Observer
 from ci.engines.compiler_cache import FOLDER, MOUNT, container_cache, volume_labels
@@ -35,13 +38,24 @@ from ci.engines.link import Link
 from ci.engines.live_logs import STREAMED_BYTES_PER_S, LiveLogs, stage_logs
 from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
 from ci.errors import InfrastructureError
-from ci.plan import CONTAINER_CA_BUNDLE, EnginePlan, RunPlan
+from ci.plan import CONTAINER_CA_BUNDLE, EnginePlan, Exposure, RunPlan
 
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
 COMMAND = ("python3", AGENT, JOB)
 
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
+
+PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
+
+# What engines say that know no way to the devices; the remedy is of the way that was asked for.
+DEVICES_REFUSED = ("could not select device driver", "CDI device injection failed")
+DEVICE_REMEDIES = {
+    Exposure.REQUEST: "install the NVIDIA Container Toolkit on the engine's machine, run"
+    " `nvidia-ctk runtime configure --runtime=docker` and restart the engine",
+    Exposure.CDI: "CDI takes Docker 25 or later with it enabled, and a specification of the"
+    " devices in /etc/cdi; or set devices.exposure to another way",
+}
 
 
 class DockerEngine:
@@ -72,8 +86,10 @@ class DockerEngine:
         return self._client
 
     def check(self, plan: RunPlan) -> None:
-        """A container needs an image."""
+        """A container needs an image, and a way to its devices."""
         _ = plan.needed_image
+        if plan.devices is not None:
+            check_exposure(plan.platform, plan.devices)
 
     def processors(self) -> int:
         """Those of the engine's machine."""
@@ -93,13 +109,13 @@ class DockerEngine:
         notes: list[str] = []
         try:
             with self._link.in_use(plan.network):
-                notes += self._images.notes(plan)
+                notes += [*self._images.notes(plan), *_privileges(plan)]
                 container = self._create(plan)
                 sync_start = monotonic()
                 notes += _put_sources(container, plan)
                 _put_agent(container, plan)
                 sync_seconds = monotonic() - sync_start
-                container.start()
+                _start(container, plan)
                 with LiveLogs(observer, stage_logs(plan)) as live:
                     facts = _attend(self._link, container, plan, live)
         except KeyboardInterrupt:
@@ -158,13 +174,14 @@ class DockerEngine:
     def _create(self, plan: RunPlan) -> Container:
         if plan.cache:  # made beforehand: what comes with a container has no labels
             self._client.volumes.create(plan.cache.name, labels=volume_labels(plan))
+        found = look(self._client, plan, plan.devices) if plan.devices else None
         try:
             return self._client.containers.create(
                 plan.needed_image.tag,
                 # Not the image's own entry point, which may be anything.
                 entrypoint=[*plan.needed_image.entry, *COMMAND],
                 log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
-                **container_options(plan),
+                **container_options(plan, found),
             )
         except APIError as error:
             if error.status_code != HTTPStatus.CONFLICT:
@@ -188,9 +205,15 @@ class DockerEngine:
             pass  # with the engine gone there is nothing to be done; the run says that it was lost
 
 
-def container_options(plan: RunPlan) -> Mapping[str, Any]:
-    """Return what ``docker create`` is told beside image and command."""
+def container_options(plan: RunPlan, found: FoundFiles | None = None) -> Mapping[str, Any]:
+    """Return what ``docker create`` is told beside image and command.
+
+    ``found`` is what there is of the devices' files; without it they are patterns.
+    """
     container = plan.container
+    ulimits = container.ulimits.items()
+    cache = [f"{plan.cache.name}:{MOUNT}"] if plan.cache else []
+    devices = container_devices(plan.devices, found) if plan.devices else {}
     return {
         "name": container.name,
         "labels": dict(container.labels),
@@ -204,8 +227,27 @@ def container_options(plan: RunPlan) -> Mapping[str, Any]:
         "shm_size": container.shm_size_bytes,
         "mem_limit": container.memory_bytes,
         "memswap_limit": container.memory_bytes,  # the same: no swap on top
-        "volumes": [f"{plan.cache.name}:{MOUNT}"] if plan.cache else [],
+        "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
+        **devices,
+        "volumes": [*cache, *devices.get("volumes", ())],
     }
+
+
+def _start(container: Container, plan: RunPlan) -> None:
+    """Start it, which is when the engine looks for the devices."""
+    try:
+        container.start()
+    except APIError as error:
+        refused = any(text in str(error) for text in DEVICES_REFUSED)
+        if plan.devices is None or not refused:
+            raise
+        exposure = exposure_of(plan.devices)
+        message = f"the engine has no {plan.label} devices by {exposure}: {explain(error)}"
+        raise InfrastructureError(message, remedy=DEVICE_REMEDIES[exposure]) from error
+
+
+def _privileges(plan: RunPlan) -> list[str]:
+    return [PRIVILEGED] if plan.devices is not None and plan.devices.privileged else []
 
 
 def _put_sources(container: Container, plan: RunPlan) -> list[str]:
@@ -230,8 +272,11 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
         environment={},  # the container's own
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
         compiler_cache=container_cache(plan),
+        probe=CONTAINER_PROBE,
     )
     contents = {AGENT: agent_archive(), JOB: job}
+    if plan.devices is not None:
+        contents[CONTAINER_PROBE[1]] = PROBE.read_bytes()
     if plan.network.ca_bundle is not None:
         contents[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle.read_bytes()
     files = {name.strip("/"): content for name, content in contents.items()}

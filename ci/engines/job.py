@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from ci import agent
 from ci.agent.__main__ import PROTOCOL
+from ci.devices import PROBE, device_job
 from ci.plan import RunPlan
 
 MAIN = "from agent.__main__ import main\n\nmain()\n"
@@ -33,12 +35,14 @@ def job_document(
     environment: Mapping[str, str],
     printed_bytes_per_s: int,
     compiler_cache: Mapping[str, object] | None = None,
+    probe: tuple[str, str] = (sys.executable, str(PROBE)),
 ) -> bytes:
     """Return the agent's input file.
 
     ``environment`` goes on top of the agent's own; of output that comes faster than
     ``printed_bytes_per_s`` the agent prints a part, while the logs have it all.
-    ``compiler_cache`` says where one lies (``ci.engines.compiler_cache``).
+    ``compiler_cache`` says where one lies (``ci.engines.compiler_cache``), ``probe`` which Python
+    looks for devices, and by which program, where the agent is.
     """
     document = {
         "protocol": PROTOCOL,
@@ -62,7 +66,7 @@ def job_document(
         "artifacts": [
             {"name": artifact.name, "path": artifact.path} for artifact in plan.artifacts
         ],
-        "devices": None,
+        "devices": device_job(plan.devices, probe) if plan.devices else None,
         "compiler_cache": compiler_cache and dict(compiler_cache),
     }
     return json.dumps(document, indent=2).encode()

@@ -20,9 +20,10 @@ class DeviceFacts:
 
     Attributes:
         manufacturer: gpustack-runtime's name of the vendor
-        files: device files, as patterns; what a container needs beside a runtime of the vendor's
-        mounts: folders of the driver, mounted read-only at the same place where they exist
-        groups: groups of the machine that the files belong to
+        files: device files, as patterns, of which the first must be there; those of the others
+            that are there are handed over too
+        mounts: folders and files of the driver, mounted read-only at the same place where they
+            exist
         request: a Docker ``DeviceRequest`` (``--gpus``) is how the vendor hands devices out
         cdi: kind of its devices in the Container Device Interface
         visible: environment variable that narrows a process to some devices
@@ -35,7 +36,6 @@ class DeviceFacts:
     manufacturer: str
     files: tuple[str, ...]
     mounts: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
     request: bool = False
     cdi: str | None = None
     visible: str
@@ -95,7 +95,12 @@ _KNOWN: Final = (
         base_image="nvcr.io/nvidia/pytorch:25.12-py3",
         devices=DeviceFacts(
             manufacturer="nvidia",
-            files=("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*"),
+            files=(
+                "/dev/nvidia[0-9]*",
+                "/dev/nvidiactl",
+                "/dev/nvidia-uvm*",
+                "/dev/nvidia-caps/*",
+            ),
             request=True,
             cdi="nvidia.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",
@@ -109,7 +114,8 @@ _KNOWN: Final = (
         label="Iluvatar",
         devices=DeviceFacts(
             manufacturer="iluvatar",
-            files=("/dev/iluvatar*",),
+            files=("/dev/iluvatar*", "/dev/itrctl"),
+            cdi="iluvatar.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",
             management="ixsmi",
         ),
@@ -121,8 +127,8 @@ _KNOWN: Final = (
         "maca-pytorch:3.2.1.4-torch2.4-py310-ubuntu22.04-amd64",
         devices=DeviceFacts(
             manufacturer="metax",
-            files=("/dev/mxcd", "/dev/dri/*"),
-            groups=("video",),
+            files=("/dev/mxcd", "/dev/mxnd", "/dev/mxgd", "/dev/dri/card*", "/dev/dri/renderD*"),
+            cdi="metax-tech.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",
             shm_size_bytes=None,
             ulimits={"memlock": -1, "stack": 64 * 2**20},
@@ -136,6 +142,8 @@ _KNOWN: Final = (
         devices=DeviceFacts(
             manufacturer="cambricon",
             files=("/dev/cambricon*",),
+            mounts=("/usr/bin/cnmon",),
+            cdi="cambricon.com/mlu",
             visible="MLU_VISIBLE_DEVICES",
             management="cnmon",
         ),
@@ -146,7 +154,8 @@ _KNOWN: Final = (
         base_image="sh-harbor.mthreads.com/mcctest/vllm_musa",
         devices=DeviceFacts(
             manufacturer="mthreads",
-            files=("/dev/mtgpu*", "/dev/dri/*"),
+            files=("/dev/mtgpu*", "/dev/dri/card*", "/dev/dri/renderD*"),
+            cdi="mthreads.com/gpu",
             visible="MUSA_VISIBLE_DEVICES",
             management="mthreads-gmi",
         ),
@@ -162,8 +171,15 @@ _KNOWN: Final = (
                 "/dev/davinci_manager",
                 "/dev/devmm_svm",
                 "/dev/hisi_hdc",
+                "/dev/dvpp_cmdlist",
             ),
-            mounts=("/usr/local/Ascend/driver", "/usr/local/dcmi"),
+            mounts=(
+                "/usr/local/Ascend/driver",
+                "/usr/local/dcmi",
+                "/usr/local/bin/npu-smi",
+                "/etc/ascend_install.info",
+            ),
+            cdi="huawei.com/npu",
             visible="ASCEND_RT_VISIBLE_DEVICES",
             management="npu-smi",
         ),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_job import Job
 from published import PUBLISHED, ascend_after_summary, platform_result
 
 from ci.results import RunResult
@@ -45,3 +47,8 @@ def published() -> RunResult:
         engine="docker",
         platforms=(*platforms, ascend_after_summary(tuple(ascend))),
     )
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)

@@ -6,10 +6,7 @@ import ast
 import json
 import os
 import re
-import select
 import signal
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,105 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_job import Job, printed_events, wait_for_end
 
 from ci import agent
 from ci.agent.__main__ import PROTOCOL
 from ci.agent.events import Printer
 from ci.agent.output import PACE_S, StageOutput
 from ci.agent.stage import Stage
-from ci.engines.job import agent_archive
 
 MODULES = sorted(Path(agent.__file__).parent.glob("*.py"))
 # Of the standard library of every Python from 3.8 on; what is added here must be, too.
 OLD_MODULES = frozenset(
-    {"collections", "contextlib", "ctypes", "json", "os", "pathlib", "platform", "resource"}
-    | {"select", "shutil", "signal", "subprocess", "sys", "tarfile", "time", "traceback", "types"}
-    | {"__future__", "typing"}
+    {"collections", "contextlib", "ctypes", "dataclasses", "fcntl", "hashlib", "json", "os"}
+    | {"pathlib", "platform", "re", "resource", "select", "shutil", "signal", "subprocess", "sys"}
+    | {"tarfile", "time", "traceback", "types", "__future__", "typing"}
 )
-
-
-class Job:
-    """A job in a temporary folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.workspace = folder / "workspace"
-        self.results = folder / "results"
-        self.workspace.mkdir()
-        self._folder = folder
-        self._stages: list[dict[str, Any]] = []
-        self.artifacts: list[dict[str, str]] = []
-        self.protocol = PROTOCOL
-        self.printed_bytes_per_s = 1 << 24
-
-    def stage(self, name: str, *command: str, **changes: Any) -> None:
-        fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, "device": False}
-        self._stages.append({"name": name, "command": command, **fields, **changes})
-
-    def python(self, name: str, program: str, **changes: Any) -> None:
-        self.stage(name, sys.executable, "-c", program, **changes)
-
-    def start(self) -> subprocess.Popen[bytes]:
-        program, job = self._folder / "agent.pyz", self._folder / "job.json"
-        program.write_bytes(agent_archive())
-        document = {
-            "protocol": self.protocol,
-            "run_id": "run-1",
-            "platform": "cpu",
-            "workspace": str(self.workspace),
-            "results": str(self.results),
-            "environment": {"GREETING": "hello"},
-            "printed_bytes_per_s": self.printed_bytes_per_s,
-            "stages": self._stages,
-            "artifacts": self.artifacts,
-            "devices": None,
-            "compiler_cache": None,
-        }
-        job.write_text(json.dumps(document))
-        return subprocess.Popen(
-            [sys.executable, str(program), str(job)], stdout=subprocess.PIPE, cwd="/"
-        )
-
-    def run(self) -> int:
-        with self.start() as process:
-            self.printed = [json.loads(line) for line in process.communicate()[0].splitlines()]
-        return process.returncode
-
-    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        lines = (self.results / "events.jsonl").read_text().splitlines()
-        return [event for event in map(json.loads, lines) if kind in (None, event["event"])]
-
-    def output(self) -> bytes:
-        """Return what was printed of the stages' output."""
-        texts = [event["text"] for event in self.printed if event["event"] == "output"]
-        return "".join(texts).encode(errors="surrogateescape")
-
-    def finished(self, stage: str) -> dict[str, Any]:
-        (event,) = [e for e in self.events("stage_finished") if e["stage"] == stage]
-        return event
-
-    def log(self, stage: str) -> str:
-        return (self.results / f"{stage}.log").read_text()
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
-    return Job(tmp_path)
-
-
-def printed_events(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    yield from map(json.loads, process.stdout)
-
-
-def wait_for_end(pid: int) -> None:
-    """Wait until a process that is nobody's child here has ended."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    ended, _, _ = select.select([handle], [], [], 30)
-    os.close(handle)
-    assert ended, f"process {pid} still runs"
 
 
 def running_in(folder: Path) -> list[str]:

@@ -269,7 +269,8 @@ def test_platforms_with_settings(source: Path, capsys: pytest.CaptureFixture[str
 def test_a_container_needs_a_base_image(
     source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (source / "ci.yaml").write_text("project: tiny\nplatforms:\n  iluvatar: {}\n" + STAGES)
+    platforms = "project: tiny\nplatforms:\n  iluvatar: {devices: {count: 0}}\n"
+    (source / "ci.yaml").write_text(platforms + STAGES)
     for option in ([], ["--dry-run"]):
         assert run("run", "iluvatar", "--source", source, *option) == ExitCode.USAGE
         assert capsys.readouterr().err == (

@@ -18,7 +18,7 @@ CONFIG = """\
 project: tiny
 platforms:
   cpu: {}
-  ascend: {}
+  ascend: {devices: {count: 0}}
 stages:
 - {name: build, command: "true"}
 - {name: pytest, command: python -m pytest -q, kind: pytest}
@@ -91,8 +91,8 @@ class Tiny:
         (self.folder / "source" / "test_ops.py").write_text(text)
 
     def simulate(self, *, simulated: bool = True) -> None:
-        setting = "{simulated: true}" if simulated else "{}"
-        text = CONFIG.replace("ascend: {}", f"ascend: {setting}")
+        setting = "simulated: true" if simulated else "devices: {count: 0}"
+        text = CONFIG.replace("devices: {count: 0}", setting)
         (self.folder / "source" / "ci.yaml").write_text(text)
 
     def run(self, platform: str = "cpu") -> tuple[int, RunResult]:

@@ -15,6 +15,7 @@ from ci.engines.base import ExecutionFacts
 from ci.events import (
     ArtifactMissing,
     Event,
+    LeaseFailed,
     RunFinished,
     RunRecord,
     StageFinished,
@@ -84,6 +85,26 @@ def texts(verdict: Verdict) -> str:
     return "\n".join(f"{evidence.grade}: {evidence.text}" for evidence in verdict.evidence)
 
 
+def lease(event: str, waited_s: float, *, health: str = "healthy") -> Event:
+    """An event as the agent writes it; it says more of a device than is judged."""
+    device = {"uuid": "GPU-1", "index": 0, "health": health}
+    fields = {"stage": "pytest", "waited_s": waited_s, "devices": [device], **TIME}
+    [event_read] = parse_events([json.dumps({"event": f"lease_{event}", **fields})]).events
+    return event_read
+
+
+HELD = "GPU-1 is held by run x (nvidia) of user y"
+NO_LEASE = (
+    LeaseFailed(
+        event="lease_failed",
+        stage="pytest",
+        reason=f"device lease timed out after 3600 s: {HELD}",
+        **TIME,
+    ),
+    StageSkipped(event="stage_skipped", stage="pytest", reason="not run: no lease", **TIME),
+)
+FEW = "devices.count is 9; found: GPU-1"
+
 CASES = {
     "all is well": (
         case(PASSING, end("install"), end("pytest"), last(), exit_code=0),
@@ -102,6 +123,38 @@ CASES = {
         (Product.FAILED, Harness.CLEAN),
         "fact: stage install ended with exit code 1; its output is install.log",
         "stage install failed",
+    ),
+    "there was no device in time": (
+        case(None, end("install"), *NO_LEASE, last(1), exit_code=1),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
+        "fact: device lease timed out after 3600 s: GPU-1 is held by run x (nvidia) of user y",
+        "device lease timed out after 3600 s: GPU-1 is held by run x (nvidia) of user y",
+    ),
+    "there are not as many devices": (
+        case(None, LeaseFailed(event="lease_failed", reason=FEW, **TIME), last(1), exit_code=1),
+        (Product.NOT_RUN, Harness.INFRASTRUCTURE),
+        f"fact: {FEW}",
+        FEW,
+    ),
+    "the device was waited for": (
+        case(PASSING, end("install"), lease("taken", 312), end("pytest"), last(), exit_code=0),
+        (Product.PASSED, Harness.CLEAN),
+        "fact: pytest ended with status 0: 2 passed, 1 skipped",
+        "device lease waited 312 s",
+    ),
+    "the device does not survive the tests": (
+        case(
+            FAILING,
+            end("install"),
+            lease("taken", 0),
+            end("pytest", 1),
+            lease("released", 0, health="unhealthy"),
+            last(1),
+            exit_code=1,
+        ),
+        (Product.FAILED, Harness.CLEAN),
+        "fact: device GPU-1 was healthy before the tests, unhealthy after",
+        "1 test failed, 1 error",
     ),
     "the build crashes": (
         case(None, end("install", 139, signal=11), last(1), exit_code=1),

@@ -1,0 +1,202 @@
+"""Leases devices for the stages that need them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .detection import Detection, detect
+from .locks import Lock, LockFolder
+
+POLL_S = 0.5
+PROBE_PAUSE_S = 5.0  # free devices that are not fit are looked at again after it
+SIGN_OF_LIFE_S = 60.0
+
+STATE = ("health", "memory_used", "utilisation")  # what a stage can change
+
+
+class LeaseError(Exception):
+    """There will be no lease; the message says why, and what to do."""
+
+
+class Leases:
+    """The devices of a job: all that it asks for, or none."""
+
+    def __init__(
+        self,
+        job: dict[str, Any],
+        environment: dict[str, str],
+        tell: Callable[..., None],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._plan: dict[str, Any] = job["devices"]
+        self._environment = environment
+        self._tell = tell
+        self._stopped = stopped
+        owner = {"run": job["run_id"], "platform": job["platform"], "user": self._plan["user"]}
+        self._folder = LockFolder(self._plan["folder"], owner)
+        self._known: list[str] = []
+        self._place: Lock | None = None
+        self._locks: dict[str, Lock] = {}
+        self.detection = Detection("unknown", "nobody has looked yet")
+        self.records: list[dict[str, Any]] = []  # every lease of the run
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What the processes of a stage inherit: so they hold the lease themselves."""
+        return tuple(lock.descriptor for lock in self._locks.values())
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What tells a stage's framework which devices are its own."""
+        key = self._plan["visible_by"]
+        leased = [self.detection.device(uuid) for uuid in self._locks]
+        # A device that no probe knows has the name that the policy gave it.
+        names = [str(found["uuid"] if found[key] is None else found[key]) for found in leased]
+        return {self._plan["visible"]: ",".join(names)} if names else {}
+
+    def check(self) -> None:
+        """Raise ``LeaseError`` where waiting would never help: before the hour of compiling."""
+        try:
+            self._folder.make()
+        except OSError as error:
+            folder = self._plan["folder"]
+            text = f"the lease folder {folder} cannot be used: {error.strerror}"
+            raise LeaseError(f"{text} (as root: install -d -m 1777 {folder})") from None
+        self._detect()
+        named, count = self._plan["uuids"], self._plan["count"]
+        if self.detection.status != "unknown":
+            if missing := [uuid for uuid in named if uuid not in self._known]:
+                there = ", ".join(self._known) or "none"
+                raise LeaseError(f"no device {', '.join(missing)} (devices.uuids); found: {there}")
+        elif not named:
+            raise LeaseError(
+                f"device detection failed: {self.detection.reason} (install gpustack-runtime and"
+                " the vendor's driver, or name the devices in devices.uuids)"
+            )
+        if len(self._candidates) < count:
+            there = ", ".join(self._candidates) or self.detection.reason or "none"
+            raise LeaseError(f"devices.count is {count}; found: {there}")
+
+    def take(self, stage: str) -> None:
+        """Wait for the devices, unless they are there; raises ``LeaseError`` when time is up."""
+        start = said = time.monotonic()
+        told: list[str] = []
+        while not (self._locks or self._stopped()):
+            reasons, pause = self._attempt()
+            waited = time.monotonic() - start
+            if self._locks:
+                self._record(stage, waited)
+            elif waited >= self._plan["wait_s"]:
+                raise LeaseError(f"device lease timed out after {waited:.0f} s: {_all(reasons)}")
+            elif reasons != told or time.monotonic() - said > SIGN_OF_LIFE_S:
+                told, said = reasons, time.monotonic()
+                text = f"{stage} waits for devices since {waited:.0f} s: {_all(reasons)}"
+                self._tell("lease_waiting", stage=stage, waited_s=waited, text=text)
+            time.sleep(pause)
+
+    def release(self) -> None:
+        """Give back what there is, and note the state that it is in."""
+        if self._place is not None:
+            self._place.release()
+            self._place = None
+        if not self._locks:
+            return
+        self._detect()
+        left = [self.detection.device(uuid) for uuid in self._locks]
+        for record, found in zip(self.records[-len(left) :], left):
+            record["after"] = _state(found)
+        text = f"{', '.join(self._locks)} given back"
+        for lock in self._locks.values():
+            lock.release()
+        self._locks = {}
+        self._tell("lease_released", devices=left, text=text)
+
+    def _detect(self) -> None:
+        self.detection = detect(self._plan["probe"], self._environment)
+        if self.detection.status == "devices":
+            self._known = [found["uuid"] for found in self.detection.devices if found["uuid"]]
+
+    @property
+    def _candidates(self) -> list[str]:
+        return [*self._plan["uuids"]] or self._known
+
+    def _attempt(self) -> tuple[list[str], float]:
+        """Take all devices or none; else say why not, and when to try again.
+
+        Whoever is first in the line of those with the same candidates waits for all that it needs,
+        and those behind it take nothing: who wants two would starve beside those who want one.
+        """
+        if self._place is None:
+            self._place = self._folder.take(self._line)
+        if self._place is None:
+            before = self._folder.holder(self._line)
+            return [*self._held(), *([f"{before} waits before it"] if before else [])], POLL_S
+        locks = {uuid: self._folder.take(uuid) for uuid in self._candidates}
+        free = {uuid: lock for uuid, lock in locks.items() if lock is not None}
+        if len(free) < self._plan["count"]:
+            _release(free)
+            return self._held(), POLL_S
+        self._detect()
+        unfit = {uuid: reason for uuid in free if (reason := self._unfit(uuid))}
+        fit = [uuid for uuid in free if uuid not in unfit][: self._plan["count"]]
+        if len(fit) < self._plan["count"]:
+            _release(free)
+            reasons = [f"{uuid} {reason}" for uuid, reason in unfit.items()]
+            return [*reasons, *self._held()], PROBE_PAUSE_S
+        self._locks = {uuid: free.pop(uuid) for uuid in fit}
+        _release(free)
+        self._place.release()
+        self._place = None
+        return [], 0.0
+
+    @property
+    def _line(self) -> str:
+        names = ",".join(sorted(self._candidates))
+        return f"line-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+
+    def _held(self) -> list[str]:
+        holders = {uuid: self._folder.holder(uuid) for uuid in self._candidates}
+        return [f"{uuid} is held by {holder}" for uuid, holder in holders.items() if holder]
+
+    def _unfit(self, uuid: str) -> str | None:
+        """Say why a device that is free is not taken; only a named one may be unknown."""
+        found = self.detection.device(uuid)
+        total, used = found.get("memory_total"), found["memory_used"]
+        if self.detection.status == "unknown":
+            unknown = f"is unknown: {self.detection.reason}"
+        elif found["index"] is None:
+            return "is not there any more"
+        elif found["health"] not in ("healthy", "unknown"):
+            return f"is {found['health']}"
+        elif total and used is not None and used > self._plan["busy_memory"] * total:
+            share, limit = used / total, self._plan["busy_memory"]
+            return f"has {share:.0%} of its memory in use without a lease (busy above {limit:.0%})"
+        elif found["health"] == "unknown" or used is None or not total:
+            unknown = "does not tell its health or its memory in use"
+        else:
+            return None
+        return None if uuid in self._plan["uuids"] else unknown
+
+    def _record(self, stage: str, waited: float) -> None:
+        leased = [self.detection.device(uuid) for uuid in self._locks]
+        for found in leased:
+            fixed = {name: value for name, value in found.items() if name not in STATE}
+            self.records.append({**fixed, "before": _state(found), "after": None})
+        text = f"{stage} has {', '.join(self._locks)} after {waited:.0f} s"
+        self._tell("lease_taken", stage=stage, waited_s=waited, devices=leased, text=text)
+
+
+def _state(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: found.get(name) for name in STATE}
+
+
+def _release(locks: dict[str, Lock]) -> None:
+    for lock in locks.values():
+        lock.release()
+
+
+def _all(reasons: list[str]) -> str:
+    return "; ".join(reasons) or "others were faster"

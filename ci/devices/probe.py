@@ -1,0 +1,123 @@
+"""``python probe.py MANUFACTURER``: one line of JSON about its devices, by gpustack-runtime.
+
+It runs on its own, inside containers too, with nothing of ``ci`` beside it and Python >= 3.10; a
+vendor's library that hangs or crashes takes only this process along. What could not be read is
+``null``, since gpustack-runtime itself leaves the zero of an idle device in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections import Counter
+from typing import Any
+
+MEBIBYTE = 2**20
+UNREAD = -1  # put where a usage query writes, to see whether it did
+
+# Set before the import. Its health check is off by default and then calls every device healthy.
+SETTINGS = {
+    "GPUSTACK_RUNTIME_DETECT_NO_HEALTH_CHECK": "0",
+    "GPUSTACK_RUNTIME_LOG_EXCEPTION": "1",
+}
+
+
+class Complaints(logging.Handler):
+    """Keeps the errors that gpustack-runtime logs in place of raising."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.errors.append(_told(record.exc_info[1]))
+
+
+def main() -> None:
+    """Print the answer; every failure is one, of status ``unknown``."""
+    [manufacturer] = sys.argv[1:]
+    try:
+        answer = detect(manufacturer)
+    except ImportError as error:
+        answer = _unknown(f"gpustack-runtime cannot be imported: {error}")
+    except Exception as error:
+        answer = _unknown(_told(error))
+    print(json.dumps(answer, default=str))
+
+
+def detect(manufacturer: str) -> dict[str, Any]:
+    """Say ``devices``, ``none``, or ``unknown`` with the reason."""
+    os.environ.update(SETTINGS, GPUSTACK_RUNTIME_DETECT=manufacturer)
+    complaints = Complaints()
+    logger = logging.getLogger("gpustack_runtime")
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(complaints)
+    logger.propagate = False
+
+    from gpustack_runtime import detector as gpustack
+
+    detector = gpustack._DETECTORS_MAP[gpustack.ManufacturerEnum(manufacturer)]
+    if not detector.is_supported():
+        if not detector.detect_pci_devices() and not complaints.errors:
+            return {"status": "none", "reason": f"no {manufacturer} device on the PCI bus"}
+        told = "; ".join(complaints.errors) or "no reason given"
+        return _unknown(f"the management library of {manufacturer} does not load: {told}")
+    found = gpustack.expand_mig_devices(_measured(detector, complaints))
+    if not found:
+        return {"status": "none", "reason": f"the driver of {manufacturer} knows no device"}
+    uuids = Counter(device.uuid for device in found)
+    if twice := [uuid for uuid, number in uuids.items() if number > 1]:
+        return _unknown(f"several devices have the UUID '{twice[0]}'")
+    reason = "; ".join(complaints.errors) or None
+    return {"status": "devices", "reason": reason, "devices": [_facts(d) for d in found]}
+
+
+def _measured(detector: Any, complaints: Complaints) -> list[Any]:
+    """The devices with their usage; its own ``detect`` keeps silent when that cannot be read."""
+    devices = detector.detect_info() or []
+    for device in devices:
+        device.memory_used = device.cores_utilization = UNREAD
+        for part in (device.appendix or {}).get("mig_devices") or []:
+            part.update(memory_used=UNREAD, cores_utilization=UNREAD)
+    try:
+        detector.detect_usage(devices)
+    except Exception as error:
+        complaints.errors.append(_told(error))
+    return list(devices)
+
+
+def _facts(device: Any) -> dict[str, Any]:
+    appendix = dict(device.appendix or {})
+    # A partitioned card computes nothing itself; what is left of one here has no partition.
+    empty = appendix.get("mig") and not appendix.get("sliced")
+    return {
+        "index": device.index,
+        "uuid": device.uuid or None,
+        "name": device.name,
+        "memory_total": device.memory * MEBIBYTE or None,
+        "memory_used": _read(device.memory_used, MEBIBYTE),
+        "utilisation": _read(device.cores_utilization),
+        "driver": device.driver_version,
+        "runtime": device.runtime_version_original or device.runtime_version,
+        "health": "unhealthy" if empty else str(device.memory_status),
+        "appendix": {name: value for name, value in appendix.items() if name != "mig_devices"},
+    }
+
+
+def _read(value: float, unit: int = 1) -> float | None:
+    return None if value == UNREAD else value * unit
+
+
+def _unknown(reason: str) -> dict[str, Any]:
+    return {"status": "unknown", "reason": reason}
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main()

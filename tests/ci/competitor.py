@@ -1,0 +1,81 @@
+"""``python competitor.py FOLDER NAME-LIFE``: takes leases until 200 are there, or dies.
+
+Whoever holds a device makes its file, which must not be there; only one that is about to be
+killed, which is then written in it, leaves it behind. A killed holder ends with its lock held.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from ci.agent import lease
+from ci.agent.lease import Leases
+
+LEASES = 200
+DOOMED = "doomed"
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    folder, chance = Path(sys.argv[1]), random.Random(sys.argv[2])  # noqa: S311
+    lease.POLL_S = 0.01
+    record = os.open(folder / "taken", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    while os.pread(record, 1 << 20, 0).count(b"\n") < LEASES:
+        leases = make_leases(folder, chance)
+        leases.check()
+        leases.take("pytest")
+        held = leases.variables["VISIBLE"].split(",")
+        for uuid in held:
+            begin(folder / uuid)
+        os.write(record, f"{sys.argv[2].split('-')[0]} {','.join(held)}\n".encode())
+        if chance.random() < 0.05:
+            for uuid in held:
+                (folder / uuid).write_text(DOOMED)
+            die()
+        for uuid in held:
+            (folder / uuid).unlink()
+        leases.release()
+
+
+def make_leases(folder: Path, chance: random.Random) -> Leases:
+    def stopped() -> bool:  # asked between two attempts, so also with a place in the line
+        if chance.random() < 0.002:
+            die()
+        return False
+
+    def tell(_event: str, **_fields: Any) -> None:
+        """Nobody listens."""
+
+    plan = {
+        "count": chance.choice((1, 1, 2)),
+        "uuids": [],
+        "wait_s": 60,
+        "busy_memory": 0.1,
+        "folder": str(folder / "leases"),
+        "probe": ["cat", str(folder / "devices.json")],
+        "visible": "VISIBLE",
+        "visible_by": "uuid",
+        "user": "somebody",
+    }
+    job = {"run_id": sys.argv[2], "platform": "nvidia", "devices": plan}
+    return Leases(job, dict(os.environ), tell, stopped)
+
+
+def begin(path: Path) -> None:
+    """Own a device, which fails where somebody else does."""
+    if path.exists() and path.read_text() == DOOMED:
+        path.unlink()
+    with path.open("x"):
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""How containers get at devices, and what the agent is told about them: pure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci.devices.exposure import FoundFiles, check_exposure, container_devices, exposure_of
+from ci.engines.describe import describe_docker
+from ci.engines.docker import COMMAND, container_options
+from ci.engines.job import job_document
+from ci.errors import ConfigError
+from ci.inputs import load_project, plan_run
+from ci.plan import DevicePlan, Exposure, RunPlan
+from ci.platforms import PLATFORMS
+
+ACCELERATORS = [name for name, platform in PLATFORMS.items() if platform.devices]
+
+
+def make_plan(folder: Path, name: str, **policy: Any) -> RunPlan:
+    """A run of a project that says nothing but a platform's devices."""
+    platform = {"devices": policy, "base_image": "base:1", "recipe": "Dockerfile"}
+    config = {"project": "tiny", "platforms": {name: platform}}
+    (folder / "Dockerfile").write_text("ARG BASE_IMAGE")
+    (folder / "ci.yaml").write_text(json.dumps(config))
+    (folder / "site.yaml").write_text("{}")
+    project = load_project(folder / "ci.yaml", {"INFINI_CI_SITE": str(folder / "site.yaml")})
+    platforms = [PLATFORMS[name]]
+    [plan] = plan_run(project, platforms, run_id="run-1", source=folder, results=folder / "results")
+    return plan
+
+
+def job_of(plan: RunPlan, **more: Any) -> dict[str, Any]:
+    where = {"workspace": "/w", "results": "/r", "environment": {}, "printed_bytes_per_s": 1}
+    job: dict[str, Any] = json.loads(job_document(plan, **where, **more))
+    return job
+
+
+def devices_of(plan: RunPlan) -> DevicePlan:
+    assert plan.devices is not None
+    return plan.devices
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_every_vendor_has_its_way(tmp_path: Path, name: str) -> None:
+    devices = devices_of(make_plan(tmp_path, name))
+    expected = Exposure.REQUEST if name == "nvidia" else Exposure.FILES
+    assert exposure_of(devices) is expected
+    check_exposure(name, devices)
+    options = container_devices(devices)
+    assert ("device_requests" in options) is (name == "nvidia")
+    assert ("devices" in options) is (name != "nvidia")
+    assert "privileged" not in options
+    assert options["volumes"][0] == "/run/lock/infini-ci:/run/lock/infini-ci"
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, {"Count": -1, "DeviceIDs": []}),
+        ({"uuids": ["GPU-1", "GPU-2"], "count": 2}, {"DeviceIDs": ["GPU-1", "GPU-2"], "Count": 0}),
+    ],
+)
+def test_a_request_has_the_devices_of_the_policy(
+    tmp_path: Path, policy: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    [request] = container_devices(devices_of(make_plan(tmp_path, "nvidia", **policy)))[
+        "device_requests"
+    ]
+    assert request.items() >= expected.items()
+    assert request["Capabilities"] == [["gpu", "compute", "utility"]]
+
+
+def test_files_are_those_of_the_machine(tmp_path: Path) -> None:
+    devices = devices_of(make_plan(tmp_path, "ascend"))
+    found = FoundFiles(files=("/dev/davinci0",), mounts=("/usr/local/dcmi",), groups=(1000,))
+    assert container_devices(devices, found) == {
+        "devices": ["/dev/davinci0:/dev/davinci0:rw"],
+        "volumes": [
+            "/run/lock/infini-ci:/run/lock/infini-ci",
+            "/usr/local/dcmi:/usr/local/dcmi:ro",
+        ],
+        "group_add": ["1000"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "exposure", "message"),
+    [
+        ("ascend", "request", "got 'request', expected one of cdi, files"),
+        ("metax", "request", "got 'request', expected one of cdi, files"),
+    ],
+)
+def test_a_way_that_the_vendor_has_not(
+    tmp_path: Path, name: str, exposure: str, message: str
+) -> None:
+    devices = devices_of(make_plan(tmp_path, name, exposure=exposure))
+    with pytest.raises(ConfigError, match=rf"platforms\.{name}\.devices\.exposure: {message}"):
+        check_exposure(name, devices)
+
+
+def test_only_who_asks_for_it_gets_a_privileged_container(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, "iluvatar", privileged=True)
+    assert container_options(plan)["privileged"] is True
+    assert "privileged" not in container_options(make_plan(tmp_path, "iluvatar"))
+
+
+def test_a_run_without_devices_has_none_of_it(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, "nvidia", count=0)
+    options = container_options(plan)
+    assert not options.keys() & {"device_requests", "devices", "group_add", "privileged"}
+    assert options["volumes"] == ["infini-ci-cache-tiny-nvidia:/cache"]
+    assert job_of(plan)["devices"] is None
+
+
+def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:
+    limits = container_options(make_plan(tmp_path, "metax"))["ulimits"]
+    assert [(limit.name, limit.soft, limit.hard) for limit in limits] == [
+        ("memlock", -1, -1),
+        ("stack", 64 * 2**20, 64 * 2**20),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "flags"),
+    [
+        ("nvidia", {}, "--gpus all"),
+        ("nvidia", {"uuids": ["GPU-1"]}, "--gpus '\"device=GPU-1\"'"),
+        ("nvidia", {"exposure": "cdi"}, "--device nvidia.com/gpu=all"),
+        ("metax", {}, "--ulimit memlock=-1:-1"),
+        ("ascend", {}, "--device '/dev/davinci[0-9]*:/dev/davinci[0-9]*:rw'"),
+        ("ascend", {}, "--volume /usr/local/dcmi:/usr/local/dcmi:ro"),
+    ],
+)
+def test_a_dry_run_shows_the_way(
+    tmp_path: Path, name: str, policy: dict[str, Any], flags: str
+) -> None:
+    plan = make_plan(tmp_path, name, **policy)
+    assert f" {flags} " in describe_docker(plan, container_options(plan), COMMAND)
+
+
+def test_the_agent_is_told_the_policy_and_the_probe(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, "cambricon", uuids=["MLU-1"], wait_s=5)
+    document = job_of(plan, probe=("python", "devices.py"))
+    devices = document["devices"]
+    assert devices.pop("user").count("@") == 1
+    assert devices == {
+        "count": 1,
+        "uuids": ["MLU-1"],
+        "wait_s": 5,
+        "busy_memory": 0.1,
+        "folder": "/run/lock/infini-ci",
+        "probe": ["python", "devices.py", "cambricon"],
+        "visible": "MLU_VISIBLE_DEVICES",
+        "visible_by": "index",
+    }
+    assert [stage["device"] for stage in document["stages"]] == [False, True]

@@ -1,0 +1,414 @@
+"""Leases as the agents of several runs take them: processes, locks and probes are real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import competitor
+import pytest
+from agent_job import Job, printed_events, wait_for_end
+
+from ci.agent import lease
+from ci.agent.lease import LeaseError, Leases
+from ci.agent.locks import LockFolder
+from ci.inputs import REPOSITORY
+
+GIBIBYTE = 2**30
+
+
+def device(index: int, **changes: object) -> dict[str, Any]:
+    return {
+        "index": index,
+        "uuid": f"GPU-{index}",
+        "name": "Test device",
+        "memory_total": 16 * GIBIBYTE,
+        "memory_used": GIBIBYTE // 8,
+        "utilisation": 0,
+        "driver": "1.0",
+        "runtime": "13.0",
+        "health": "healthy",
+        "appendix": {"bdf": f"0000:0{index}:00.0"},
+        **changes,
+    }
+
+
+class Machine:
+    """A machine with devices, as its probe tells them, and a lease folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "leases"
+        self._answer = folder / "devices.json"
+        self.has(*(device(index) for index in range(4)))
+
+    def has(self, *devices: Mapping[str, object], status: str = "devices", **more: object) -> None:
+        self._answer.write_text(json.dumps({"status": status, "devices": devices, **more}))
+
+    def policy(self, **changes: object) -> dict[str, Any]:
+        return {
+            "count": 1,
+            "uuids": [],
+            "wait_s": 0,
+            "busy_memory": 0.1,
+            "folder": str(self.folder),
+            "probe": ["cat", str(self._answer)],
+            "visible": "CUDA_VISIBLE_DEVICES",
+            "visible_by": "uuid",
+            "user": "somebody",
+            **changes,
+        }
+
+    def leases(self, run: str = "run-1", **changes: object) -> tuple[Leases, list[dict[str, Any]]]:
+        events: list[dict[str, Any]] = []
+
+        def tell(event: str, **fields: Any) -> None:
+            events.append({"event": event, **fields})
+
+        job = {"run_id": run, "platform": "nvidia", "devices": self.policy(**changes)}
+        return Leases(job, dict(os.environ), tell, lambda: False), events
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+# One run
+
+
+def test_lease_names_its_devices_and_their_state_before_and_after(machine: Machine) -> None:
+    leases, events = machine.leases(count=2)
+    leases.check()
+    assert (leases.variables, leases.descriptors) == ({}, ())
+    leases.take("pytest")
+    assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
+    machine.has(device(0, memory_used=8 * GIBIBYTE), device(1, health="unhealthy"))
+    leases.release()
+    assert [event["event"] for event in events] == ["lease_taken", "lease_released"]
+    first, second = leases.records
+    assert (first["uuid"], first["driver"], first["index"]) == ("GPU-0", "1.0", 0)
+    assert first["before"]["memory_used"] == GIBIBYTE // 8
+    assert first["after"]["memory_used"] == 8 * GIBIBYTE
+    assert (second["before"]["health"], second["after"]["health"]) == ("healthy", "unhealthy")
+    assert (leases.variables, leases.descriptors) == ({}, ())
+
+
+def test_stages_that_follow_each_other_keep_their_lease(machine: Machine) -> None:
+    leases, events = machine.leases()
+    leases.check()
+    leases.take("pytest")
+    kept = leases.descriptors
+    leases.take("benchmark")
+    assert leases.descriptors == kept
+    assert len(events) == 1
+    leases.release()
+
+
+def test_a_framework_that_counts_its_devices_gets_indices(machine: Machine) -> None:
+    machine.has(device(5), device(7))
+    leases, _ = machine.leases(uuids=["GPU-7"], visible="MLU_VISIBLE_DEVICES", visible_by="index")
+    leases.check()
+    leases.take("pytest")
+    assert leases.variables == {"MLU_VISIBLE_DEVICES": "7"}
+    leases.release()
+
+
+# What keeps a device from being taken
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"health": "unhealthy"}, "GPU-0 is unhealthy"),
+        ({"health": "unknown"}, "GPU-0 does not tell its health or its memory in use"),
+        ({"memory_used": None}, "GPU-0 does not tell its health or its memory in use"),
+        ({"memory_total": None}, "GPU-0 does not tell its health or its memory in use"),
+        (
+            {"memory_used": 8 * GIBIBYTE},
+            r"GPU-0 has 50% of its memory in use without a lease \(busy above 10%\)",
+        ),
+    ],
+)
+def test_devices_that_are_not_fit_are_skipped_with_the_reason(
+    machine: Machine, state: dict[str, object], reason: str
+) -> None:
+    machine.has(device(0, **state))
+    leases, _ = machine.leases()
+    leases.check()
+    with pytest.raises(LeaseError, match=f"device lease timed out after 0 s: {reason}"):
+        leases.take("pytest")
+    leases.release()
+    machine.has(device(0, **state), device(1))
+    leases.check()
+    leases.take("pytest")
+    assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+    leases.release()
+
+
+def test_a_device_that_nobody_knows_is_taken_by_its_name_only(machine: Machine) -> None:
+    machine.has(status="unknown", reason="the library does not load")
+    leases, _ = machine.leases()
+    message = r"device detection failed: the library does not load \(install gpustack-runtime"
+    with pytest.raises(LeaseError, match=message):
+        leases.check()
+    leases, _ = machine.leases(uuids=["GPU-9"])
+    leases.check()
+    leases.take("pytest")
+    assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-9"}
+    assert leases.records[0]["before"]["health"] == "unknown"
+    leases.release()
+
+
+def test_a_device_that_vanishes_is_not_taken(machine: Machine) -> None:
+    leases, _ = machine.leases(uuids=["GPU-3"])
+    leases.check()
+    machine.has(device(0))
+    with pytest.raises(LeaseError, match="GPU-3 is not there any more"):
+        leases.take("pytest")
+    leases.release()
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"count": 5}, "devices.count is 5; found: GPU-0, GPU-1, GPU-2, GPU-3$"),
+        ({"uuids": ["GPU-0"], "count": 2}, "devices.count is 2; found: GPU-0$"),
+        ({"uuids": ["GPU-8"]}, r"no device GPU-8 \(devices.uuids\); found: GPU-0, GPU-1"),
+    ],
+)
+def test_what_no_waiting_would_change_fails_at_once(
+    machine: Machine, policy: dict[str, object], message: str
+) -> None:
+    leases, _ = machine.leases(**policy)
+    with pytest.raises(LeaseError, match=message):
+        leases.check()
+
+
+def test_no_device_at_all(machine: Machine) -> None:
+    machine.has(status="none", reason="no nvidia device on the PCI bus")
+    leases, _ = machine.leases()
+    with pytest.raises(
+        LeaseError, match=r"devices.count is 1; found: no nvidia device on the PCI bus"
+    ):
+        leases.check()
+
+
+def test_a_folder_that_nobody_can_use_says_what_to_do(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.folder.write_text("a file")
+    leases, _ = machine.leases()
+    message = r"the lease folder .* cannot be used: Not a directory \(as root: install -d -m 1777"
+    with pytest.raises(LeaseError, match=message):
+        leases.check()
+
+
+def test_folder_and_files_are_for_everybody(machine: Machine) -> None:
+    before = os.umask(0o077)
+    try:
+        leases, _ = machine.leases()
+        leases.check()
+        leases.take("pytest")
+    finally:
+        os.umask(before)
+    assert machine.folder.stat().st_mode & 0o7777 == 0o1777
+    assert {path.stat().st_mode & 0o777 for path in machine.folder.iterdir()} == {0o666}
+    leases.release()
+
+
+# Two runs
+
+
+def test_a_taken_device_says_by_whom(machine: Machine) -> None:
+    machine.has(device(0))
+    first, _ = machine.leases("run-1")
+    second, events = machine.leases("run-2")
+    first.check()
+    second.check()
+    first.take("pytest")
+    message = r"GPU-0 is held by run run-1 \(nvidia\) of user somebody since 20\d\d-"
+    with pytest.raises(LeaseError, match=f"device lease timed out after 0 s: {message}"):
+        second.take("pytest")
+    second.release()
+    first.release()
+    second.take("pytest")
+    assert [event["event"] for event in events] == ["lease_taken"]
+    second.release()
+
+
+def test_waiting_is_told_and_ends_with_the_lease_before(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.has(device(0))
+    first, _ = machine.leases("run-1")
+    second, events = machine.leases("run-2", wait_s=60)
+    first.check()
+    second.check()
+    first.take("pytest")
+    monkeypatch.setattr(lease.time, "sleep", lambda _: first.release())
+    second.take("pytest")
+    assert [event["event"] for event in events] == ["lease_waiting", "lease_taken"]
+    assert "pytest waits for devices since 0 s: GPU-0 is held by run run-1" in events[0]["text"]
+    second.release()
+
+
+def test_who_is_behind_takes_nothing_and_who_needs_two_keeps_none_of_one(machine: Machine) -> None:
+    machine.has(device(0), device(1))
+    one, _ = machine.leases("one")
+    two, _ = machine.leases("two", count=2)
+    behind, _ = machine.leases("behind")
+    for leases in (one, two, behind):
+        leases.check()
+    one.take("pytest")
+    with pytest.raises(LeaseError, match="GPU-0 is held by run one"):
+        two.take("pytest")
+    with pytest.raises(LeaseError, match=r"run two .* waits before it"):
+        behind.take("pytest")
+    assert (two.descriptors, behind.descriptors) == ((), ())
+    two.release()  # it gives its place in the line up
+    behind.take("pytest")
+    assert behind.variables == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+    behind.release()
+    one.release()
+
+
+# Eight processes, four devices, two hundred leases
+
+
+@pytest.mark.usefixtures("machine")
+def test_competing_processes_never_share_a_device(tmp_path: Path) -> None:
+    """Some are killed while they hold devices or wait in the line; their devices come free."""
+    with ThreadPoolExecutor(8) as pool:
+        deaths = sum(pool.map(lambda name: competed(tmp_path, name), range(8)))
+    taken = [line.split() for line in (tmp_path / "taken").read_text().splitlines()]
+    devices = {uuid for _, uuids in taken for uuid in uuids.split(",")}
+    assert len(taken) >= competitor.LEASES
+    assert deaths > 0
+    assert len(devices) == 4
+    assert {name for name, _ in taken} == set("01234567"), "somebody starved"
+    assert any("," in uuids for _, uuids in taken)
+
+
+def competed(folder: Path, name: int) -> int:
+    """Compete until the last lease; return how often the process was killed and began anew."""
+    life = 0
+    for life in count():
+        command = [sys.executable, competitor.__file__, str(folder), f"{name}-{life}"]
+        paths = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(command, env=paths, capture_output=True, text=True, check=False)
+        if done.returncode != -signal.SIGKILL:
+            assert (done.returncode, done.stderr) == (0, "")
+            break
+    return life
+
+
+# The agent
+
+
+def test_stages_with_a_device_hold_it_and_the_others_do_not(machine: Machine, job: Job) -> None:
+    show = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    job.devices = machine.policy()
+    job.python("install", show)
+    job.python("pytest", show, device=True)
+    job.python("benchmark", show, device=True)
+    job.python("report", show)
+    assert job.run() == 0
+    names = ("install", "pytest", "benchmark", "report")
+    assert [job.log(name).strip() for name in names] == ["None", "GPU-0", "GPU-0", "None"]
+    kinds = [event["event"] for event in job.events()]
+    stage = ["stage_started", "stage_finished"]
+    device = ["lease_taken", *stage, *stage, "lease_released"]
+    assert kinds == ["run_started", *stage, *device, *stage, "run_finished"]
+    environment = json.loads((job.results / "environment.json").read_text())
+    assert environment["detection"] == {"status": "devices", "reason": None}
+    (leased,) = environment["devices"]
+    assert (leased["uuid"], leased["after"]["health"]) == ("GPU-0", "healthy")
+
+
+def test_a_policy_that_cannot_be_met_fails_before_the_first_stage(
+    machine: Machine, job: Job
+) -> None:
+    job.devices = machine.policy(count=9)
+    job.stage("install", "true")
+    job.stage("pytest", "true", device=True)
+    assert job.run() == 1
+    kinds = [event["event"] for event in job.events()]
+    skipped = ["stage_skipped", "stage_skipped"]
+    assert kinds == ["run_started", "lease_failed", *skipped, "run_finished"]
+    assert job.events("stage_skipped")[0]["reason"].startswith("not run: devices.count is 9; found")
+
+
+def test_a_job_without_such_stages_asks_for_nothing(machine: Machine, job: Job) -> None:
+    job.devices = machine.policy(probe=["false"])
+    job.stage("install", "true")
+    assert job.run() == 0
+    assert not machine.folder.exists()
+
+
+def test_an_interrupt_ends_the_waiting(machine: Machine, job: Job) -> None:
+    machine.has(device(0))
+    other, _ = machine.leases()
+    other.check()
+    other.take("pytest")
+    job.devices = machine.policy(wait_s=3600)
+    job.stage("pytest", "true", device=True)
+    with job.start() as process:
+        for event in printed_events(process):
+            if event["event"] == "lease_waiting":
+                process.send_signal(signal.SIGTERM)
+    assert process.returncode == 130
+    assert job.events("stage_skipped")[0]["reason"] == "not run: interrupted"
+    other.release()
+
+
+@pytest.mark.parametrize("supervised", [True, False])
+def test_a_killed_agent_keeps_its_lease_until_its_stage_has_ended(
+    machine: Machine, job: Job, supervised: bool
+) -> None:
+    """Its supervisor ends the stage; where that was killed too, whoever waits for the device."""
+    machine.has(device(0))
+    job.devices = machine.policy()
+    os.mkfifo(job.workspace / "let-go")
+    # It ignores SIGTERM as long as the test has not seen that the lease is held.
+    program = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: None)
+print(os.getpid(), os.getppid(), flush=True)
+open("let-go").read()
+"""
+    job.python("pytest", program, device=True)
+    with job.start() as process:
+        for event in printed_events(process):
+            if event["event"] == "output":
+                break
+        stage, supervisor = map(int, event["text"].split())
+        if not supervised:
+            os.kill(supervisor, signal.SIGSTOP)
+        process.kill()
+    if not supervised:
+        os.kill(supervisor, signal.SIGKILL)
+        wait_for_end(supervisor)
+    second, _ = machine.leases("run-2")
+    second.check()
+    left = r"GPU-0 is held by what is left of run run-1 \(cpu\) of user somebody since .* died"
+    with pytest.raises(LeaseError, match=left):
+        second.take("pytest")
+    second.release()
+    if supervised:
+        (job.workspace / "let-go").write_text("")
+        wait_for_end(supervisor)
+    else:
+        impatient = LockFolder(str(machine.folder), {}, grace_s=0)
+        assert impatient.holder("GPU-0") is not None  # told to end, as it was before
+        assert impatient.holder("GPU-0") is not None  # killed
+    wait_for_end(stage)
+    second.take("pytest")
+    assert second.variables == {"CUDA_VISIBLE_DEVICES": "GPU-0"}
+    second.release()
