@@ -50,7 +50,8 @@ class OddEngine(LocalEngine):
 
 def three(folder: Path) -> Workplace:
     workplace = new_workplace(folder)
-    workplace.write("ci.yaml", CONFIG.replace("cpu: {}", "cpu: {}\n  moore: {}\n  ascend: {}"))
+    accelerators = "".join(f"\n  {name}: {{devices: {{count: 0}}}}" for name in THREE[1:])
+    workplace.write("ci.yaml", CONFIG.replace("cpu: {}", f"cpu: {{}}{accelerators}"))
     return workplace
 
 
