@@ -63,9 +63,9 @@ def install_groups(session: nox.Session, *groups: str) -> None:
     session.install(*nox.project.dependency_groups(PYPROJECT, *groups))
 
 
-def run_ci(session: nox.Session, *arguments: str) -> None:
+def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci",)) -> None:
     """``python -m ci`` in an environment that has what it needs."""
-    install_groups(session, "ci")
+    install_groups(session, *groups)
     # On Ctrl-C nox would kill it after half a second; it needs longer to stop a container, take
     # the results out and store them. A second Ctrl-C makes it give up on that.
     session.run("python", "-m", "ci", *arguments, *session.posargs, interrupt_timeout=None)
@@ -74,7 +74,9 @@ def run_ci(session: nox.Session, *arguments: str) -> None:
 def add_build_session(platform: str) -> None:
     @nox.session(name=f"build-{platform}")
     def build(session: nox.Session) -> None:
-        run_ci(session, "run", platform)
+        # The host engine finds devices with it; containers bring their own.
+        groups = ("ci",) if platform == "cpu" else ("ci", "devices")
+        run_ci(session, "run", platform, groups=groups)
 
     build.__doc__ = f"Validate a release on {platform}: build, install, test, table."
 
@@ -90,7 +92,7 @@ def release(session: nox.Session) -> None:
     Without the vendors' hardware: `-- --config tests/simulated/ci.yaml`.
     """
     named = set(PLATFORMS) & set(session.posargs) or "--resume" in session.posargs
-    run_ci(session, "run", *(() if named else ("--all",)))
+    run_ci(session, "run", *(() if named else ("--all",)), groups=("ci", "devices"))
 
 
 @nox.session
