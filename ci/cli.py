@@ -15,6 +15,8 @@ from rich.console import Console
 
 from ci.analysis.contract import Contract, load_contract
 from ci.analysis.difference import difference
+from ci.bundle import command as bundle_command
+from ci.bundle.unpack import opened_bundle
 from ci.compare import contract_side, sides
 from ci.config import schema_text
 from ci.contract import written_contract
@@ -93,6 +95,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_parser = partial(commands.add_parser, allow_abbrev=False)
     _add_run(add_parser("run", help="build and test platforms"))
+    bundle = add_parser("bundle", help="pack platforms into a file, to run them offline")
+    bundle_command.add_options(bundle)
+    _add_source(bundle)
+    _add_config(bundle)
     _add_report(add_parser("report", help="show the results of a run"))
     _add_compare(add_parser("compare", help="show what changed between runs or platforms"))
     _add_contract(add_parser("contract", help="write what a platform's tests are expected to do"))
@@ -127,18 +133,20 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         " (host), or on an engine of ci.site.yaml by its name; auto takes Docker where an engine"
         " answers (default: what the site says, else auto)",
     )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="DIR",
-        help="the project (default: what --config says, else its folder)",
-    )
+    _add_source(parser)
     parser.add_argument(
         "--cold", action="store_true", help="build without what the compiler cache holds"
     )
     _add_config(parser)
     _add_results(parser)
-    parser.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
+    earlier = parser.add_mutually_exclusive_group()
+    earlier.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
+    earlier.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="run what `bundle` packed, by default all of it, with nothing but the file",
+    )
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--dry-run", action="store_true", help="print the plan, run nothing")
     output.add_argument("--json", action="store_true", help="print results.json only")
@@ -185,6 +193,15 @@ def _add_platforms(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="a JSON list of names")
 
 
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        help="the project (default: what --config says, else its folder)",
+    )
+
+
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
@@ -212,6 +229,8 @@ def _positive(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.bundle:
+        return _run_bundle(options)
     if options.resume:
         _refuse_changes(options)
         request = load_request(options.results, options.resume)
@@ -228,6 +247,21 @@ def _run(options: argparse.Namespace) -> int:
         engines=request.engines,
         cold=request.cold,
     )
+    return _begin(options, request, plans)
+
+
+def _run_bundle(options: argparse.Namespace) -> int:
+    if options.source or options.config:
+        remedy = "Leave out --source and --config."
+        raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
+    with opened_bundle(options.bundle, options.platforms) as bundle:
+        project, request = bundle.request(
+            results=options.results, engine=options.engine, cold=options.cold
+        )
+        return _begin(options, request, bundle.plans(project, request, options.results))
+
+
+def _begin(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
     if options.dry_run:
         return _describe(plans)
     return _execute(options, request, plans)

@@ -38,7 +38,7 @@ def resolve_network(
 
     ``folder`` is what relative paths in the sections are relative to.
     """
-    settings = {name: _setting(name, environ, sections) for name in VARIABLES}
+    settings = network_settings(environ, *sections)
     bundle = _ca_bundle(settings["ca_bundle"], folder)
     links, wheelhouse = _find_links(settings["pip_find_links"], folder)
     port = next((s.wheelhouse_port for s in sections if s.wheelhouse_port), WHEELHOUSE_PORT)
@@ -56,6 +56,11 @@ def resolve_network(
         wheelhouse=wheelhouse,
         wheelhouse_port=port if wheelhouse else None,
     )
+
+
+def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> dict[str, str | None]:
+    """Return every setting but the port: of the environment, else of the first section."""
+    return {name: _setting(name, environ, sections) for name in VARIABLES}
 
 
 def mask_credentials(text: str) -> str:

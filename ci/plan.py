@@ -87,7 +87,8 @@ class NetworkPlan:
     ``host_environment`` the same settings as they read on this machine.
     ``wheelhouse`` is a folder of this machine that the engine serves on loopback at
     ``wheelhouse_port`` while it builds or runs; the address is already in ``environment``.
-    ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``.
+    ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``, and ``wheels``
+    a folder, of a bundle, copied to ``CONTAINER_WHEELS``.
     """
 
     environment: Mapping[str, str]
@@ -95,9 +96,22 @@ class NetworkPlan:
     wheelhouse: Path | None = None
     wheelhouse_port: int | None = None
     host_environment: Mapping[str, str] = field(default_factory=dict)
+    wheels: Path | None = None
 
 
 CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
+CONTAINER_WHEELS = "/opt/infini-ci/wheels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageArchive:
+    """An image in a bundle: the ``member`` of that tar file is what ``docker save`` wrote."""
+
+    bundle: Path
+    member: str
+    id: str
+    layers: tuple[str, ...]  # digests
+    size: int  # bytes in an engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +125,8 @@ class ImagePlan:
     every command, for the environment that a vendor's tools need.
     ``offline_base_command`` is the command (an argument list, run from the repository root with
     ``offline_base_image`` appended) that makes a base image without any registry; used only when
-    ``base_image`` is neither present nor pullable.
+    ``base_image`` is neither present nor pullable. With an ``archive`` nothing is built: the image
+    comes from there.
     """
 
     tag: str
@@ -123,6 +138,7 @@ class ImagePlan:
     offline_base_command: tuple[str, ...] | None
     inputs: Mapping[str, str] = field(default_factory=dict)
     entry: tuple[str, ...] = ()
+    archive: ImageArchive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ class RunRequest(BaseModel):
     """What each platform began on."""
     cold: bool = False
     started_at: datetime
+    bundle: Path | None = None
 
 
 def new_request(
@@ -89,6 +90,9 @@ def load_request(results: Path, run_id: str) -> RunRequest:
         raise UsageError(message, remedy=f"Choose one of the folders in {results}.") from None
     except ValidationError as error:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None
+    if request.bundle is not None:
+        message = f"--resume: run {run_id} is one of a bundle, whose files are unpacked anew"
+        raise UsageError(message, remedy=f"Start another: --bundle {request.bundle}")
     if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
         message = f"--resume: {request.config} is not what run {run_id} began with"
         raise UsageError(message, remedy="Undo the change, or start a new run.")
@@ -104,7 +108,7 @@ def _refuse_unwritable(path: Path) -> None:
 def changed_sources(request: RunRequest, results: Path) -> str | None:
     """How the sources differ from those that the run began with; ``None``: not at all."""
     commit = source.state(request.source).commit
-    if commit != request.commit:
+    if commit != request.commit and request.bundle is None:
         return f"they are at commit {commit}, the run began with {request.commit}"
     if _source_digest(request.source, results) != request.source_digest:
         return f"files in {request.source} are not those that the run began with"

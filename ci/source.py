@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -54,12 +54,18 @@ def files(folder: Path) -> list[Path]:
 
 
 def write_archive(
-    folder: Path, destination: BinaryIO, *, prefix: str = ".", owner: int = 0
+    folder: Path,
+    destination: BinaryIO,
+    *,
+    prefix: str = ".",
+    owner: int = 0,
+    without: Collection[Path] = (),
 ) -> tuple[str, ...]:
     """Write the tree as an uncompressed tar file and return what had to be left out.
 
     Names start with ``prefix``, a folder that is part of the archive, though its parents are
-    not; ``owner`` is the numeric user and group of every entry. Links are stored as links that
+    not; ``owner`` is the numeric user and group of every entry; files of ``without`` are passed
+    over. Links are stored as links that
     work anywhere; a link that leads out of the tree is left out, never followed.
     """
     left_out = []
@@ -68,6 +74,8 @@ def write_archive(
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for relative in files(folder):
             path, name = folder / relative, Path(prefix) / relative
+            if relative in without:
+                continue
             if reason := _unfit(path, root):
                 left_out.append(f"{printable(relative)} ({reason})")
                 continue

@@ -9,7 +9,7 @@ from docker.types import Ulimit
 
 from ci.engines.compiler_cache import host_folder, volume_labels
 from ci.network import mask_credentials
-from ci.plan import CONTAINER_CA_BUNDLE, RunPlan
+from ci.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, RunPlan
 
 # Where the SDK's name of an option is not the command line's.
 FLAGS = {
@@ -55,6 +55,11 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str]) -> str:
 
 def _image(plan: RunPlan) -> Iterator[str]:
     image = plan.needed_image
+    if image.archive is not None:
+        bundle = shlex.quote(str(image.archive.bundle))
+        yield f"# image, unless {image.tag} is there as {image.archive.id}"
+        yield f"tar -xOf {bundle} {image.archive.member} | docker load"
+        return
     options = {
         "force_rm": True,
         "network": plan.container.network_mode,
@@ -86,6 +91,9 @@ def _container(
     if plan.network.ca_bundle is not None:
         bundle = str(plan.network.ca_bundle)
         yield shlex.join(["docker", "cp", bundle, f"{name}:{CONTAINER_CA_BUNDLE}"])
+    if plan.network.wheels is not None:
+        wheels = f"{plan.network.wheels}/."
+        yield shlex.join(["docker", "cp", wheels, f"{name}:{CONTAINER_WHEELS}"])
     yield shlex.join(["docker", "start", "--attach", name])
     yield from _stages(plan)
     yield "# results"

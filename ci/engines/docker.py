@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import Any
@@ -38,7 +39,7 @@ from ci.engines.link import Link
 from ci.engines.live_logs import STREAMED_BYTES_PER_S, LiveLogs, stage_logs
 from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
 from ci.errors import InfrastructureError
-from ci.plan import CONTAINER_CA_BUNDLE, EnginePlan, Exposure, RunPlan
+from ci.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
@@ -66,7 +67,7 @@ class DockerEngine:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._client = link.client
-        self._images = ImageBuilder(link.client, link.environment)
+        self.images = ImageBuilder(link.client, link.environment)
         self._version = str(link.client.version()["Version"])
 
     @classmethod
@@ -99,7 +100,7 @@ class DockerEngine:
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
         with self._link.in_use(plan.network), ImageLog(plan.results, observer) as log:
-            return self._images.prepare(plan, log)
+            return self.images.prepare(plan, log)
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
         """Run the stages of ``plan`` in a new container and remove it."""
@@ -109,8 +110,8 @@ class DockerEngine:
         notes: list[str] = []
         try:
             with self._link.in_use(plan.network):
-                notes += [*self._images.notes(plan), *_privileges(plan)]
-                container = self._create(plan)
+                notes += [*self.images.notes(plan, image.digest), *_privileges(plan)]
+                container = self._create(plan, image)
                 sync_start = monotonic()
                 notes += _put_sources(container, plan)
                 _put_agent(container, plan)
@@ -130,7 +131,7 @@ class DockerEngine:
         """Adopt the container that a dead caller left behind, running or ended."""
         start = monotonic()
         with self._link.in_use(plan.network):
-            notes = self._images.notes(plan)
+            notes = self.images.notes(plan)
             container = next(iter(self._containers(plan)), None)
             if container is None:
                 return None
@@ -171,13 +172,13 @@ class DockerEngine:
         ]
         return "".join(named) + describe_docker(plan, container_options(plan), COMMAND)
 
-    def _create(self, plan: RunPlan) -> Container:
+    def _create(self, plan: RunPlan, image: ImageFacts) -> Container:
         if plan.cache:  # made beforehand: what comes with a container has no labels
             self._client.volumes.create(plan.cache.name, labels=volume_labels(plan))
         found = look(self._client, plan, plan.devices) if plan.devices else None
         try:
             return self._client.containers.create(
-                plan.needed_image.tag,
+                image.digest or image.reference,  # whatever has the name by now
                 # Not the image's own entry point, which may be anything.
                 entrypoint=[*plan.needed_image.entry, *COMMAND],
                 log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
@@ -252,16 +253,22 @@ def _privileges(plan: RunPlan) -> list[str]:
 
 def _put_sources(container: Container, plan: RunPlan) -> list[str]:
     """Copy the sources in; return a note for each file that had to stay out."""
+    left_out = _put_folder(container, plan, plan.source, plan.container.workspace)
+    if plan.network.wheels is not None:
+        _put_folder(container, plan, plan.network.wheels, CONTAINER_WHEELS)
+    return [f"left out of the sources: {name}" for name in left_out]
+
+
+def _put_folder(
+    container: Container, plan: RunPlan, folder: Path, destination: str
+) -> tuple[str, ...]:
     with TemporaryFile() as archive:
         left_out = source.write_archive(
-            plan.source,
-            archive,
-            prefix=plan.container.workspace.strip("/"),
-            owner=int(plan.container.user),
+            folder, archive, prefix=destination.strip("/"), owner=int(plan.container.user)
         )
         archive.seek(0)
         container.put_archive("/", archive)
-    return [f"left out of the sources: {name}" for name in left_out]
+    return left_out
 
 
 def _put_agent(container: Container, plan: RunPlan) -> None:

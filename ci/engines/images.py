@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -20,6 +20,7 @@ from ci.engines.architecture import check_image, check_made_here
 from ci.engines.archives import pack
 from ci.engines.base import ImageFacts
 from ci.engines.build_lock import build_lock
+from ci.engines.bundled import bundled_image, patience
 from ci.engines.image_log import ImageLog
 from ci.engines.provenance import (
     BASE_DIGEST_LABEL,
@@ -48,6 +49,24 @@ class ImageBuilder:
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
         """Return the image of ``plan``, building it unless there is one made from the same."""
         start = monotonic()
+        archive = plan.needed_image.archive
+        if archive is not None:
+            image, reason = bundled_image(self._client, plan.needed_image, archive, log)
+        else:
+            image, reason = self._find_or_build(plan, log)
+        check_image(self._client, image)
+        # The tag's time then says when the image was last used, which gc goes by.
+        image.tag(plan.needed_image.tag)
+        return ImageFacts(
+            reference=plan.needed_image.tag,
+            digest=image.id,
+            built=archive is None and reason != "cached",
+            seconds=monotonic() - start,
+            reason=reason,
+        )
+
+    def _find_or_build(self, plan: RunPlan, log: ImageLog) -> tuple[Image, str]:
+        """Return the image and why it was built, or that it was not."""
         reason = self.reason(plan)
         if reason is not None:
             self._pull_base(plan.needed_image, log)  # takes long, and nobody has to wait for it
@@ -56,17 +75,7 @@ class ImageBuilder:
                 if reason is not None:
                     log.write(f"building {plan.needed_image.tag}: {reason}")
                     self._build(plan, self._base(plan, log), log)
-        image = self._client.images.get(plan.needed_image.tag)
-        check_image(self._client, image)
-        # The tag's time then says when the image was last used, which gc goes by.
-        image.tag(plan.needed_image.tag)
-        return ImageFacts(
-            reference=plan.needed_image.tag,
-            digest=image.id,
-            built=reason is not None,
-            seconds=monotonic() - start,
-            reason=reason or "cached",
-        )
+        return self._client.images.get(plan.needed_image.tag), reason or "cached"
 
     def reason(self, plan: RunPlan) -> str | None:
         """Say why the image has to be built; ``None`` where there is one."""
@@ -92,9 +101,20 @@ class ImageBuilder:
         except ImageNotFound:
             return None
 
-    def notes(self, plan: RunPlan) -> tuple[str, ...]:
+    def inspect(self, image_id: str) -> tuple[int, tuple[str, ...]]:
+        """Return the size of an image in bytes, and the digests of its layers."""
+        attributes = self._client.images.get(image_id).attrs
+        return attributes["Size"], tuple(attributes["RootFS"]["Layers"])
+
+    def save(self, image_id: str) -> Iterator[bytes]:
+        """Read an image as ``docker save`` writes it; it has no name in there."""
+        with patience(self._client):
+            chunks: Iterator[bytes] = self._client.api.get_image(image_id)
+        return chunks
+
+    def notes(self, plan: RunPlan, image_id: str | None = None) -> tuple[str, ...]:
         """Say what a reader of the results must know about the image."""
-        image = self.find(plan.needed_image.tag)
+        image = self.find(image_id or plan.needed_image.tag)
         base = image.labels.get(BASE_LABEL) if image else None
         wanted = plan.needed_image.base_image
         if base in (None, wanted) or base != plan.needed_image.offline_base_image:

@@ -1,0 +1,1 @@
+"""Offline bundles: one file with all that a run needs beside a Docker Engine."""

@@ -1,0 +1,62 @@
+"""``bundle.json``: what a bundle holds, and the places of its members.
+
+A bundle is a plain tar file; what is worth compressing in it is compressed by itself. All names
+start with ``bundle/``, and ``bundle.json`` comes last, as it has the digests of all others.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+FOLDER = "bundle/"
+DOCUMENT = "bundle.json"
+README = "README.md"
+PROGRAM = "program/"  # what runs it: the orchestrator, its requirements and their wheels
+PROGRAM_REQUIREMENTS = PROGRAM + "requirements.txt"
+PROGRAM_WHEELS = PROGRAM + "wheelhouse/"
+SOURCE = "source.tar"
+CONFIG = "config/"
+SITE = "site/ci.site.yaml"
+CA_BUNDLE = "site/ca-bundle.pem"
+IMAGES = "images/"
+WHEELS = "wheels/"  # <platform>/*.whl: what its stages install
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Member(_Model):
+    """One file of the bundle."""
+
+    sha256: str
+    size: int
+
+
+class BundledImage(_Model):
+    """The image of one platform, as ``docker save`` writes it, compressed."""
+
+    member: str
+    tag: str
+    id: str
+    layers: tuple[str, ...]
+    size: int  # bytes in an engine
+
+
+class BundleDocument(_Model):
+    """What a bundle holds, and what of."""
+
+    version: Literal[1] = 1
+    project: str
+    commit: str | None
+    dirty: bool
+    created_at: datetime
+    python: str  # that the program's wheels are for: 3.11
+    machine: str
+    config: str  # source/... or config/...
+    images: dict[str, BundledImage]
+    members: dict[str, Member]
+    left_out: tuple[str, ...]

@@ -1,0 +1,333 @@
+"""Bundles without an engine: what is packed, what is refused, how they are run."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import tarfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from local_engine import LocalEngine
+
+from ci import cli, source
+from ci.bundle import document as names
+from ci.bundle.archive import new_bundle, open_archive
+from ci.bundle.document import BundledImage, BundleDocument
+from ci.bundle.settings import find_configuration, site_settings
+from ci.bundle.unpack import opened_bundle
+from ci.bundle.wheels import pip_arguments
+from ci.config import NetworkConfig
+from ci.errors import ConfigError, ExitCode, UsageError
+from ci.inputs import Project, load_project
+from ci.plan import CONTAINER_WHEELS, Column, StageKind, StagePlan
+from ci.request import RunRequest, new_request
+from ci.results import read_results
+
+CONFIG = """\
+project: tiny
+platforms:
+  cpu: {}
+stages:
+- {name: build, command: "true"}
+- {name: pytest, command: python -m pytest, kind: pytest}
+"""
+COMMIT = "0123abcd" * 5
+IMAGE = BundledImage(
+    member="images/cpu.tar.gz", tag="infini-ci/cpu:0", id="sha256:1", layers=("sha256:2",), size=3
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("PIP_INDEX_URL", "PIP_FIND_LINKS", "INFINI_CI_SITE", "DOCKER_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "ci.yaml").write_text(CONFIG)
+    (folder / "test_a.py").write_text("def test_a(): pass\n")
+    return folder
+
+
+@pytest.fixture
+def bundle(project: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "bundle.tar"
+    with new_bundle(path) as writer:
+        archive = io.BytesIO()
+        source.write_archive(project, archive)
+        writer.add(names.SOURCE, archive)
+        writer.add_text(names.SITE, "network: {pip_index_url: https://mirror/simple}\n")
+        writer.add_text("wheels/cpu/a-1-py3-none-any.whl", "a wheel")
+        writer.add_text(IMAGE.member, "an image")
+        document = BundleDocument(
+            project="tiny",
+            commit=COMMIT,
+            dirty=True,
+            created_at=datetime.now(UTC),
+            python="3.11",
+            machine="x86_64",
+            config="source/ci.yaml",
+            images={"cpu": IMAGE},
+            members=writer.members,
+            left_out=(),
+        )
+        writer.add_text(names.DOCUMENT, document.model_dump_json())
+    return path
+
+
+def run(*arguments: object) -> int:
+    return cli.main([str(argument) for argument in arguments])
+
+
+def test_a_run_is_that_of_the_packed_commit(
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    assert run("run", "--bundle", bundle) == ExitCode.PASSED
+    result = read_results(tmp_path / "results" / "latest" / "results.json")
+    assert (result.project, result.commit, result.dirty) == ("tiny", COMMIT, True)
+    assert "-0123abcd-" in result.run_id
+    assert result.platforms[0].notes == ("full suite passed",)
+    capsys.readouterr()
+    assert run("run", "--resume", result.run_id) == ExitCode.USAGE
+    assert f"Start another: --bundle {bundle}" in capsys.readouterr().err
+
+
+def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Path) -> None:
+    with opened_bundle(bundle, []) as opened:
+        project, request = opened.request(results=tmp_path, engine=None, cold=True)
+        [plan] = opened.plans(project, request, tmp_path)
+        assert plan.network.wheels is not None
+        assert [path.read_text() for path in plan.network.wheels.iterdir()] == ["a wheel"]
+    assert plan.engine.kind == "docker"
+    assert plan.cache is not None
+    assert plan.cache.cold
+    image = plan.needed_image
+    assert image.archive is not None
+    assert (image.tag, image.archive.id, image.archive.layers) == (
+        "infini-ci/cpu:0",
+        "sha256:1",
+        ("sha256:2",),
+    )
+    environment = plan.network.environment
+    assert environment["PIP_NO_INDEX"] == "1"
+    assert environment["PIP_FIND_LINKS"] == CONTAINER_WHEELS
+    assert environment["PIP_INDEX_URL"] == "https://mirror/simple"  # the site's, for other tools
+    assert not opened.folder.exists()
+
+
+def test_the_image_is_where_the_plan_says(bundle: Path) -> None:
+    with open_archive(bundle) as reader, tarfile.open(bundle) as members:
+        assert reader.open(IMAGE.member).read() == b"an image"
+        member = members.extractfile(names.FOLDER + IMAGE.member)
+        assert member is not None
+        assert member.read() == b"an image"
+
+
+def changed(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+
+
+def damaged(path: Path) -> None:
+    changed(path, b"an image", b"an IMAGE")
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+def cut_at_a_member(path: Path) -> None:
+    with tarfile.open(path) as archive:
+        end = archive.getmember(names.FOLDER + names.DOCUMENT).offset
+    path.write_bytes(path.read_bytes()[:end])
+
+
+def of_another_version(path: Path) -> None:
+    changed(path, b'{"version":1,', b'{"version":2,')
+
+
+def with_an_unknown_key(path: Path) -> None:
+    changed(path, b'"dirty":true', b'"DIRTY":true')
+
+
+def with_one_more(path: Path) -> None:
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(tarfile.TarInfo("bundle/extra"))
+
+
+def with_a_foreign_one(path: Path) -> None:
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(tarfile.TarInfo("elsewhere"))
+
+
+def with_one_twice(path: Path) -> None:
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(tarfile.TarInfo(names.FOLDER + names.SITE))
+
+
+def of_another_kind(path: Path) -> None:
+    path.write_text("PK\x03\x04")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (damaged, "images/cpu.tar.gz: sha256 is "),
+        (truncated, "it ends "),
+        (cut_at_a_member, "there is no bundle.json in it, which comes last"),
+        (of_another_version, "a bundle of version 2, expected version 1"),
+        (with_an_unknown_key, "bundle.json: 2 validation errors"),
+        (with_one_more, "extra: 0 bytes, expected nothing"),
+        (with_a_foreign_one, "elsewhere is no member of a bundle"),
+        (with_one_twice, "bundle/site/ci.site.yaml is no member of a bundle"),
+        (of_another_kind, "no tar file: "),
+        (empty, "no tar file: "),
+        (missing, "cannot be read: No such file or directory"),
+    ],
+)
+def test_what_is_no_whole_bundle_is_refused(
+    bundle: Path,
+    spoil: Callable[[Path], None],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spoil(bundle)
+    assert run("run", "--bundle", bundle) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_an_image_that_is_not_asked_for_is_not_read(bundle: Path) -> None:
+    damaged(bundle)
+    with open_archive(bundle) as reader:
+        reader.verify(without=[IMAGE.member])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gpu"], "platform 'gpu' is not in the bundle, which has cpu; did you mean 'cpu'?"),
+        (["--engine", "host"], "cpu would run on the host engine"),
+        (["--source", "."], "--bundle has sources and configuration of its own"),
+        (["--config", "ci.yaml"], "--bundle has sources and configuration of its own"),
+    ],
+)
+def test_what_a_bundle_cannot_do(
+    bundle: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("run", *arguments, "--bundle", bundle) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar"
+    path.write_text("the last one")
+    with pytest.raises(FileNotFoundError, match="gone"), new_bundle(path) as writer:
+        writer.add_file("README.md", tmp_path / "gone")
+    assert path.read_text() == "the last one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def loaded(
+    config: Path, sources: Path, *, pip: NetworkConfig | None = None
+) -> tuple[Project, RunRequest]:
+    project = load_project(config, {}, pip)
+    return project, new_request(
+        project, ["cpu"], source_folder=sources, results=sources / "results", engine="auto"
+    )
+
+
+def test_a_configuration_in_the_sources_is_packed_with_them(project: Path) -> None:
+    found = find_configuration(*loaded(project / "ci.yaml", project))
+    assert (found.path, found.files) == ("source/ci.yaml", {})
+
+
+def test_a_configuration_elsewhere_is_packed_with_the_files_that_it_names(
+    project: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for name in ("recipe", "needs.txt"):
+        (folder / name).touch()
+    platforms = "{recipe: recipe, requirements: needs.txt}"
+    config = folder / "tiny.yaml"
+    config.write_text(CONFIG.replace("cpu: {}", f"cpu: {platforms}"))
+    found = find_configuration(*loaded(config, project))
+    assert found.path == "config/tiny.yaml"
+    assert sorted(found.files) == ["needs.txt", "recipe", "tiny.yaml"]
+    config.write_text(CONFIG.replace("cpu: {}", "cpu: {recipe: ../project/test_a.py}"))
+    with pytest.raises(UsageError, match=r"test_a\.py lies neither in the sources nor below "):
+        find_configuration(*loaded(config, project))
+
+
+def test_no_password_of_the_site_is_packed(project: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.touch()
+    (project / "ci.site.yaml").write_text(
+        "network: {http_proxy: 'user:word@proxy:3128', no_proxy: here}\n"
+        "platforms: {cpu: {base_image: mirror/python}}\n"
+    )
+    pip = NetworkConfig(
+        pip_index_url="https://user:word@mirror/simple", ca_bundle=str(bundle), pip_find_links="."
+    )
+    packed = loaded(project / "ci.yaml", project, pip=pip)
+    text, left_out = site_settings(*packed, find_configuration(*packed))
+    assert yaml.safe_load(text) == {
+        "network": {"ca_bundle": "../site/ca-bundle.pem", "no_proxy": "here"},
+        "platforms": {"cpu": {"base_image": "mirror/python"}},
+    }
+    assert left_out == [
+        "network.pip_index_url: it may hold a password",
+        "network.http_proxy: it may hold a password",
+    ]
+
+
+def test_a_password_in_the_configuration_is_refused(project: Path) -> None:
+    text = CONFIG + "network: {pip_index_url: 'https://user:word@mirror/simple'}\n"
+    (project / "ci.yaml").write_text(text)
+    packed = loaded(project / "ci.yaml", project)
+    with pytest.raises(ConfigError, match=r"network\.pip_index_url may hold a password") as raised:
+        site_settings(*packed, find_configuration(*packed))
+    assert "word@" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("python -m pip install .[dev] -v", [".[dev]", "-v"]),
+        ("/opt/venv/bin/pip3.11 install .", ["."]),
+        ("python -m pip list", None),
+        ("make install", None),
+    ],
+)
+def test_what_pip_is_told_to_install(command: str, arguments: list[str] | None) -> None:
+    stage = StagePlan(
+        name="install",
+        kind=StageKind.COMMAND,
+        command=tuple(shlex.split(command)),
+        column=Column.BUILD_INSTALL,
+        timeout_s=1,
+        environment={},
+    )
+    assert pip_arguments(stage) == arguments
