@@ -297,6 +297,7 @@ _PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
 def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan:
     """Plan one platform's run."""
     wanted = config.platforms[platform.name]
+    devices = _device_plan(platform, wanted, inputs.devices)
     return RunPlan(
         run_id=inputs.run_id,
         platform=platform.name,
@@ -321,10 +322,10 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         },
         network=inputs.network,
         image=_image_plan(platform, wanted, inputs),
-        container=_container_plan(config.project, platform, wanted, inputs),
+        container=_container_plan(config.project, platform, wanted, inputs, devices),
         host=HostPlan(python=inputs.python, requirements=inputs.requirements),
         engine=inputs.engine,
-        devices=_device_plan(platform, wanted, inputs.devices),
+        devices=devices,
         cache=_cache_plan(config.project, platform.name, wanted, inputs),
         contract=inputs.contract,
     )
@@ -401,10 +402,15 @@ def _digest(content: bytes) -> str:
 
 
 def _container_plan(
-    project: str, platform: Platform, wanted: PlatformConfig, inputs: PlanInputs
+    project: str,
+    platform: Platform,
+    wanted: PlatformConfig,
+    inputs: PlanInputs,
+    devices: DevicePlan | None,
 ) -> ContainerPlan:
     labels = {"run": inputs.run_id, "platform": platform.name, "project": project}
-    facts = platform.devices if not wanted.simulated else None
+    # Without devices no driver needs anything, and not every engine may raise a limit.
+    facts = devices.facts if devices else None
     return ContainerPlan(
         name=f"infini-ci-{inputs.run_id}-{platform.name}",
         labels={f"infini-ci.{name}": value for name, value in labels.items()},

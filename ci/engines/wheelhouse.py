@@ -15,6 +15,7 @@ from http.client import HTTPConnection, HTTPException
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic, sleep
 
 from ci.errors import InfrastructureError
 from ci.plan import NetworkPlan
@@ -22,6 +23,7 @@ from ci.plan import NetworkPlan
 LOOPBACK = "127.0.0.1"
 IDENTITY = "X-Infini-CI-Wheelhouse"  # a header of every answer: which folder is served
 POLL_S = 0.1
+HANDOVER_S = 5.0
 TIMEOUT_S = 10.0
 REMEDY = "set network.wheelhouse_port to a free port"
 
@@ -42,12 +44,7 @@ def serve(network: NetworkPlan) -> Iterator[None]:
         yield
         return
     folder, port = network.wheelhouse, network.wheelhouse_port
-    server = _listen(folder, port)
-    if server is None and not _is_ours(folder, port):
-        server = _listen(folder, port)  # who had the port may have ended just now
-        if server is None:
-            message = f"cannot serve {folder} at port {port}: another program has that port"
-            raise InfrastructureError(message, remedy=REMEDY)
+    server = _take_or_share(folder, port)
     ended = Event()
     keeper = Thread(target=_keep_serving, args=(folder, port, server, ended), daemon=True)
     keeper.start()
@@ -56,6 +53,19 @@ def serve(network: NetworkPlan) -> Iterator[None]:
     finally:
         ended.set()
         keeper.join()
+
+
+def _take_or_share(folder: Path, port: int) -> ThreadingHTTPServer | None:
+    """Take the port; None where another run serves the same folder there."""
+    deadline = monotonic() + HANDOVER_S
+    while True:  # who ends resets the connections that it has not accepted
+        server = _listen(folder, port)
+        if server is not None or _is_ours(folder, port):
+            return server
+        if monotonic() > deadline:
+            message = f"cannot serve {folder} at port {port}: another program has that port"
+            raise InfrastructureError(message, remedy=REMEDY)
+        sleep(POLL_S)
 
 
 def _keep_serving(

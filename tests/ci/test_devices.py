@@ -114,6 +114,7 @@ def test_a_run_without_devices_has_none_of_it(tmp_path: Path) -> None:
     assert not options.keys() & {"device_requests", "devices", "group_add", "privileged"}
     assert options["volumes"] == ["infini-ci-cache-tiny-nvidia:/cache"]
     assert job_of(plan)["devices"] is None
+    assert container_options(make_plan(tmp_path, "metax", count=0))["ulimits"] == []
 
 
 def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:

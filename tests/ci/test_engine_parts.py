@@ -21,6 +21,7 @@ from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
 from ci.engines import select_engine
+from ci.engines import wheelhouse as wheelhouse_server
 from ci.engines.archives import extract, pack
 from ci.engines.events import EventReader
 from ci.engines.host import HostEngine
@@ -199,7 +200,10 @@ def wait_for_server(port: int) -> None:
     pytest.fail(f"nobody serves at port {port}")
 
 
-def test_wheelhouse_of_another_folder_is_not_taken_for_ours(tmp_path: Path, free_port: int) -> None:
+def test_wheelhouse_of_another_folder_is_not_taken_for_ours(
+    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheelhouse_server, "HANDOVER_S", 0.0)
     message = rf"cannot serve .*/mine at port {free_port}: another program has that port"
     with (
         serve(wheelhouse(tmp_path / "theirs", free_port)),
@@ -210,17 +214,42 @@ def test_wheelhouse_of_another_folder_is_not_taken_for_ours(tmp_path: Path, free
     assert error.value.remedy == "set network.wheelhouse_port to a free port"
 
 
-def test_port_of_a_program_that_says_nothing(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        closing = Thread(target=lambda: other.accept()[0].close())
-        closing.start()
-        port = other.getsockname()[1]
-        with (
-            pytest.raises(InfrastructureError, match="another program has that port"),
-            serve(wheelhouse(tmp_path, port)),
-        ):
-            pass
-        closing.join()
+def refuse(door: socket.socket, times: int) -> Thread:
+    """Accept connections in a thread and say nothing; then give the port up."""
+
+    def run() -> None:
+        with door:
+            for _ in range(times):
+                door.accept()[0].close()
+
+    thread = Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_port_of_a_program_that_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheelhouse_server, "HANDOVER_S", 0.0)
+    door = socket.create_server(("127.0.0.1", 0))
+    port = door.getsockname()[1]
+    other = refuse(door, 1)
+    with (
+        pytest.raises(InfrastructureError, match="another program has that port"),
+        serve(wheelhouse(tmp_path, port)),
+    ):
+        pass
+    other.join()
+
+
+def test_wheelhouse_whose_port_changes_hands(tmp_path: Path) -> None:
+    """Seven platforms at once: who has the port ends, and another has it before this one."""
+    door = socket.create_server(("127.0.0.1", 0))
+    port = door.getsockname()[1]
+    others = refuse(door, 2)
+    with serve(wheelhouse(tmp_path, port)):
+        assert fetch(port) == b"wheel"
+    others.join()
 
 
 def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
