@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-import alembic.command
-import alembic.config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util.exc import CommandError
-from filelock import FileLock
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select
-from sqlalchemy.engine import make_url
+from sqlalchemy import Engine, column, create_engine, event, insert, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -35,7 +26,7 @@ from ci.text import first_names, near_match
 
 DATABASE = "ci.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
-LOCK_TIMEOUT_S = 60
+VERSION_TABLE = "alembic_version"
 LATEST = "latest"  # names the newest run, as it does beside the results
 
 
@@ -49,16 +40,15 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._engine = _connect(url)
-        masked = make_url(url).render_as_string(hide_password=True)
         try:
             if not _up_to_date(self._engine):  # else reading is enough, without a lock
-                with _migration_lock(url):
-                    _migrate(self._engine)
-        except CommandError as error:  # Alembic has no migration of that name
-            message = f"the store {masked} is of a newer version of this program: {error}"
-            raise InfrastructureError(message, remedy="Update this program.") from error
+                # Imported here: Alembic takes 0.11 s and 12 MB, and is seldom needed.
+                from ci.store.upgrade import upgrade
+
+                upgrade(self._engine, MIGRATIONS)
         except SQLAlchemyError as error:
-            raise InfrastructureError(f"the store {masked} cannot be opened: {error}") from error
+            message = f"the store {self._engine.url} cannot be opened: {error}"
+            raise InfrastructureError(message) from error
 
     def save(self, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
         """Save a run, in place of an earlier save of it.
@@ -183,45 +173,10 @@ def _enforce_foreign_keys(connection: Any, _: object) -> None:
     connection.execute("PRAGMA foreign_keys = ON")  # off by default in SQLite
 
 
-def _migration_lock(url: str) -> FileLock | nullcontext[None]:
-    """Two first runs at once must not both create the tables. SQLite has no lock for it."""
-    database = make_url(url).database
-    if not url.startswith("sqlite:") or not database:
-        return nullcontext()
-    return FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S)
-
-
 def _up_to_date(engine: Engine) -> bool:
     with engine.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-    return current == ScriptDirectory.from_config(_migrations()).get_current_head()
-
-
-def _migrations() -> alembic.config.Config:
-    config = alembic.config.Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return config
-
-
-def _migrate(engine: Engine) -> None:
-    config = _migrations()
-    migrations = ScriptDirectory.from_config(config)
-    with engine.begin() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-        if current == migrations.get_current_head():
-            return
-        if current is not None:
-            migrations.get_revision(current)  # raises for one of a newer version
-            _back_up(connection, current)
-        config.attributes["connection"] = connection
-        alembic.command.upgrade(config, "head")
-
-
-def _back_up(connection: Connection, revision: str) -> None:
-    """Copy a SQLite file: there, a migration that fails half-way cannot be taken back."""
-    database = connection.engine.url.database
-    if connection.dialect.name != "sqlite" or not database:
-        return
-    with closing(sqlite3.connect(f"{database}.{revision}.backup")) as backup:
-        original: Any = connection.connection.driver_connection
-        original.backup(backup)
+        if not inspect(connection).has_table(VERSION_TABLE):
+            return False
+        current = connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
+    newest = max(path.name for path in MIGRATIONS.glob("versions/*.py"))
+    return current == newest.partition("_")[0]  # a migration's file begins with its revision

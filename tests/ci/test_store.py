@@ -20,6 +20,7 @@ from ci.pytest_log import Outcome, TestOutcome
 from ci.results import OverloadCount, RunResult
 from ci.store import Store, default_url, store
 from ci.store.tables import Base, OutcomeRow, UtcDateTime
+from ci.store.upgrade import configuration
 
 
 def outcomes(*node_ids: str) -> list[TestOutcome]:
@@ -195,7 +196,7 @@ OLD_TABLES = {
 def test_a_database_of_the_first_version_is_read(tmp_path: Path) -> None:
     """Its tables are those that the first migration made, its rows those of that time."""
     with create_engine(default_url(tmp_path)).begin() as connection:
-        config = store._migrations()
+        config = configuration(store.MIGRATIONS)
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, "0001")
         for table, rows in OLD_TABLES.items():
