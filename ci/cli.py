@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -231,12 +233,10 @@ def _positive(text: str) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.bundle:
         return _run_bundle(options)
-    if options.resume:
-        _refuse_changes(options)
-        request = load_request(options.results, options.resume)
-        project = load_project(request.config, os.environ, read_pip_settings())
-    else:
-        project, request = _new_run(options)
+    with ThreadPoolExecutor(max_workers=1) as pool:  # meanwhile: pip takes 0.3 s to answer
+        pip = pool.submit(read_pip_settings)
+        project, request = _earlier_run(options) if options.resume else _new_run(options)
+        project = replace(project, pip=pip.result())
     plans = plan_run(
         project,
         chosen_platforms(project.config, request.platforms),
@@ -267,9 +267,15 @@ def _begin(options: argparse.Namespace, request: RunRequest, plans: Sequence[Run
     return _execute(options, request, plans)
 
 
+def _earlier_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
+    _refuse_changes(options)
+    request = load_request(options.results, options.resume)
+    return load_project(request.config, os.environ), request
+
+
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
     config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
-    project = load_project(config, os.environ, read_pip_settings())
+    project = load_project(config, os.environ)
     request = new_request(
         project,
         _named(project, options),
