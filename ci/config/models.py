@@ -140,7 +140,7 @@ class StageConfig(Model):
     """One measured command."""
 
     name: Name
-    """Unique name; the stage's log is ``<name>.log``."""
+    """Name, unique on each platform; the stage's log is ``<name>.log``."""
     command: Command
     """Command line, split into words as a POSIX shell does; no shell runs it."""
     kind: StageKind = StageKind.COMMAND
@@ -251,12 +251,14 @@ class Config(Model):
     @field_validator("stages")
     @classmethod
     def _stage_names_are_unique(cls, stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
-        seen = set(ENGINE_STAGES)
+        seen = {name: set(PLATFORMS) for name in ENGINE_STAGES}
         for index, stage in enumerate(stages):
-            if stage.name in seen:
+            platforms = set(stage.platforms or PLATFORMS)
+            taken = seen.get(stage.name, set())
+            if platforms & taken:
                 expected = "a unique name ('image' and 'sync' are the engine's own)"
                 raise PydanticCustomError("stage", expected, {"at": [index, "name"]})
-            seen.add(stage.name)
+            seen[stage.name] = platforms | taken
         return stages
 
     @field_validator("platforms")
