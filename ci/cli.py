@@ -44,7 +44,7 @@ from ci.progress import Progress
 from ci.records import Records
 from ci.report import print_results, results_markdown
 from ci.report.comparison import comparison_json, comparison_markdown, comparison_text
-from ci.request import RunRequest, load_request, new_request
+from ci.request import RunRequest, load_request, new_request, read_request
 from ci.results import RunResult, exit_code, kind, title, write_atomically
 from ci.run import Run
 from ci.store import DATABASE, Store, default_url
@@ -141,9 +141,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     _add_config(parser)
     _add_results(parser)
-    earlier = parser.add_mutually_exclusive_group()
-    earlier.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
-    earlier.add_argument(
+    parser.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
+    parser.add_argument(
         "--bundle",
         type=Path,
         metavar="FILE",
@@ -254,11 +253,20 @@ def _run_bundle(options: argparse.Namespace) -> int:
     if options.source or options.config:
         remedy = "Leave out --source and --config."
         raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
-    with opened_bundle(options.bundle, options.platforms) as bundle:
-        project, request = bundle.request(
-            results=options.results, engine=options.engine, cold=options.cold
+    earlier = _earlier(options) if options.resume else None
+    wanted = earlier.platforms if earlier else options.platforms
+    with opened_bundle(options.bundle, wanted) as bundle:
+        project, request = (
+            bundle.resumed(earlier)
+            if earlier
+            else bundle.request(results=options.results, engine=options.engine, cold=options.cold)
         )
         return _begin(options, request, bundle.plans(project, request, options.results))
+
+
+def _earlier(options: argparse.Namespace) -> RunRequest:
+    _refuse_changes(options)
+    return read_request(options.results, options.resume)
 
 
 def _begin(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ci import source
 from ci.errors import UsageError
 from ci.inputs import Project
+from ci.source import SourceState
 from ci.text import storable
 
 REQUEST_FILE = "request.json"
@@ -43,6 +44,7 @@ class RunRequest(BaseModel):
     cold: bool = False
     started_at: datetime
     bundle: Path | None = None
+    """The file that the sources and the configuration come from."""
 
 
 def new_request(
@@ -53,15 +55,17 @@ def new_request(
     results: Path,
     engine: str,
     cold: bool = False,
+    packed: SourceState | None = None,
 ) -> RunRequest:
     """Describe a new run; its id holds the time, the commit and four random digits.
 
-    ``results`` is the folder of all runs, no part of the sources wherever it is.
+    ``results`` is the folder of all runs, no part of the sources wherever it is; ``packed`` is the
+    state of the sources of a bundle when they were packed.
     """
     folder = source_folder.resolve()
     for path in (folder, project.path):
         _refuse_unwritable(path)
-    state = source.state(folder)
+    state = packed or source.state(folder)
     now = datetime.now(UTC).replace(microsecond=0)
     commit = state.commit[:8] if state.commit else "nogit"
     return RunRequest(
@@ -70,7 +74,7 @@ def new_request(
         commit=state.commit,
         dirty=state.dirty,
         source=folder,
-        source_digest=_source_digest(folder, results),
+        source_digest=_source_digest(folder, results, packed=packed is not None),
         config=project.path,
         config_digest=_file_digest(project.path),
         platforms=tuple(platforms),
@@ -81,22 +85,32 @@ def new_request(
 
 
 def load_request(results: Path, run_id: str) -> RunRequest:
+    """Return the request of an earlier run, whose configuration has to be what it was."""
+    request = read_request(results, run_id)
+    if request.bundle is not None:
+        message = f"--resume: run {run_id} is one of a bundle"
+        raise UsageError(message, remedy=f"Name that as well: --bundle {request.bundle}")
+    return unchanged(request)
+
+
+def unchanged(request: RunRequest) -> RunRequest:
+    """Return ``request``; raises ``UsageError`` where its configuration is not what it was."""
+    if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
+        message = f"--resume: {request.config} is not what run {request.run_id} began with"
+        raise UsageError(message, remedy="Undo the change, or start a new run.")
+    return request
+
+
+def read_request(results: Path, run_id: str) -> RunRequest:
     """Read back the request of an earlier run."""
     path = results / run_id / REQUEST_FILE
     try:
-        request = RunRequest.model_validate_json(path.read_text(encoding="utf-8"))
+        return RunRequest.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError:
         message = f"--resume: there is no run '{run_id}' in {results}"
         raise UsageError(message, remedy=f"Choose one of the folders in {results}.") from None
     except ValidationError as error:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None
-    if request.bundle is not None:
-        message = f"--resume: run {run_id} is one of a bundle, whose files are unpacked anew"
-        raise UsageError(message, remedy=f"Start another: --bundle {request.bundle}")
-    if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
-        message = f"--resume: {request.config} is not what run {run_id} began with"
-        raise UsageError(message, remedy="Undo the change, or start a new run.")
-    return request
 
 
 def _refuse_unwritable(path: Path) -> None:
@@ -107,18 +121,19 @@ def _refuse_unwritable(path: Path) -> None:
 
 def changed_sources(request: RunRequest, results: Path) -> str | None:
     """How the sources differ from those that the run began with; ``None``: not at all."""
-    commit = source.state(request.source).commit
-    if commit != request.commit and request.bundle is None:
+    packed = request.bundle is not None  # the commit is what the bundle says
+    commit = request.commit if packed else source.state(request.source).commit
+    if commit != request.commit:
         return f"they are at commit {commit}, the run began with {request.commit}"
-    if _source_digest(request.source, results) != request.source_digest:
+    if _source_digest(request.source, results, packed=packed) != request.source_digest:
         return f"files in {request.source} are not those that the run began with"
     return None
 
 
-def _source_digest(folder: Path, results: Path) -> str:
+def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
     """Names, contents and modes of all files, as an engine copies them."""
     digest = hashlib.sha256()
-    for relative in source.files(folder):
+    for relative in source.files(folder, packed=packed):
         path = folder / relative
         if not path.is_relative_to(results.resolve()):
             entry = (str(relative), *_entry(path))

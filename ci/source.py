@@ -37,17 +37,18 @@ def state(folder: Path) -> SourceState:
     return SourceState(commit=head.strip() or None, dirty=bool(changes))
 
 
-def files(folder: Path) -> list[Path]:
+def files(folder: Path, *, packed: bool = False) -> list[Path]:
     """Return the files of the tree, relative to ``folder``, sorted.
 
     In git: tracked and untracked files that are not ignored, as far as they exist, those of
     submodules included; of a submodule that is not checked out, its folder. Elsewhere, and in a
-    folder that git ignores: everything but ``JUNK``.
+    folder that git ignores: everything but ``JUNK``. A ``packed`` tree was chosen so once: it is
+    taken whole, as a project may well track a folder named ``results``.
     """
     if not folder.is_dir():
         raise UsageError(f"the source {folder} is not a folder", remedy="name an existing folder")
-    found = sorted(_git_files(folder)) if _in_git(folder) else []
-    found = found or sorted(_walk(folder))
+    found = sorted(_git_files(folder)) if not packed and _in_git(folder) else []
+    found = found or sorted(_walk(folder, without=frozenset() if packed else JUNK))
     if not found:
         raise UsageError(f"the source {folder} holds no files", remedy="name a project's folder")
     return found
@@ -60,19 +61,20 @@ def write_archive(
     prefix: str = ".",
     owner: int = 0,
     without: Collection[Path] = (),
+    packed: bool = False,
 ) -> tuple[str, ...]:
     """Write the tree as an uncompressed tar file and return what had to be left out.
 
     Names start with ``prefix``, a folder that is part of the archive, though its parents are
     not; ``owner`` is the numeric user and group of every entry; files of ``without`` are passed
-    over. Links are stored as links that
-    work anywhere; a link that leads out of the tree is left out, never followed.
+    over; ``packed`` is that of ``files``. Links are stored as links that work anywhere; a link that
+    leads out of the tree is left out, never followed.
     """
     left_out = []
     folders = {Path(), *Path(prefix).parents}  # what needs no further entry
     root = folder.resolve()
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for relative in files(folder):
+        for relative in files(folder, packed=packed):
             path, name = folder / relative, Path(prefix) / relative
             if relative in without:
                 continue
@@ -159,11 +161,11 @@ def _git_files(folder: Path) -> Iterator[Path]:
             yield Path(name)
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def _walk(folder: Path, *, without: Collection[str]) -> Iterator[Path]:
     for parent, directories, names in os.walk(folder):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
-        directories[:] = [name for name in directories if name not in JUNK]
+        directories[:] = [name for name in directories if name not in without]
         for name in (*names, *links):
             path = Path(parent) / name
-            if name not in JUNK and (path.is_file() or path.is_symlink()):
+            if name not in without and (path.is_file() or path.is_symlink()):
                 yield path.relative_to(folder)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,6 +50,7 @@ def bundle(options: argparse.Namespace) -> int:
     with (
         TemporaryDirectory(prefix="infini-ci-bundle-") as folder,
         Progress(Console(stderr=True)) as progress,
+        ExitStack() as engines,
     ):
         request = new_request(
             project,
@@ -67,7 +70,7 @@ def bundle(options: argparse.Namespace) -> int:
         packer = Packer(
             project=project,
             request=request,
-            connect=_docker,
+            connect=partial(_docker, engines),
             wheels=options.wheels,
             progress=progress,
             folder=Path(folder),
@@ -80,8 +83,8 @@ def bundle(options: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _docker(plan: RunPlan) -> DockerEngine:
-    engine = select_engine(plan.engine)
+def _docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
+    engine = engines.enter_context(closing(select_engine(plan.engine)))
     if isinstance(engine, DockerEngine):
         return engine
     message = f"bundle: {plan.platform} would be packed from the host engine, which has no images"

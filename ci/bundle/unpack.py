@@ -18,7 +18,8 @@ from ci.engines.archives import extract
 from ci.errors import InfrastructureError, UsageError
 from ci.inputs import Project, chosen_platforms, load_project, plan_run
 from ci.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
-from ci.request import RunRequest, new_request
+from ci.request import RunRequest, new_request, unchanged
+from ci.source import SourceState
 from ci.text import near_match
 
 
@@ -43,11 +44,18 @@ class OpenBundle:
             results=results,
             engine=engine or "auto",
             cold=cold,
+            packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
         )
-        packed = {"commit": self.document.commit, "dirty": self.document.dirty}
-        commit = (self.document.commit or "nogit")[:8]
-        run_id = request.run_id.replace("-nogit-", f"-{commit}-")
-        return project, request.model_copy(update={**packed, "run_id": run_id, "bundle": self.path})
+        return project, request.model_copy(update={"bundle": self.path})
+
+    def resumed(self, earlier: RunRequest) -> tuple[Project, RunRequest]:
+        """Take up an earlier run of this bundle, whose files were unpacked somewhere else."""
+        project = self._project()
+        places = {"source": self.folder / "source", "config": project.path, "bundle": self.path}
+        if (earlier.bundle is None) or earlier.commit != self.document.commit:
+            message = f"--resume: run {earlier.run_id} is none of {self.path}"
+            raise UsageError(message, remedy="Name the bundle that it began with, or none.")
+        return project, unchanged(earlier.model_copy(update=places))
 
     def _project(self) -> Project:
         """Load the configuration with the settings of the site that it was packed at.
@@ -66,6 +74,7 @@ class OpenBundle:
             source=request.source,
             results=results / request.run_id,
             engine=None if request.engine == "auto" else request.engine,
+            engines=request.engines,
             cold=request.cold,
         )
         return tuple(map(self._bundled, plans))

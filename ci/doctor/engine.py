@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from docker.client import DockerClient
@@ -22,6 +20,7 @@ from ci.doctor.findings import Finding, clock, ok, unknown, warning
 from ci.doctor.image import image_findings
 from ci.doctor.machine import disk, host_engine
 from ci.engines import select_engine
+from ci.engines.addresses import is_here
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
 from ci.plan import EnginePlan, RunPlan
@@ -72,11 +71,6 @@ def _docker_findings(
         devices = partial(device_findings, run, here=here, runtimes=runtimes)
         checks.append(Check(subject=f"devices of {run.platform}", look=devices))
     yield from carry_out(checks)
-
-
-def is_here(info: Mapping[str, Any]) -> bool:
-    """Tell whether an engine is this machine's own: by name, and where it says its files are."""
-    return bool(info["Name"] == socket.gethostname() and Path(info["DockerRootDir"]).exists())
 
 
 def judge_engine(subject: str, plan: EnginePlan, info: Mapping[str, Any]) -> Finding:

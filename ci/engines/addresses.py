@@ -7,6 +7,7 @@ the local socket (https://docs.docker.com/engine/manage-resources/contexts/).
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -119,3 +120,8 @@ def _read(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}", remedy="Correct or remove the file.") from error
     return content
+
+
+def is_here(info: Mapping[str, Any]) -> bool:
+    """Tell whether an engine is this machine's own: by name, and where it says its files are."""
+    return bool(info["Name"] == socket.gethostname() and Path(info["DockerRootDir"]).exists())

@@ -6,13 +6,13 @@ import shutil
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, cast
 
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from docker.models.images import Image
 
+from ci.engines.addresses import is_here
 from ci.engines.image_log import ImageLog
 from ci.errors import InfrastructureError
 from ci.plan import ImageArchive, ImagePlan
@@ -69,8 +69,9 @@ def _is(image: Image, archive: ImageArchive) -> bool:
 
 
 def _check_space(client: DockerClient, archive: ImageArchive) -> None:
-    folder = Path(str(client.info()["DockerRootDir"]))
-    if not folder.is_dir():  # on another machine
+    info = client.info()
+    folder = str(info["DockerRootDir"])
+    if not is_here(info):  # its own error, of a full disk, comes later
         return
     needed, free = TIMES * archive.size, shutil.disk_usage(folder).free
     if free < needed:

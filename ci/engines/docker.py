@@ -253,18 +253,23 @@ def _privileges(plan: RunPlan) -> list[str]:
 
 def _put_sources(container: Container, plan: RunPlan) -> list[str]:
     """Copy the sources in; return a note for each file that had to stay out."""
-    left_out = _put_folder(container, plan, plan.source, plan.container.workspace)
+    packed = plan.needed_image.archive is not None
+    left_out = _put_folder(container, plan, plan.source, plan.container.workspace, packed=packed)
     if plan.network.wheels is not None:
-        _put_folder(container, plan, plan.network.wheels, CONTAINER_WHEELS)
+        _put_folder(container, plan, plan.network.wheels, CONTAINER_WHEELS, packed=True)
     return [f"left out of the sources: {name}" for name in left_out]
 
 
 def _put_folder(
-    container: Container, plan: RunPlan, folder: Path, destination: str
+    container: Container, plan: RunPlan, folder: Path, destination: str, *, packed: bool
 ) -> tuple[str, ...]:
     with TemporaryFile() as archive:
         left_out = source.write_archive(
-            folder, archive, prefix=destination.strip("/"), owner=int(plan.container.user)
+            folder,
+            archive,
+            prefix=destination.strip("/"),
+            owner=int(plan.container.user),
+            packed=packed,
         )
         archive.seek(0)
         container.put_archive("/", archive)

@@ -24,7 +24,7 @@ from ci.config import NetworkConfig
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.inputs import Project, load_project
 from ci.plan import CONTAINER_WHEELS, Column, StageKind, StagePlan
-from ci.request import RunRequest, new_request
+from ci.request import RunRequest, changed_sources, new_request
 from ci.results import read_results
 
 CONFIG = """\
@@ -91,7 +91,6 @@ def test_a_run_is_that_of_the_packed_commit(
     bundle: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
     assert run("run", "--bundle", bundle) == ExitCode.PASSED
@@ -99,9 +98,63 @@ def test_a_run_is_that_of_the_packed_commit(
     assert (result.project, result.commit, result.dirty) == ("tiny", COMMIT, True)
     assert "-0123abcd-" in result.run_id
     assert result.platforms[0].notes == ("full suite passed",)
-    capsys.readouterr()
-    assert run("run", "--resume", result.run_id) == ExitCode.USAGE
-    assert f"Start another: --bundle {bundle}" in capsys.readouterr().err
+
+
+def interrupted_run(bundle: Path, results: Path) -> str:
+    """A run of which nothing is known but the request."""
+    assert run("run", "--bundle", bundle) == ExitCode.PASSED
+    folder = (results / "latest").resolve()
+    (folder / "results.json").unlink()
+    (folder / "cpu" / "events.jsonl").unlink()
+    return folder.name
+
+
+def test_a_run_goes_on_with_its_bundle(
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    run_id = interrupted_run(bundle, tmp_path / "results")
+    assert run("run", "--resume", run_id) == ExitCode.USAGE
+    assert f"Name that as well: --bundle {bundle}" in capsys.readouterr().err
+    assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.PASSED
+    result = read_results(tmp_path / "results" / run_id / "results.json")
+    assert (result.run_id, result.commit) == (run_id, COMMIT)
+    assert result.platforms[0].notes == ("full suite passed",)
+    assert run("run", "cpu", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
+    assert "--resume goes on with what the run was asked for" in capsys.readouterr().err
+
+
+def test_a_run_does_not_go_on_with_another_bundle(
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    run_id = interrupted_run(bundle, tmp_path / "results")
+    changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
+    assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
+    assert f"--resume: run {run_id} is none of {bundle}" in capsys.readouterr().err
+
+
+def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
+    tracked = project / "tests" / "results" / "expected.txt"  # a name that files() passes over
+    tracked.parent.mkdir(parents=True)
+    tracked.touch()
+    relative = tracked.relative_to(project)
+    assert relative not in source.files(project)
+    assert relative in source.files(project, packed=True)
+    packed = source.SourceState(commit=COMMIT, dirty=False)
+    loaded_project = load_project(project / "ci.yaml", {})
+    options = {"source_folder": project, "results": tmp_path / "results", "engine": "auto"}
+    request = new_request(loaded_project, ["cpu"], packed=packed, **options)
+    request = request.model_copy(update={"bundle": tmp_path / "bundle.tar"})
+    assert changed_sources(request, tmp_path / "results") is None
+    tracked.write_text("another")
+    assert "are not those" in str(changed_sources(request, tmp_path / "results"))
 
 
 def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Path) -> None:
@@ -146,7 +199,7 @@ def damaged(path: Path) -> None:
 
 
 def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:3000])
+    path.write_bytes(path.read_bytes()[:600])  # of the first member there is the header
 
 
 def cut_at_a_member(path: Path) -> None:
@@ -194,7 +247,7 @@ def missing(path: Path) -> None:
     ("spoil", "message"),
     [
         (damaged, "images/cpu.tar.gz: sha256 is "),
-        (truncated, "it ends "),
+        (truncated, "it ends within "),
         (cut_at_a_member, "there is no bundle.json in it, which comes last"),
         (of_another_version, "a bundle of version 2, expected version 1"),
         (with_an_unknown_key, "bundle.json: 2 validation errors"),
