@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -47,7 +48,10 @@ from ci.report.comparison import comparison_json, comparison_markdown, compariso
 from ci.request import RunRequest, load_request, new_request, read_request
 from ci.results import RunResult, exit_code, kind, title, write_atomically
 from ci.run import Run
-from ci.store import DATABASE, Store, default_url
+from ci.store import DATABASE, open_store
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
 
 OTHER_CONFIG = "Name its configuration with --config, another run with --run, or use --output."
 FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
@@ -330,7 +334,7 @@ def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[R
         plans=plans,
         connect=select_engine,
         results=results,
-        records=Records(results, lambda: Store(default_url(options.results))),
+        records=Records(results, partial(open_store, options.results)),
         progress=Progress(Console(stderr=True)),
         resumed=bool(options.resume),
         jobs=options.jobs,
@@ -363,7 +367,7 @@ def _existing_store(results: Path) -> Store:
     if not (results / DATABASE).is_file():
         message = f"--results: there is no {DATABASE} in {results}"
         raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
-    return Store(default_url(results))
+    return open_store(results)
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ci.analysis.contract import Contract, load_contract
 from ci.analysis.suite import Suite, suite_of
 from ci.errors import UsageError
 from ci.results import PlatformResult, RunResult, title
-from ci.store import Store
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)

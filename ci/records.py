@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -14,7 +15,9 @@ from ci.pytest_log import TestOutcome
 from ci.report import results_markdown
 from ci.request import REQUEST_FILE, RunRequest
 from ci.results import PlatformResult, RunResult, write_atomically
-from ci.store import Store
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
 
 LOCK_FILE = ".lock"
 

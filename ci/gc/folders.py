@@ -22,7 +22,7 @@ from ci.gc.items import Item, Kind
 from ci.platforms import PLATFORMS
 from ci.records import LOCK_FILE
 from ci.request import REQUEST_FILE
-from ci.store.store import LATEST
+from ci.store import LATEST
 
 _WORK_FOLDER = re.compile(r"infini-ci-(?P<run>.+)-(?P<platform>[a-z][a-z0-9_]*)-[a-z0-9_]{8}")
 

@@ -1,5 +1,27 @@
-"""The store: runs, platforms, stages and tests in one SQL database."""
+"""The store: runs, platforms, stages and tests in one SQL database.
 
-from ci.store.store import DATABASE, Store, default_url
+Only who opens it imports SQLAlchemy, which takes 0.3 s: not the workers of a run.
+"""
 
-__all__ = ["DATABASE", "Store", "default_url"]
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+DATABASE = "ci.db"
+LATEST = "latest"  # names the newest run, as it does beside the results
+
+
+def default_url(results: Path) -> str:
+    """The SQLite database beside the results."""
+    return f"sqlite:///{(results / DATABASE).resolve()}"
+
+
+def open_store(results: Path) -> Store:
+    """Open the store beside the results, and make it where there is none."""
+    from ci.store.store import Store
+
+    return Store(default_url(results))

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import PlatformResult, RunResult
+from ci.store import LATEST
 from ci.store.convert import (
     TEST_COLUMNS,
     platform_result,
@@ -24,15 +25,8 @@ from ci.store.convert import (
 from ci.store.tables import OutcomeRow, PlatformRow, RunRow
 from ci.text import first_names, near_match
 
-DATABASE = "ci.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = "alembic_version"
-LATEST = "latest"  # names the newest run, as it does beside the results
-
-
-def default_url(results: Path) -> str:
-    """The SQLite database beside the results."""
-    return f"sqlite:///{(results / DATABASE).resolve()}"
 
 
 class Store:

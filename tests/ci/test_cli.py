@@ -16,7 +16,8 @@ from ci.errors import ExitCode, InfrastructureError
 from ci.inputs import REPOSITORY
 from ci.platforms import PLATFORMS
 from ci.results import RunResult
-from ci.store import Store, default_url
+from ci.store import default_url
+from ci.store.store import Store
 
 ALL = ", ".join(PLATFORMS)
 CONFIG = "project: tiny\nplatforms:\n  cpu: {}\n"

@@ -12,7 +12,8 @@ from local_engine import LocalEngine
 from ci import cli
 from ci.errors import ExitCode
 from ci.results import RunResult, read_results
-from ci.store import Store, default_url
+from ci.store import default_url
+from ci.store.store import Store
 
 CONFIG = """\
 project: tiny

@@ -20,7 +20,7 @@ from ci.report import table_markdown
 from ci.report.rows import stage_rows
 from ci.request import RunRequest, load_request
 from ci.results import Harness, PlatformResult, Product, exit_code, read_results
-from ci.store import Store
+from ci.store.store import Store
 from ci.workers import Relay
 
 

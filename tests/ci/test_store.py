@@ -18,7 +18,8 @@ from sqlalchemy import Dialect, create_engine, func, select, text
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import OverloadCount, RunResult
-from ci.store import Store, default_url, store
+from ci.store import default_url, store
+from ci.store.store import Store
 from ci.store.tables import Base, OutcomeRow, UtcDateTime
 from ci.store.upgrade import configuration
 

@@ -19,7 +19,8 @@ from ci.records import Records
 from ci.request import RunRequest, new_request
 from ci.results import PlatformResult, RunResult, read_results
 from ci.run import Run
-from ci.store import Store, default_url
+from ci.store import default_url
+from ci.store.store import Store
 
 CONFIG = """\
 project: tiny
