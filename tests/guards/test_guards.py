@@ -175,6 +175,59 @@ def test_too_many_deaths_end_the_run_and_fail_it() -> None:
     assert (run.log.exit_status, run.exit_status) == (1, 1)
 
 
+DIES_WHEN_MORE_IS_SENT = """
+
+import threading
+
+GOES_ON = threading.Event()
+
+
+def pytest_runtest_logreport(report):
+    # The end of the second test is handled when the worker has died in the third.
+    worker = dict(report.user_properties).get("worker")
+    if report.when == "teardown" and worker and hasattr(report, "node"):
+        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_from_serializable(data):
+    # The thread that reads what the worker wrote sees that it died later still.
+    if "test_third" in data["nodeid"]:
+        GOES_ON.wait()
+
+
+def pytest_runtest_logstart(nodeid):
+    if "test_third" in nodeid:  # the event that follows the end of the second
+        GOES_ON.set()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    GOES_ON.set()
+"""
+
+
+def test_a_death_while_more_tests_are_sent_costs_one_test() -> None:
+    """Of 16, a worker gets four at first (it starts one when it has the next), then more."""
+    tests = """
+def test_first(): pass
+def test_second(record_property): record_property("worker", os.getpid())
+def test_third(): is_killed()
+@pytest.mark.parametrize("number", range(13))
+def test_other(number): pass
+"""
+    run = run_suite(TOYS + tests, hooks=DIES_WHEN_MORE_IS_SENT)
+    assert run.log.count(Outcome.PASSED) == 15
+    assert [name.partition(" ")[0] for name in run.log.crashed] == ["test_toy.py::test_third"]
+    assert run.exit_status == 1
+
+
+def test_an_internal_error_of_a_run_is_shown() -> None:
+    tests = "import pytest\ndef test_toy(): pytest.exit('out of order', returncode=3)\n"
+    with pytest.raises(pytest.fail.Exception, match=r"(?s)with status 3:\n.*Exit: out of order"):
+        run_suite(tests, "-n0")
+
+
 @pytest.mark.parametrize("argument", ["-n0", "-s", "--collect-only", "-pno:xdist", "--setup-show"])
 def test_no_worker_for_who_watches(argument: str) -> None:
     run = run_suite("def test_passes(): pass", argument)

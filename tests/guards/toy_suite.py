@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ci.pytest_log import PytestLog, TestOutcome, parse_log
 
 OPERATOR_SUITE = Path(__file__).resolve().parents[1] / "ops"
@@ -46,6 +48,9 @@ def pytest_configure(config):
     )
 """
 
+# Any other exit status of pytest says that it failed itself, or was ended.
+EXPECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.USAGE_ERROR)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -67,12 +72,12 @@ class Run:
         return dict(report["user_properties"])
 
 
-def run_suite(tests: str, *arguments: str, quarantine: str = "toy: []") -> Run:
-    """Runs a module of tests in a process of its own."""
+def run_suite(tests: str, *arguments: str, quarantine: str = "toy: []", hooks: str = "") -> Run:
+    """Runs a module of tests in a process of its own; ``hooks`` are added to its conftest."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-        (folder / "conftest.py").write_text(CONFTEST)
+        (folder / "conftest.py").write_text(CONFTEST + hooks)
         (folder / "quarantine.yaml").write_text(quarantine)
         (folder / "test_toy.py").write_text(tests)
         return _run_pytest(folder, *arguments)
@@ -87,11 +92,14 @@ def _run_pytest(folder: Path, *arguments: str) -> Run:
     process = subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True
     )
+    output = process.stdout + process.stderr
+    if process.returncode not in EXPECTED:
+        pytest.fail(f"pytest ended with status {process.returncode}:\n{output}", pytrace=False)
     lines = _text(folder / "log.jsonl").splitlines()
     records = [json.loads(line) for line in lines]
     return Run(
         exit_status=process.returncode,
-        output=process.stdout + process.stderr,
+        output=output,
         log=parse_log(lines),
         junit=_text(folder / "junit.xml"),
         reports=tuple(record for record in records if record["$report_type"] == "TestReport"),

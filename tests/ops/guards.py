@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,7 @@ class DeathReports:
 
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["last_words"] = self._folder.name
+        node.sendcommand = _send_while_it_lives(node.sendcommand)
 
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
         words = Path(self._folder.name, report.node.gateway.id)
@@ -322,6 +324,21 @@ class DeathReports:
                 "died, the device or the build is broken, or see --max-worker-restart "
                 f"(default {WORKER_DEATHS})."
             )
+
+
+def _send_while_it_lives(send: Callable[..., None]) -> Callable[..., None]:
+    """What cannot be sent to a worker is lost with it, and no error of the whole run.
+
+    pytest-xdist sends more tests when one has ended, and the worker may have died in the next one
+    by then: a broken pipe, which ends the run as an internal error (pytest-xdist 3.8). Its death
+    is the next event of that worker's, which gives back the tests that it had or was sent.
+    """
+
+    def send_while_it_lives(name: str, **arguments: Any) -> None:
+        with suppress(OSError):
+            send(name, **arguments)
+
+    return send_while_it_lives
 
 
 def how_it_died(last_words: str, limit: float) -> tuple[Outcome, str]:
