@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from operator_log import node_id
 
@@ -146,6 +146,7 @@ def runs(draw: st.DrawFn) -> list[TestOutcome]:
     return tests
 
 
+@settings(deadline=None)
 @given(runs())
 def test_any_run_fulfils_the_contract_that_it_makes(
     tmp_path_factory: pytest.TempPathFactory, tests: list[TestOutcome]
@@ -159,6 +160,7 @@ def test_any_run_fulfils_the_contract_that_it_makes(
     assert contract_text(contract(*reversed(tests))) == text
 
 
+@settings(deadline=None)
 @given(runs(), st.data())
 def test_any_test_that_is_left_out_has_vanished(
     tests: list[TestOutcome], data: st.DataObject
