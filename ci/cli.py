@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,13 +49,14 @@ from ci.report import print_results, results_markdown
 from ci.report.comparison import comparison_json, comparison_markdown, comparison_text
 from ci.request import RunRequest, load_request, new_request, read_request
 from ci.results import RunResult, exit_code, kind, title, write_atomically
-from ci.run import Run
+from ci.run import Run, together
 from ci.store import DATABASE, open_store
 
 if TYPE_CHECKING:
     from ci.store.store import Store
 
 OTHER_CONFIG = "Name its configuration with --config, another run with --run, or use --output."
+MAKE_ROOM = "Make room there; `python -m ci gc` removes what earlier runs have left."
 FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
@@ -84,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except OSError as error:  # a full disk, a folder that is not ours
         print(f"error: {error}", file=sys.stderr)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            print(MAKE_ROOM, file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -227,10 +232,9 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got '{text}'")
+    return int(text)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -309,21 +313,29 @@ def _refuse_changes(options: argparse.Namespace) -> None:
 
 def _named(project: Project, options: argparse.Namespace) -> list[str]:
     configured = list(project.config.platforms)
-    if options.all and options.platforms:
+    named = chosen_platforms(project.config, options.platforms)
+    if options.all and named:
         raise UsageError("run: --all and platforms are named", remedy="Leave one of them out.")
     if options.all:
         return configured
-    if not options.platforms:
+    if not named:
         remedy = f"Configured: {', '.join(configured)}. All of them: --all."
         raise UsageError("run: no platform is named", remedy=remedy)
-    return [platform.name for platform in chosen_platforms(project.config, options.platforms)]
+    return [platform.name for platform in named]
 
 
 def _describe(plans: Sequence[RunPlan]) -> int:
+    refused: dict[str, CiError] = {}
     for plan in plans:
-        engine = select_engine(plan.engine)
-        engine.check(plan)
-        print(mask_credentials(engine.describe(plan)))
+        try:
+            with closing(select_engine(plan.engine)) as engine:
+                engine.check(plan)
+                print(f"# {title(plan.label, simulated=plan.simulated)}, {engine.name} engine")
+                print(mask_credentials(engine.describe(plan)))
+        except CiError as error:  # the others are described all the same
+            refused[plan.platform] = error
+    if refused:
+        raise together(refused)
     return ExitCode.PASSED
 
 
@@ -344,6 +356,8 @@ def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[R
         _print(result, "json" if options.json else "table")
         if not options.json:
             print(f"\nresults: {results}")
+            if not all(platform.verdict.product.is_final for platform in result.platforms):
+                print(f"go on with what is missing: {run.command_to_resume}")
     return ExitCode.INTERRUPTED if run.interrupted else exit_code(result.platforms)
 
 

@@ -10,7 +10,7 @@ from ci.analysis.suite import suite_of
 from ci.collect import read_log
 from ci.errors import UsageError
 from ci.platforms import PLATFORMS
-from ci.results import PlatformResult, Product, RunResult
+from ci.results import PlatformResult, RunResult
 from ci.verdict import complete
 
 RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
@@ -31,7 +31,7 @@ def written_contract(
     if log is None:
         raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
     # What ended early but well is incomplete too.
-    if result.verdict.product not in (Product.PASSED, Product.FAILED) or not complete(log):
+    if not result.verdict.product.is_final or not complete(log):
         message = f"the tests of {platform} did not get to their end in run {run.run_id}"
         raise UsageError(message, remedy=RUN_AGAIN)
     device, simulated = PLATFORMS[platform].torch_device, result.simulated

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ci.analysis.contract import load_contract
 from ci.config import Config, DevicePolicy, NetworkConfig, SiteConfig, load_config, load_site
+from ci.config.models import ENGINES
 from ci.errors import ConfigError, UsageError
 from ci.network import resolve_network
 from ci.plan import (
@@ -42,7 +43,6 @@ RECIPE_FILES = (
 DEVICES_REQUIREMENTS = "requirements-devices.txt"  # what detects the devices
 CONFIG_FILE = "ci.yaml"
 SITE_FILE = "ci.site.yaml"
-ENGINES = ("auto", "docker", "host")  # what needs no entry in the site's file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +112,30 @@ def load_project(
         wrong.append(error)
     try:
         site = load_site(site_path) if named or site_path.exists() else SiteConfig()
+        if site_path.parent.resolve() != path.parent:
+            site = _with_its_own_files(site, site_path.parent.resolve())
     except ConfigError as error:
         wrong.append(error)
     if config is None or site is None:
         remedy = next((error.remedy for error in wrong if error.remedy), None)
         raise ConfigError("\n".join(map(str, wrong)), remedy=remedy)
     return Project(path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig())
+
+
+def _with_its_own_files(site: SiteConfig, folder: Path) -> SiteConfig:
+    """A site's file elsewhere, with what it names relative to itself in full."""
+    network = site.network
+    found = {
+        word: str(folder / word)
+        for word in f"{network.pip_find_links or ''} {network.ca_bundle or ''}".split()
+        if (folder / word).exists()
+    }
+    links = (found.get(word, word) for word in (network.pip_find_links or "").split())
+    update = {
+        "pip_find_links": " ".join(links) or None,
+        "ca_bundle": found.get(network.ca_bundle or "", network.ca_bundle),
+    }
+    return site.model_copy(update={"network": network.model_copy(update=update)})
 
 
 def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ...]:

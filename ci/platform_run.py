@@ -135,7 +135,10 @@ def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = 
 def error_text(error: CiError | OSError) -> str:
     """The message with its remedy, for a row of the table."""
     remedy = error.remedy if isinstance(error, CiError) else None
-    return f"{error} ({remedy})" if remedy else str(error)
+    if remedy is None:
+        return str(error)
+    # Behind the end of a log nobody would find it.
+    return f"{error}\n{remedy}" if "\n" in str(error) else f"{error} ({remedy})"
 
 
 def _set_aside(folder: Path) -> None:

@@ -29,6 +29,11 @@ class Product(StrEnum):
     INCOMPLETE = "incomplete"  # began, but does not say enough to be either of the above
     NOT_RUN = "not_run"
 
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing is left that `--resume` would go on with."""
+        return self in (Product.PASSED, Product.FAILED)
+
 
 class Harness(StrEnum):
     """What happened to the machinery around the product."""
@@ -216,6 +221,8 @@ def write_atomically(path: Path, text: str) -> None:
             file.write(text)
             os.fchmod(descriptor, 0o644)
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # what a full disk says
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise

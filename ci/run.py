@@ -6,6 +6,7 @@ what is on disk is true, and ``--resume`` goes on from there.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -66,9 +67,9 @@ class Run:
             if self.interrupted and not self.records.is_open:
                 raise KeyboardInterrupt
             if plans and len(self._refused) == len(plans):
-                raise _together(self._refused)
+                raise together(self._refused)
             self._begin()
-            return self._save()
+            return self._save_at_last()
 
     def _assignment(self, plan: RunPlan) -> Assignment:
         return Assignment(
@@ -81,7 +82,7 @@ class Run:
         if not path.exists():
             return
         for result in read_results(path).platforms:
-            if result.verdict.product in (Product.PASSED, Product.FAILED):
+            if result.verdict.product.is_final:
                 self._done[result.platform] = result
             elif result.verdict.product is Product.INCOMPLETE:
                 self._incomplete[result.platform] = result
@@ -155,6 +156,19 @@ class Run:
         self.records.save(result)
         return result
 
+    def _save_at_last(self) -> RunResult:
+        try:
+            return self._save()
+        except OSError as error:
+            message = f"the results of run {self.request.run_id} cannot be saved: {error}"
+            remedy = f"Make room there, and go on with what has ended: {self.command_to_resume}"
+            raise InfrastructureError(message, remedy=remedy) from error
+
+    @property
+    def command_to_resume(self) -> str:
+        words = ("python", "-m", "ci", "run", "--resume", self.request.run_id)
+        return shlex.join([*words, "--results", str(self.results.parent)])
+
     def _engines(self) -> str:
         """Those that answered; each platform's own stands in its ``environment.engine``."""
         known = self.request.engines
@@ -176,7 +190,7 @@ def _title(plan: RunPlan) -> str:
     return title(plan.label, simulated=plan.simulated)
 
 
-def _together(refused: Mapping[str, CiError]) -> CiError:
+def together(refused: Mapping[str, CiError]) -> CiError:
     """One error for a run that no platform of may begin."""
     reasons: dict[str, list[str]] = {}
     for name, error in refused.items():

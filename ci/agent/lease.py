@@ -78,7 +78,8 @@ class Leases:
             )
         if len(self._candidates) < count:
             there = ", ".join(self._candidates) or self.detection.reason or "none"
-            raise LeaseError(f"devices.count is {count}; found: {there}")
+            remedy = "ask for fewer, or name another engine; with 0 the run does without any"
+            raise LeaseError(f"devices.count is {count}; found: {there} ({remedy})")
 
     def take(self, stage: str) -> None:
         """Wait for the devices, unless they are there; raises ``LeaseError`` when time is up."""

@@ -22,6 +22,7 @@ ModelType = TypeVar("ModelType", bound=BaseModel)
 # What a value should have been, by pydantic's error type; any other type explains itself.
 EXPECTED = {
     "string_type": "a string",
+    "bool_type": "true or false",
     "int_type": "an integer",
     "float_type": "a number",
     "dict_type": "a mapping",
@@ -94,16 +95,20 @@ def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -
 
 
 def _expected(detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
     if detail["type"] == "enum":
-        return "one of " + str(detail.get("ctx", {}).get("expected"))
+        return "one of " + str(context.get("expected"))
+    if detail["type"] == "string_pattern_mismatch":
+        return f"a string that matches {context.get('pattern')}"
     message = detail["msg"].removeprefix("Input should be ")
     return EXPECTED.get(detail["type"], message[:1].lower() + message[1:])
 
 
 def _choices(detail: ErrorDetails) -> list[str]:
-    if detail["type"] != "enum":
-        return []
-    return re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected")))
+    context = detail.get("ctx", {})
+    if detail["type"] == "enum":
+        return re.findall(r"'([^']+)'", str(context.get("expected")))
+    return list(context.get("known", ()))
 
 
 def _got(value: object) -> str:

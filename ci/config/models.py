@@ -27,6 +27,7 @@ from ci.plan import RESERVED_VARIABLES, Column, Exposure, StageKind
 from ci.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
+ENGINES = ("auto", "docker", "host")  # what needs no entry in the site's file
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
 # What the agent and the engines write into a platform's results, beside each stage's log.
 RECORDS = frozenset(
@@ -182,6 +183,15 @@ class DevicePolicy(Model):
     """Seconds to wait for free devices."""
     busy_memory: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Fraction of its memory in use above which a device that nobody leases is busy."""
+
+    @model_validator(mode="after")
+    def _as_many_as_named(self) -> Self:
+        if len(set(self.uuids)) < len(self.uuids):
+            raise PydanticCustomError("devices", "each device once", {"at": ["uuids"]})
+        if self.uuids and len(self.uuids) < self.count:
+            expected = f"at most {len(self.uuids)}, which is how many 'uuids' names"
+            raise PydanticCustomError("devices", expected, {"at": ["count"]})
+        return self
 
 
 class PlatformConfig(Model):
@@ -345,3 +355,26 @@ class SiteConfig(Model):
     """Docker Engines beside the usual one."""
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
+
+    @field_validator("engines")
+    @classmethod
+    def _names_of_their_own(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
+        for name in ENGINES:
+            if name in engines:
+                expected = f"another name: '{name}' is not for the site to define"
+                raise PydanticCustomError("engine", expected, {"at": [name]})
+        return engines
+
+    @field_validator("platforms")
+    @classmethod
+    def _engines_are_defined(
+        cls, platforms: dict[str, SitePlatform], info: ValidationInfo
+    ) -> dict[str, SitePlatform]:
+        known = [*ENGINES, *info.data.get("engines", ())]
+        for name, platform in platforms.items():
+            # Where `engines` is wrong itself, that is what has to be said.
+            if platform.engine and "engines" in info.data and platform.engine not in known:
+                expected = f"one of {', '.join(known)}, or one defined under 'engines'"
+                detail = {"at": [name, "engine"], "known": known}
+                raise PydanticCustomError("engine", expected, detail)
+        return platforms

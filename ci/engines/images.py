@@ -70,6 +70,7 @@ class ImageBuilder:
         reason = self.reason(plan)
         if reason is not None:
             self._pull_base(plan.needed_image, log)  # takes long, and nobody has to wait for it
+            self._check_base(plan, log)
             with build_lock(self._client.info()["ID"], log.write):
                 reason = self.reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
@@ -121,23 +122,33 @@ class ImageBuilder:
             return ()
         return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
 
-    def _base(self, plan: RunPlan, log: ImageLog) -> str:
-        """Return the base image to build on: its own, or else the offline one, made if need be."""
+    def _check_base(self, plan: RunPlan, log: ImageLog) -> None:
+        """Refuse what cannot be built on, before it waits for the builds of other platforms."""
         image = plan.needed_image
         if base := self.find(image.base_image):
             check_image(self._client, base)
-            return image.base_image
-        if image.offline_base_image is None or image.offline_base_command is None:
+        elif image.offline_base_image is None:
             raise InfrastructureError(
                 f"base image {image.base_image} is not here and cannot be pulled{log.tail()}",
                 remedy=f"{base_image_remedy(plan.platform)}; the log is {log.path}",
             )
-        if self.find(image.offline_base_image) is None:
+
+    def _base(self, plan: RunPlan, log: ImageLog) -> str:
+        """Return the base image to build on: its own, or else the offline one, made if need be."""
+        image = plan.needed_image
+        offline, command = image.offline_base_image, image.offline_base_command
+        if offline is None or command is None or self.find(image.base_image) is not None:
+            return image.base_image
+        if self.find(offline) is None:
             check_made_here(self._client)
-            command = [*image.offline_base_command, image.offline_base_image]
             environment = {**os.environ, **self._environment}
-            process.run(command, cwd=REPOSITORY_ROOT, environment=environment, on_line=log.write)
-        return image.offline_base_image
+            process.run(
+                [*command, offline],
+                cwd=REPOSITORY_ROOT,
+                environment=environment,
+                on_line=log.write,
+            )
+        return offline
 
     def _pull_base(self, plan: ImagePlan, log: ImageLog) -> None:
         reference = plan.base_image

@@ -41,7 +41,7 @@ class Link:
     """
 
     def __init__(self, address: EngineAddress) -> None:
-        self._told = _printable(address.url)
+        self._told = mask_credentials(address.url)
         self.place = f"the Docker Engine at {self._told}"
         self.address = address
         self.environment = address.environment
@@ -145,11 +145,6 @@ def _knock(url: str) -> None:
             door.connect(path)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error
-
-
-def _printable(url: str) -> str:
-    """Hide a password; ssh takes none, and its user is what one wants to read."""
-    return url if url.startswith("ssh://") else mask_credentials(url)
 
 
 def _remedy(error: BaseException | None, url: str) -> str:

@@ -114,7 +114,9 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:secret@host/simple")
     assert run("run", "cpu", "--dry-run", "--source", source) == ExitCode.PASSED
-    assert capsys.readouterr().out == "run cpu with https://***@host/simple\n"
+    assert capsys.readouterr().out == (
+        f"# CPU, {engine.name} engine\nrun cpu with https://***@host/simple\n"
+    )
     assert engine.calls == []
     assert not Path("results").exists()
 
@@ -124,6 +126,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
     [
         (["run"], f"run: no platform is named\nConfigured: {ALL}. All of them: --all."),
         (["run", "cpu", "--all"], "run: --all and platforms are named"),
+        (["run", "--all", "cpuu"], "unknown platform 'cpuu', "),
         (["run", "cpuu"], f"unknown platform 'cpuu', configured: {ALL}; did you mean 'cpu'?"),
         (["run", "cpu", "a", "x"], f"unknown platform 'a', configured: {ALL}\nunknown"),
         (["run", "cpu", "--source", "nowhere"], "nowhere/ci.yaml: no such file"),
@@ -283,6 +286,26 @@ def test_a_container_needs_a_base_image(
     assert not Path("results").exists()
     engine.containers = False
     assert run("run", "iluvatar", "--source", source) == ExitCode.PASSED
+
+
+def test_a_dry_run_shows_the_platforms_that_can_be_run(
+    source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    platforms = "project: tiny\nplatforms:\n  iluvatar: {devices: {count: 0}}\n  cpu: {}\n"
+    (source / "ci.yaml").write_text(platforms + STAGES)
+    assert run("run", "--all", "--source", source, "--dry-run") == ExitCode.USAGE
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"# CPU, {engine.name} engine\n")
+    assert "error: platforms.iluvatar: no base image is known" in shown.err
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    source: Path, engine: LocalEngine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    engine.prepare_error = KeyboardInterrupt()
+    assert run("run", "cpu", "--source", source, "--results", "r") == ExitCode.INTERRUPTED
+    run_id = (tmp_path / "r" / "latest").readlink().name
+    assert f"python -m ci run --resume {run_id} --results r\n" in capsys.readouterr().out
 
 
 def test_schema(capsys: pytest.CaptureFixture[str]) -> None:

@@ -383,6 +383,44 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
     assert load_site(path).platforms["cpu"].base_image == "registry.example:5000/a/b@sha256:0"
 
 
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        (
+            "engines: {lab: {context: a}}\nplatforms:\n  cpu: {engine: labb}\n",
+            r'yaml:3: platforms\.cpu\.engine: got "labb" \(string\), expected one of auto, docker,'
+            r" host, lab, or one defined under 'engines'; did you mean 'lab'\?$",
+        ),
+        (
+            "engines:\n  docker: {context: a}\n",
+            r"yaml:2: engines\.docker: got a mapping, expected another name: 'docker' is not for",
+        ),
+        (
+            "engines: {lab: {docker_host: lab}}\nplatforms: {cpu: {engine: lab}}\n",
+            r'^ci\.site\.yaml:1: engines\.lab\.docker_host: got "lab" \(string\), expected a'
+            r" string that matches \^\(unix\|tcp\|ssh\)://\\S\+\$$",
+        ),
+        (
+            "platforms: {moore: {devices: {uuids: [GPU-0], count: 2}}}\n",
+            r"moore\.devices\.count: got 2 \(integer\), expected at most 1, which is how many",
+        ),
+        (
+            "platforms: {moore: {devices: {uuids: [GPU-0, GPU-0], count: 2}}}\n",
+            r"moore\.devices\.uuids: got a list, expected each device once$",
+        ),
+        (
+            "platforms: {cpu: {devices: {privileged: 1}}}\n",
+            r"ci\.site\.yaml:1: .*\.privileged: got 1 \(integer\), expected true or false$",
+        ),
+    ],
+)
+def test_what_a_site_says_wrong(tmp_path: Path, text: str, finding: str) -> None:
+    path = tmp_path / "ci.site.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=finding):
+        load_site(path)
+
+
 def test_the_schema_file_is_up_to_date() -> None:
     current = (REPOSITORY / "ci" / "schema.json").read_text(encoding="utf-8")
     assert current == schema_text(), "run: python -m ci schema > ci/schema.json"

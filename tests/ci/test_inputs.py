@@ -90,6 +90,20 @@ def test_a_site_file_elsewhere(folder: Path, tmp_path: Path) -> None:
     assert planned.network.environment == {"PIP_INDEX_URL": "https://mirror.example/"}
 
 
+def test_files_of_a_site_are_relative_to_its_own_file(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "site"
+    (elsewhere / "wheels").mkdir(parents=True)
+    (elsewhere / "ca.pem").write_text("certificates")
+    links = "https://mirror.example/links wheels"
+    (elsewhere / "ci.site.yaml").write_text(
+        f"network: {{ca_bundle: ca.pem, pip_find_links: {links}}}\n"
+    )
+    network = plan(folder, {"INFINI_CI_SITE": str(elsewhere / "ci.site.yaml")}).network
+    assert network.ca_bundle == elsewhere / "ca.pem"
+    assert network.wheelhouse == elsewhere / "wheels"
+    assert network.environment["PIP_FIND_LINKS"].startswith("https://mirror.example/links ")
+
+
 def test_a_named_site_file_must_exist(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file") as caught:
         plan(folder, {"INFINI_CI_SITE": "nowhere.yaml"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,18 @@ def test_counts_of_version_2_are_read() -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match=r"results\.json: cannot be read"):
         read_results(tmp_path / "results.json")
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))  # as a disk with a byte of room
+    try:
+        with pytest.raises(OSError, match=rf"File too large: '{path}'$"):
+            write_atomically(path, "new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:

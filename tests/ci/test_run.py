@@ -235,6 +235,12 @@ def test_an_engine_that_refuses_the_run(work: Workplace) -> None:
     assert [evidence.text for evidence in result.verdict.evidence] == [str(work.engine.refusal)]
 
 
+def test_a_remedy_is_no_part_of_the_log_above_it(work: Workplace) -> None:
+    work.engine.prepare_error = InfrastructureError("no image\n    its log", remedy="Get one.")
+    [evidence] = work.only().verdict.evidence
+    assert evidence.text == "no image\n    its log\nGet one."
+
+
 def test_an_engine_that_fails_later_loses_nothing(work: Workplace) -> None:
     work.engine.execute_error = InfrastructureError("the engine went away")
     result = work.only()

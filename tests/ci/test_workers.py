@@ -225,6 +225,24 @@ def test_what_heeds_no_interrupt_is_ended_by_the_fourth(work: Workplace) -> None
     assert result.platforms[0].notes[0].endswith("died: SIGKILL")
 
 
+def test_results_that_cannot_be_saved_say_where_and_how_to_go_on(work: Workplace) -> None:
+    def in_the_way() -> None:
+        path = work.results / "latest" / "results.json"
+        path.unlink()
+        path.mkdir()
+
+    odd(work, execute_cpu=in_the_way)
+    with pytest.raises(InfrastructureError, match=r"cannot be saved: .*results\.json'$") as caught:
+        work.run(platforms=["cpu"])
+    run_id = (work.results / "latest").readlink().name
+    command = f"python -m ci run --resume {run_id} --results {work.results}"
+    assert str(caught.value.remedy).endswith(command)
+    (work.results / run_id / "results.json").rmdir()
+    odd(work)
+    result, _ = work.run(load_request(work.results, run_id))
+    assert result.platforms[0].verdict.product is Product.PASSED
+
+
 def test_resuming_goes_on_with_what_is_missing(work: Workplace) -> None:
     def second_is_interrupted() -> None:
         if len(engine.calls) == 3:

@@ -111,6 +111,8 @@ def test_base_image_without_a_stand_in(docker_bench: Bench) -> None:
     wanted = r"base image registry\.invalid/python:3\.11 is not here and cannot be pulled"
     with pytest.raises(InfrastructureError, match=wanted):
         docker_bench.engine.prepare(replace(plan, image=alone), docker_bench.observer)
+    log = (plan.results / "image.log").read_text()
+    assert "building" not in log  # refused before it waits for the builds of others
 
 
 def test_memory_limit_kills_the_stage_not_the_run(docker_bench: Bench) -> None:
