@@ -91,7 +91,8 @@ def release(session: nox.Session) -> None:
 
     Without the vendors' hardware: `-- --config tests/simulated/ci.yaml`.
     """
-    named = set(PLATFORMS) & set(session.posargs) or "--resume" in session.posargs
+    resumed = any(word.startswith("--resume") for word in session.posargs)
+    named = resumed or set(PLATFORMS) & set(session.posargs)
     run_ci(session, "run", *(() if named else ("--all",)), groups=("ci", "devices"))
 
 

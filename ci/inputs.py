@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from ci.analysis.contract import load_contract
 from ci.config import Config, DevicePolicy, NetworkConfig, SiteConfig, load_config, load_site
-from ci.config.models import ENGINES
+from ci.config.models import ENGINES, IMAGE_REFERENCE
 from ci.errors import ConfigError, UsageError
 from ci.network import resolve_network
 from ci.plan import (
@@ -69,7 +70,11 @@ class Project:
 
     def base_image(self, platform: str) -> str | None:
         """This site's own base image, if it has one."""
-        if named := self.environ.get(f"INFINI_CI_BASE_IMAGE_{platform.upper()}"):
+        variable = f"INFINI_CI_BASE_IMAGE_{platform.upper()}"
+        if named := self.environ.get(variable):
+            if not re.fullmatch(IMAGE_REFERENCE, named):
+                message = f"{variable}: got '{named}', expected a string that matches"
+                raise ConfigError(f"{message} {IMAGE_REFERENCE}", remedy=f"Correct {variable}.")
             return named
         section = self.site.platforms.get(platform)
         return section.base_image if section else None
@@ -84,8 +89,10 @@ class Project:
         if found := self.site.engines.get(name):
             return EnginePlan(name=name, kind="docker", **found.model_dump())
         known = [*ENGINES, *self.site.engines]
+        where = "" if asked else f"{variable}: "  # the site's file was checked when it was read
+        expected = f"expected one of {', '.join(known)}{near_match(name, known)}"
         raise UsageError(
-            f"unknown engine '{name}', expected one of {', '.join(known)}{near_match(name, known)}",
+            f"{where}unknown engine '{name}', {expected}",
             remedy=f"Others are named under `engines:` in {SITE_FILE}.",
         )
 

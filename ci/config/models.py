@@ -102,7 +102,8 @@ ArtifactName = Annotated[Name, AfterValidator(_check_artifact)]
 VariableName = Annotated[str, AfterValidator(_check_variable)]
 Environment = dict[VariableName, str]
 PlatformName = Annotated[str, AfterValidator(_check_platform)]
-ImageReference = Annotated[str, StringConstraints(pattern=r"^[\w][\w./:@-]*$")]
+IMAGE_REFERENCE = r"^[\w][\w./:@-]*$"
+ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
 

@@ -69,6 +69,22 @@ def test_the_sites_base_image(folder: Path) -> None:
     assert plan(folder, environ).needed_image.base_image == "environment/python"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        (
+            "INFINI_CI_BASE_IMAGE_CPU",
+            "an image!",
+            "got 'an image!', expected a string that matches",
+        ),
+        ("INFINI_CI_ENGINE_CPU", "hots", "unknown engine 'hots', .*; did you mean 'host'"),
+    ],
+)
+def test_a_wrong_variable_is_named(folder: Path, variable: str, value: str, message: str) -> None:
+    with pytest.raises((ConfigError, UsageError), match=f"^{variable}: {message}"):
+        plan(folder, {variable: value})
+
+
 def test_the_sources_of_a_configuration_elsewhere(folder: Path) -> None:
     assert load_project(folder / "ci.yaml", {}).source == folder.resolve()
     nested = folder / "tests" / "simulated"
