@@ -32,7 +32,7 @@ from ci.workers import (
     started,
 )
 
-PENDING = "it had not begun when these results were written"
+PENDING = "it had no result yet when these results were written"
 ENGINE_LENGTH = 32  # characters that the store has room for
 INTERRUPTED = "the run was interrupted before it began"
 

@@ -45,6 +45,7 @@ class Ready:
     """The engine answers and accepts the plan; ``engine`` is the one that `auto` has become."""
 
     engine: str
+    identity: str  # the same for an engine that has several names
     capacity: int  # platforms at once
 
 
@@ -155,7 +156,7 @@ class Workers:
     def has_room(self, ready: Ready) -> bool:
         """Tell whether one more platform may begin on an engine."""
         running = [worker.ready for worker in self._workers if worker.running]
-        on_engine = [other for other in running if other and other.engine == ready.engine]
+        on_engine = [other for other in running if other and other.identity == ready.identity]
         return len(on_engine) < ready.capacity and (self._jobs is None or len(running) < self._jobs)
 
     def interrupt(self, _signal: int, _frame: FrameType | None) -> None:
@@ -258,8 +259,9 @@ def _carried_out(assignment: Assignment, connection: Connection) -> Message:
         with closing(assignment.connect(plan.engine)) as engine:
             engine.check(plan)
             name = engine.name if plan.engine.name == "auto" else plan.engine.name
-            capacity = plan.engine.capacity or engine.processors()
-            _send(connection, Ready(engine=name, capacity=capacity))
+            machine = engine.machine()
+            capacity = plan.engine.capacity or machine.processors
+            _send(connection, Ready(engine=name, identity=machine.identity, capacity=capacity))
             connection.recv()
             return PlatformRun(
                 request=assignment.request,

@@ -49,6 +49,18 @@ class ExecutionFacts:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineMachine:
+    """Where an engine runs its plans.
+
+    Two engines of one ``identity`` are the same one, whatever they are called here, and
+    ``processors`` is how many platforms run there at once where nobody says it.
+    """
+
+    identity: str
+    processors: int
+
+
 class Engine(Protocol):
     """Carries plans out."""
 
@@ -57,8 +69,8 @@ class Engine(Protocol):
     def check(self, plan: RunPlan) -> None:
         """Raise ``ConfigError`` for a plan that lacks what this engine needs."""
 
-    def processors(self) -> int:
-        """How many processors its machine has: so many platforms run there at once."""
+    def machine(self) -> EngineMachine:
+        """Where it runs plans."""
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or make the environment of the stages; the log is ``image.log``."""

@@ -28,7 +28,7 @@ from ci.devices import CONTAINER_PROBE, PROBE
 from ci.devices.exposure import FoundFiles, check_exposure, container_devices, exposure_of
 from ci.devices.look import look
 from ci.engines.archives import extract, pack
-from ci.engines.base import ExecutionFacts, ImageFacts, Observer
+from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer
 from ci.engines.compiler_cache import FOLDER, MOUNT, container_cache, volume_labels
 from ci.engines.describe import describe_docker
 from ci.engines.events import EventReader
@@ -92,10 +92,11 @@ class DockerEngine:
         if plan.devices is not None:
             check_exposure(plan.platform, plan.devices)
 
-    def processors(self) -> int:
-        """Those of the engine's machine."""
+    def machine(self) -> EngineMachine:
+        """What the engine says of itself."""
         with typed_sdk_errors(self._link.place):
-            return int(self._client.info()["NCPU"])
+            info = self._client.info()
+        return EngineMachine(identity=str(info["ID"]), processors=int(info["NCPU"]))
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""

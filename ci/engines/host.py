@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from ci import process, source
 from ci.engines.archives import extract
-from ci.engines.base import ExecutionFacts, ImageFacts, Observer, typed_errors
+from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer, typed_errors
 from ci.engines.compiler_cache import host_cache
 from ci.engines.describe import describe_host
 from ci.engines.events import EventReader
@@ -47,9 +47,9 @@ class HostEngine:
     def check(self, plan: RunPlan) -> None:
         """Any plan will do."""
 
-    def processors(self) -> int:
-        """Those that this process may use."""
-        return len(os.sched_getaffinity(0))
+    def machine(self) -> EngineMachine:
+        """This one, with the processors that this process may use."""
+        return EngineMachine(identity=self.name, processors=len(os.sched_getaffinity(0)))
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Make a fresh virtual environment with the plan's requirements."""

@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 
 from ci import source
 from ci.engines.archives import extract
-from ci.engines.base import ExecutionFacts, ImageFacts, Observer
+from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer
 from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.errors import CiError
@@ -47,8 +47,8 @@ class LocalEngine:
         if self.containers:
             _ = plan.needed_image
 
-    def processors(self) -> int:
-        return 2
+    def machine(self) -> EngineMachine:
+        return EngineMachine(identity="here", processors=2)
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         self._called(f"prepare {plan.platform}")

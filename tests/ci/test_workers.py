@@ -16,7 +16,7 @@ from local_engine import LocalEngine
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci.engines import ExecutionFacts
-from ci.engines.base import ImageFacts, Observer
+from ci.engines.base import EngineMachine, ImageFacts, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
 from ci.inputs import REPOSITORY
 from ci.plan import EnginePlan, RunPlan
@@ -113,9 +113,20 @@ def test_never_more_at_once_than_asked_for(work: Workplace) -> None:
     assert sorted(zip(calls[::2], calls[1::2], strict=True)) == sorted(map(tuple, one_by_one))
 
 
-def test_an_engine_carries_as_many_as_it_has_processors(work: Workplace) -> None:
+SITE = """\
+engines:
+  other: {docker_host: unix:///run/other.sock}
+platforms:
+  moore: {engine: other}
+"""
+
+
+@pytest.mark.parametrize("site", ["", SITE], ids=["one name", "two names of one engine"])
+def test_an_engine_carries_as_many_as_it_has_processors(work: Workplace, site: str) -> None:
+    work.write("ci.site.yaml", site)
     engine = odd(work)
-    engine.processors = lambda: 1  # type: ignore[method-assign]
+    one = EngineMachine(identity="here", processors=1)
+    engine.machine = lambda: one  # type: ignore[method-assign]
     work.run(platforms=THREE)
     calls = engine.calls
     pairs = zip(calls[::2], calls[1::2], strict=True)
