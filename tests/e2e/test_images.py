@@ -52,7 +52,7 @@ DNF = f"""\
 FROM {OFFLINE_BASE}
 RUN apt-get update && apt-get install --yes --no-install-recommends createrepo-c dnf rpm
 COPY tool.spec /
-RUN rm /usr/bin/apt-get /usr/bin/g++ /usr/bin/git \\
+RUN rm --force /usr/bin/apt-get /usr/bin/g++ /usr/bin/git /usr/bin/ccache \\
     && rpmbuild -bb --quiet --define 'tool gcc-c++' --define 'program g++' /tool.spec \\
     && rpmbuild -bb --quiet --define 'tool git' --define 'program git' /tool.spec \\
     && createrepo_c --quiet /root/rpmbuild/RPMS && mkdir --parents /etc/yum.repos.d \\
