@@ -352,7 +352,12 @@ def _cache_plan(
 ) -> CachePlan | None:
     if not wanted.compiler_cache:
         return None
-    return CachePlan(name=f"infini-ci-cache-{project}-{platform}", cold=inputs.cold)
+    return CachePlan(name=cache_name(project, platform), cold=inputs.cold)
+
+
+def cache_name(project: str, platform: str) -> str:
+    """What the compiler cache of a platform is called, on every engine."""
+    return f"infini-ci-cache-{project}-{platform}"
 
 
 def _stage_plan(stage: StageConfig) -> StagePlan:

@@ -24,7 +24,6 @@ from ci.text import counted, first_names
 
 FREE = "free"
 PROBE = Path(ci.__file__).parent / "devices" / "probe.py"
-LEASES = Path("/run/lock/infini-ci")
 DETECTION_REMEDY = (
     "Install the vendor's driver and, in this Python, gpustack-runtime"
     " (python -m pip install --group devices); or name the devices in devices.uuids."
@@ -64,9 +63,10 @@ def device_findings(
     yield judge_tool(subject, devices, shutil.which(devices.facts.management))
     if runtimes is not None:
         yield from judge_runtimes(subject, devices, runtimes)
-    yield lease_folder(subject, LEASES)
+    folder = Path(devices.folder)
+    yield lease_folder(subject, folder)
     probe = ask_probe(devices.facts.manufacturer)
-    yield from judge_probe(subject, devices, probe, leases(LEASES))
+    yield from judge_probe(subject, devices, probe, leases(folder))
 
 
 def ask_probe(manufacturer: str) -> Probe:

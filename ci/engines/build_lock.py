@@ -6,18 +6,18 @@ engine looks for a layer when it is needed, not while another build makes it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from ci.user_cache import user_cache
 
 
 @contextmanager
 def build_lock(engine_id: str, say: Callable[[str], None]) -> Iterator[None]:
     """Hold this user's lock of an engine, which ends with its holder; say so where that waits."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infini-ci"
+    cache = user_cache()
     cache.mkdir(parents=True, exist_ok=True)
     lock = FileLock(cache / f"build-{engine_id.replace(':', '')}.lock")
     try:

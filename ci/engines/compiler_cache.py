@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from ci.plan import CachePlan, RunPlan
+from ci.user_cache import user_cache
 
 MOUNT = "/cache"
 # Below the mount: an engine makes a volume root's own, where the image has no such folder.
@@ -25,8 +25,7 @@ def host_cache(plan: RunPlan, base: Path) -> Mapping[str, object] | None:
 
 def host_folder(cache: CachePlan) -> Path:
     """The user's own folder for a cache."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "infini-ci", cache.name)
+    return user_cache() / cache.name
 
 
 def volume_labels(plan: RunPlan) -> dict[str, str]:

@@ -19,10 +19,12 @@ from pydantic import AwareDatetime, BaseModel, ValidationError
 from ci.engines.workfolder import STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.gc.items import Item, Kind
+from ci.plan import cache_name
 from ci.platforms import PLATFORMS
 from ci.records import LOCK_FILE
 from ci.request import REQUEST_FILE
 from ci.store import LATEST
+from ci.user_cache import user_cache
 
 _WORK_FOLDER = re.compile(r"infini-ci-(?P<run>.+)-(?P<platform>[a-z][a-z0-9_]*)-[a-z0-9_]{8}")
 
@@ -102,9 +104,8 @@ def work_items(
 
 def host_cache_items(project: str, busy: Set[str]) -> Iterator[Item]:
     """The host engine's compiler caches of a project; ``busy`` are the platforms that run."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "infini-ci")
     for platform in PLATFORMS:
-        path = caches / f"infini-ci-cache-{project}-{platform}"
+        path = user_cache() / cache_name(project, platform)
         if path.is_dir():
             yield Item(
                 kind=Kind.CACHE,
