@@ -112,8 +112,9 @@ class OperatorBase {
 };
 
 // A hand-written implementation is a specialisation with a static `Run` that takes the
-// overload's parameters; optionally a static `Supports` that takes the same and says whether
-// `Run` can do it, and a static `ClearCache`. `INFINI_OPS_REGISTER` makes it known.
+// overload's parameters, after a `const Invocation&` if it needs the device or the stream;
+// optionally a static `Supports` that takes the overload's parameters and says whether `Run` can
+// do it, and a static `ClearCache`. `INFINI_OPS_REGISTER` makes it known.
 template <typename Op, Device::Type device, int slot>
 struct Operator;
 
@@ -124,10 +125,16 @@ INFINI_OPS_API void Register(const char* operator_name, const char* overload_nam
 
 namespace internal {
 
+// By reference where the argument has it: a copy of a tensor allocates.
 template <typename T>
-T Unpack(const Argument& argument) {
+std::conditional_t<std::is_same_v<T, Tensor>, const Tensor&, T> Unpack(const Argument& argument) {
   if constexpr (std::is_same_v<T, Tensor>) {
     return *argument.As<Tensor>();
+  } else if constexpr (std::is_same_v<T, std::optional<Tensor>>) {
+    if (argument.tag == Argument::Tag::kNone) return std::nullopt;
+    return *argument.As<Tensor>();
+  } else if constexpr (std::is_same_v<T, Span<Tensor>>) {
+    return {argument.As<Tensor>(), argument.size};
   } else if constexpr (std::is_same_v<T, Scalar>) {
     return argument.scalar;
   } else {
@@ -151,6 +158,19 @@ struct Unpacked<function> {
   template <std::size_t... index>
   static Return Call(const Invocation& invocation, std::index_sequence<index...>) {
     return function(Unpack<std::decay_t<Types>>(invocation.arguments[index])...);
+  }
+};
+
+template <typename... Types, void (*function)(const Invocation&, Types...)>
+struct Unpacked<function> {
+  static void Run(const Invocation& invocation, const void*) {
+    Call(invocation, std::index_sequence_for<Types...>());
+  }
+
+ private:
+  template <std::size_t... index>
+  static void Call(const Invocation& invocation, std::index_sequence<index...>) {
+    function(invocation, Unpack<std::decay_t<Types>>(invocation.arguments[index])...);
   }
 };
 

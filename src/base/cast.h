@@ -1,0 +1,27 @@
+#ifndef INFINI_OPS_BASE_CAST_H_
+#define INFINI_OPS_BASE_CAST_H_
+
+#include "infini/ops/operator.h"
+
+namespace infini::ops {
+
+// out = input in the element type of `out`, broadcast to its shape; as Tensor.copy_, floats lose
+// their fraction on the way to integers.
+class Cast : public OperatorBase<Cast> {
+ public:
+  static constexpr char kName[] = "cast";
+  static constexpr char kOverloadName[] = "out";
+  static constexpr Parameter kParameters[] = {
+      {Parameter::Type::kTensor, "input"},
+      Parameter(Parameter::Type::kTensor, "out").Out(),
+  };
+
+  static void Call(const Tensor& input, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, kOverloadName);
+    Dispatch(overload, {input, out}, options);
+  }
+};
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_BASE_CAST_H_

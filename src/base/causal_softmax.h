@@ -1,0 +1,27 @@
+#ifndef INFINI_OPS_BASE_CAUSAL_SOFTMAX_H_
+#define INFINI_OPS_BASE_CAUSAL_SOFTMAX_H_
+
+#include "infini/ops/operator.h"
+
+namespace infini::ops {
+
+// Softmax over the last dimension of [..., m, n], m <= n, where row i sees the first n - m + i + 1
+// columns: the last row sees all, as the newest of m queries sees all n keys. `out` is 0 elsewhere.
+class CausalSoftmax : public OperatorBase<CausalSoftmax> {
+ public:
+  static constexpr char kName[] = "causal_softmax";
+  static constexpr char kOverloadName[] = "out";
+  static constexpr Parameter kParameters[] = {
+      {Parameter::Type::kTensor, "input"},
+      Parameter(Parameter::Type::kTensor, "out").Out(),
+  };
+
+  static void Call(const Tensor& input, const Tensor& out, const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, kOverloadName);
+    Dispatch(overload, {input, out}, options);
+  }
+};
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_BASE_CAUSAL_SOFTMAX_H_

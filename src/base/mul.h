@@ -1,0 +1,35 @@
+#ifndef INFINI_OPS_BASE_MUL_H_
+#define INFINI_OPS_BASE_MUL_H_
+
+#include "infini/ops/operator.h"
+
+namespace infini::ops {
+
+// out = input * other, broadcast to the shape of `out`.
+class Mul : public OperatorBase<Mul> {
+ public:
+  static constexpr char kName[] = "mul";
+  static constexpr char kOverloadName[] = "out";
+  static constexpr Parameter kParameters[] = {
+      {Parameter::Type::kTensor, "input"},
+      {Parameter::Type::kTensor, "other"},
+      Parameter(Parameter::Type::kTensor, "out").Out(),
+  };
+
+  static void Call(const Tensor& input, const Tensor& other, const Tensor& out,
+                   const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, kOverloadName);
+    Dispatch(overload, {input, other, out}, options);
+  }
+
+  // A number in place of `other` only PyTorch takes.
+  static void Call(const Tensor& input, const Scalar& other, const Tensor& out,
+                   const CallOptions& options = {}) {
+    static const Overload& overload = FindOverload(kName, "Scalar_out");
+    Dispatch(overload, {input, other, out}, options);
+  }
+};
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_BASE_MUL_H_
