@@ -143,34 +143,26 @@ std::conditional_t<std::is_same_v<T, Tensor>, const Tensor&, T> Unpack(const Arg
   }
 }
 
+// Turns a typed function, which may take the invocation before the overload's parameters, into one
+// over an argument array.
 template <auto function>
-struct Unpacked;
-
-// Turns a typed function into one over an argument array.
-template <typename Return, typename... Types, Return (*function)(Types...)>
-struct Unpacked<function> {
-  static Return Call(const Invocation& invocation) {
-    return Call(invocation, std::index_sequence_for<Types...>());
-  }
-  static void Run(const Invocation& invocation, const void*) { Call(invocation); }
+struct Unpacked {
+  static void Run(const Invocation& invocation, const void*) { Call(invocation, function); }
+  static bool Supports(const Invocation& invocation) { return Call(invocation, function); }
 
  private:
-  template <std::size_t... index>
-  static Return Call(const Invocation& invocation, std::index_sequence<index...>) {
-    return function(Unpack<std::decay_t<Types>>(invocation.arguments[index])...);
+  template <typename Return, typename... Types>
+  static Return Call(const Invocation& invocation, Return (*)(Types...)) {
+    return Apply<Types...>(invocation, std::index_sequence_for<Types...>());
   }
-};
-
-template <typename... Types, void (*function)(const Invocation&, Types...)>
-struct Unpacked<function> {
-  static void Run(const Invocation& invocation, const void*) {
-    Call(invocation, std::index_sequence_for<Types...>());
+  template <typename Return, typename... Types>
+  static Return Call(const Invocation& invocation, Return (*)(const Invocation&, Types...)) {
+    return Apply<Types...>(invocation, std::index_sequence_for<Types...>(), invocation);
   }
-
- private:
-  template <std::size_t... index>
-  static void Call(const Invocation& invocation, std::index_sequence<index...>) {
-    function(invocation, Unpack<std::decay_t<Types>>(invocation.arguments[index])...);
+  template <typename... Types, std::size_t... index, typename... First>
+  static auto Apply(const Invocation& invocation, std::index_sequence<index...>,
+                    const First&... first) {
+    return function(first..., Unpack<std::decay_t<Types>>(invocation.arguments[index])...);
   }
 };
 
@@ -180,7 +172,7 @@ struct SupportsOf {
 };
 template <typename T>
 struct SupportsOf<T, std::void_t<decltype(&T::Supports)>> {
-  static constexpr Predicate value = &Unpacked<&T::Supports>::Call;
+  static constexpr Predicate value = &Unpacked<&T::Supports>::Supports;
 };
 
 template <typename T, typename = void>
