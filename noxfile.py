@@ -55,7 +55,11 @@ nox.options.default_venv_backend = "virtualenv"
 
 PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
-FORMATTED = ("src/**/*.h", "src/**/*.cc", "bench/**/*.cc", "examples/*.cc")
+FORMATTED = tuple(
+    f"{folder}/**/*.{suffix}"
+    for folder in ("src", "bench", "examples", "tests/cuda", "tests/ops", "tests/triton")
+    for suffix in ("h", "c", "cc", "cu")
+)
 
 
 def install_groups(session: nox.Session, *groups: str) -> None:

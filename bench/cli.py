@@ -20,6 +20,7 @@ from bench.parts import (
     cpp_call,
     generate,
     imports,
+    kernels,
     profile,
     python_call,
     release,
@@ -39,6 +40,8 @@ MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "import": imports.measure,
     "python-call": python_call.measure,
     "cpp-call": cpp_call.measure,
+    "kernels-cpu": kernels.measure_cpu,
+    "kernels-cuda": kernels.measure_cuda,
     "release": release.measure,
 }
 

@@ -15,7 +15,7 @@ from bench.machine import Commit, Machine
 from bench.rows import Goal, Measurement, Table
 
 SCHEMA_VERSION = 1
-_TEXT_COLUMNS = ("what", "note", "step", "module", "operator")
+_TEXT_COLUMNS = ("what", "note", "step", "module", "operator", "case", "implementation")
 _COLUMNS = ("what", "goal", "measured", "met", "note")
 
 
@@ -44,7 +44,10 @@ def summary_row(measurement: Measurement) -> tuple[str, ...]:
     """The cells of ``_COLUMNS``."""
     goal = measurement.goal
     limit = "" if goal.at_most is None else f"≤ {shown(goal.at_most, goal)}"
-    measured = "error" if measurement.value is None else shown(measurement.value, goal)
+    if measurement.value is not None:
+        measured = shown(measurement.value, goal)
+    else:
+        measured = "error" if measurement.error else ""
     met = {True: "yes", False: "no", None: ""}[measurement.met]
     notes = filter(None, (measurement.note, measurement.error.partition("\n")[0]))
     return (goal.title, limit, measured, met, "; ".join(notes))

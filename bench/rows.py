@@ -103,6 +103,37 @@ GOALS = {
     "cpp-call-autograd": Goal(
         part="cpp-call", title="the same over `at::_ops::…::call` through autograd", unit="ns"
     ),
+    # Ratios are times: 0.9 of torch's speed is 1.11 of its time.
+    "kernels-cpu-memory": Goal(
+        part="kernels-cpu",
+        title="hand-written operators, 1 M elements, to torch's own: the slowest",
+        unit="ratio",
+        at_most=1.11,
+    ),
+    "kernels-cpu-products": Goal(
+        part="kernels-cpu",
+        title="products of 1024³ in float32, to torch's own: the slowest",
+        unit="ratio",
+        at_most=1.25,
+    ),
+    "kernels-cuda-native": Goal(
+        part="kernels-cuda",
+        title="hand-written CUDA kernels, to torch's own: the slowest",
+        unit="ratio",
+        at_most=1.11,
+    ),
+    "kernels-cuda-triton": Goal(
+        part="kernels-cuda",
+        title="Triton kernels, to torch's own: the slowest",
+        unit="ratio",
+        at_most=1.11,
+    ),
+    "kernels-cuda-bandwidth": Goal(
+        part="kernels-cuda",
+        title="memory-bound kernels, to a copy of as many bytes: the slowest",
+        unit="ratio",
+        at_most=1.18,
+    ),
     "release-overhead": Goal(
         part="release",
         title="`python -m ci run` of one platform, beyond its stages and image",
