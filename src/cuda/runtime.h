@@ -1,0 +1,102 @@
+#ifndef INFINI_OPS_CUDA_RUNTIME_H_
+#define INFINI_OPS_CUDA_RUNTIME_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "infini/ops/operator.h"
+// One file per vendor in vendor/*/, of which the build's include path has one: the headers, the
+// prefix of the runtime's names and of its macro INFINI_OPS_RUNTIME, the 16-bit types Float16 and
+// BFloat16, and LaneMask. All vendors here copy CUDA's names behind their prefix.
+#include "vendor.h"
+
+// All that the kernels' sources know of the vendor's runtime.
+namespace infini::ops::cuda {
+
+inline constexpr Device::Type kDevice = Device::Type::INFINI_OPS_ACCELERATOR;
+
+using Stream = INFINI_OPS_RUNTIME(Stream_t);
+using Error = INFINI_OPS_RUNTIME(Error_t);
+
+// For shuffles. They get kWarpSize as their width, too: a vendor's warp can be two of these.
+inline constexpr int kWarpSize = 32;
+inline constexpr LaneMask kAllLanes = ~LaneMask{0};
+
+// Throws `std::runtime_error` that names the call, unless it succeeded.
+inline void Check(Error error, const char* call) {
+  if (error == INFINI_OPS_RUNTIME(Success)) return;
+  std::string message = std::string(call) + " failed with " +
+                        INFINI_OPS_RUNTIME(GetErrorName)(error) + ": " +
+                        INFINI_OPS_RUNTIME(GetErrorString)(error);
+  if (error == INFINI_OPS_RUNTIME(ErrorInsufficientDriver)) {
+    message += ", or there is no driver; install a driver as new as the runtime";
+  }
+  throw std::runtime_error(message);
+}
+
+// INFINI_OPS_CALL(SetDevice, 0) calls and checks cudaSetDevice(0), or what the vendor calls it.
+#define INFINI_OPS_CALL(name, ...)                                  \
+  ::infini::ops::cuda::Check(INFINI_OPS_RUNTIME(name)(__VA_ARGS__), \
+                             INFINI_OPS_QUOTED(INFINI_OPS_RUNTIME(name)))
+#define INFINI_OPS_QUOTED(name) INFINI_OPS_QUOTED_AS_IS(name)
+#define INFINI_OPS_QUOTED_AS_IS(name) #name
+
+// Makes a device the thread's current one for a scope.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(Device device) {
+    INFINI_OPS_CALL(GetDevice, &previous_);
+    if (device.index() == previous_) return;
+    INFINI_OPS_CALL(SetDevice, device.index());
+    changed_ = true;
+  }
+  ~DeviceGuard() {
+    // Nothing can be done about an error, which the next call reports again.
+    if (changed_) static_cast<void>(INFINI_OPS_RUNTIME(SetDevice)(previous_));
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int previous_ = 0;
+  bool changed_ = false;
+};
+
+// The stream that the call is to run on.
+inline Stream CurrentStream(const Invocation& invocation) {
+  return static_cast<Stream>(invocation.stream);
+}
+
+// How many blocks' worth of processors the device has. Asked once: it takes microseconds.
+inline int MultiprocessorCount(Device device) {
+  static std::atomic<int> known[64];
+  const auto index = static_cast<std::size_t>(device.index());
+  int count = index < 64 ? known[index].load(std::memory_order_relaxed) : 0;
+  if (count != 0) return count;
+  INFINI_OPS_CALL(DeviceGetAttribute, &count, INFINI_OPS_RUNTIME(DevAttrMultiProcessorCount),
+                  device.index());
+  if (index < 64) known[index].store(count, std::memory_order_relaxed);
+  return count;
+}
+
+// A type that a template's arguments are not deduced from, so that arguments convert.
+template <typename T>
+struct Identity {
+  using Type = T;
+};
+
+// In place of `kernel<<<grid, block, shared_bytes, stream>>>(arguments...)`, which only a compiler
+// for CUDA can read.
+template <typename... Parameters>
+void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            Stream stream, typename Identity<Parameters>::Type... arguments) {
+  void* pointers[] = {&arguments...};
+  INFINI_OPS_CALL(LaunchKernel, kernel, grid, block, pointers, shared_bytes, stream);
+}
+
+}  // namespace infini::ops::cuda
+
+#endif  // INFINI_OPS_CUDA_RUNTIME_H_
