@@ -156,7 +156,11 @@ void RunOnViews(const Overload& overload, const Invocation& invocation, std::opt
   Invocation viewed = invocation;
   viewed.arguments = views.arguments();
   const Implementation& implementation = overload.Select(viewed, slot);
-  Run(overload, implementation, TakesForeign(implementation) ? invocation : viewed);
+  if (TakesForeign(implementation)) return Run(overload, implementation, invocation);
+  // Torch's own kernels know.
+  const bool has_streams = invocation.device.type() != Device::Type::kCpu;
+  if (has_streams && !viewed.stream) viewed.stream = torch_backend::CurrentStream(viewed.device);
+  Run(overload, implementation, viewed);
 }
 
 #endif

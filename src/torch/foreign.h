@@ -22,6 +22,10 @@ void CountWrites(const void* tensors, std::size_t size);
 // sparse or meta tensor).
 Tensor ViewOf(const void* tensor);
 
+// The vendor's handle of the stream that is current on the device, nullptr for the default one.
+// Throws `std::runtime_error` where torch does not tell.
+void* CurrentStream(Device device);
+
 // The kernel of slot 8 for the operator of this public name, to be registered with a
 // `generated::TorchKernel` as its data.
 Kernel KernelOf(std::string_view operator_name);

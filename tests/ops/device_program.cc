@@ -152,6 +152,32 @@ void RunOptions() {
   PrintError("device 9", [&] { Neg::Call(nowhere, nowhere); });
 }
 
+// What a native kernel is told to run on.
+void PrintRun(const Invocation& invocation, const void*) {
+  std::printf("native: device %d, stream %ld\n", invocation.device.index(),
+              reinterpret_cast<long>(invocation.stream));
+}
+
+void RunNative(const Tensor& tensor, void* stream = nullptr) {
+  static constexpr Parameter parameters[] = {Parameter(Parameter::Type::kTensor, "out").Out()};
+  static const bool registered = [] {
+    Register("probe", "out", {parameters, 1}, {platform, 0, PrintRun});
+    return true;
+  }();
+  if (registered) Dispatch(FindOverload("probe", "out"), {tensor}, {std::nullopt, stream});
+}
+
+void RunStreams() {
+  const Memory x(1, 1);
+  const c10::impl::VirtualGuardImpl guard(c10::kPrivateUse1);
+  RunNative(x.View());
+  const c10::Device device(c10::kPrivateUse1, 1);
+  const auto previous = guard.exchangeStream(c10::Stream(c10::Stream::UNSAFE, device, 77));
+  PrintError("current", [&] { RunNative(x.View()); });
+  RunNative(x.View(), reinterpret_cast<void*>(1234));
+  guard.exchangeStream(previous);
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -159,9 +185,11 @@ int main(int, char** arguments) {
   float memory[2];
   const Tensor early(memory, {2}, DataType::kFloat32, platform);
   PrintError("before it has its name", [&] { Neg::Call(early, early); });
+  RunNative(early);
   c10::register_privateuse1_backend(arguments[2]);
   RunValues();
   RunDevicesInTurn();
   RunMemory();
   RunOptions();
+  RunStreams();
 }

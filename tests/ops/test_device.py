@@ -397,9 +397,18 @@ def test_a_program_without_python_calls_with_views_of_memory_on_devices(
     finished = subprocess.run(
         [program, platform, device], capture_output=True, text=True, check=True
     )
+    if hasattr(torch.Stream, "native_handle"):
+        of_the_current_stream = ["native: device 1, stream 77", "current: no error"]
+    else:
+        of_the_current_stream = [
+            f"current: this torch does not tell what the current stream of {device}:1 is to a "
+            "native kernel: pass its handle as `stream`, call on the default stream, or pass "
+            "implementation_index=8"
+        ]
     assert re.sub("0x[0-9a-f]+", "ADDRESS", finished.stdout).splitlines() == [
         f"before it has its name: torch does not know the device '{device}' ({platform}) until its "
         f"plug-in is loaded: run `import {PLATFORMS[platform].torch_plugin}` first",
+        "native: device 0, stream 0",
         "abs: 1 2 3 4",
         "into an input: 15 12 17 10",
         "with a number on the CPU: 11 8 13 6",
@@ -424,4 +433,7 @@ def test_a_program_without_python_calls_with_views_of_memory_on_devices(
         f"memory of device 1: the memory of a tensor on {device}:0 is on {device}:1",
         "memory of the host: ADDRESS is not memory of a simulated device",
         "device 9: invalid device ordinal 9; there are 2 simulated devices",
+        "native: device 1, stream 0",
+        *of_the_current_stream,
+        "native: device 1, stream 1234",
     ]

@@ -68,6 +68,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     current_streams[previous.device_index()] = stream.id();
     return previous;
   }
+  // Not of the interface in an older torch.
+  void* getStreamNativeHandle(const Stream stream) const {
+    return reinterpret_cast<void*>(stream.id());
+  }
   bool queryStream(const Stream& /*stream*/) const override { return true; }
   void synchronizeStream(const Stream& /*stream*/) const override {}
   void synchronizeDevice(DeviceIndex /*device*/) const override {}

@@ -24,7 +24,9 @@ struct Invocation {
   const Argument* arguments = nullptr;
   std::size_t size = 0;
   Device device;
-  void* stream = nullptr;  // nullptr: the framework's, or else the vendor's, current stream
+  // The vendor's handle of the stream to run on: the caller's, or else what is torch's current one;
+  // nullptr for the default stream.
+  void* stream = nullptr;
   Span<Parameter> parameters = {};  // one per argument
 };
 
