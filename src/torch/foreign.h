@@ -30,6 +30,9 @@ void* CurrentStream(Device device);
 // `generated::TorchKernel` as its data.
 Kernel KernelOf(std::string_view operator_name);
 
+// What `torch.set_num_threads` says on this thread.
+int ThreadCount();
+
 }  // namespace infini::ops::torch_backend
 
 #endif  // INFINI_OPS_TORCH_FOREIGN_H_

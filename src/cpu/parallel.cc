@@ -1,0 +1,216 @@
+#include "cpu/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#ifdef INFINI_OPS_WITH_TORCH
+#include "torch/foreign.h"
+#endif
+
+namespace infini::ops::cpu {
+namespace {
+
+using Function = std::function<void(std::int64_t, std::int64_t)>;
+
+// More pieces than threads: who is woken late, or shares its core with others, takes fewer.
+constexpr std::int64_t kPiecesPerThread = 4;
+
+// How long a thread looks for work, or for the end of it, before it sleeps: the time that waking
+// one takes (30 to 60 us on a virtual machine), so that calls in a row need not.
+constexpr std::chrono::microseconds kSpin{50};
+
+thread_local bool is_inside = false;
+
+void Relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+template <typename Condition>
+void SpinUntil(Condition condition) {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  while (!condition() && std::chrono::steady_clock::now() < end) Relax();
+}
+
+// One call of ParallelFor, on the stack of its caller.
+class Job {
+ public:
+  Job(const Function& function, std::int64_t count, std::int64_t pieces, int invitations)
+      : invitations(invitations), function_(function), count_(count), pieces_(pieces) {}
+
+  // Takes pieces until none is left.
+  void Work() {
+    is_inside = true;
+    for (std::int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) {
+      try {
+        function_(Begin(i), Begin(i + 1));
+      } catch (...) {
+        next_.store(pieces_, std::memory_order_relaxed);
+        if (!failed_.test_and_set()) error_ = std::current_exception();
+      }
+    }
+    is_inside = false;
+  }
+
+  void RethrowError() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  // Under the pool's lock, but that its caller looks at `helpers` while it spins.
+  int invitations;
+  std::atomic<int> helpers{0};
+
+ private:
+  // The first `count_ % pieces_` pieces are longer by one.
+  std::int64_t Begin(std::int64_t piece) const {
+    return piece * (count_ / pieces_) + std::min(piece, count_ % pieces_);
+  }
+
+  const Function& function_;
+  const std::int64_t count_;
+  const std::int64_t pieces_;
+  std::atomic<std::int64_t> next_{0};
+  std::atomic_flag failed_ = ATOMIC_FLAG_INIT;
+  std::exception_ptr error_;
+};
+
+// Threads that help callers. A caller invites them and does not wait for any to come: what nobody
+// helps with it does itself. So the pool works, slower, where threads can't be had, too.
+class Pool {
+ public:
+  void Run(Job* job) {
+    Invite(job);
+    job->Work();
+    const auto nobody_helps = [&] { return job->helpers.load() == 0; };
+    {
+      const std::lock_guard lock(mutex_);
+      Uninvite(job);
+    }
+    SpinUntil(nobody_helps);
+    // Taken even then: the last helper holds it until it has left the job.
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, nobody_helps);
+  }
+
+ private:
+  void Invite(Job* job) {
+    const int invitations = job->invitations;
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back(job);
+      invitations_ += invitations;
+      while (threads_ < invitations && Start()) ++threads_;
+    }
+    // Costs a system call for those that sleep only.
+    for (int i = 0; i < invitations; ++i) wake_.notify_one();
+  }
+
+  // Helpers take no other job for this one: they leave the list as they find it.
+  void Uninvite(Job* job) {
+    invitations_ -= job->invitations;
+    job->invitations = 0;
+    jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), job), jobs_.end());
+  }
+
+  bool Start() {
+    try {
+      std::thread([this] { Help(); }).detach();
+      return true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  }
+
+  [[noreturn]] void Help() {
+    const auto is_invited = [&] { return invitations_.load() > 0; };
+    while (true) {
+      SpinUntil(is_invited);
+      Job* job;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, is_invited);
+        job = Accept();
+      }
+      job->Work();
+      const std::lock_guard lock(mutex_);
+      if (--job->helpers == 0) done_.notify_all();
+    }
+  }
+
+  // The oldest job; it stays in the list as long as it invites.
+  Job* Accept() {
+    Job* job = jobs_.front();
+    ++job->helpers;
+    --invitations_;
+    if (--job->invitations == 0) jobs_.erase(jobs_.begin());
+    return job;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  std::vector<Job*> jobs_;  // that still invite
+  std::atomic<int> invitations_{0};
+  int threads_ = 0;
+};
+
+// Never destroyed: its threads look at it until the process ends.
+Pool* pool = nullptr;
+
+Pool& ThePool() {
+  static const bool initialized = [] {
+    pool = new Pool;
+    // None of the threads is in the child of a fork, and the lock may be held by one.
+    pthread_atfork(nullptr, nullptr, [] {
+      pool = new Pool;
+      is_inside = false;
+    });
+    return true;
+  }();
+  static_cast<void>(initialized);
+  return *pool;
+}
+
+int CpuCount() {
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return CPU_COUNT(&cpus);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+int ThreadCount() {
+#ifdef INFINI_OPS_WITH_TORCH
+  return torch_backend::ThreadCount();
+#else
+  static const int count = CpuCount();
+  return count;
+#endif
+}
+
+void ParallelFor(std::int64_t count, std::int64_t grain, const Function& function) {
+  if (count <= 0) return;
+  const std::int64_t most = count / std::max<std::int64_t>(grain, 1);
+  const std::int64_t threads =
+      most <= 1 || is_inside ? 1 : std::min<std::int64_t>(most, ThreadCount());
+  if (threads <= 1) return function(0, count);
+  Job job(function, count, std::min(most, threads * kPiecesPerThread),
+          static_cast<int>(threads) - 1);
+  ThePool().Run(&job);
+  job.RethrowError();
+}
+
+}  // namespace infini::ops::cpu
