@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codegen.aten import find_torch, load_schemas
+from codegen.bases import read_bases
+from codegen.devices import PLATFORMS
 from codegen.errors import GenerationError
 from codegen.generation import Outcome, generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
@@ -17,6 +19,7 @@ from codegen.manual import BACKEND_STUBS, INSPECT, counted
 from codegen.output import differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
+BASES = _ROOT / "src" / "base"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 
@@ -56,9 +59,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_output(torch, required=True)
     _add_inputs(torch)
+    torch.add_argument(
+        "--registry",
+        type=Path,
+        metavar="FILE",
+        help="native_ops_metadata.json of the build, whose operators then are in the stub too",
+    )
     torch.set_defaults(run=_run_torch)
 
     _add_backend_stubs(commands)
+    _add_registry(commands)
 
     headers = commands.add_parser(
         "headers",
@@ -114,6 +124,23 @@ def _add_backend_stubs(commands: argparse._SubParsersAction[argparse.ArgumentPar
     stubs.set_defaults(run=_run_backend_stubs)
 
 
+def _add_registry(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    registry = commands.add_parser(
+        "registry",
+        help="which hand-written implementation is at which slot, from the sources of a build",
+        allow_abbrev=False,
+    )
+    _add_output(registry, required=True)
+    registry.add_argument(
+        "--accelerator",
+        choices=["", *(each.enumerator for each in PLATFORMS if each.name != "cpu")],
+        default="",
+        help="what the build is for beside the CPU, as C++ calls it (default: nothing)",
+    )
+    registry.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
+    registry.set_defaults(run=_run_registry)
+
+
 def _add_output(
     parser: argparse.ArgumentParser,
     *,
@@ -163,7 +190,8 @@ def _inputs(options: argparse.Namespace) -> Inputs:
         torch=find_torch(options.torch_root),
         selection=options.selection,
         variable=os.environ.get(SELECTION_VARIABLE, "").strip(),
-        base_dir=_ROOT / "src" / "base",
+        base_dir=BASES,
+        registry=getattr(options, "registry", None),
     )
 
 
@@ -188,6 +216,23 @@ def _run_backend_stubs(options: argparse.Namespace) -> None:
     _report(outcome, dry_run=options.dry_run)
 
 
+def _run_registry(options: argparse.Namespace) -> None:
+    from codegen.registry import METADATA_NAME, read_registry
+
+    sources = [source.resolve() for source in options.sources]
+    registry = read_registry(
+        [each.relative_to(_ROOT) if each.is_relative_to(_ROOT) else each for each in sources],
+        read_bases(BASES),
+        options.accelerator or None,
+        _ROOT,
+    )
+    _write(options, METADATA_NAME, registry.render())
+    print(
+        f"registry: {counted(len(registry.operators), 'operator')}, "
+        f"{counted(len(registry.implementations), 'implementation')}"
+    )
+
+
 def _report(outcome: Outcome, *, dry_run: bool) -> None:
     for note in outcome.notes:
         print(f"codegen: note: {note}", file=sys.stderr)
@@ -210,7 +255,8 @@ def _run_inspect(options: argparse.Namespace) -> None:
 
     inputs = _inputs(options)
     schemas = load_schemas(inputs.torch)
-    inspection = inspect(schemas, choose_for(inputs, schemas), options.pattern)
+    bases = read_bases(inputs.base_dir)
+    inspection = inspect(schemas, choose_for(inputs, schemas), options.pattern, bases)
     if options.json:
         text = render_json(inspection)
     else:

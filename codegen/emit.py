@@ -9,7 +9,7 @@ import jinja2
 
 from codegen import cpp, stubs
 from codegen.devices import PLATFORMS
-from codegen.model import Kind, Library, Parameter
+from codegen.model import Library
 from codegen.slots import SLOT_COUNT, Slot
 
 METADATA_NAME = "torch_ops_metadata.json"
@@ -67,7 +67,7 @@ def _metadata(library: Library) -> str:
                 "name": operator.name,
                 "aten_name": overload.schema.aten_name,
                 "overload_name": overload.schema.overload_name,
-                "params": [_parameter_metadata(parameter) for parameter in overload.parameters],
+                "params": [parameter.metadata() for parameter in overload.parameters],
             }
         )
         for operator in library.operators
@@ -91,13 +91,3 @@ def _metadata(library: Library) -> str:
 
 def _lines(items: list[str]) -> str:
     return "\n" + ",\n".join(items) + "\n" if items else ""
-
-
-def _parameter_metadata(parameter: Parameter) -> dict[str, object]:
-    return {
-        "name": parameter.name,
-        "type": str(parameter.argument.type),
-        "is_tensor": parameter.kind is Kind.TENSOR,
-        "is_out": parameter.is_out,
-        "default": parameter.aten_default,
-    }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from codegen.aten import load_schemas
+from codegen.bases import Base, read_bases
 from codegen.errors import GenerationError
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.manual import counted
-from codegen.model import Library
+from codegen.model import Library, Schemas, SkipReason
 from codegen.output import Changes, read_manifest, synchronize
 
 
@@ -37,22 +39,41 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
 
     schemas = load_schemas(inputs.torch)
     choice = choose_for(inputs, schemas)
-    library = make_library(schemas, choice)
+    bases = read_bases(inputs.base_dir)
+    library = make_library(schemas, choice, bases, inputs.native_operators())
     if not library.operators:
         raise GenerationError("\n".join([*choice.notes, _nothing_left(inputs, library)]))
     summary = (
         f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
         f"{counted(len(library.overloads), 'overload')}, {len(library.skipped)} skipped"
     )
+    notes = (*choice.notes, *_contradictions(schemas, library, bases))
     changes = synchronize(
         render_torch(library, inputs.hand_written_bases()),
         folder,
         inputs=digest,
         summary=summary,
-        notes=choice.notes,
+        notes=notes,
         dry_run=dry_run,
     )
-    return Outcome(summary=summary, notes=choice.notes, changes=changes)
+    return Outcome(summary=summary, notes=notes, changes=changes)
+
+
+def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:
+    """What torch has and can't be reached, since it is not what a hand-written base says."""
+    for skip in library.skipped:
+        if skip.reason is SkipReason.OTHER_BASE:
+            base = bases[schemas.public_names[skip.aten_name]]
+            (atens,) = (
+                each.schema
+                for each in schemas.by_name[skip.aten_name]
+                if each.schema.overload_name == skip.overload_name
+            )
+            yield (
+                f"{base.where}: '{base.overload.schema}' is not what torch "
+                f"{schemas.torch_version} has: '{atens}'. It stays without the PyTorch backend; "
+                "give the base torch's parameters, or another name"
+            )
 
 
 def _nothing_left(inputs: Inputs, library: Library) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,19 @@ class Inputs:
     selection: Path
     variable: str  # the value of INFINI_OPS_TORCH_OPS, "" where it is not set
     base_dir: Path  # of the hand-written base headers, which shadow generated ones
+    registry: Path | None = None  # native_ops_metadata.json of the build; None: has none of them
 
     def hand_written_bases(self) -> frozenset[str]:
         """The operators that have a hand-written base header."""
         return frozenset(path.stem for path in self.base_dir.glob("*.h"))
+
+    def native_operators(self) -> frozenset[str]:
+        """The hand-written operators that the build implements."""
+        if self.registry is None:
+            return frozenset()
+        return frozenset(
+            operator["name"] for operator in json.loads(self.registry.read_bytes())["ops"]
+        )
 
     def digest(self) -> str:
         """A digest of the contents; where the files lie does not count."""
@@ -41,10 +51,11 @@ class Inputs:
         narrowing = [Path(self.variable)] if names_a_file(self.variable) else []
         torch = self.torch
         files = (torch.version_file, torch.schema_file, torch.tags_file)
-        for path in (self.selection, *narrowing, *files):
+        registry = [self.registry] if self.registry else []
+        for path in (self.selection, *narrowing, *files, *registry):
             yield _content(path)
         yield from _files(torch.torchgen, "*.py")
-        yield " ".join(sorted(self.hand_written_bases())).encode()
+        yield from _files(self.base_dir, "*.h")
 
 
 def names_a_file(variable: str) -> bool:

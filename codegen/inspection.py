@@ -6,9 +6,10 @@ import fnmatch
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from codegen.bases import Base
 from codegen.errors import GenerationError
 from codegen.manual import counted
 from codegen.model import Argument, Declaration, Schemas, SkipReason
@@ -46,11 +47,13 @@ class Inspection:
     operators: tuple[InspectedOperator, ...]
 
 
-def inspect(schemas: Schemas, choice: Choice, pattern: str) -> Inspection:
+def inspect(
+    schemas: Schemas, choice: Choice, pattern: str, bases: Mapping[str, Base] | None = None
+) -> Inspection:
     """Looks up ``pattern``; raises ``GenerationError`` where nothing matches."""
     reasons = {
         (skip.aten_name, skip.overload_name): skip.reason
-        for skip in make_library(schemas, choice).skipped
+        for skip in make_library(schemas, choice, bases).skipped
     }
     public = schemas.public_names
     operators = [

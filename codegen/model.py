@@ -166,6 +166,7 @@ class SkipReason(Enum):
     TOO_MANY_PARAMETERS = "has too many parameters"
     BAD_NAME = "has a name that is no identifier, or the same one twice"
     NAME_TAKEN = "its public name is taken"
+    OTHER_BASE = "its hand-written base has other parameters"
 
 
 Default = bool | int | float | str | None | tuple[int, ...]
@@ -210,6 +211,31 @@ class Parameter:
     @property
     def is_list(self) -> bool:
         return self.list_size is not None
+
+    def metadata(self) -> dict[str, object]:
+        """What the metadata files say of it."""
+        return {
+            "name": self.name,
+            "type": str(self.argument.type),
+            "is_tensor": self.kind is Kind.TENSOR,
+            "is_out": self.is_out,
+            "default": self.aten_default,
+        }
+
+    def is_like(self, other: Parameter) -> bool:
+        """Whether the same values can be passed for both, by position and by keyword.
+
+        Also where the schemas have different words for one type: ``SymInt`` and ``int``.
+        """
+        return self._passed() == other._passed()
+
+    def _passed(self) -> tuple[object, ...]:
+        type_ = self.argument.type
+        has_default = self.aten_default is not None
+        return (
+            *(self.name, self.kind, self.is_out, has_default, self.default),
+            *(type_.list_size, type_.is_optional, type_.has_optional_elements),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,8 +298,14 @@ class Library:
     torch_version: str
     operators: tuple[Operator, ...]
     skipped: tuple[Skipped, ...]
+    native: tuple[Operator, ...] = ()  # what the build has and torch has not
 
     @property
     def overloads(self) -> tuple[Overload, ...]:
         """Those of all operators, in order."""
         return tuple(overload for operator in self.operators for overload in operator.overloads)
+
+    @property
+    def all_operators(self) -> list[Operator]:
+        """The generated and the native ones by name."""
+        return sorted(self.operators + self.native, key=lambda operator: operator.name)

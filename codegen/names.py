@@ -10,7 +10,7 @@ INPLACE_SUFFIX = "_inplace"
 
 # What the library itself has in these scopes: an operator of a fork must not replace it.
 RESERVED_NAMES = frozenset(  # of `infini.ops`
-    {"devices", "include_dir", "last_call", "metadata_path", "platforms"}
+    {"devices", "include_dir", "last_call", "metadata_path", "native_metadata_path", "platforms"}
 )
 RESERVED_CLASS_NAMES = frozenset(  # of C++ `infini::ops`, and of `infini.ops`
     {

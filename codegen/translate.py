@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import keyword
 import math
+from collections.abc import Collection, Mapping
 
+from codegen.bases import Base
 from codegen.model import (
     Argument,
     Declaration,
@@ -59,9 +61,18 @@ _LITERALS: dict[Kind, tuple[type, ...]] = {
 }
 
 
-def make_library(schemas: Schemas, choice: Choice | None = None) -> Library:
-    """Builds the model of what is chosen, all by default; the rest is in ``skipped``."""
+def make_library(
+    schemas: Schemas,
+    choice: Choice | None = None,
+    bases: Mapping[str, Base] | None = None,
+    native: Collection[str] = (),
+) -> Library:
+    """Builds the model of what is chosen, all by default; the rest is in ``skipped``.
+
+    ``bases`` are the hand-written ones, of which the build implements ``native``.
+    """
     choice = choice or Choice()
+    bases = bases or {}
     public = schemas.public_names
     taken = set(RESERVED_NAMES | RESERVED_CLASS_NAMES)
     operators = []
@@ -76,6 +87,8 @@ def make_library(schemas: Schemas, choice: Choice | None = None) -> Library:
         overloads = []
         for declaration in declarations:
             overload = omission.reason if omission else _overload_named(name, declaration, taken)
+            if not isinstance(overload, SkipReason) and _contradicts(overload, bases.get(name)):
+                overload = SkipReason.OTHER_BASE
             if isinstance(overload, SkipReason):
                 skipped.append(_skip(declaration, overload))
             else:
@@ -91,7 +104,20 @@ def make_library(schemas: Schemas, choice: Choice | None = None) -> Library:
         torch_version=schemas.torch_version,
         operators=tuple(sorted(operators, key=lambda operator: operator.name)),
         skipped=tuple(sorted(skipped, key=lambda skip: skip.aten_name)),
+        native=tuple(
+            Operator(name=name, class_name=base.class_name, overloads=(base.overload,))
+            for name, base in bases.items()
+            if name in native and name not in taken
+        ),
     )
+
+
+def _contradicts(overload: Overload, base: Base | None) -> bool:
+    """Whether one table row can't be for both: arguments would be taken for others."""
+    if base is None or base.overload.schema.overload_name != overload.schema.overload_name:
+        return False
+    ours, atens = base.overload.parameters, overload.parameters
+    return len(ours) != len(atens) or not all(map(Parameter.is_like, ours, atens))
 
 
 def _in_order_of_trial(overloads: list[Overload]) -> tuple[Overload, ...]:

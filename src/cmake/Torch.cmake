@@ -41,10 +41,10 @@ if(TORCH_ROOT AND NOT WITH_TORCH)
 endif()
 
 # Runs the generator, which writes only what changed.
-function(infini_ops_generate_torch output)
+function(infini_ops_generate_torch output registry)
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -m codegen torch
-      --output-dir "${output}" --torch-root "${TORCH_ROOT}"
+      --output-dir "${output}" --torch-root "${TORCH_ROOT}" --registry "${registry}"
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
@@ -53,8 +53,7 @@ function(infini_ops_generate_torch output)
   # A change of what is generated from runs it again. One of the variable alone does not: ninja
   # can't see it, and pip, which configures every time, need not.
   file(GLOB_RECURSE inputs CONFIGURE_DEPENDS
-    "${PROJECT_SOURCE_DIR}/codegen/*.py" "${PROJECT_SOURCE_DIR}/codegen/*.j2"
-    "${PROJECT_SOURCE_DIR}/src/base/*.h")
+    "${PROJECT_SOURCE_DIR}/codegen/*.py" "${PROJECT_SOURCE_DIR}/codegen/*.j2")
   list(APPEND inputs "${PROJECT_SOURCE_DIR}/codegen/torch_ops.yaml"
     "${TORCH_ROOT}/torch/version.py"
     "${TORCH_ROOT}/torchgen/packaged/ATen/native/native_functions.yaml")

@@ -159,6 +159,23 @@ def test_off_is_off_where_torch_is_installed(root: Path, tmp_path: Path) -> None
     assert not (tmp_path / "off" / "generated").exists()
 
 
+def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
+    """Found before anything is compiled; loading such a library would end the process."""
+    tree = tmp_path / "tree"
+    for name in ("src", "codegen"):
+        shutil.copytree(root / name, tree / name)
+    shutil.copy(root / "CMakeLists.txt", tree)
+    with (tree / "src" / "core" / "types.cc").open("a") as source:
+        source.write("INFINI_OPS_REGISTER(Add, Device::Type::kCpu, 0);")
+    message = configure(tree, tmp_path / "build", "-DWITH_TORCH=OFF")
+    assert re.search(
+        r"src/\S+:\d+: add has an implementation for cpu at slot 0 already, in src/\S+:\d+; give",
+        message,
+    )
+    assert {"src/core/types.cc", "src/cpu/add.cc"} == set(re.findall(r"src/\w+/\w+\.cc", message))
+    assert "The sources can't be registered; the message is above." in message
+
+
 def test_the_environment_narrows_each_configuration(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +196,8 @@ def test_the_environment_narrows_each_configuration(
     assert f" {root / 'src' / 'base' / 'add.h'} " in rules
     assert f" {narrowing} " in rules
     assert "native_functions.yaml " in rules
+    (watched,) = re.findall(r"^build build\.ninja: RERUN_CMAKE (.*)$", rules, re.MULTILINE)
+    assert f" {root / 'src' / 'cpu' / 'add.cc'} " in watched  # for what it registers
 
     monkeypatch.setenv("INFINI_OPS_TORCH_OPS", "abz")
     finished = run_cmake(root, tmp_path / "build", "-G", "Ninja")

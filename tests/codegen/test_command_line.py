@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from codegen.aten import find_torch
-from codegen.cli import main
+from codegen.cli import BASES, main
 from codegen.inputs import SELECTION_VARIABLE, Inputs
+from codegen.names import RESERVED_NAMES
 
 pytest.importorskip("torchgen", reason="torch is not installed")
 
@@ -92,6 +94,40 @@ def test_a_selection_that_leaves_nothing(
     assert (
         f"{tmp_path}/ops.yaml and INFINI_OPS_TORCH_OPS leave no operator" in capsys.readouterr().err
     )
+
+
+def test_the_stub_has_the_native_operators_of_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What torch has too it has from torch."""
+    monkeypatch.setenv(SELECTION_VARIABLE, "add,abs")
+    registry = tmp_path / "registry.json"
+    command = ["torch", "--output-dir", str(tmp_path / "out"), "--registry", str(registry)]
+    stub = tmp_path / "out" / "__init__.pyi"
+    for names in (["add", "gemm"], ["cast"]):
+        registry.write_text(json.dumps({"ops": [{"name": name} for name in names]}))
+        assert main(command) == 0
+        functions = set(re.findall(r"^def (\w+)\(", stub.read_text(), re.MULTILINE))
+        assert functions - RESERVED_NAMES == {"abs", "add", *names}
+
+
+def test_a_base_that_contradicts_torch_is_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = BASES / "add.h"
+    (tmp_path / "add.h").write_text(base.read_text().replace("Default(1)", "Default(2)"))
+    monkeypatch.setattr("codegen.cli.BASES", tmp_path)
+    monkeypatch.setenv(SELECTION_VARIABLE, "add")
+    assert main(["torch", "--output-dir", str(tmp_path / "out")]) == 0
+    captured = capsys.readouterr()
+    assert "1 operator, 1 overload, 1443 skipped" in captured.out  # add.Scalar_out is left
+    assert captured.err.startswith(f"codegen: note: {tmp_path}/add.h:12: 'add.out(Tensor input, ")
+    assert "alpha=2" in captured.err
+    assert "is not what torch 2." in captured.err
+    assert "'add.out(Tensor self, Tensor other, *, Scalar alpha=1" in captured.err
+    assert main(["inspect", "add"]) == 0
+    shown = capsys.readouterr().out
+    assert "add.out  [not generated: its hand-written base has other parameters]" in shown
 
 
 def test_hand_edited_and_deleted_files_are_restored(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from codegen.bases import read_bases
 from codegen.emit import STUB_NAME, render_torch
 from codegen.model import Library, Operator, Schemas
 from codegen.stubs import signatures
@@ -56,11 +57,19 @@ infini.ops.index(x, [None, y], out)
 infini.ops.internal_foreach_add(tensors, [1, 2.5], tensors)
 infini.ops.internal_foreach_add_inplace((x, y), tensors)
 
+infini.ops.gemm(x, x, out)
+infini.ops.gemm(x, x, 2, 0.5, False, True, out)
+infini.ops.gemm(x, x, out, trans_a=True)
+infini.ops.cast(x, out)
+infini.ops.rms_norm(x, y, 1e-5, out)
+infini.ops.Swiglu.clear_cache()
+
 operators: list[type[infini.ops.Operator]] = [infini.ops.Any, infini.ops.Abs]
 names: list[str] = [operator.name for operator in operators] + infini.ops.devices()
 slots: list[int] = infini.ops.Abs.active_implementation_indices(torch.device("cpu"))
 infini.ops.Abs.clear_cache()
 folder: str = infini.ops.include_dir().name + infini.ops.metadata_path().name
+folder = infini.ops.native_metadata_path().name
 """
 
 # What mypy has to say about a line is written at its end.
@@ -81,6 +90,8 @@ infini.ops.mean(x, 1.5, out)  # call-overload
 infini.ops.linear_backward(x, x, x, [1, 0, 1], out, out, out)  # list-item
 infini.ops.gelu_inplace(x, approximate=None)  # arg-type
 infini.ops.random_inplace(x, generator=0)  # call-overload
+infini.ops.gemm(x, x, out, trans_a="yes")  # call-overload
+infini.ops.causal_softmax(x, x, out)  # call-arg
 infini.ops.no_such_operator(x, out)  # attr-defined
 infini.ops.NoSuchOperator.clear_cache()  # attr-defined
 infini.ops.Abs.no_such_method()  # attr-defined
@@ -105,9 +116,10 @@ class Checked:
 
 
 @pytest.fixture(scope="module")
-def library(schemas: Schemas) -> Library:
-    """All operators of the installed torch."""
-    return make_library(schemas)
+def library(root: Path, schemas: Schemas) -> Library:
+    """All operators of the installed torch, and all hand-written ones."""
+    bases = read_bases(root / "src" / "base")
+    return make_library(schemas, None, bases, bases)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from codegen.aten import find_torch, load_schemas
+from codegen.bases import read_bases
 from codegen.inputs import Inputs
 from codegen.selection import choose_for
 from codegen.translate import make_library
@@ -51,9 +52,10 @@ def read_sources(root: Path = ROOT) -> Sources:
         base_dir=root / "src" / "base",
     )
     schemas = load_schemas(inputs.torch)
+    bases = read_bases(inputs.base_dir)
     return Sources(
         root=root,
-        library=make_library(schemas, choose_for(inputs, schemas)),
+        library=make_library(schemas, choose_for(inputs, schemas), bases, bases),
         hand_written=inputs.hand_written_bases(),
         sampled=frozenset(load().samples),
     )

@@ -16,6 +16,7 @@ import infini.ops
 import torch
 
 METADATA_FILE = Path(infini.ops.__file__).with_name("torch_ops_metadata.json")
+NATIVE_METADATA_FILE = METADATA_FILE.with_name("native_ops_metadata.json")
 TORCH_SLOT = 8
 NATIVE_SLOTS = range(8)
 
@@ -123,6 +124,17 @@ class Overload:
         return positional, keywords
 
 
+@dataclass(frozen=True)
+class NativeOperator:
+    """The hand-written overload of a public operator, and where it is implemented."""
+
+    name: str
+    overload_name: str
+    parameters: tuple[Parameter, ...]
+    slots: tuple[tuple[str, int], ...]  # of each implementation: platform and slot
+    sources: tuple[str, ...]
+
+
 def check_slot(name: str, slot: int) -> None:
     """Raises WrongImplementationError if this thread's last call was not of that slot."""
     ran = infini.ops.last_call()
@@ -151,8 +163,30 @@ def is_recording_torch() -> bool:
 
 
 def operator_names() -> list[str]:
-    """The public names of all operators in the metadata."""
+    """The public names of all generated operators."""
     return sorted({overload.name for overload in overloads()})
+
+
+@cache
+def native_operators() -> tuple[NativeOperator, ...]:
+    """Every hand-written operator of the build, by its metadata."""
+    return tuple(
+        NativeOperator(
+            name=entry["name"],
+            overload_name=entry["overload_name"],
+            parameters=tuple(Parameter(**parameter) for parameter in entry["params"]),
+            slots=tuple((each["device"], each["slot"]) for each in entry["implementations"]),
+            sources=tuple(each["source"] for each in entry["implementations"]),
+        )
+        for entry in native_metadata()["ops"]
+    )
+
+
+@cache
+def native_metadata() -> dict[str, Any]:
+    """The metadata file of hand-written operators, as it is."""
+    content: dict[str, Any] = json.loads(NATIVE_METADATA_FILE.read_text())
+    return content
 
 
 @cache

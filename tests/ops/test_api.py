@@ -12,7 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from harness import equal
-from installed import TORCH_SLOT, class_name, metadata, overloads
+from installed import (
+    NATIVE_METADATA_FILE,
+    TORCH_SLOT,
+    class_name,
+    metadata,
+    native_metadata,
+    native_operators,
+    operator_names,
+    overloads,
+)
 
 import infini.ops
 import torch
@@ -33,9 +42,9 @@ class TestMetadata:
         assert metadata()["torch_version"].partition("+")[0] == installed
 
     def test_every_operator_is_a_function_and_a_class(self) -> None:
-        for overload in overloads():
-            assert callable(overload.function), overload
-            assert isinstance(overload.operator_class, type), overload
+        for overload in (*overloads(), *native_operators()):
+            assert callable(getattr(infini.ops, overload.name)), overload
+            assert isinstance(getattr(infini.ops, class_name(overload.name)), type), overload
 
     def test_names_follow_the_aten_names(self) -> None:
         for overload in overloads():
@@ -55,6 +64,39 @@ class TestMetadata:
         skipped = {(row["aten_name"], row["overload_name"]) for row in metadata()["skipped"]}
         assert not generated & skipped
         assert all(row["reason"] for row in metadata()["skipped"])
+
+    def test_it_is_one_of_two_files_that_have_all_operators(self) -> None:
+        classes = {"Call", "Operator", "Platform"}
+        operators = {
+            name
+            for name in set(infini.ops.__all__) - classes
+            if isinstance(getattr(infini.ops, class_name(name), None), type)
+        }
+        assert operators == {each.name for each in (*overloads(), *native_operators())}
+
+
+class TestNativeMetadata:
+    """What the generator read from the sources is what the library has."""
+
+    def test_it_has_the_keys_of_the_contract(self) -> None:
+        assert infini.ops.native_metadata_path() == NATIVE_METADATA_FILE
+        assert native_metadata().keys() == {"schema_version", "ops"}
+        assert native_metadata()["schema_version"] == 1
+        keys = {"name", "overload_name", "params", "implementations"}
+        assert all(row.keys() == keys for row in native_metadata()["ops"])
+
+    def test_its_slots_are_active_and_no_others_but_torchs(self) -> None:
+        native = {each.name: each.slots for each in native_operators()}
+        for name in {*native, *operator_names()}:
+            operator_class = getattr(infini.ops, class_name(name))
+            for platform in infini.ops.devices():
+                active = set(operator_class.active_implementation_indices(platform))
+                slots = {slot for device, slot in native.get(name, ()) if device == platform}
+                assert active - {TORCH_SLOT} == slots, name
+
+    def test_it_says_where_an_implementation_is(self) -> None:
+        (add,) = (each for each in native_operators() if each.name == "add")
+        assert dict(zip(add.slots, add.sources, strict=True))["cpu", 0] == "src/cpu/add.cc"
 
 
 class TestOperatorClasses:

@@ -11,7 +11,7 @@ import keyword
 import re
 from typing import Any
 
-from installed import Overload, operator_names, overloads
+from installed import NativeOperator, Overload, native_operators, operator_names, overloads
 
 import infini.ops
 
@@ -73,7 +73,7 @@ def parsed(default: str | None, type_: str) -> object:
     return [value] * int(size[1]) if size and isinstance(value, int) else value
 
 
-def in_metadata(overload: Overload) -> Signature:
+def in_metadata(overload: Overload | NativeOperator) -> Signature:
     return [(each.type, each.name, parsed(each.default, each.type)) for each in overload.parameters]
 
 
@@ -102,8 +102,21 @@ def test_the_metadata_has_the_schemas_of_torch() -> None:
         assert outs == written(overload), overload.qualified_name
 
 
+def table_of(name: str) -> list[Signature]:
+    lines = getattr(infini.ops, name).__doc__.partition("\n\n")[0].splitlines()
+    return [in_table(line) for line in lines]
+
+
 def test_the_table_has_the_schemas_of_torch() -> None:
     for name in operator_names():
         expected = [as_in_table(declared(overload)) for overload in of_operator(name)]
-        lines = getattr(infini.ops, name).__doc__.partition("\n\n")[0].splitlines()
-        assert [in_table(line) for line in lines] == expected, name
+        assert table_of(name) == expected, name
+
+
+def test_the_table_has_what_hand_written_bases_say() -> None:
+    """The generator reads the text of the bases, the compiler what it means."""
+    for operator in native_operators():
+        expected = as_in_table(in_metadata(operator))
+        outs = ", ".join(each.name for each in operator.parameters if each.is_out)
+        assert expected in table_of(operator.name), operator.name
+        assert f"Writes into: {outs}." in getattr(infini.ops, operator.name).__doc__

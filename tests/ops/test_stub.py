@@ -7,7 +7,7 @@ import pydoc
 from functools import cache
 from pathlib import Path
 
-from installed import class_name, overloads
+from installed import class_name, native_operators, overloads
 
 import infini.ops
 
@@ -34,7 +34,8 @@ def test_it_has_the_functions_and_classes_of_the_module() -> None:
     classes = {"Call", "Operator", "Platform"}
     functions = set(infini.ops.__all__) - classes
     assert declared(ast.FunctionDef) == functions
-    helpers = {"devices", "include_dir", "last_call", "metadata_path", "platforms"}
+    paths = {"include_dir", "metadata_path", "native_metadata_path"}
+    helpers = {"devices", "last_call", "platforms"} | paths
     assert declared(ast.ClassDef) == classes | set(map(class_name, functions - helpers))
     for name in declared(ast.FunctionDef) | declared(ast.ClassDef):
         assert callable(getattr(infini.ops, name)), name
@@ -46,10 +47,10 @@ def test_it_takes_the_parameters_of_every_overload() -> None:
         if isinstance(node, ast.FunctionDef):
             names = {each.arg for each in [*node.args.args, *node.args.kwonlyargs]}
             taken.setdefault(node.name, []).append(names)
-    for overload in overloads():
+    for overload in (*overloads(), *native_operators()):
         names = {parameter.name for parameter in overload.parameters} | CALL_OPTIONS
         # More than its own where an overload with defaults takes its calls too.
-        assert any(names <= each for each in taken[overload.name]), overload.qualified_name
+        assert any(names <= each for each in taken[overload.name]), overload
 
 
 def test_it_exports_what_the_module_exports() -> None:

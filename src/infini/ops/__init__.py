@@ -28,6 +28,7 @@ __all__ = [
     "include_dir",
     "last_call",
     "metadata_path",
+    "native_metadata_path",
     "platforms",
     *sorted(_NAMES),
 ]
@@ -92,6 +93,11 @@ def platforms() -> list[Platform]:
 def metadata_path() -> _pathlib.Path:
     """``torch_ops_metadata.json``: the generated operators; absent in a build without torch."""
     return _PACKAGE / "torch_ops_metadata.json"
+
+
+def native_metadata_path() -> _pathlib.Path:
+    """``native_ops_metadata.json``: the hand-written operators, and what is at which slot."""
+    return _PACKAGE / "native_ops_metadata.json"
 
 
 def include_dir() -> _pathlib.Path:
