@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_backend_stubs(commands)
     _add_registry(commands)
+    _add_triton(commands)
 
     headers = commands.add_parser(
         "headers",
@@ -139,6 +140,42 @@ def _add_registry(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     registry.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
     registry.set_defaults(run=_run_registry)
+
+
+def _add_triton(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    triton = commands.add_parser(
+        "triton", help="the Triton kernels of src/triton/ops, ahead of time", allow_abbrev=False
+    )
+    _add_output(triton, required=True)
+    triton.add_argument(
+        "--targets",
+        type=_targets,
+        default=(80, 90),
+        metavar="LIST",
+        help="compute capabilities to compile for (default: 80,90)",
+    )
+    triton.add_argument(
+        "--jobs",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="processes to compile with (default: one for each processor)",
+    )
+    triton.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PROGRAM",
+        help="the Python that has Triton (default: this one)",
+    )
+    triton.set_defaults(run=_run_triton)
+
+
+def _targets(text: str) -> tuple[int, ...]:
+    """In ascending order, so that how they are listed does not count."""
+    targets = {int(target) for target in text.split(",")}
+    if min(targets) < 70:
+        raise argparse.ArgumentTypeError(f"{min(targets)} is none; expected 80 or 90, for instance")
+    return tuple(sorted(targets))
 
 
 def _add_output(
@@ -231,6 +268,20 @@ def _run_registry(options: argparse.Namespace) -> None:
         f"registry: {counted(len(registry.operators), 'operator')}, "
         f"{counted(len(registry.implementations), 'implementation')}"
     )
+
+
+def _run_triton(options: argparse.Namespace) -> None:
+    from codegen.triton.cache import default_folder
+    from codegen.triton.generation import Request, generate
+
+    request = Request(
+        targets=options.targets,
+        workers=max(1, options.jobs),
+        cache=default_folder(),
+        python=options.python,
+    )
+    outcome = generate(request, options.output_dir, dry_run=options.dry_run)
+    _report(outcome, dry_run=options.dry_run)
 
 
 def _report(outcome: Outcome, *, dry_run: bool) -> None:

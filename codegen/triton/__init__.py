@@ -1,0 +1,1 @@
+"""``python -m codegen triton``: Triton kernels, compiled ahead of time into C sources."""

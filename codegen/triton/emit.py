@@ -1,0 +1,181 @@
+"""Renders the C sources of compiled operators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from codegen.emit import make_environment
+from codegen.names import class_name
+from codegen.triton.cache import Kernel
+from codegen.triton.compiler import Job
+from codegen.triton.expressions import substituted
+from codegen.triton.spec import C_TYPES, FieldKind, Operator, Variant
+from codegen.triton.toolchain import Toolchain
+from codegen.triton.tree import Plan
+
+_BYTES_PER_LINE = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """What a launcher passes for a parameter."""
+
+    name: str
+    type: str  # in C
+    field: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """A compiled variant as the templates see it."""
+
+    operator: Operator
+    variant: Variant
+    target: int
+    kernel: Kernel
+    data_types: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant.name}_{self.target}"
+
+    @property
+    def arguments(self) -> list[Argument]:
+        return [self._argument(name) for name in self.kernel.parameters]
+
+    def _argument(self, name: str) -> Argument:
+        type = self.variant.types[name]
+        return Argument(
+            name=name, type=C_TYPES.get(type, "void*"), field=self.variant.field_of(name)
+        )
+
+    @property
+    def cubin_lines(self) -> Iterator[str]:
+        """The code as lines of a string literal, which compile faster than an array's numbers."""
+        code = self.kernel.cubin
+        for start in range(0, len(code), _BYTES_PER_LINE):
+            # Three digits each, so that no digit after them counts in.
+            yield "".join(f"\\{byte:03o}" for byte in code[start : start + _BYTES_PER_LINE])
+
+    @property
+    def grid(self) -> list[str]:
+        values = self._values()
+        sizes = [substituted(each, values) for each in self.variant.grid]
+        return [*sizes, "1", "1"][:3]
+
+    @property
+    def conditions(self) -> list[str]:
+        """In C, all of which have to hold for the variant to be taken."""
+        values = self._values()
+        return [substituted(each, values) for each in self.assumptions] or ["1"]
+
+    @property
+    def assumptions(self) -> list[str]:
+        """The conditions over the names of ``build.py``."""
+        return [
+            *self._data_type_assumptions(),
+            *self._constant_assumptions(),
+            *self._divisibility_assumptions(),
+            *self._range_assumptions(),
+            *self.variant.when,
+        ]
+
+    def _data_type_assumptions(self) -> Iterator[str]:
+        for field, names in self.variant.data_types.items():
+            tests = " || ".join(f"{field} == {name}" for name in names)
+            yield f"({tests})" if len(names) > 1 else tests
+
+    def _constant_assumptions(self) -> Iterator[str]:
+        for name, value in self.variant.constants.items():
+            field = self.variant.field_of(name)
+            if field in self.operator.fields:
+                yield f"{field} == {int(value)}"
+
+    def _divisibility_assumptions(self) -> Iterator[str]:
+        for name in self.variant.divisible:
+            field = self.variant.field_of(name)
+            is_pointer = self.operator.fields[field] is FieldKind.POINTER
+            yield f"(uintptr_t){field} % 16 == 0" if is_pointer else f"{field} % 16 == 0"
+
+    def _range_assumptions(self) -> Iterator[str]:
+        for name, type in self.variant.types.items():
+            field = self.variant.field_of(name)
+            if self.operator.fields[field] is FieldKind.INTEGER and type != "i64":
+                yield f"{field} == ({C_TYPES[type]}){field}"
+
+    def _values(self) -> dict[str, str]:
+        return {
+            **{name: name for name in ("uintptr_t", *C_TYPES.values())},
+            **{name: str(value) for name, value in self.data_types.items()},
+            **{
+                name: str(int(value))
+                for name, value in self.variant.constants.items()
+                if isinstance(value, int)
+            },
+            **{name: f"request->{name}" for name in self.operator.fields},
+        }
+
+
+def render(
+    plans: Sequence[Plan],
+    kernels: Mapping[str, Kernel],
+    toolchain: Toolchain,
+    data_types: Mapping[str, int],
+) -> dict[str, str]:
+    """All files, by path relative to the output folder."""
+    environment = make_environment()
+    targets = sorted(plans[0].variants)
+    files = {
+        "triton/targets.h": environment.get_template("triton/targets.h.j2").render(
+            targets=targets, version=toolchain.version
+        )
+    }
+    rows = []
+    for plan in plans:
+        launchers = {
+            target: [
+                Launcher(
+                    operator=plan.operator,
+                    variant=variant,
+                    target=target,
+                    kernel=kernels[
+                        Job(source=plan.source, variant=variant, target=target).key(toolchain)
+                    ],
+                    data_types=data_types,
+                )
+                for variant in variants
+            ]
+            for target, variants in plan.variants.items()
+        }
+        for suffix in ("h", "c"):
+            template = environment.get_template(f"triton/operator.{suffix}.j2")
+            files[f"triton/{plan.source.name}.{suffix}"] = template.render(
+                name=plan.source.name,
+                symbol=f"InfiniOpsTriton{class_name(plan.source.name)}",
+                fields=plan.operator.fields,
+                launchers=launchers,
+            )
+        rows += [_row(plan.source.name, each) for group in launchers.values() for each in group]
+    files["triton/kernels.json"] = "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
+    return files
+
+
+def _row(operator: str, launcher: Launcher) -> dict[str, object]:
+    """What is known of a kernel, for people and tests."""
+    kernel = launcher.kernel
+    return {
+        "operator": operator,
+        "variant": launcher.variant.name,
+        "target": launcher.target,
+        "conditions": launcher.assumptions,
+        "entry": kernel.entry,
+        "parameters": {name: launcher.variant.types[name] for name in kernel.parameters},
+        "hidden_pointers": kernel.hidden,
+        "num_warps": kernel.num_warps,
+        "shared_bytes": kernel.shared,
+        "cubin_bytes": len(kernel.cubin),
+        "cubin_sha256": sha256(kernel.cubin).hexdigest(),
+    }

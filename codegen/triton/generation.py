@@ -1,0 +1,69 @@
+"""Brings an output folder up to date with ``src/triton/ops``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegen.generation import Outcome
+from codegen.manual import counted
+from codegen.output import Changes, digest_of, read_manifest, synchronize
+from codegen.triton.toolchain import Toolchain, find_toolchain
+from codegen.triton.tree import OPERATORS, find_sources
+
+_CODEGEN = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to generate, and with what."""
+
+    targets: tuple[int, ...]
+    workers: int
+    cache: Path
+    python: str = sys.executable
+    operators: Path = OPERATORS
+
+
+def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcome:
+    """Compiles what changed. Where nothing did, that is found out without reading a kernel."""
+    toolchain = find_toolchain(request.python)
+    digest = digest_of(_inputs(request, toolchain))
+    manifest = read_manifest(folder)
+    if manifest.is_up_to_date(folder, digest):
+        changes = Changes(written=(), unchanged=tuple(manifest.files), removed=())
+        return Outcome(summary=manifest.summary, notes=manifest.notes, changes=changes)
+    from codegen.triton.compiler import compile_all, jobs_of
+    from codegen.triton.emit import render
+    from codegen.triton.tree import read_data_types, read_plan
+
+    plans = [read_plan(source, request.targets) for source in find_sources(request.operators)]
+    jobs = jobs_of(plans)
+    compiled = compile_all(jobs, toolchain, folder=request.cache, workers=request.workers)
+    summary = (
+        f"Triton {toolchain.version}: {counted(len(plans), 'operator')}, "
+        f"{counted(len(jobs), 'kernel')} for {_text(request.targets)}"
+    )
+    files = render(plans, compiled.kernels, toolchain, read_data_types())
+    changes = synchronize(files, folder, inputs=digest, summary=summary, dry_run=dry_run)
+    summary += f", {compiled.fresh} compiled"
+    return Outcome(summary=summary, notes=compiled.notes, changes=changes)
+
+
+def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:
+    for text in (toolchain.version, toolchain.ptxas, _text(request.targets)):
+        yield text.encode()
+    generators = [*_CODEGEN.glob("*.py"), *(_CODEGEN / "triton").glob("*.py")]
+    templates = (_CODEGEN / "templates" / "triton").glob("*.j2")
+    for path in sorted((*generators, *templates)):
+        yield path.read_bytes()
+    for source in find_sources(request.operators):
+        yield source.name.encode()
+        yield source.kernel.read_bytes()
+        yield source.build.read_bytes()
+
+
+def _text(targets: Sequence[int]) -> str:
+    return ", ".join(f"sm_{target}" for target in targets)

@@ -1,0 +1,154 @@
+"""What a ``src/triton/ops/<op>/build.py`` says: an operator, its request and its variants.
+
+A request is the C struct that the C++ glue fills. A variant is one kernel of ``kernel.py``
+compiled under assumptions; the generated dispatcher takes the first variant of the target whose
+assumptions hold for the request. Most of them follow from how the variant is compiled, so that
+they can't be forgotten:
+
+* a parameter or field in ``divisible`` is a multiple of 16 (a pointer: aligned to 16 bytes);
+* a constant that is named like a field of the request equals it;
+* an integer that is passed in less than 64 bits fits.
+
+``build.py`` is plain data: it runs in a Python that need not have Triton.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from codegen.errors import GenerationError, nearest
+from codegen.triton.expressions import names_in
+
+Constant = bool | int | float | str
+
+
+class FieldKind(StrEnum):
+    """What a field of the request is; the value is its type in C."""
+
+    DATA_TYPE = "int"  # a DataType of infini/ops/data_type.h
+    POINTER = "void*"
+    INTEGER = "int64_t"
+    FLOAT = "double"
+
+
+# What Triton calls the types that kernels take by value, as C types, and the fields they come from.
+C_TYPES = {
+    "i1": "bool",
+    "i8": "int8_t",
+    "i16": "int16_t",
+    "i32": "int32_t",
+    "i64": "int64_t",
+    "fp32": "float",
+    "fp64": "double",
+}
+_POINTER = re.compile(r"\*k?(i1|[iu](8|16|32|64)|fp(16|32|64)|bf16)")
+
+# Elements in memory: Triton's name of a DataType.
+TRITON_TYPES = {
+    "kFloat16": "fp16",
+    "kBFloat16": "bf16",
+    "kFloat32": "fp32",
+    "kFloat64": "fp64",
+    "kUInt8": "u8",
+    "kInt8": "i8",
+    "kInt16": "i16",
+    "kInt32": "i32",
+    "kInt64": "i64",
+    "kBool": "i1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One kernel, compiled under assumptions. Expressions are in C, over fields and constants."""
+
+    name: str  # unique in the operator and target: "float16_aligned"
+    kernel: str  # a function of kernel.py
+    types: Mapping[str, str]  # of each parameter that is passed: "*fp16", "i32", "fp32"
+    grid: Sequence[str]  # up to three: "cdiv(count, BLOCK)"; cdiv, min and max are there
+    constants: Mapping[str, Constant] = field(default_factory=dict)  # of each other parameter
+    data_types: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by field: ["kFloat16"]
+    divisible: Sequence[str] = ()  # parameters that are multiples of 16
+    when: Sequence[str] = ()  # what else has to hold: "columns <= BLOCK"
+    arguments: Mapping[str, str] = field(default_factory=dict)  # parameter -> field, if not its own
+    num_warps: int = 4
+    num_stages: int = 3
+
+    def field_of(self, parameter: str) -> str:
+        """The field of the request that a parameter is given."""
+        return self.arguments.get(parameter, parameter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """What ``build.py`` calls ``OPERATOR``."""
+
+    fields: Mapping[str, FieldKind]  # of the request, in order
+    # By target (80, 90): the variants, in the order in which they are tried.
+    variants: Callable[[int], Sequence[Variant]]
+
+
+def check(operator: Operator, variants: Sequence[Variant], where: str) -> None:
+    """Refuses what can't be compiled or dispatched; ``where`` starts the message."""
+    seen: set[str] = set()
+    for variant in variants:
+        problem = _problem(operator, variant)
+        if variant.name in seen:
+            problem = "is there twice; expected a name of its own"
+        if problem:
+            raise GenerationError(f"{where}: variant {variant.name!r} {problem}")
+        seen.add(variant.name)
+    if not variants:
+        raise GenerationError(f"{where}: no variants; expected at least one")
+
+
+def _problem(operator: Operator, variant: Variant) -> str | None:
+    """What is wrong with the variant, if anything."""
+    if not variant.name.isidentifier():
+        return "is no C identifier"
+    if not 1 <= len(variant.grid) <= 3:
+        return f"has a grid of {len(variant.grid)} dimensions; expected 1 to 3"
+    for parameter, name in variant.types.items():
+        if problem := _type_problem(operator, variant, parameter, name):
+            return problem
+    for name, data_types in variant.data_types.items():
+        if operator.fields.get(name) is not FieldKind.DATA_TYPE:
+            return f"has data types of {name!r}, which is no field of kind DATA_TYPE"
+        if unknown := [each for each in data_types if each not in TRITON_TYPES]:
+            return f"has the data type {unknown[0]!r}{nearest(unknown[0], TRITON_TYPES)}"
+    for name in variant.divisible:
+        if name not in variant.types:
+            return f"has {name!r} divisible; expected one of {', '.join(variant.types)}"
+    known = {*operator.fields, *_numbers(variant)}
+    for expression in (*variant.grid, *variant.when):
+        for name in names_in(expression):
+            if name not in known:
+                return f"has {name!r} in {expression!r}, no field or constant{nearest(name, known)}"
+    return None
+
+
+def _type_problem(operator: Operator, variant: Variant, parameter: str, name: str) -> str | None:
+    source = variant.field_of(parameter)
+    kind = operator.fields.get(source)
+    if kind is None:
+        return (
+            f"takes {source!r}, which is no field of the request{nearest(source, operator.fields)}"
+        )
+    expected = {
+        FieldKind.POINTER: _POINTER.fullmatch(name) is not None,
+        FieldKind.INTEGER: name in C_TYPES and name.startswith("i"),
+        FieldKind.FLOAT: name in ("fp32", "fp64"),
+        FieldKind.DATA_TYPE: False,
+    }
+    if not expected[kind]:
+        return f"takes the field {source!r} of kind {kind.name} as {name!r}"
+    if parameter in variant.constants:
+        return f"has {parameter!r} among both its types and its constants"
+    return None
+
+
+def _numbers(variant: Variant) -> list[str]:
+    return [name for name, value in variant.constants.items() if isinstance(value, int)]

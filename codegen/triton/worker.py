@@ -1,0 +1,106 @@
+"""Compiles kernels, one a line; runs in the Python that has Triton, which need not be codegen's.
+
+Reads jobs as JSON lines and answers each with one: what the launcher needs to know, or an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.util
+import json
+import re
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+
+def main() -> None:
+    # Nothing else may write between the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        try:
+            answer = compile_kernel(json.loads(line))
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def compile_kernel(job: dict[str, Any]) -> dict[str, Any]:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = getattr(load(job["path"]), job["function"])
+    check_parameters(function, job)
+    source = ASTSource(
+        fn=function,
+        signature={name: job["types"].get(name, "constexpr") for name in function.arg_names},
+        constexprs=job["constants"],
+        attrs={
+            (function.arg_names.index(name),): [["tt.divisibility", 16]]
+            for name in job["divisible"]
+        },
+    )
+    target = GPUTarget("cuda", job["target"], 32)
+    compiled = triton.compile(source, target=target, options=job["options"])
+    parameters = [name for name in function.arg_names if name in job["types"]]
+    return {
+        "cubin": base64.b64encode(compiled.asm["cubin"]).decode(),
+        "parameters": parameters,
+        "hidden": hidden_parameters(compiled.asm["ptx"], len(parameters)),
+        **metadata_of(compiled.metadata),
+    }
+
+
+def check_parameters(function: Any, job: dict[str, Any]) -> None:
+    given = {*job["types"], *job["constants"]}
+    expected = set(function.arg_names)
+    if given != expected:
+        raise TypeError(
+            f"{job['function']} takes {sorted(expected - given)} too"
+            if expected - given
+            else f"{job['function']} takes no {sorted(given - expected)}"
+        )
+
+
+def hidden_parameters(ptx: str, passed: int) -> int:
+    """How many pointers to scratch memory the kernel takes last: that depends on the version."""
+    types = re.findall(r"\.param \.(\w+)", ptx[ptx.index(".entry") : ptx.index("{")])
+    hidden = types[passed:]
+    if len(types) < passed or len(hidden) > 2 or any(each != "u64" for each in hidden):
+        raise ValueError(f"the kernel takes {types}; expected {passed} and up to two pointers")
+    return len(hidden)
+
+
+def metadata_of(metadata: Any) -> dict[str, Any]:
+    """Refuses what the launcher does not do."""
+    for name, expected in (
+        ("global_scratch_size", 0),
+        ("profile_scratch_size", 0),
+        ("num_ctas", 1),
+        ("launch_cooperative_grid", False),
+        ("launch_pdl", False),
+    ):
+        if getattr(metadata, name, expected) != expected:
+            raise ValueError(f"{name} is {getattr(metadata, name)}; expected {expected}")
+    return {
+        "entry": metadata.name,
+        "num_warps": metadata.num_warps,
+        "shared": metadata.shared,
+    }
+
+
+@functools.cache
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("kernel", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main()
