@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <type_traits>
+
+#include "base/causal_softmax.h"
+#include "cuda/rows.h"
+
+namespace infini::ops {
+namespace cuda {
+namespace {
+
+template <typename T>
+struct Operands {
+  const T* input;
+  T* out;
+  std::int64_t queries;  // rows of a matrix
+};
+
+// Vectors that a thread keeps: their values take a register each, of 64.
+template <typename T>
+inline constexpr int kKept = std::min(kVectors, 16 / kWidth<T>);
+
+// How many columns the row sees.
+__device__ inline std::int64_t VisibleOf(std::int64_t row, const Rows& rows, std::int64_t queries) {
+  return rows.size - queries + row % queries + 1;
+}
+
+// Rows of whole vectors, few enough that the threads keep them. As in torch's softmax, a row that
+// sees a NaN, plus infinity or nothing but minus infinity is NaN: in `sum`, each of them is.
+template <typename T>
+__global__ void __launch_bounds__(kMaxThreads) SoftmaxInRegisters(Rows rows, Operands<T> operands) {
+  using A = typename Accumulator<T>::Type;
+  constexpr int width = kWidth<T>;
+  __shared__ A partial[kMaxThreads / kWarpSize];
+  const int vectors = static_cast<int>(rows.size) / width;
+  ForEachRow(rows, [&](std::int64_t row, bool is_row) {
+    const RowOffsets offsets = OffsetsOf(rows, row);
+    const int visible = static_cast<int>(VisibleOf(row, rows, operands.queries));
+    Vector<T, width> loaded[kKept<T>];
+#pragma unroll
+    for (int i = 0; i < kKept<T>; ++i) {
+      const int index = threadIdx.x + i * blockDim.x;
+      if (index * width < visible) {
+        loaded[i] = Load<width>(operands.input + offsets.input, index, 1);
+      }
+    }
+    A values[kKept<T> * width];
+    A maximum = A(-INFINITY);
+#pragma unroll
+    for (int i = 0; i < kKept<T> * width; ++i) {
+      const int column = (threadIdx.x + i / width * blockDim.x) * width + i % width;
+      values[i] = A(-INFINITY);
+      if (column < visible) values[i] = static_cast<A>(loaded[i / width].elements[i % width]);
+      maximum = values[i] > maximum ? values[i] : maximum;
+    }
+    maximum = Maximum(maximum, partial);
+    A sum = 0;
+#pragma unroll
+    for (int i = 0; i < kKept<T> * width; ++i) {
+      values[i] = exp(values[i] - maximum);
+      sum += values[i];
+    }
+    const A scale = A(1) / Sum(sum, partial);
+    if (!is_row) return;
+#pragma unroll
+    for (int i = 0; i < kKept<T>; ++i) {
+      const int index = threadIdx.x + i * blockDim.x;
+      if (index >= vectors) continue;
+      Vector<T, width> result;
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        const bool is_visible = index * width + j < visible;
+        result.elements[j] = static_cast<T>(is_visible ? values[i * width + j] * scale : A(0));
+      }
+      Store(operands.out + offsets.out, index, 1, result);
+    }
+  });
+}
+
+// The sum of exp(x - maximum) over the x so far.
+template <typename A>
+struct OnlineSum {
+  A maximum = A(-INFINITY);
+  A sum = 0;
+
+  __device__ void Add(A x) {
+    if (x > maximum) {
+      sum *= exp(maximum - x);
+      maximum = x;
+    }
+    // Minus infinity adds nothing, but less itself, while it is the maximum, it would be NaN.
+    if (x != A(-INFINITY)) sum += exp(x - maximum);
+  }
+};
+
+// All other rows: they are read twice, the second time from a cache if that holds them.
+template <typename T, int width>
+__global__ void __launch_bounds__(kMaxThreads) SoftmaxTwice(Rows rows, Operands<T> operands) {
+  using A = typename Accumulator<T>::Type;
+  __shared__ A partial[kMaxThreads / kWarpSize];
+  ForEachRow(rows, [&](std::int64_t row, bool is_row) {
+    const RowOffsets offsets = OffsetsOf(rows, row);
+    const T* input = operands.input + offsets.input;
+    const std::int64_t visible = VisibleOf(row, rows, operands.queries);
+    OnlineSum<A> online;
+    for (std::int64_t i = threadIdx.x; i * width < visible; i += blockDim.x) {
+      const auto values = Load<width>(input, i, rows.input_stride);
+      for (int j = 0; j < width && i * width + j < visible; ++j) {
+        online.Add(static_cast<A>(values.elements[j]));
+      }
+    }
+    const A maximum = Maximum(online.maximum, partial);
+    const A scale = A(1) / Sum(online.sum * exp(online.maximum - maximum), partial);
+    if (!is_row) return;
+    for (std::int64_t i = threadIdx.x; i * width < rows.size; i += blockDim.x) {
+      Vector<T, width> values = Load<width>(input, i, rows.input_stride);
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        const A value = exp(static_cast<A>(values.elements[j]) - maximum) * scale;
+        values.elements[j] = static_cast<T>(i * width + j < visible ? value : A(0));
+      }
+      Store(operands.out + offsets.out, i, rows.out_stride, values);
+    }
+  });
+}
+
+template <typename T>
+void Softmax(const Rows& rows, const Operands<T>& operands, bool vectorized, Stream stream) {
+  const std::int64_t vectors = vectorized ? rows.size / kWidth<T> : rows.size;
+  const auto kernel = !vectorized                         ? SoftmaxTwice<T, 1>
+                      : vectors <= kKept<T> * kMaxThreads ? SoftmaxInRegisters<T>
+                                                          : SoftmaxTwice<T, kWidth<T>>;
+  const LaunchShape shape = ShapeOf(rows, vectors, kKept<T>);
+  Launch(kernel, shape.grid, shape.block, 0, stream, rows, operands);
+}
+
+}  // namespace
+}  // namespace cuda
+
+template <>
+struct Operator<CausalSoftmax, cuda::kDevice, 0> {
+  static bool Supports(const Tensor& input, const Tensor& out) {
+    if (!input.defined() || !out.defined() || input.dimensions() < 2) return false;
+    const std::size_t rank = input.dimensions();
+    return input.data_type() == out.data_type() &&
+           std::equal(input.shape().begin(), input.shape().end(), out.shape().begin(),
+                      out.shape().end()) &&
+           input.shape()[rank - 2] <= input.shape()[rank - 1] && cuda::IsAligned(input) &&
+           cuda::IsAligned(out) && IsWritable(out, input) && cuda::RowsOf(input, out).has_value() &&
+           cuda::WithFloatingType(out.data_type(), [](auto*) { return true; });
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
+    if (!Supports(input, out)) {
+      throw std::invalid_argument(
+          "causal_softmax: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 "
+          "and float64 and one shape [..., m, n], m <= n, where out overlaps neither itself nor, "
+          "in part, the input; got " +
+          Describe(input) + " and out " + Describe(out));
+    }
+    if (out.element_count() == 0) return;
+    const bool vectorized = cuda::IsVectorizable(input) && cuda::IsVectorizable(out);
+    const cuda::DeviceGuard guard(invocation.device);
+    cuda::WithFloatingType(out.data_type(), [&](auto* element) {
+      using T = std::remove_pointer_t<decltype(element)>;
+      const cuda::Operands<T> operands{input.data<T>(), out.data<T>(),
+                                       input.shape()[input.dimensions() - 2]};
+      cuda::Softmax(*cuda::RowsOf(input, out), operands, vectorized,
+                    cuda::CurrentStream(invocation));
+      return true;
+    });
+  }
+};
+
+INFINI_OPS_REGISTER(CausalSoftmax, cuda::kDevice, 0);
+
+}  // namespace infini::ops

@@ -1,0 +1,160 @@
+#include <cmath>
+#include <stdexcept>
+#include <type_traits>
+
+#include "base/rms_norm.h"
+#include "cuda/rows.h"
+
+namespace infini::ops {
+namespace cuda {
+namespace {
+
+template <typename T>
+struct Operands {
+  const T* input;
+  const T* weight;
+  T* out;
+  std::int64_t weight_stride;
+  typename Accumulator<T>::Type epsilon;
+};
+
+template <typename T, int width>
+__device__ Vector<T, width> Scaled(const Vector<T, width>& values, const Vector<T, width>& weights,
+                                   typename Accumulator<T>::Type scale) {
+  using A = typename Accumulator<T>::Type;
+  Vector<T, width> scaled;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    const A value = static_cast<A>(values.elements[i]) * scale;
+    scaled.elements[i] = static_cast<T>(value * static_cast<A>(weights.elements[i]));
+  }
+  return scaled;
+}
+
+template <typename T, int width>
+__device__ typename Accumulator<T>::Type SumOfSquares(const Vector<T, width>& values) {
+  using A = typename Accumulator<T>::Type;
+  A sum = 0;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    const A value = static_cast<A>(values.elements[i]);
+    sum += value * value;
+  }
+  return sum;
+}
+
+template <typename A>
+__device__ A ScaleOf(A sum_of_squares, std::int64_t size, A epsilon) {
+  return A(1) / sqrt(sum_of_squares / static_cast<A>(size) + epsilon);
+}
+
+// Rows of whole vectors, few enough that the threads keep them.
+template <typename T>
+__global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operands<T> operands) {
+  using A = typename Accumulator<T>::Type;
+  __shared__ A partial[kMaxThreads / kWarpSize];
+  const int vectors = static_cast<int>(rows.size) / kWidth<T>;
+  ForEachRow(rows, [&](std::int64_t row, bool is_row) {
+    const RowOffsets offsets = OffsetsOf(rows, row);
+    Vector<T, kWidth<T>> values[kVectors];
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int index = threadIdx.x + i * blockDim.x;
+      if (index < vectors) values[i] = Load<kWidth<T>>(operands.input + offsets.input, index, 1);
+    }
+    A sum = 0;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int index = threadIdx.x + i * blockDim.x;
+      if (index < vectors) sum += SumOfSquares(values[i]);
+    }
+    const A scale = ScaleOf(Sum(sum, partial), rows.size, operands.epsilon);
+    if (!is_row) return;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int index = threadIdx.x + i * blockDim.x;
+      if (index >= vectors) continue;
+      const auto weights = Load<kWidth<T>>(operands.weight, index, 1);
+      Store(operands.out + offsets.out, index, 1, Scaled(values[i], weights, scale));
+    }
+  });
+}
+
+// All other rows: they are read twice, the second time from a cache if that holds them.
+template <typename T, int width>
+__global__ void __launch_bounds__(kMaxThreads) NormTwice(Rows rows, Operands<T> operands) {
+  using A = typename Accumulator<T>::Type;
+  __shared__ A partial[kMaxThreads / kWarpSize];
+  const std::int64_t vectors = rows.size / width;
+  ForEachRow(rows, [&](std::int64_t row, bool is_row) {
+    const RowOffsets offsets = OffsetsOf(rows, row);
+    const T* input = operands.input + offsets.input;
+    A sum = 0;
+    for (std::int64_t i = threadIdx.x; i < vectors; i += blockDim.x) {
+      sum += SumOfSquares(Load<width>(input, i, rows.input_stride));
+    }
+    const A scale = ScaleOf(Sum(sum, partial), rows.size, operands.epsilon);
+    if (!is_row) return;
+    for (std::int64_t i = threadIdx.x; i < vectors; i += blockDim.x) {
+      const auto values = Load<width>(input, i, rows.input_stride);
+      const auto weights = Load<width>(operands.weight, i, operands.weight_stride);
+      Store(operands.out + offsets.out, i, rows.out_stride, Scaled(values, weights, scale));
+    }
+  });
+}
+
+template <typename T>
+void Norm(const Rows& rows, const Operands<T>& operands, bool vectorized, Stream stream) {
+  const std::int64_t vectors = vectorized ? rows.size / kWidth<T> : rows.size;
+  const auto kernel = !vectorized                         ? NormTwice<T, 1>
+                      : vectors <= kVectors * kMaxThreads ? NormInRegisters<T>
+                                                          : NormTwice<T, kWidth<T>>;
+  const LaunchShape shape = ShapeOf(rows, vectors, kVectors);
+  Launch(kernel, shape.grid, shape.block, 0, stream, rows, operands);
+}
+
+}  // namespace
+}  // namespace cuda
+
+template <>
+struct Operator<RmsNorm, cuda::kDevice, 0> {
+  static bool Supports(const Tensor& input, const Tensor& weight, double, const Tensor& out) {
+    if (!input.defined() || !weight.defined() || !out.defined()) return false;
+    if (input.dimensions() == 0 || weight.dimensions() != 1) return false;
+    const DataType type = out.data_type();
+    return input.data_type() == type && weight.data_type() == type &&
+           std::equal(input.shape().begin(), input.shape().end(), out.shape().begin(),
+                      out.shape().end()) &&
+           weight.shape()[0] == input.shape()[input.dimensions() - 1] && cuda::IsAligned(input) &&
+           cuda::IsAligned(weight) && cuda::IsAligned(out) && IsWritable(out, input) &&
+           IsWritable(out, weight) && cuda::RowsOf(input, out).has_value() &&
+           cuda::WithFloatingType(type, [](auto*) { return true; });
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& weight,
+                  double eps, const Tensor& out) {
+    if (!Supports(input, weight, eps, out)) {
+      throw std::invalid_argument(
+          "rms_norm: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 and "
+          "float64, a weight of the size of the last dimension, and an out of the shape of the "
+          "input that overlaps neither itself nor, in part, another tensor; got " +
+          Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
+    }
+    if (out.element_count() == 0) return;
+    const bool vectorized =
+        cuda::IsVectorizable(input) && cuda::IsVectorizable(weight) && cuda::IsVectorizable(out);
+    const cuda::DeviceGuard guard(invocation.device);
+    cuda::WithFloatingType(out.data_type(), [&](auto* element) {
+      using T = std::remove_pointer_t<decltype(element)>;
+      const cuda::Operands<T> operands{input.data<T>(), weight.data<T>(), out.data<T>(),
+                                       weight.strides()[0],
+                                       static_cast<typename cuda::Accumulator<T>::Type>(eps)};
+      cuda::Norm(*cuda::RowsOf(input, out), operands, vectorized, cuda::CurrentStream(invocation));
+      return true;
+    });
+  }
+};
+
+INFINI_OPS_REGISTER(RmsNorm, cuda::kDevice, 0);
+
+}  // namespace infini::ops

@@ -1,0 +1,210 @@
+#ifndef INFINI_OPS_CUDA_ROWS_H_
+#define INFINI_OPS_CUDA_ROWS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "cuda/runtime.h"
+#include "infini/ops/tensor.h"
+
+// What the kernels share that work row by row, a row being the last dimension.
+//
+// The threads of a block along x work on one row. Where that is one warp, the block has several
+// rows along y, which never wait for each other.
+namespace infini::ops::cuda {
+
+template <typename T>
+struct Accumulator {
+  using Type = float;
+};
+template <>
+struct Accumulator<double> {
+  using Type = double;
+};
+
+// The elements that a thread loads or stores at once.
+template <typename T, int width>
+struct alignas(sizeof(T) * width) Vector {
+  T elements[width];
+};
+
+// 16 bytes, the widest.
+template <typename T>
+inline constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
+
+// So many vectors a thread keeps in registers: with half of a multiprocessor's threads running, 64
+// KiB are under way. More threads than `kMaxThreads` no block has; its kernels get 64 registers.
+inline constexpr int kVectors = 4;
+inline constexpr int kMaxThreads = 1024;
+inline constexpr int kRowsOfWarps = 4;
+
+// Where the rows of an input and of an output begin. Of the dimensions but the last, those are
+// merged that both step through alike.
+struct Rows {
+  static constexpr int kMaxDimensions = 8;
+
+  std::int64_t count;
+  std::int64_t size;                      // of a row
+  std::int64_t input_stride, out_stride;  // along a row
+  int dimensions;
+  std::int64_t sizes[kMaxDimensions];  // the innermost first
+  std::int64_t input_strides[kMaxDimensions], out_strides[kMaxDimensions];
+};
+
+// Nothing for tensors with more dimensions than `Rows` has after merging.
+inline std::optional<Rows> RowsOf(const Tensor& input, const Tensor& out) {
+  const std::size_t last = input.dimensions() - 1;
+  Rows rows{1, input.shape()[last], input.strides()[last], out.strides()[last], 0, {}, {}, {}};
+  for (std::size_t i = last; i-- > 0;) {
+    const std::int64_t size = input.shape()[i];
+    const std::int64_t input_stride = input.strides()[i];
+    const std::int64_t out_stride = out.strides()[i];
+    rows.count *= size;
+    if (size == 1) continue;
+    const int inner = rows.dimensions - 1;
+    if (inner >= 0 && input_stride == rows.input_strides[inner] * rows.sizes[inner] &&
+        out_stride == rows.out_strides[inner] * rows.sizes[inner]) {
+      rows.sizes[inner] *= size;
+      continue;
+    }
+    if (rows.dimensions == Rows::kMaxDimensions) return std::nullopt;
+    rows.sizes[rows.dimensions] = size;
+    rows.input_strides[rows.dimensions] = input_stride;
+    rows.out_strides[rows.dimensions++] = out_stride;
+  }
+  return rows;
+}
+
+// True when every row of the tensor begins and goes on in whole vectors.
+inline bool IsVectorizable(const Tensor& tensor) {
+  const std::size_t last = tensor.dimensions() - 1;
+  const std::size_t bytes = DataTypeSize(tensor.data_type());
+  const auto width = static_cast<std::int64_t>(16 / bytes);
+  bool whole = reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
+               tensor.shape()[last] % width == 0 && tensor.strides()[last] == 1;
+  for (std::size_t i = 0; i < last; ++i) {
+    whole &= tensor.strides()[i] % width == 0 || tensor.shape()[i] == 1;
+  }
+  return whole;
+}
+
+struct LaunchShape {
+  dim3 grid, block;
+};
+
+// For rows of so many vectors, of which a thread takes `share` where there are threads enough.
+inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int share) {
+  const std::int64_t warps = (vectors + share * kWarpSize - 1) / (share * kWarpSize);
+  const auto threads =
+      static_cast<unsigned>(std::min<std::int64_t>(warps * kWarpSize, kMaxThreads));
+  const unsigned rows_of_block = threads == kWarpSize ? kRowsOfWarps : 1;
+  const std::int64_t blocks = (rows.count + rows_of_block - 1) / rows_of_block;
+  constexpr std::int64_t most_blocks = std::numeric_limits<std::int32_t>::max();
+  return {dim3(static_cast<unsigned>(std::min(blocks, most_blocks))), dim3(threads, rows_of_block)};
+}
+
+// Calls `function` with a null pointer to the element type; false for an unsupported type.
+template <typename Function>
+bool WithFloatingType(DataType type, Function function) {
+  switch (type) {
+    case DataType::kFloat16:
+      return function(static_cast<Float16*>(nullptr));
+    case DataType::kBFloat16:
+      return function(static_cast<BFloat16*>(nullptr));
+    case DataType::kFloat32:
+      return function(static_cast<float*>(nullptr));
+    case DataType::kFloat64:
+      return function(static_cast<double*>(nullptr));
+    default:
+      return false;
+  }
+}
+
+inline bool IsAligned(const Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.data()) % DataTypeSize(tensor.data_type()) == 0;
+}
+
+// Calls `function` with the number of each row that this thread works on. All threads of a block
+// stay together, so that they can wait for each other: past the last row `function` is to compute
+// as for the last, but not to store. It says so with `is_row`.
+template <typename Function>
+__device__ void ForEachRow(const Rows& rows, Function function) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * blockDim.y;
+  for (std::int64_t first = begin; first < rows.count; first += step) {
+    const std::int64_t row = first + threadIdx.y;
+    const bool is_row = row < rows.count;
+    function(is_row ? row : rows.count - 1, is_row);
+  }
+}
+
+struct RowOffsets {
+  std::int64_t input = 0, out = 0;
+};
+
+__device__ inline RowOffsets OffsetsOf(const Rows& rows, std::int64_t row) {
+  RowOffsets offsets;
+  for (int i = 0; i < rows.dimensions; ++i) {
+    // The outermost has no more than it: most tensors have one, and need no division.
+    const bool is_outermost = i == rows.dimensions - 1;
+    const std::int64_t index = is_outermost ? row : row % rows.sizes[i];
+    offsets.input += index * rows.input_strides[i];
+    offsets.out += index * rows.out_strides[i];
+    if (!is_outermost) row /= rows.sizes[i];
+  }
+  return offsets;
+}
+
+// The vector at `index` of a row whose elements are `stride` apart: 1, but for vectors of one.
+template <int width, typename T>
+__device__ Vector<T, width> Load(const T* row, std::int64_t index, std::int64_t stride) {
+  if constexpr (width == 1) {
+    return {row[index * stride]};
+  } else {
+    return reinterpret_cast<const Vector<T, width>*>(row)[index];
+  }
+}
+
+template <int width, typename T>
+__device__ void Store(T* row, std::int64_t index, std::int64_t stride,
+                      const Vector<T, width>& vector) {
+  if constexpr (width == 1) {
+    row[index * stride] = vector.elements[0];
+  } else {
+    reinterpret_cast<Vector<T, width>*>(row)[index] = vector;
+  }
+}
+
+// Combines the values of a row's threads; each gets the result, the same to the last bit.
+// `partial` has room for a value per warp.
+template <typename T, typename Combine>
+__device__ T Reduce(T value, T* partial, Combine combine) {
+  for (int lanes = kWarpSize / 2; lanes > 0; lanes /= 2) {
+    value = combine(value, __shfl_xor_sync(kAllLanes, value, lanes, kWarpSize));
+  }
+  if (blockDim.x == kWarpSize) return value;
+  __syncthreads();  // what a previous call put there has been read
+  if (threadIdx.x % kWarpSize == 0) partial[threadIdx.x / kWarpSize] = value;
+  __syncthreads();
+  value = partial[0];
+  for (unsigned warp = 1; warp < blockDim.x / kWarpSize; ++warp)
+    value = combine(value, partial[warp]);
+  return value;
+}
+
+template <typename T>
+__device__ T Sum(T value, T* partial) {
+  return Reduce(value, partial, [](T a, T b) { return a + b; });
+}
+
+// NaN is less than anything here.
+template <typename T>
+__device__ T Maximum(T value, T* partial) {
+  return Reduce(value, partial, [](T a, T b) { return a > b ? a : b; });
+}
+
+}  // namespace infini::ops::cuda
+
+#endif  // INFINI_OPS_CUDA_ROWS_H_
