@@ -67,7 +67,9 @@ def check_parameters(function: Any, job: dict[str, Any]) -> None:
 
 def hidden_parameters(ptx: str, passed: int) -> int:
     """How many pointers to scratch memory the kernel takes last: that depends on the version."""
-    types = re.findall(r"\.param \.(\w+)", ptx[ptx.index(".entry") : ptx.index("{")])
+    # Global arrays stand before the kernel, with braces of their own.
+    head = ptx[ptx.index(".entry") :].partition("{")[0]
+    types = re.findall(r"\.param \.(\w+)", head)
     hidden = types[passed:]
     if len(types) < passed or len(hidden) > 2 or any(each != "u64" for each in hidden):
         raise ValueError(f"the kernel takes {types}; expected {passed} and up to two pointers")
