@@ -19,6 +19,7 @@ METADATA_FILE = Path(infini.ops.__file__).with_name("torch_ops_metadata.json")
 NATIVE_METADATA_FILE = METADATA_FILE.with_name("native_ops_metadata.json")
 TORCH_SLOT = 8
 NATIVE_SLOTS = range(8)
+TRITON_SLOT = 9
 
 
 class WrongImplementationError(AssertionError):

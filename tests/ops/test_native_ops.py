@@ -1,4 +1,4 @@
-"""Hand-written implementations, slots 0 to 7, against torch on the CPU within tolerance.
+"""Hand-written implementations, slots 0 to 7 and 9, against exact results within tolerance.
 
 Recorded samples come from torch's own tests; here the operands are laid out in the ways
 that hand-written kernels get wrong: strided, broadcast and empty, inputs and outputs. What is
@@ -7,14 +7,26 @@ recorded for the same overload runs too, where the implementation says that it t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from harness import poison
-from installed import NATIVE_SLOTS, check_device, check_slot, class_name, operator_names
+from harness import equal, invoke, poison
+from installed import (
+    NATIVE_SLOTS,
+    TORCH_SLOT,
+    TRITON_SLOT,
+    check_device,
+    check_slot,
+    class_name,
+    native_operators,
+    overloads,
+)
 from names import operator_test_id
+from native_examples import OPERATORS
+from native_operands import Example, Maker, Mover, Tolerance, outside
 from properties import Record
 from reasons import SkipReason, skip
 from samples import load
@@ -24,118 +36,91 @@ from target import skip_without_device
 import infini.ops
 import torch
 
-FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
-
-
-@dataclass(frozen=True)
-class Elementwise:
-    """What the tests must know of an elementwise operator with a native implementation."""
-
-    reference: Callable[..., torch.Tensor]
-    inputs: int
-    dtypes: tuple[torch.dtype, ...]
-    recorded: str  # the overload whose samples fit
-
-
-# Every operator with a native slot needs an entry; test_every_native_operator_is_tested.
-OPERATORS = {"add": Elementwise(torch.add, 2, FLOATS + INTEGERS, "add.out")}
-
-
-def contiguous(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(3, 4, 5), make(3, 4, 5), make(3, 4, 5)]
-
-
-def transposed(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(5, 4, 3).transpose(0, 2), make(4, 3, 5).transpose(0, 1), make(3, 4, 5)]
-
-
-def sliced(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(6, 8)[::2, 1::2], make(3, 9)[:, 5:], make(3, 4)]
-
-
-def strided_out(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(3, 4), make(4, 3).t(), make(4, 6)[:, ::2].t()]
-
-
-def broadcast(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(4, 1), make(3, 1, 5), make(3, 4, 5)]
-
-
-def expanded(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(1, 5).expand(4, 5), make(()).expand(4, 5), make(4, 5)]
-
-
-def scalars(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(()), make(()), make(())]
-
-
-def empty(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    return [make(0, 3), make(1, 3), make(0, 3)]
-
-
-LAYOUTS = (contiguous, transposed, sliced, strided_out, broadcast, expanded, scalars, empty)
+HAND_WRITTEN_SLOTS = (*NATIVE_SLOTS, TRITON_SLOT)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One native implementation with operands of one dtype."""
+    """One hand-written implementation with operands of one dtype."""
 
     name: str
     slot: int
-    dtype: torch.dtype
+    dtype: torch.dtype = torch.float32
 
     @property
     def asked(self) -> dict[str, Any]:
         """What id and record say of the test."""
         return {"overload": self.name, "dtype": dtype_name(self.dtype), "slot": self.slot}
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether it may leave calls to other slots. Triton's kernels are made for few layouts."""
+        return self.slot == TRITON_SLOT or not self.is_required
 
-def native_slots(name: str, device: str) -> list[int]:
+    @property
+    def is_required(self) -> bool:
+        return self.dtype in OPERATORS[self.name].required
+
+    def call(self, arguments: dict[str, Any], out: torch.Tensor) -> None:
+        getattr(infini.ops, self.name)(**arguments, out=out, implementation_index=self.slot)
+        check_slot(self.name, self.slot)
+
+
+def slots_of(name: str, device: str) -> list[int]:
     """Returns the active hand-written slots of a public operator."""
+    if not hasattr(infini.ops, name):
+        return []  # not in this build
     operator_class = getattr(infini.ops, class_name(name))
     active = operator_class.active_implementation_indices(device)
-    return [slot for slot in active if slot in NATIVE_SLOTS]
+    return [slot for slot in active if slot in HAND_WRITTEN_SLOTS]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "case" not in metafunc.fixturenames:
-        return
     device = metafunc.config.getoption("device")
-    cases = list(_cases(device, metafunc.config.getoption("slot") or []))
-    ids = [operator_test_id(device=device, **case.asked) for case in cases]
-    metafunc.parametrize("case", cases, ids=ids)
+    if metafunc.function is test_native:
+        cases = list(_cases(device, metafunc.config.getoption("slot") or []))
+        ids = [operator_test_id(device=device, **case.asked) for case in cases]
+        metafunc.parametrize("case", cases, ids=ids)
+    elif "case" in metafunc.fixturenames:
+        cases = [Case(name, slot) for name in OPERATORS for slot in slots_of(name, device)]
+        ids = [f"{case.name}-slot{case.slot}" for case in cases]
+        metafunc.parametrize("case", cases, ids=ids)
+    elif "shadowing" in metafunc.fixturenames:
+        shadowing = [
+            name for name in OPERATORS if OPERATORS[name].recorded and slots_of(name, device)
+        ]
+        metafunc.parametrize("shadowing", shadowing)
 
 
 def _cases(device: str, asked: list[int]) -> Iterator[Case]:
     """Yields the slots that the library has on the device, and those that were asked for."""
     for name, operator in OPERATORS.items():
-        slots = {*native_slots(name, device), *(slot for slot in asked if slot in NATIVE_SLOTS)}
-        for slot in sorted(slots):
+        wanted = {slot for slot in asked if slot in HAND_WRITTEN_SLOTS}
+        for slot in sorted({*slots_of(name, device), *wanted}):
             for dtype in operator.dtypes:
                 yield Case(name, slot, dtype)
 
 
-def test_every_native_operator_is_tested(device: str) -> None:
-    native = {name for name in operator_names() if native_slots(name, device)}
-    assert native <= OPERATORS.keys()
+def test_every_native_operator_is_tested() -> None:
+    assert {operator.name for operator in native_operators()} <= OPERATORS.keys()
 
 
 def test_native(case: Case, record: Record) -> None:
-    active = case.slot in native_slots(case.name, record.device)
+    active = case.slot in slots_of(case.name, record.device)
     record.asked(**case.asked, active=active)
     if not active:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}")
     skip_without_device(record.device, record.platform)
-    operator = OPERATORS[case.name]
     run = Run(case, record.device)
-    for layout in LAYOUTS:
-        operands = _operands(operator, case, layout)
-        run.execute(layout.__name__, operands, {}, operator.reference)
-    for number, (operands, keywords) in enumerate(_recorded(operator, case)):
-        run.execute(f"recorded {number}", operands, keywords, operator.reference, may_refuse=True)
+    for example in OPERATORS[case.name].examples(case.dtype):
+        run.execute(example, may_refuse=case.may_refuse)
+    for example in _recorded(case):
+        run.execute(example, may_refuse=True)
     record.ran(executed=run.executed, device=run.ran_device)
     assert not run.failures, "\n".join(run.failures)
+    if not run.executed:
+        assert not case.is_required, run.refusal
+        skip(SkipReason.DTYPE_UNSUPPORTED, run.refusal)
 
 
 class Run:
@@ -147,73 +132,177 @@ class Run:
         self.executed = 0
         self.ran_device: str | None = None
         self.failures: list[str] = []
+        self.refusal = ""
 
-    def execute(
-        self,
-        title: str,
-        operands: list[torch.Tensor],
-        keywords: dict[str, Any],
-        reference: Callable[..., torch.Tensor],
-        *,
-        may_refuse: bool = False,
-    ) -> None:
-        *inputs, out = operands
-        expected = reference(*inputs, **keywords)
-        out.copy_(poison(expected))
+    def execute(self, example: Example, *, may_refuse: bool) -> None:
         try:
-            self._check([tensor.to(self._device) for tensor in inputs], keywords, out, expected)
+            self._check(example)
         except ValueError as error:
             # What the implementation does not take, it says.
             if may_refuse and f"slot {self._case.slot} takes " in str(error):
+                self.refusal = str(error)
                 return
-            self.failures.append(f"{title}: {error}")
+            self.failures.append(f"{example.title}: {error}")
         except Exception as error:
-            self.failures.append(f"{title}: {error}")
+            self.failures.append(f"{example.title}: {error}")
         self.executed += 1
 
-    def _check(
-        self,
-        inputs: list[torch.Tensor],
-        keywords: dict[str, Any],
-        out: torch.Tensor,
-        expected: torch.Tensor,
-    ) -> None:
-        actual = out.to(self._device)
-        address = actual.data_ptr()
-        function: Any = getattr(infini.ops, self._case.name)
-        function(*inputs, actual, **keywords, implementation_index=self._case.slot)
-        check_slot(self._case.name, self._case.slot)
+    def _check(self, example: Example) -> None:
+        if not example.keeps_out:
+            example.out.copy_(poison(example.expected))
+        move = Mover(self._device)
+        arguments = {name: move(value) for name, value in example.arguments.items()}
+        out = move(example.out)
+        before = outside(out)
+        address = out.data_ptr()
+        self._case.call(arguments, out)
         check_device(self._device)
-        self.ran_device = actual.device.type
-        assert actual.data_ptr() == address, "the memory of out moved"
-        torch.testing.assert_close(actual.cpu(), expected)
+        self.ran_device = out.device.type
+        assert out.data_ptr() == address, "the memory of out moved"
+        compare(out.cpu(), example)
+        assert equal(outside(out), before), "memory beside out was written"
 
 
-def _operands(
-    operator: Elementwise, case: Case, layout: Callable[..., list[torch.Tensor]]
-) -> list[torch.Tensor]:
-    torch.manual_seed(0)
-    low = 0 if case.dtype == torch.uint8 else -50
-
-    def make(*shape: int) -> torch.Tensor:
-        return torch.empty(*shape).uniform_(low, 50).to(case.dtype)
-
-    *inputs, out = layout(make)
-    return [*inputs[: operator.inputs], out]
+def compare(actual: torch.Tensor, example: Example) -> None:
+    allowed = example.tolerance
+    torch.testing.assert_close(
+        actual, example.expected, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True
+    )
 
 
-def _recorded(
-    operator: Elementwise, case: Case
-) -> Iterator[tuple[list[torch.Tensor], dict[str, Any]]]:
-    """Yields the operands and the other arguments of the recorded calls of one dtype."""
-    for sample in load().samples.get(operator.recorded, {}).get(dtype_name(case.dtype), []):
-        name, _, overload = operator.recorded.partition(".")
-        schema = getattr(getattr(torch.ops.aten, name), overload)._schema
-        if not sample.fits(schema):
+def _recorded(case: Case) -> Iterator[Example]:
+    """Yields the recorded calls of one dtype, with what torch makes of them."""
+    recorded = OPERATORS[case.name].recorded
+    for overload in overloads():
+        if overload.qualified_name != recorded:
             continue
-        arguments = sample.bind(schema, "cpu")
-        tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
-        others = {
-            key: value for key, value in arguments.items() if not isinstance(value, torch.Tensor)
-        }
-        yield tensors, others
+        samples = load().samples.get(recorded, {}).get(dtype_name(case.dtype), [])
+        for number, sample in enumerate(samples):
+            if sample.fits(overload.aten()._schema):
+                expected = sample.bind(overload.aten()._schema, "cpu")
+                invoke(overload.aten(), expected)
+                values = sample.bind(overload.aten()._schema, "cpu")
+                names = [parameter.aten_name(values) for parameter in overload.parameters]
+                *inputs, out = (values[name] for name in names)
+                *parameters, _ = (parameter.name for parameter in overload.parameters)
+                yield Example(
+                    title=f"recorded {number}",
+                    arguments=dict(zip(parameters, inputs, strict=True)),
+                    out=out,
+                    expected=expected[names[-1]],
+                    tolerance=_of_torch(case.dtype),
+                )
+
+
+def _of_torch(dtype: torch.dtype) -> Tolerance:
+    """Returns what torch.testing allows by default: both round."""
+    rtol, atol = torch.testing._comparison.default_tolerances(dtype)
+    return Tolerance(rtol=rtol, atol=atol)
+
+
+class TestRefusals:
+    """What does not fit is refused with what the slot takes and what it got."""
+
+    def test_inputs_that_do_not_fit(self, case: Case, device: str) -> None:
+        for arguments in OPERATORS[case.name].wrong():
+            self._expect_refusal(case, device, arguments, Maker(torch.float32)(3, 4))
+
+    def test_outs_that_do_not_fit(self, case: Case, device: str) -> None:
+        arguments, out = _plain(case)
+        for wrong in (
+            torch.zeros(*out.shape[:-1], out.shape[-1] + 1),
+            torch.zeros(1, *out.shape),
+            torch.zeros(out.shape, dtype=torch.complex64),
+            torch.zeros(()).expand(out.shape),  # all elements are one
+        ):
+            self._expect_refusal(case, device, arguments, wrong)
+
+    def test_an_input_that_lies_in_part_in_the_out(self, case: Case, device: str) -> None:
+        arguments, out = _plain(case)
+        name, *_ = arguments
+        first = arguments[name][0] if isinstance(arguments[name], list) else arguments[name]
+        memory = torch.ones(max(first.numel(), out.numel()) + 1)
+        overlapping = memory[1 : 1 + first.numel()].view(first.shape)
+        rest = arguments[name][1:] if isinstance(arguments[name], list) else None
+        arguments[name] = overlapping if rest is None else [overlapping, *rest]
+        out = memory[: out.numel()].view(out.shape)
+        self._expect_refusal(case, device, arguments, out)
+
+    def _expect_refusal(
+        self, case: Case, device: str, arguments: dict[str, Any], out: torch.Tensor
+    ) -> None:
+        move = Mover(device)
+        moved = {name: move(value) for name, value in arguments.items()}
+        form = rf"^{case.name}: slot {case.slot} takes .+; got .+"
+        print(f"{_shapes(arguments)} into {_shapes(out)}")  # for whoever reads of a failure
+        with pytest.raises(ValueError, match=form):
+            case.call(moved, move(out))
+
+
+def _plain(case: Case) -> tuple[dict[str, Any], torch.Tensor]:
+    example = next(OPERATORS[case.name].examples(torch.float32))
+    return dict(example.arguments), example.out
+
+
+def _shapes(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shapes(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shapes, value))}]"
+    if isinstance(value, torch.Tensor):
+        return f"{dtype_name(value.dtype)}{list(value.shape)}"
+    return repr(value)
+
+
+def test_what_no_native_slot_takes_falls_to_torch(shadowing: str, device: str) -> None:
+    """Complex numbers, of which cat could take any."""
+    example = next(OPERATORS[shadowing].examples(torch.float32))
+    move = Mover(device)
+
+    def as_complex(value: Any) -> Any:
+        if isinstance(value, list):
+            return [as_complex(each) for each in value]
+        return value.to(torch.complex128) if isinstance(value, torch.Tensor) else value
+
+    arguments = {name: move(as_complex(value)) for name, value in example.arguments.items()}
+    out = move(torch.zeros(example.expected.shape, dtype=torch.complex128))
+    getattr(infini.ops, shadowing)(**arguments, out=out)
+    ran = infini.ops.last_call()
+    assert ran is not None
+    assert (ran.operator, ran.slot) == (shadowing, TORCH_SLOT)
+    torch.testing.assert_close(out.cpu().real.float(), example.expected)
+
+
+@pytest.fixture
+def _two_threads() -> Iterator[None]:
+    """The suite runs with one, a process for each core."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_eight_threads_at_once(device: str) -> None:
+    """In turns, so that different operators use the library's threads at the same time."""
+    move = Mover(device)
+    calls = [
+        (Case(name, slot), {key: move(value) for key, value in each.arguments.items()}, each)
+        for name, operator in OPERATORS.items()
+        for slot in slots_of(name, device)
+        for each in operator.examples(torch.float32)
+        if each.title.startswith("large")
+    ]
+
+    def run(thread: int) -> list[str]:
+        failures = []
+        for case, arguments, example in calls[thread:] + calls[:thread]:
+            out = torch.full_like(example.expected, float("nan"), device=device)
+            try:
+                case.call(arguments, out)
+                compare(out.cpu(), example)
+            except Exception as error:
+                failures.append(f"{case.name}: {error}")
+        return failures
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(run, range(8))) == [[]] * 8

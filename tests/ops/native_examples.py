@@ -1,0 +1,500 @@
+"""What the tests know of every operator with a hand-written implementation: calls and results.
+
+What is expected is computed in float64, of integers exactly: torch has five of these operators
+not at all. What no implementation may take is in ``wrong_calls``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from native_operands import (
+    FLOATS,
+    HOSTILE,
+    INFINITY,
+    INTEGERS,
+    LAYOUTS,
+    NAN,
+    Example,
+    Maker,
+    contiguous,
+    tolerance,
+    wide,
+)
+
+import torch
+
+Arguments = dict[str, Any]
+Examples = Iterator[Example]
+
+# What every implementation takes; whether it takes others is its own affair.
+COMMON = (torch.float32, torch.float16, torch.bfloat16)
+ANY = (*FLOATS, *INTEGERS, torch.bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator: what it is tried with, and what no implementation may take.
+
+    The examples begin with a plain one; one of them, "large", is worth several threads.
+    """
+
+    examples: Callable[[torch.dtype], Examples]
+    wrong: Callable[[], Iterator[Arguments]]  # for out of shape (3, 4) and float32
+    dtypes: tuple[torch.dtype, ...] = FLOATS
+    required: tuple[torch.dtype, ...] = COMMON
+    recorded: str | None = None  # torch's own overload, whose samples fit
+
+
+# Elementwise.
+
+
+def add_examples(dtype: torch.dtype) -> Examples:
+    yield from elementwise(dtype, ("input", "other"), torch.add, size=300)
+    alphas = (2, -0.5, 3.25) if dtype.is_floating_point else (3, 0)
+    make = Maker(dtype, -50, 50)
+    for alpha in alphas:
+        x, y, out = contiguous(make)
+        expected = (wide(x) + alpha * wide(y)).to(dtype)
+        arguments = {"input": x, "other": y, "alpha": alpha}
+        yield Example(
+            title=f"alpha {alpha}",
+            arguments=arguments,
+            out=out,
+            expected=expected,
+            tolerance=tolerance(dtype, size=300),
+        )
+
+
+def mul_examples(dtype: torch.dtype) -> Examples:
+    return elementwise(dtype, ("input", "other"), torch.mul)
+
+
+def swiglu_examples(dtype: torch.dtype) -> Examples:
+    def reference(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        return x * (gate * torch.sigmoid(gate))
+
+    yield from elementwise(dtype, ("input", "gate"), reference, ulps=64)
+    make = Maker(dtype)
+    gate = make.of([-1000.0, -100, -88, -50, -10, 10, 50, 100, 1000])
+    x = make(9)
+    yield Example(
+        title="deep",
+        arguments={"input": x, "gate": gate},
+        out=make(9),
+        expected=reference(wide(x), wide(gate)).to(dtype),
+        tolerance=tolerance(dtype, ulps=128),
+    )
+
+
+def elementwise(
+    dtype: torch.dtype,
+    names: tuple[str, str],
+    reference: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    *,
+    ulps: float = 2.0,
+    size: float = 0.0,
+) -> Examples:
+    def example(title: str, *operands: torch.Tensor, keeps_out: bool = False) -> Example:
+        *inputs, out = operands
+        exact = reference(*map(wide, inputs))
+        return Example(
+            title=title,
+            arguments=dict(zip(names, inputs, strict=True)),
+            out=out,
+            expected=exact.to(dtype).expand(out.shape),
+            tolerance=tolerance(dtype, ulps=ulps, size=size),
+            keeps_out=keeps_out,
+        )
+
+    make = Maker(dtype, -50, 50)
+    for layout in LAYOUTS:
+        yield example(layout.__name__, *layout(make))
+    x, y, _ = contiguous(make)
+    yield example("in place", x, y, x, keeps_out=True)
+    yield example("into the other", x, y, y, keeps_out=True)
+    if dtype.is_floating_point:
+        values = make.of(HOSTILE)
+        column = make.of([[value] for value in HOSTILE])
+        yield example("hostile", column, values, make(len(HOSTILE), len(HOSTILE)))
+
+
+def cast_examples(dtype: torch.dtype) -> Examples:
+    for target in ANY:
+        # Below 0, what C++ makes of a float as an unsigned integer is anything.
+        make = Maker(dtype, 0 if target is torch.uint8 else -100, 100)
+        into = Maker(target)
+        for layout in LAYOUTS:
+            x, _, _ = layout(make)
+            _, _, out = layout(into)
+            yield cast_example(f"{layout.__name__} to {target}", x, out)
+        if dtype.is_floating_point and (target.is_floating_point or target is torch.bool):
+            values = [*HOSTILE, 1e-7, 70000.0, 3e38]
+            yield cast_example(f"hostile to {target}", make.of(values), into(len(values)))
+    if dtype is torch.int64:
+        for target in (torch.float32, torch.float64):
+            x = make.of([2**53 + 1, -(2**62), 2**24 + 1, 2**63 - 1, -(2**63)])
+            yield cast_example(f"large integers to {target}", x, Maker(target)(5))
+
+
+def cast_example(title: str, x: torch.Tensor, out: torch.Tensor) -> Example:
+    expected = x.to(out.dtype).expand(out.shape)
+    return Example(title=title, arguments={"input": x}, out=out, expected=expected)
+
+
+# Rows.
+
+
+def rms_norm_examples(dtype: torch.dtype) -> Examples:
+    def example(title: str, *operands: torch.Tensor, **options: float) -> Example:
+        x, weight, out = operands
+        eps = options.get("eps", 1e-6)
+        mean = wide(x).square().mean(-1, keepdim=True)
+        return Example(
+            title=title,
+            arguments={"input": x, "weight": weight, **options},
+            out=out,
+            expected=(wide(x) / (mean + eps).sqrt() * wide(weight)).to(dtype),
+            tolerance=tolerance(dtype, ulps=32),
+        )
+
+    make = Maker(dtype)
+    yield example("contiguous", make(3, 4, 17), make(17), make(3, 4, 17))
+    yield example("one row", make(5), make(5), make(5))
+    yield example("one column", make(4, 1), make(1), make(4, 1))
+    yield example("eps", make(3, 8), make(8), make(3, 8), eps=0.25)
+    yield example("transposed", make(16, 5).t(), make(16), make(5, 16))
+    yield example("sliced", make(6, 40)[::2, 1:34], make(66)[::2], make(3, 33))
+    yield example("strided out", make(4, 9), make(9), make(9, 8)[:, ::2].t())
+    yield example("expanded", make(1, 8).expand(5, 8), make(1).expand(8), make(5, 8))
+    yield example("dimensions apart", make(3, 2, 8).transpose(0, 1), make(8), make(2, 3, 8))
+    yield example(
+        "unaligned", make(100)[1:100].view(3, 33), make(34)[1:], make(101)[2:].view(3, 33)
+    )
+    yield example("no rows", make(0, 8), make(8), make(0, 8))
+    yield example("empty rows", make(3, 0), make(0), make(3, 0))
+    yield example("zeros", make(3, 8) * 0, make(8), make(3, 8))
+    yield example("sums beyond 16 bits", make(2, 64) * 60, make(64), make(2, 64))
+    yield example("large", make(65, 1025), make(1025), make(65, 1025))
+    yield example("long rows", make(2, 8192), make(8192), make(2, 8192))
+    hostile = make(4, 8)
+    hostile[0, 1], hostile[1, 2], hostile[2, 3] = NAN, INFINITY, -INFINITY
+    yield example("hostile", hostile, make(8), make(4, 8))
+
+
+def causal_softmax_examples(dtype: torch.dtype) -> Examples:
+    def example(title: str, x: torch.Tensor, out: torch.Tensor) -> Example:
+        rows, columns = x.shape[-2:]
+        hidden = ~torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
+        seen = wide(x).masked_fill(hidden, -INFINITY)
+        return Example(
+            title=title,
+            arguments={"input": x},
+            out=out,
+            expected=torch.softmax(seen, -1).masked_fill(hidden, 0).to(dtype),
+            tolerance=tolerance(dtype, ulps=128),
+        )
+
+    make = Maker(dtype, -8, 8)
+    yield example("contiguous", make(2, 5, 5), make(2, 5, 5))
+    yield example("more keys than queries", make(3, 7), make(3, 7))
+    yield example("one query", make(2, 1, 9), make(2, 1, 9))
+    yield example("one key", make(3, 1, 1), make(3, 1, 1))
+    yield example("transposed", make(7, 4).t(), make(4, 7))
+    yield example("sliced", make(6, 40)[::2, 1:34], make(3, 33))
+    yield example("strided out", make(4, 9), make(9, 8)[:, ::2].t())
+    yield example("heads apart", make(2, 5, 3, 6).transpose(1, 2), make(2, 3, 5, 6))
+    yield example("expanded", make(1, 1, 6).expand(2, 4, 6), make(2, 4, 6))
+    yield example("unaligned", make(100)[1:100].view(3, 33), make(101)[2:].view(3, 33))
+    yield example("no heads", make(0, 3, 3), make(0, 3, 3))
+    yield example("no queries", make(2, 0, 4), make(2, 0, 4))
+    yield example("large", make(3, 130, 257), make(3, 130, 257))
+    yield example("long rows", make(1, 2, 8191), make(1, 2, 8191))
+    hostile = make(6, 6)
+    hostile[:, 5] = NAN  # only the last row sees it
+    hostile[0, 0], hostile[1, :2] = 1000.0, -INFINITY
+    hostile[2, 1], hostile[3, 2], hostile[4, 0] = -INFINITY, NAN, INFINITY
+    yield example("hostile", hostile, make(6, 6))
+
+
+# Products.
+
+
+def products(make: Maker) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yields a title, the factors and the out."""
+    yield "contiguous", make(4, 6), make(6, 5), make(4, 5)
+    yield "odd", make(17, 33), make(33, 65), make(17, 65)
+    yield "a row", make(1, 7), make(7, 5), make(1, 5)
+    yield "a column", make(5, 7), make(7, 1), make(5, 1)
+    yield "an outer product", make(5, 1), make(1, 9), make(5, 9)
+    yield "transposed", make(33, 17).t(), make(65, 33).t(), make(17, 65)
+    yield "sliced", make(10, 18)[::2, ::3], make(12, 8)[::2, 1:], make(5, 7)
+    yield "strided out", make(4, 6), make(6, 5), make(5, 8)[:, ::2].t()
+    yield "columns apart", make(4, 6), make(6, 5), make(4, 10)[:, ::2]
+    yield "batches", make(2, 3, 4, 5), make(2, 3, 5, 6), make(2, 3, 4, 6)
+    yield "broadcast batches", make(2, 1, 4, 5), make(3, 5, 6), make(2, 3, 4, 6)
+    yield "one factor for all", make(3, 4, 5), make(5, 6), make(3, 4, 6)
+    yield "expanded", make(4, 5).expand(3, 4, 5), make(1, 6).expand(3, 5, 6), make(3, 4, 6)
+    yield (
+        "batches apart",
+        make(4, 3, 5).transpose(0, 1),
+        make(3, 5, 6),
+        make(4, 3, 6).transpose(0, 1),
+    )
+    yield "unaligned", make(25)[1:].view(4, 6), make(32)[2:].view(6, 5), make(23)[3:].view(4, 5)
+    yield "nothing to sum", make(3, 0), make(0, 4), make(3, 4)
+    yield "no rows", make(0, 4), make(4, 5), make(0, 5)
+    yield "no batches", make(0, 3, 4), make(4, 5), make(0, 3, 5)
+    yield "large", make(130, 257), make(257, 129), make(130, 129)
+
+
+def product_example(
+    title: str, arguments: Arguments, out: torch.Tensor, exact: torch.Tensor, **options: bool
+) -> Example:
+    first, *_ = arguments.values()
+    # Factors are 4 at most.
+    terms = max(first.shape[-2:], default=1)
+    return Example(
+        title=title,
+        arguments=arguments,
+        out=out,
+        expected=exact.to(out.dtype),
+        tolerance=tolerance(out.dtype, size=16.0 * terms),
+        **options,
+    )
+
+
+def matmul_examples(dtype: torch.dtype) -> Examples:
+    def example(title: str, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Example:
+        exact = torch.matmul(wide(x), wide(y))
+        return product_example(title, {"input": x, "other": y}, out, exact)
+
+    make = Maker(dtype)
+    for operands in products(make):
+        yield example(*operands)
+    yield example("vectors", make(7), make(14)[::2], make())
+    yield example("a vector and a matrix", make(7), make(7, 5), make(5))
+    yield example("a matrix and a vector", make(5, 7), make(7), make(5))
+    yield example("a vector and batches", make(7), make(2, 7, 5), make(2, 5))
+    yield example("batches and a vector", make(2, 3, 5, 7), make(7, 2)[:, 0], make(2, 3, 5))
+
+
+def gemm_examples(dtype: torch.dtype) -> Examples:
+    make = Maker(dtype)
+    for title, a, b, out in products(make):
+        yield product_example(title, {"a": a, "b": b}, out, wide(a) @ wide(b))
+    yield from transposing_gemm_examples(make)
+    numbers = ((2, 0), (1, 1), (0.5, -2.5)) if dtype.is_floating_point else ((2, 0), (1, 3))
+    for alpha, beta in numbers:
+        for title, a, b, out in products(make):
+            if title in ("odd", "strided out", "broadcast batches", "nothing to sum", "no rows"):
+                exact = alpha * (wide(a) @ wide(b)) + beta * wide(out)
+                arguments = {"a": a, "b": b, "alpha": alpha, "beta": beta}
+                title = f"{title}, alpha {alpha}, beta {beta}"
+                yield product_example(title, arguments, out, exact, keeps_out=beta != 0)
+
+
+def transposing_gemm_examples(make: Maker) -> Examples:
+    for trans_a in (False, True):
+        for trans_b in (False, True):
+            flags = {"trans_a": trans_a, "trans_b": trans_b}
+            a, b = make(2, 17, 33), make(33, 20)
+            exact = wide(a) @ wide(b)
+            for title, given in (("contiguous", torch.Tensor.contiguous), ("views", torch.clone)):
+                arguments = {
+                    "a": given(a.mT) if trans_a else a,
+                    "b": given(b.mT) if trans_b else b,
+                    **flags,
+                }
+                yield product_example(f"{title}, {flags}", arguments, make(2, 17, 20), exact)
+
+
+def linear_examples(dtype: torch.dtype) -> Examples:
+    def example(
+        title: str, x: torch.Tensor, weight: torch.Tensor, *others: torch.Tensor
+    ) -> Example:
+        *bias, out = others
+        exact = wide(x) @ wide(weight).t()
+        arguments = {"input": x, "weight": weight}
+        if bias:
+            exact = exact + wide(bias[0])
+            arguments["bias"] = bias[0]
+        return product_example(title, arguments, out, exact)
+
+    make = Maker(dtype)
+    yield example("contiguous", make(4, 6), make(5, 6), make(5), make(4, 5))
+    yield example("no bias", make(4, 6), make(5, 6), make(4, 5))
+    yield example("a vector", make(6), make(5, 6), make(5), make(5))
+    yield example("one output", make(4, 6), make(6), make(4))
+    yield example("batches", make(2, 3, 6), make(5, 6), make(5), make(2, 3, 5))
+    yield example("odd", make(17, 33), make(65, 33), make(65), make(17, 65))
+    yield example("transposed", make(33, 17).t(), make(33, 65).t(), make(65), make(17, 65))
+    yield example("sliced", make(10, 18)[::2, ::3], make(10, 7)[::2, 1:], make(10)[::2], make(5, 5))
+    yield example("strided out", make(4, 6), make(5, 6), make(5), make(5, 8)[:, ::2].t())
+    yield example(
+        "batches apart", make(3, 2, 6).transpose(0, 1), make(5, 6), make(5), make(2, 3, 5)
+    )
+    yield example("expanded", make(1, 6).expand(4, 6), make(5, 6), make(1).expand(5), make(4, 5))
+    yield example("nothing to sum", make(4, 0), make(5, 0), make(5), make(4, 5))
+    yield example("no rows", make(0, 6), make(5, 6), make(5), make(0, 5))
+    yield example("large", make(130, 257), make(129, 257), make(129), make(130, 129))
+
+
+# Cat.
+
+
+def cat_examples(dtype: torch.dtype) -> Examples:
+    def example(title: str, dim: int, *operands: torch.Tensor) -> Example:
+        *tensors, out = operands
+        return Example(
+            title=title,
+            arguments={"tensors": tensors, "dim": dim},
+            out=out,
+            expected=torch.cat([each.clone() for each in tensors], dim),
+        )
+
+    make = Maker(dtype, -50, 50)
+    for dim, shape in ((0, (6, 4, 5)), (1, (2, 12, 5)), (-1, (2, 4, 15)), (-3, (6, 4, 5))):
+        yield example(f"contiguous {dim}", dim, *(make(2, 4, 5) for _ in range(3)), make(*shape))
+    yield example("sizes", 1, make(3, 1), make(3, 33), make(3, 0), make(3, 7), make(3, 41))
+    yield example("one", 0, make(3, 4), make(3, 4))
+    yield example("vectors", 0, make(3), make(5), make(8))
+    yield example("legacy empty", 1, make(0), make(3, 4), make(0), make(3, 2), make(3, 6))
+    yield example("all empty", 0, make(0), make(0), make(0))
+    yield example("no elements", 1, make(0, 3), make(0, 4), make(0, 7))
+    yield example("transposed", 0, make(5, 3).t(), make(5, 4).t(), make(7, 5))
+    yield example("sliced", 1, make(6, 8)[::2, 1::2], make(3, 9)[:, 5:], make(3, 8))
+    yield example("strided out", 0, make(3, 4), make(2, 4), make(4, 10)[:, ::2].t())
+    yield example("expanded", 0, make(1, 4).expand(3, 4), make().expand(2, 4), make(5, 4))
+    yield example("unaligned", 0, make(34)[1:], make(35)[2:], make(69)[3:])
+    yield example("many", 1, *(make(2, n % 3) for n in range(100)), make(2, 99))
+    yield example("large", 1, make(3, 20_011), make(3, 33), make(3, 30_001), make(3, 50_045))
+
+
+# What does not fit, into an out of (3, 4).
+
+
+def operands_of(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    make = Maker(dtype)
+    return [make(*shape) for shape in shapes]
+
+
+def wrong_elementwise(*names: str) -> Iterator[Arguments]:
+    for shapes in (((3, 5), (3, 4)), ((3, 4), (2, 4)), ((2, 3, 4), (3, 4))):
+        yield dict(zip(names, operands_of(*shapes), strict=True))
+    x, y = operands_of((3, 4), (3, 4))
+    for other in (torch.int32, torch.complex64):
+        yield dict(zip(names, (x, y.to(other)), strict=True))
+
+
+def wrong_cast() -> Iterator[Arguments]:
+    for shape in ((3, 5), (2, 3, 4), (3, 4, 1)):
+        yield {"input": torch.ones(shape)}
+    yield {"input": torch.ones(3, 4, dtype=torch.complex64)}
+
+
+def wrong_cat() -> Iterator[Arguments]:
+    yield {"tensors": []}
+    for shapes, dim in (
+        (((1, 4), (1, 4)), 0),
+        (((1, 4), (2, 5)), 0),
+        (((3, 2), (2, 2)), 1),
+        (((1, 4), (4,)), 0),
+        (((1, 4), (2, 4)), 2),
+        (((1, 4), (2, 4)), -3),
+    ):
+        yield {"tensors": operands_of(*shapes), "dim": dim}
+    yield {"tensors": [torch.ones(1, 4), torch.ones(2, 4, dtype=torch.int32)]}
+
+
+def wrong_causal_softmax() -> Iterator[Arguments]:
+    for shape in ((4, 3), (4,), (), (3, 5), (1, 3, 4)):
+        yield {"input": torch.ones(shape)}
+    yield {"input": torch.ones(3, 4, dtype=torch.int32)}
+    yield {"input": torch.ones(3, 4, dtype=torch.complex64)}
+
+
+def wrong_rms_norm() -> Iterator[Arguments]:
+    for shapes in (((3, 4), (3,)), ((3, 4), (3, 4)), ((3, 4), ()), ((4,), (4,)), ((), ())):
+        yield dict(zip(("input", "weight"), operands_of(*shapes), strict=True))
+    yield {"input": torch.ones(3, 4), "weight": torch.ones(4, dtype=torch.int32)}
+    yield {"input": torch.ones(3, 4, dtype=torch.complex64), "weight": torch.ones(4)}
+
+
+def wrong_products(*names: str) -> Iterator[Arguments]:
+    for shapes in (
+        ((3, 2), (3, 4)),
+        ((2, 2), (2, 4)),
+        ((2, 3, 2), (2, 4)),
+        ((3, 2), ()),
+        ((3, 2), (2,)),
+    ):
+        yield dict(zip(names, operands_of(*shapes), strict=True))
+    x, y = operands_of((3, 2), (2, 4))
+    for other in (torch.float64, torch.complex64):
+        yield dict(zip(names, (x, y.to(other)), strict=True))
+
+
+def wrong_gemm() -> Iterator[Arguments]:
+    yield from wrong_products("a", "b")
+    for flags in ({"trans_a": True}, {"trans_b": True}):
+        yield {"a": torch.ones(3, 2), "b": torch.ones(2, 4), **flags}
+    yield {"a": torch.ones(2), "b": torch.ones(2, 4)}
+
+
+def wrong_linear() -> Iterator[Arguments]:
+    for shapes in (
+        ((3, 2), (4, 3)),
+        ((3, 2), (2, 4)),
+        ((3, 2), (2,)),
+        ((), (4, 2)),
+        ((2, 2), (4, 2)),
+    ):
+        yield dict(zip(("input", "weight"), operands_of(*shapes), strict=True))
+    x, weight = operands_of((3, 2), (4, 2))
+    for bias in (torch.ones(3), torch.ones(3, 4), torch.ones(4, dtype=torch.int32)):
+        yield {"input": x, "weight": weight, "bias": bias}
+    yield {"input": x.to(torch.complex64), "weight": weight}
+
+
+# Every operator with a native slot needs an entry; test_every_native_operator_is_tested.
+OPERATORS = {
+    "add": Operator(
+        examples=add_examples,
+        wrong=lambda: wrong_elementwise("input", "other"),
+        dtypes=FLOATS + INTEGERS,
+        required=COMMON + INTEGERS,
+        recorded="add.out",
+    ),
+    "cast": Operator(examples=cast_examples, wrong=wrong_cast, dtypes=ANY, required=ANY),
+    "cat": Operator(
+        examples=cat_examples, wrong=wrong_cat, dtypes=ANY, required=ANY, recorded="cat.out"
+    ),
+    "causal_softmax": Operator(examples=causal_softmax_examples, wrong=wrong_causal_softmax),
+    "gemm": Operator(
+        examples=gemm_examples, wrong=wrong_gemm, dtypes=(*FLOATS, torch.int32, torch.int64)
+    ),
+    "linear": Operator(
+        examples=linear_examples,
+        wrong=wrong_linear,
+        dtypes=(*FLOATS, torch.int32, torch.int64),
+        recorded="linear.out",
+    ),
+    "matmul": Operator(
+        examples=matmul_examples,
+        wrong=lambda: wrong_products("input", "other"),
+        dtypes=(*FLOATS, torch.int32, torch.int64),
+        recorded="matmul.out",
+    ),
+    "mul": Operator(
+        examples=mul_examples,
+        wrong=lambda: wrong_elementwise("input", "other"),
+        dtypes=FLOATS + INTEGERS,
+        required=COMMON + INTEGERS,
+        recorded="mul.out",
+    ),
+    "rms_norm": Operator(examples=rms_norm_examples, wrong=wrong_rms_norm),
+    "swiglu": Operator(examples=swiglu_examples, wrong=lambda: wrong_elementwise("input", "gate")),
+}
