@@ -1,0 +1,12 @@
+#ifndef INFINI_OPS_CUDA_VENDOR_BLAS_H_
+#define INFINI_OPS_CUDA_VENDOR_BLAS_H_
+
+// Moore Threads. Not compiled: no SDK was at hand.
+#include <mublas.h>
+#include <mublasLt.h>
+
+#define INFINI_OPS_BLAS(name) mublas##name
+#define INFINI_OPS_BLAS_VALUE(name) MUBLAS##name
+#define INFINI_OPS_DATA_TYPE(name) MUSA_##name
+
+#endif  // INFINI_OPS_CUDA_VENDOR_BLAS_H_
