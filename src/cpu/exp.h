@@ -1,0 +1,55 @@
+// The exponential function of vectors of one instruction set; included as vector.h is, after it.
+
+namespace infini::ops::cpu::INFINI_OPS_ISA {
+
+template <typename C>
+struct ExpConstants;
+// ln(2) in two parts, so that its multiples by whole numbers are exact in the first.
+template <>
+struct ExpConstants<float> {
+  using Bits = std::int32_t;
+  static constexpr float ln2 = 0.693359375f, ln2_rest = -2.12194440e-4f;
+  static constexpr float lowest = -104;  // where it is 0
+  static constexpr int mantissa = 23, bias = 127, terms = 7;
+};
+template <>
+struct ExpConstants<double> {
+  using Bits = std::int64_t;
+  static constexpr double ln2 = 0x1.62e42feep-1, ln2_rest = 0x1.a39ef35793c76p-33;
+  static constexpr double lowest = -746;
+  static constexpr int mantissa = 52, bias = 1023, terms = 13;
+};
+
+// 1 / (1 * 2 * ... * n)
+constexpr double Reciprocal(int n) { return n < 2 ? 1 : Reciprocal(n - 1) / n; }
+
+template <typename C>
+inline INFINI_OPS_INLINE Vector<C> PowerOfTwo(Vector<typename ExpConstants<C>::Bits> exponent) {
+  using K = ExpConstants<C>;
+  return reinterpret_cast<Vector<C>>((exponent + K::bias) << K::mantissa);
+}
+
+// std::exp of lanes that are not positive; in float32 within 1 unit in the last place, subnormal
+// results too.
+template <typename C>
+inline INFINI_OPS_INLINE Vector<C> Exp(Vector<C> x) {
+  using K = ExpConstants<C>;
+  using Bits = Vector<typename K::Bits>;
+  // Comparisons with a NaN are false: it stays one.
+  x = x < K::lowest ? Vector<C>{} + K::lowest : x;
+  // Adding this leaves the nearest whole number in the lowest bits.
+  constexpr C magic = static_cast<C>(3ll << (K::mantissa - 1));
+  const Vector<C> shifted = x * static_cast<C>(1.4426950408889634) + magic;
+  const Vector<C> whole = shifted - magic;
+  const Vector<C> rest = (x - whole * K::ln2) - whole * K::ln2_rest;
+  // Taylor's polynomial: what it leaves out is below 0.1 units in the last place of 1.
+  Vector<C> value = Vector<C>{} + static_cast<C>(Reciprocal(K::terms));
+#pragma GCC unroll 13
+  for (int i = K::terms - 1; i >= 0; --i) value = value * rest + static_cast<C>(Reciprocal(i));
+  // In two steps, since 2^-149 has no exponent of its own.
+  const Bits power = reinterpret_cast<Bits>(shifted) - reinterpret_cast<Bits>(Vector<C>{} + magic);
+  const Bits half = power >> 1;
+  return value * PowerOfTwo<C>(half) * PowerOfTwo<C>(power - half);
+}
+
+}  // namespace infini::ops::cpu::INFINI_OPS_ISA

@@ -1,0 +1,31 @@
+#ifndef INFINI_OPS_CPU_KERNELS_H_
+#define INFINI_OPS_CPU_KERNELS_H_
+
+// What the kernels of for_each_isa.h need; it has to come before it.
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <type_traits>
+
+#include "cpu/computed.h"
+#include "cpu/isa.h"
+
+// A kernel, given as an expression, from the namespace of the active instruction set.
+#ifdef __x86_64__
+#define INFINI_OPS_KERNEL(...)                                         \
+  (::infini::ops::cpu::ActiveIsa() == ::infini::ops::cpu::Isa::kAvx512 \
+       ? ::infini::ops::cpu::avx512::__VA_ARGS__                       \
+   : ::infini::ops::cpu::ActiveIsa() == ::infini::ops::cpu::Isa::kAvx2 \
+       ? ::infini::ops::cpu::avx2::__VA_ARGS__                         \
+       : ::infini::ops::cpu::baseline::__VA_ARGS__)
+#else
+#define INFINI_OPS_KERNEL(...) (::infini::ops::cpu::baseline::__VA_ARGS__)
+#endif
+
+#endif  // INFINI_OPS_CPU_KERNELS_H_

@@ -1,0 +1,161 @@
+// Vectors of one instruction set: no include guard, since for_each_isa.h includes it once for each.
+// Whoever includes for_each_isa.h includes what this needs before: <cstdint>, <cstring>,
+// <type_traits>, "cpu/computed.h", and <immintrin.h> on x86-64.
+
+namespace infini::ops::cpu::INFINI_OPS_ISA {
+
+template <typename T, int bytes = INFINI_OPS_VECTOR_BYTES>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(bytes)));
+  // Anywhere in memory, whatever is there.
+  typedef T Loose __attribute__((vector_size(bytes), aligned(1), may_alias));
+};
+template <typename T>
+using Vector = typename VectorOf<T>::Type;
+
+template <typename T>
+inline constexpr int kLanes = INFINI_OPS_VECTOR_BYTES / static_cast<int>(sizeof(Computed<T>));
+
+// As many elements as a vector of what they are computed as has lanes.
+template <typename T>
+using Packed = VectorOf<T, kLanes<T>* static_cast<int>(sizeof(T))>;
+
+using Words = Vector<std::uint32_t>;
+using HalfWords = VectorOf<std::uint16_t, INFINI_OPS_VECTOR_BYTES / 2>;
+
+inline INFINI_OPS_INLINE Words Select(Words mask, Words yes, Words no) {
+  return (mask & yes) | (~mask & no);
+}
+
+inline INFINI_OPS_INLINE Vector<float> WidenFloat16(const void* source) {
+#if INFINI_OPS_VECTOR_BYTES == 64
+  // With a mask of all: GCC 12 warns of an uninitialized value in those without one.
+  return reinterpret_cast<Vector<float>>(
+      _mm512_maskz_cvtph_ps(0xFFFF, _mm256_loadu_si256(static_cast<const __m256i*>(source))));
+#elif INFINI_OPS_VECTOR_BYTES == 32
+  return reinterpret_cast<Vector<float>>(
+      _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(source))));
+#else
+  const Words bits = __builtin_convertvector(*static_cast<const HalfWords::Loose*>(source), Words);
+  const Words magnitude = (bits & 0x7FFFu) << 13;
+  // Exponents move by 2^112, subnormal ones with the rest; those of infinity and NaN by twice that.
+  const Vector<float> scaled = reinterpret_cast<Vector<float>>(magnitude) * 0x1p112f;
+  const Words special = reinterpret_cast<Words>(magnitude >= (0x7C00u << 13));
+  return reinterpret_cast<Vector<float>>(reinterpret_cast<Words>(scaled) |
+                                         ((bits & 0x8000u) << 16) | (special & 0x7F800000u));
+#endif
+}
+
+inline INFINI_OPS_INLINE void NarrowFloat16(void* target, Vector<float> value) {
+#if INFINI_OPS_VECTOR_BYTES == 64
+  _mm256_storeu_si256(
+      static_cast<__m256i*>(target),
+      _mm512_maskz_cvtps_ph(0xFFFF, reinterpret_cast<__m512>(value), _MM_FROUND_TO_NEAREST_INT));
+#elif INFINI_OPS_VECTOR_BYTES == 32
+  _mm_storeu_si128(static_cast<__m128i*>(target),
+                   _mm256_cvtps_ph(reinterpret_cast<__m256>(value), _MM_FROUND_TO_NEAREST_INT));
+#else
+  for (int i = 0; i < kLanes<float>; ++i) static_cast<Float16*>(target)[i] = Float16(value[i]);
+#endif
+}
+
+inline INFINI_OPS_INLINE Vector<float> WidenBFloat16(const void* source) {
+  const auto bits = *static_cast<const HalfWords::Loose*>(source);
+  return reinterpret_cast<Vector<float>>(__builtin_convertvector(bits, Words) << 16);
+}
+
+inline INFINI_OPS_INLINE void NarrowBFloat16(void* target, Vector<float> value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  const Words kept = Select(reinterpret_cast<Words>(value == value), rounded, Words{} + 0x7FC0u);
+  *static_cast<HalfWords::Loose*>(target) = __builtin_convertvector(kept, HalfWords::Type);
+}
+
+// As many elements as there are lanes, in the type to compute in.
+template <typename T>
+inline INFINI_OPS_INLINE Vector<Computed<T>> Load(const T* source) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return WidenFloat16(source);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return WidenBFloat16(source);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return *reinterpret_cast<const typename VectorOf<T>::Loose*>(source);
+  } else {
+    return __builtin_convertvector(*reinterpret_cast<const typename Packed<T>::Loose*>(source),
+                                   Vector<Computed<T>>);
+  }
+}
+
+template <typename T>
+inline INFINI_OPS_INLINE void Store(T* target, Vector<Computed<T>> value) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    NarrowFloat16(target, value);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    NarrowBFloat16(target, value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    *reinterpret_cast<typename VectorOf<T>::Loose*>(target) = value;
+  } else {
+    *reinterpret_cast<typename Packed<T>::Loose*>(target) =
+        __builtin_convertvector(value, typename Packed<T>::Type);
+  }
+}
+
+// The first `count` lanes of `value`, `fill` in the others.
+template <typename C>
+inline INFINI_OPS_INLINE Vector<C> KeepFirst(Vector<C> value, std::int64_t count, C fill) {
+  using Lane = std::conditional_t<sizeof(C) == 8, std::int64_t, std::int32_t>;
+  constexpr Lane numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const Vector<Lane> lanes = *reinterpret_cast<const typename VectorOf<Lane>::Loose*>(numbers);
+  return lanes < static_cast<Lane>(count) ? value : Vector<C>{} + fill;
+}
+
+// The first `count` elements only, `fill` in the other lanes.
+template <typename T>
+inline INFINI_OPS_INLINE Vector<Computed<T>> LoadPart(const T* source, std::int64_t count,
+                                                      Computed<T> fill = 0) {
+  T elements[kLanes<T>] = {};
+  std::memcpy(elements, source, static_cast<std::size_t>(count) * sizeof(T));
+  return KeepFirst<Computed<T>>(Load(elements), count, fill);
+}
+
+template <typename T>
+inline INFINI_OPS_INLINE void StorePart(T* target, Vector<Computed<T>> value, std::int64_t count) {
+  T lanes[kLanes<T>];
+  Store(lanes, value);
+  std::memcpy(target, lanes, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+template <typename C>
+inline INFINI_OPS_INLINE Vector<C> Max(Vector<C> a, Vector<C> b) {
+  return a > b ? a : b;
+}
+
+// `combine` over all lanes, by halves: one after the other, each would wait for the one before.
+template <typename C, typename Combine>
+inline INFINI_OPS_INLINE C Fold(Vector<C> value, Combine combine) {
+  C lanes[kLanes<C>];
+  std::memcpy(lanes, &value, sizeof(lanes));
+#pragma GCC unroll 8
+  for (int half = kLanes<C> / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) lanes[i] = combine(lanes[i], lanes[i + half]);
+  }
+  return lanes[0];
+}
+
+template <typename C>
+inline INFINI_OPS_INLINE C Sum(Vector<C> value) {
+  return Fold<C>(value, std::plus<C>());
+}
+
+template <typename C>
+struct Larger {
+  INFINI_OPS_INLINE C operator()(C a, C b) const { return a > b ? a : b; }
+};
+
+template <typename C>
+inline INFINI_OPS_INLINE C Largest(Vector<C> value) {
+  return Fold<C>(value, Larger<C>());
+}
+
+}  // namespace infini::ops::cpu::INFINI_OPS_ISA
