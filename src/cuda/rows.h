@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cuda/runtime.h"
+#include "cuda/vector.h"
 #include "infini/ops/tensor.h"
 
 // What the kernels share that work row by row, a row being the last dimension.
@@ -22,12 +23,6 @@ struct Accumulator {
 template <>
 struct Accumulator<double> {
   using Type = double;
-};
-
-// The elements that a thread loads or stores at once.
-template <typename T, int width>
-struct alignas(sizeof(T) * width) Vector {
-  T elements[width];
 };
 
 // 16 bytes, the widest.

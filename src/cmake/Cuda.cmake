@@ -1,0 +1,201 @@
+# Decides whether the kernels in src/cuda are compiled, and with what. Sets WITH_CUDA_KERNELS and,
+# where it is ON, infini_ops_cuda_compiler, _flags, _vendor (a folder of src/cuda/vendor),
+# _libraries and _library_folders (for the rpath).
+#
+# Each source is compiled by a command of its own, not by enable_language(CUDA): CMake knows nvcc
+# alone of the four vendors' compilers, and not the toolkit of NVIDIA's wheels, whose libraries lie
+# where its nvcc does not look for them (and takes 2 seconds to find that out).
+
+set(CMAKE_CUDA_ARCHITECTURES "$ENV{CUDAARCHS}" CACHE STRING
+  "NVIDIA's architectures to compile kernels for; empty: 80-real;90")
+set(CUDA_KERNEL_FLAGS "" CACHE STRING "More options for the compiler of the kernels")
+
+# What lacks in the toolkit that has this nvcc, or nothing; and its folder and libraries.
+function(infini_ops_inspect_toolkit nvcc)
+  file(WRITE "${PROJECT_BINARY_DIR}/empty.cu" "")
+  # nvcc can be a wrapper somewhere else: only itself knows where its toolkit is.
+  execute_process(
+    COMMAND "${nvcc}" -v --dryrun "${PROJECT_BINARY_DIR}/empty.cu"
+    ERROR_VARIABLE said OUTPUT_QUIET)
+  set(toolkit_lacks "a working nvcc" PARENT_SCOPE)
+  if(NOT said MATCHES "TOP=([^\r\n]+)")
+    return()
+  endif()
+  cmake_path(SET root NORMALIZE "${CMAKE_MATCH_1}")
+  set(lacks "")
+  foreach(header cuda_runtime.h cublas_v2.h cublasLt.h)
+    if(NOT EXISTS "${root}/include/${header}")
+      list(APPEND lacks "${header}")
+    endif()
+  endforeach()
+  set(libraries "")
+  foreach(name cudart_static cublas cublasLt)
+    # The wheels have no libcublas.so, only libcublas.so.13.
+    find_library(found NO_CACHE NO_DEFAULT_PATH
+      NAMES ${name} lib${name}.so.13 lib${name}.so.12
+      PATHS "${root}" PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib targets/sbsa-linux/lib)
+    list(APPEND libraries "${found}")
+    if(NOT found)
+      list(APPEND lacks "lib${name}")
+    endif()
+    unset(found)
+  endforeach()
+  list(JOIN lacks ", " lacks)
+  set(toolkit_lacks "${lacks}" PARENT_SCOPE)
+  set(toolkit_libraries "${libraries}" PARENT_SCOPE)
+endfunction()
+
+# All nvcc that there are, the one to prefer first.
+function(infini_ops_find_nvcc result)
+  find_program(found nvcc NO_CACHE
+    HINTS "${CUDAToolkit_ROOT}" ENV CUDAToolkit_ROOT ENV CUDA_HOME
+    PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  # The newest toolkit among the wheels; `-I` as in Torch.cmake.
+  set(find_wheels [=[
+import importlib.util, pathlib
+spec = importlib.util.find_spec("nvidia")
+folders = spec.submodule_search_locations if spec else []
+found = [path for folder in folders for path in pathlib.Path(folder).glob("cu*/bin/nvcc")]
+print(*sorted(found, reverse=True)[:1], end="")
+]=])
+  foreach(flags "" "-I")
+    execute_process(COMMAND "${Python_EXECUTABLE}" ${flags} -c "${find_wheels}"
+      OUTPUT_VARIABLE in_wheels)
+    list(APPEND found "${in_wheels}")
+  endforeach()
+  list(FILTER found INCLUDE REGEX "/nvcc$")
+  list(REMOVE_DUPLICATES found)
+  if(NOT "$ENV{CUDACXX}" STREQUAL "")
+    set(found "$ENV{CUDACXX}")
+  endif()
+  set(${result} "${found}" PARENT_SCOPE)
+endfunction()
+
+# The compiler's options that choose the architectures, which are spelled as CMake's own:
+# 80-real is code for the chip, 90-virtual PTX, which later chips can take, 90 is both.
+function(infini_ops_nvcc_architectures result)
+  set(options "")
+  set(architectures "${CMAKE_CUDA_ARCHITECTURES}")
+  if(NOT architectures)
+    set(architectures 80-real 90)
+  endif()
+  foreach(architecture IN LISTS architectures)
+    if(NOT architecture MATCHES "^([0-9]+[af]?)(-real|-virtual)?$")
+      message(FATAL_ERROR
+        "CMAKE_CUDA_ARCHITECTURES has '${architecture}'. Name each architecture by its number, "
+        "with -real or -virtual behind it or not, such as 80-real;90.")
+    endif()
+    set(number ${CMAKE_MATCH_1})
+    if(NOT CMAKE_MATCH_2 STREQUAL "-virtual")
+      list(APPEND options "--generate-code=arch=compute_${number},code=sm_${number}")
+    endif()
+    if(NOT CMAKE_MATCH_2 STREQUAL "-real")
+      list(APPEND options "--generate-code=arch=compute_${number},code=compute_${number}")
+    endif()
+  endforeach()
+  set(${result} "${options}" PARENT_SCOPE)
+endfunction()
+
+# Sets infini_ops_cuda_problem where there is no complete toolkit.
+macro(infini_ops_use_nvidia)
+  infini_ops_find_nvcc(nvcc_candidates)
+  set(infini_ops_cuda_problem "there is no nvcc")
+  foreach(nvcc IN LISTS nvcc_candidates)
+    infini_ops_inspect_toolkit("${nvcc}")
+    if(toolkit_lacks STREQUAL "")
+      set(infini_ops_cuda_problem "")
+      set(infini_ops_cuda_compiler "${nvcc}" "-ccbin=${CMAKE_CXX_COMPILER}")
+      break()
+    endif()
+    set(infini_ops_cuda_problem "the toolkit of ${nvcc} lacks ${toolkit_lacks}")
+  endforeach()
+  set(infini_ops_cuda_remedy
+    "Run `pip install 'cuda-toolkit[nvcc,cudart,cublas]'`, or set CUDACXX in the environment to "
+    "the nvcc of a complete toolkit")
+  infini_ops_nvcc_architectures(architectures)
+  set(infini_ops_cuda_vendor nvidia)
+  set(infini_ops_cuda_flags ${architectures}
+    -Xcompiler=-fPIC,-fvisibility=hidden,-fvisibility-inlines-hidden,-Wall,-Wextra)
+  # The runtime's static library: torch brings its own, possibly of another version, and the two
+  # share devices and streams through the driver.
+  set(infini_ops_cuda_libraries ${toolkit_libraries} ${CMAKE_DL_LIBS} rt pthread)
+  # Beside this package in site-packages: where the wheels of CUDA 13 and 12 have cuBLAS, which
+  # torch, too, loads from there. Or in the toolkit.
+  set(infini_ops_cuda_library_folders
+    "$ORIGIN/../../nvidia/cu13/lib" "$ORIGIN/../../nvidia/cublas/lib")
+  list(POP_BACK toolkit_libraries blas)
+  cmake_path(GET blas PARENT_PATH folder)
+  if(folder AND NOT folder MATCHES "/nvidia/cu[0-9]+/lib$")
+    list(APPEND infini_ops_cuda_library_folders "${folder}")
+  endif()
+endmacro()
+
+# The other vendors' compilers are clang, which reads CUDA as the language `language`. None of this
+# has been run: no SDK was at hand.
+macro(infini_ops_use_clang vendor sdk compiler language)
+  set(infini_ops_cuda_vendor ${vendor})
+  set(root "$ENV{${sdk}}")
+  set(infini_ops_cuda_compiler "${root}/${compiler}")
+  set(infini_ops_cuda_flags -x ${language} -fPIC -fvisibility=hidden -fvisibility-inlines-hidden)
+  set(infini_ops_cuda_libraries "-L${root}/lib" "-L${root}/lib64" ${ARGN})
+  set(infini_ops_cuda_library_folders "${root}/lib" "${root}/lib64")
+  set(infini_ops_cuda_problem "")
+  if(NOT EXISTS "${infini_ops_cuda_compiler}")
+    set(infini_ops_cuda_problem "${sdk} is '${root}', where there is no ${compiler}")
+  endif()
+  set(infini_ops_cuda_remedy "Set ${sdk} in the environment to the folder of the vendor's SDK")
+endmacro()
+
+set(detect_nvcc OFF)
+if(INFINI_OPS_ACCELERATOR STREQUAL "kNvidia" AND AUTO_DETECT_BACKENDS
+    AND NOT DEFINED WITH_CUDA_KERNELS)
+  set(detect_nvcc ON)
+endif()
+
+if(WITH_CUDA_KERNELS OR detect_nvcc)
+  if(INFINI_OPS_ACCELERATOR STREQUAL "kNvidia")
+    infini_ops_use_nvidia()
+  elseif(INFINI_OPS_ACCELERATOR STREQUAL "kIluvatar")
+    infini_ops_use_clang(nvidia COREX_HOME bin/clang++ ivcore cudart cublas cublasLt)
+  elseif(INFINI_OPS_ACCELERATOR STREQUAL "kMetax")
+    infini_ops_use_clang(metax MACA_PATH mxgpu_llvm/bin/mxcc maca mcruntime mcblas mcblasLt)
+  elseif(INFINI_OPS_ACCELERATOR STREQUAL "kMoore")
+    infini_ops_use_clang(moore MUSA_HOME bin/mcc musa musart mublas mublasLt)
+  else()
+    message(FATAL_ERROR
+      "WITH_CUDA_KERNELS is ON, but no accelerator is enabled that takes CUDA sources. Set "
+      "WITH_NVIDIA, WITH_ILUVATAR, WITH_METAX or WITH_MOORE to ON, or WITH_CUDA_KERNELS to OFF.")
+  endif()
+  if(infini_ops_cuda_problem AND WITH_CUDA_KERNELS)
+    message(FATAL_ERROR "WITH_CUDA_KERNELS is ON, but ${infini_ops_cuda_problem}. "
+      ${infini_ops_cuda_remedy} ", or set WITH_CUDA_KERNELS to OFF.")
+  elseif(infini_ops_cuda_problem)
+    message(STATUS "No CUDA kernels: ${infini_ops_cuda_problem}. " ${infini_ops_cuda_remedy} ".")
+  else()
+    list(GET infini_ops_cuda_compiler 0 compiler)
+    message(STATUS "Found ${compiler}: enabling WITH_CUDA_KERNELS")
+    set(WITH_CUDA_KERNELS ON)
+  endif()
+endif()
+
+# Compiles the sources, which lie in src/cuda, into the target.
+function(infini_ops_add_cuda_sources target)
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/cuda")
+  file(MAKE_DIRECTORY "${folder}")
+  foreach(source IN LISTS ARGN)
+    cmake_path(GET source STEM name)
+    set(object "${folder}/${name}.cu.o")
+    add_custom_command(OUTPUT "${object}"
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${infini_ops_cuda_compiler} ${infini_ops_cuda_flags}
+        ${CUDA_KERNEL_FLAGS} -std=c++17 -O3 -DNDEBUG
+        "-DINFINI_OPS_ACCELERATOR=${INFINI_OPS_ACCELERATOR}"
+        "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/src/include"
+        "-I${PROJECT_SOURCE_DIR}/src/cuda/vendor/${infini_ops_cuda_vendor}"
+        -MD -MF "${object}.d" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
+      DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d"
+      COMMENT "Building CUDA object ${source}" VERBATIM)
+    # The source, too, which CMake does not compile: what is in the library is read from there.
+    target_sources(${target} PRIVATE "${source}" "${object}")
+  endforeach()
+  target_link_libraries(${target} PRIVATE ${infini_ops_cuda_libraries})
+endfunction()

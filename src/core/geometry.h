@@ -1,0 +1,149 @@
+#ifndef INFINI_OPS_CORE_GEOMETRY_H_
+#define INFINI_OPS_CORE_GEOMETRY_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+#include "infini/ops/tensor.h"
+
+namespace infini::ops {
+
+// Where an elementwise loop goes: the extents of its dimensions, innermost first, and what a step
+// along each adds to the address of each operand, in bytes. Operand 0 is the output.
+template <int operands>
+struct Geometry {
+  static constexpr int kMaxRank = 64;  // as torch's
+
+  int rank = 0;
+  std::int64_t sizes[kMaxRank];
+  std::int64_t strides[operands][kMaxRank];
+  char* data[operands];
+
+  std::int64_t count() const {
+    std::int64_t product = 1;
+    for (int i = 0; i < rank; ++i) product *= sizes[i];
+    return product;
+  }
+
+  void RemoveDimension(int dimension) {
+    --rank;
+    for (int i = dimension; i < rank; ++i) {
+      sizes[i] = sizes[i + 1];
+      for (auto& of_operand : strides) of_operand[i] = of_operand[i + 1];
+    }
+  }
+
+  // The addresses of an operand's elements lie in less than this many bytes behind each other.
+  std::int64_t Reach(int operand, int dimension) const {
+    return (sizes[dimension] - 1) * std::abs(strides[operand][dimension]);
+  }
+};
+
+namespace internal {
+
+template <int operands>
+void SwapDimensions(Geometry<operands>& geometry, int a, int b) {
+  std::swap(geometry.sizes[a], geometry.sizes[b]);
+  for (auto& strides : geometry.strides) std::swap(strides[a], strides[b]);
+}
+
+// The output's nearest neighbours innermost, so that tensors of one layout are walked in it,
+// whatever their dimensions' order.
+template <int operands>
+void SortDimensions(Geometry<operands>& geometry) {
+  const auto& strides = geometry.strides[0];
+  for (int i = 1; i < geometry.rank; ++i) {
+    for (int j = i; j > 0 && std::abs(strides[j]) < std::abs(strides[j - 1]); --j) {
+      SwapDimensions(geometry, j, j - 1);
+    }
+  }
+}
+
+// True when stepping on along `dimension` continues the walk along the one inside it.
+template <int operands>
+bool Continues(const Geometry<operands>& geometry, int dimension) {
+  for (const auto& strides : geometry.strides) {
+    if (strides[dimension] != strides[dimension - 1] * geometry.sizes[dimension - 1]) return false;
+  }
+  return true;
+}
+
+}  // namespace internal
+
+// The loop over `out` with inputs that broadcast to it, in as few dimensions as it takes.
+template <typename... Inputs>
+Geometry<1 + sizeof...(Inputs)> MakeGeometry(const Tensor& out, const Inputs&... inputs) {
+  constexpr int kOperands = 1 + sizeof...(Inputs);
+  const Tensor* tensors[kOperands] = {&out, &inputs...};
+  Geometry<kOperands> geometry;
+  for (std::size_t i = out.dimensions(); i-- > 0;) {
+    if (out.shape()[i] == 1) continue;
+    geometry.sizes[geometry.rank] = out.shape()[i];
+    for (int operand = 0; operand < kOperands; ++operand) {
+      const Tensor& tensor = *tensors[operand];
+      const std::size_t missing = out.dimensions() - tensor.dimensions();
+      const bool repeats = i < missing || tensor.shape()[i - missing] == 1;
+      const auto size = static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
+      geometry.strides[operand][geometry.rank] = repeats ? 0 : tensor.strides()[i - missing] * size;
+    }
+    ++geometry.rank;
+  }
+  for (int operand = 0; operand < kOperands; ++operand) {
+    geometry.data[operand] = tensors[operand]->template data<char>();
+  }
+  internal::SortDimensions(geometry);
+  for (int i = geometry.rank - 1; i > 0; --i) {
+    if (!internal::Continues(geometry, i)) continue;
+    geometry.sizes[i - 1] *= geometry.sizes[i];
+    geometry.RemoveDimension(i);
+  }
+  return geometry;
+}
+
+namespace internal {
+
+// The dimension along which to cut a geometry that has too many of them or whose offsets reach too
+// far; -1 for one that need not be.
+template <int operands>
+int DimensionToCut(const Geometry<operands>& geometry, int max_rank, std::int64_t max_offset) {
+  if (geometry.rank > max_rank) return geometry.rank - 1;
+  for (int operand = 0; operand < operands; ++operand) {
+    int widest = 0;
+    std::int64_t offset = 0;
+    for (int i = 0; i < geometry.rank; ++i) {
+      offset += geometry.Reach(operand, i);
+      if (geometry.Reach(operand, i) > geometry.Reach(operand, widest)) widest = i;
+    }
+    if (offset >= max_offset) return widest;
+  }
+  return -1;
+}
+
+}  // namespace internal
+
+// Calls `function` with geometries that together are this one, each of at most `max_rank`
+// dimensions and with offsets, from an operand's address, below `max_offset` bytes.
+template <int operands, typename Function>
+void ForEachPiece(const Geometry<operands>& geometry, int max_rank, std::int64_t max_offset,
+                  const Function& function) {
+  const int cut = internal::DimensionToCut(geometry, max_rank, max_offset);
+  if (cut < 0) return function(geometry);
+  const std::int64_t size = geometry.sizes[cut];
+  // Halves: of a long dimension in multiples of what a vector kernel takes at a time.
+  const std::int64_t half = size < 64 ? (size + 1) / 2 : (size / 2 + 15) / 16 * 16;
+  const std::int64_t length = geometry.rank > max_rank ? 1 : half;
+  for (std::int64_t begin = 0; begin < size; begin += length) {
+    Geometry<operands> piece = geometry;
+    for (int operand = 0; operand < operands; ++operand) {
+      piece.data[operand] += begin * geometry.strides[operand][cut];
+    }
+    piece.sizes[cut] = begin + length < size ? length : size - begin;
+    if (piece.sizes[cut] == 1) piece.RemoveDimension(cut);
+    ForEachPiece(piece, max_rank, max_offset, function);
+  }
+}
+
+}  // namespace infini::ops
+
+#endif  // INFINI_OPS_CORE_GEOMETRY_H_

@@ -1,0 +1,53 @@
+#include <stdexcept>
+
+#include "base/add.h"
+#include "core/elementwise.h"
+#include "cuda/elementwise.h"
+#include "cuda/types.h"
+
+namespace infini::ops {
+namespace {
+
+template <typename T>
+struct AddFunction {
+  using C = cuda::ComputedType<T>;
+
+  C alpha;
+
+  __device__ T operator()(T input, T other) const {
+    return static_cast<T>(static_cast<C>(input) + alpha * static_cast<C>(other));
+  }
+};
+
+}  // namespace
+
+template <>
+struct Operator<Add, cuda::kDevice, 0> {
+  static bool Supports(const Tensor& input, const Tensor& other, const Scalar& alpha,
+                       const Tensor& out) {
+    const DataType type = out.data_type();
+    return IsElementwise(out, {&input, &other}) && input.data_type() == type &&
+           other.data_type() == type && cuda::IsRealType(type) && IsFactor(alpha, type);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
+                  const Scalar& alpha, const Tensor& out) {
+    if (!Supports(input, other, alpha, out)) {
+      throw std::invalid_argument(
+          "add: slot 0 takes aligned strided tensors of one real type, an alpha that the type can "
+          "hold, and an out of the shape they broadcast to that overlaps neither itself nor, in "
+          "part, an input; got " +
+          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
+    }
+    cuda::WithRealType(out.data_type(), [&](auto* element) {
+      using T = cuda::ElementOf<decltype(element)>;
+      const AddFunction<T> function{alpha.To<cuda::ComputedType<T>>()};
+      cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, other), function);
+      return true;
+    });
+  }
+};
+
+INFINI_OPS_REGISTER(Add, cuda::kDevice, 0);
+
+}  // namespace infini::ops

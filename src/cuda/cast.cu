@@ -1,0 +1,187 @@
+#include <stdexcept>
+
+#include "base/cast.h"
+#include "core/elementwise.h"
+#include "cuda/copy.h"
+#include "cuda/elementwise.h"
+#include "cuda/types.h"
+
+namespace infini::ops {
+namespace {
+
+// A value of any type: all integers and all floats fit into one of the two without loss.
+struct Number {
+  double real;
+  std::int64_t integer;
+  bool is_integer;
+
+  template <typename T>
+  static __device__ Number Of(T value) {
+    if constexpr (std::is_integral_v<T>) {
+      return {0, static_cast<std::int64_t>(value), true};
+    } else {
+      return {static_cast<double>(static_cast<cuda::ComputedType<T>>(value)), 0, false};
+    }
+  }
+
+  template <typename T>
+  __device__ T To() const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return is_integer ? integer != 0 : real != 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      // Through the widest, as torch: there is no other way from a negative number to uint8.
+      return static_cast<T>(is_integer ? integer : static_cast<std::int64_t>(real));
+    } else {
+      using C = cuda::ComputedType<T>;
+      return static_cast<T>(is_integer ? static_cast<C>(integer) : static_cast<C>(real));
+    }
+  }
+};
+
+template <typename T>
+struct Element {
+  using Type = T;
+};
+
+// `WithStoredType` for the device, where a lambda can't be called that is not marked for it.
+template <typename Visitor>
+__device__ void Visit(DataType type, Visitor& visitor) {
+  switch (type) {
+    case DataType::kFloat16:
+      return visitor(Element<cuda::Float16>());
+    case DataType::kBFloat16:
+      return visitor(Element<cuda::BFloat16>());
+    case DataType::kFloat32:
+      return visitor(Element<float>());
+    case DataType::kFloat64:
+      return visitor(Element<double>());
+    case DataType::kInt64:
+      return visitor(Element<std::int64_t>());
+    case DataType::kInt32:
+      return visitor(Element<std::int32_t>());
+    case DataType::kInt16:
+      return visitor(Element<std::int16_t>());
+    case DataType::kInt8:
+      return visitor(Element<std::int8_t>());
+    case DataType::kUInt8:
+      return visitor(Element<std::uint8_t>());
+    default:
+      return visitor(Element<bool>());
+  }
+}
+
+struct Reader {
+  const char* address;
+  Number number;
+
+  template <typename T>
+  __device__ void operator()(Element<T>) {
+    number = Number::Of(*reinterpret_cast<const T*>(address));
+  }
+};
+
+struct Writer {
+  char* address;
+  Number number;
+
+  template <typename T>
+  __device__ void operator()(Element<T>) {
+    *reinterpret_cast<T*>(address) = number.To<T>();
+  }
+};
+
+constexpr int kUnroll = 4;
+
+// Between any two types, which are looked at for each element, as torch's kernel does: a kernel
+// for each of the 90 pairs would cost 10 times the compile time.
+__global__ void __launch_bounds__(cuda::kBlock)
+    CastKernel(const cuda::Walk<2> walk, const DataType out_type, const DataType input_type) {
+  using cuda::kBlock;
+  for (std::uint32_t first = blockIdx.x * kBlock * kUnroll + threadIdx.x; first < walk.count;
+       first += gridDim.x * kBlock * kUnroll) {
+    char* targets[kUnroll];
+    Number numbers[kUnroll];
+#pragma unroll
+    for (int step = 0; step < kUnroll; ++step) {
+      if (first + step * kBlock >= walk.count) continue;
+      const cuda::Place<2> place = walk.Find(first + step * kBlock);
+      targets[step] = walk.data[0] + place.offsets[0];
+      Reader reader{walk.data[1] + place.offsets[1], {}};
+      Visit(input_type, reader);
+      numbers[step] = reader.number;
+    }
+#pragma unroll
+    for (int step = 0; step < kUnroll; ++step) {
+      if (first + step * kBlock >= walk.count) continue;
+      Writer writer{targets[step], numbers[step]};
+      Visit(out_type, writer);
+    }
+  }
+}
+
+void CastAny(const Invocation& invocation, const Tensor& input, const Tensor& out) {
+  const cuda::DeviceGuard guard(invocation.device);
+  cuda::ForEachWalk(MakeGeometry(out, input), [&](const Geometry<2>& piece) {
+    const cuda::Walk<2> walk(piece, 1);
+    cuda::Launch(CastKernel, cuda::BlockCount(walk.count, kUnroll, invocation.device), cuda::kBlock,
+                 0, cuda::CurrentStream(invocation), walk, out.data_type(), input.data_type());
+  });
+}
+
+template <typename Out>
+struct RoundFunction {
+  template <typename In>
+  __device__ Out operator()(In value) const {
+    return static_cast<Out>(static_cast<float>(value));
+  }
+};
+
+// Between the types that models are made of, many at a time. False for others.
+bool CastFloats(const Invocation& invocation, const Tensor& input, const Tensor& out) {
+  if (input.data_type() == DataType::kFloat64 || out.data_type() == DataType::kFloat64) {
+    return false;
+  }
+  return cuda::WithFloatType(out.data_type(), [&](auto* out_element) {
+    return cuda::WithFloatType(input.data_type(), [&](auto* input_element) {
+      using Out = cuda::ElementOf<decltype(out_element)>;
+      using In = cuda::ElementOf<decltype(input_element)>;
+      constexpr bool kWide = std::is_same_v<Out, double> || std::is_same_v<In, double>;
+      if constexpr (!kWide && !std::is_same_v<Out, In>) {
+        cuda::RunElementwise<Out, In>(invocation, MakeGeometry(out, input), RoundFunction<Out>());
+      }
+      return true;
+    });
+  });
+}
+
+}  // namespace
+
+template <>
+struct Operator<Cast, cuda::kDevice, 0> {
+  static bool Supports(const Tensor& input, const Tensor& out) {
+    return input.defined() && out.defined() && cuda::IsStoredType(input.data_type()) &&
+           cuda::IsStoredType(out.data_type()) && IsAligned(input) && IsAligned(out) &&
+           BroadcastsTo(input, out) && IsWritable(out, input);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
+    if (!Supports(input, out)) {
+      throw std::invalid_argument(
+          "cast: slot 0 takes an aligned strided tensor of an integer, float or bool type and an "
+          "out of such a type, of a shape that it broadcasts to, that overlaps neither itself nor, "
+          "in part, the input; got " +
+          Describe(input) + " and out " + Describe(out));
+    }
+    if (input.data_type() == out.data_type()) {
+      cuda::Copier copier(invocation);
+      copier.Add(MakeGeometry(out, input), DataTypeSize(out.data_type()));
+      copier.Flush();
+    } else if (!CastFloats(invocation, input, out)) {
+      CastAny(invocation, input, out);
+    }
+  }
+};
+
+INFINI_OPS_REGISTER(Cast, cuda::kDevice, 0);
+
+}  // namespace infini::ops

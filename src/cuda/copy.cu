@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/copy.h"
+#include "cuda/vector.h"
+#include "cuda/walk.h"
+
+namespace infini::ops::cuda {
+namespace {
+
+constexpr int kUnroll = 4;
+
+template <int size>
+struct Batch {
+  Walk<2> walks[size];
+};
+
+// One row of blocks for each tensor.
+template <typename Unit, int size>
+__global__ void __launch_bounds__(kBlock) CopyKernel(const Batch<size> batch) {
+  const Walk<2>& walk = batch.walks[size == 1 ? 0 : blockIdx.y];
+  for (std::uint32_t first = blockIdx.x * kBlock * kUnroll + threadIdx.x; first < walk.count;
+       first += gridDim.x * kBlock * kUnroll) {
+    Unit* targets[kUnroll];
+    Unit values[kUnroll];
+#pragma unroll
+    for (int step = 0; step < kUnroll; ++step) {
+      if (first + step * kBlock >= walk.count) continue;
+      const Place<2> place = walk.Find(first + step * kBlock);
+      targets[step] = reinterpret_cast<Unit*>(walk.data[0] + place.offsets[0]);
+      values[step] = *reinterpret_cast<const Unit*>(walk.data[1] + place.offsets[1]);
+    }
+#pragma unroll
+    for (int step = 0; step < kUnroll; ++step) {
+      if (first + step * kBlock < walk.count) *targets[step] = values[step];
+    }
+  }
+}
+
+// The most bytes that can be moved at a time, at most `largest`.
+int UnitOf(const Geometry<2>& geometry, int size, int largest) {
+  for (int unit = largest; unit > size; unit /= 2) {
+    if (TakesVectors(geometry, 0, size, unit) && TakesVectors(geometry, 1, size, unit) &&
+        geometry.sizes[0] * size % unit == 0) {
+      return unit;
+    }
+  }
+  return size;
+}
+
+// The same bytes in units of `unit`.
+Geometry<2> InUnits(Geometry<2> geometry, std::int64_t size, std::int64_t unit) {
+  if (unit == size) return geometry;
+  geometry.sizes[0] = geometry.sizes[0] * size / unit;
+  for (auto& strides : geometry.strides) strides[0] = unit;
+  return geometry;
+}
+
+template <typename Unit, int size>
+void LaunchCopy(const Invocation& invocation, const Geometry<2>* geometries, int count,
+                std::int64_t element_size) {
+  Batch<size> batch;
+  std::uint32_t most = 0;
+  for (int i = 0; i < count; ++i) {
+    batch.walks[i] = Walk<2>(InUnits(geometries[i], element_size, sizeof(Unit)), 1);
+    most = std::max(most, batch.walks[i].count);
+  }
+  const DeviceGuard guard(invocation.device);
+  const dim3 grid(BlockCount(most, kUnroll, invocation.device), static_cast<unsigned>(count));
+  Launch(CopyKernel<Unit, size>, grid, kBlock, 0, CurrentStream(invocation), batch);
+}
+
+template <int size>
+void LaunchCopyOf(int unit, const Invocation& invocation, const Geometry<2>* geometries, int count,
+                  std::int64_t element_size) {
+  switch (unit) {
+    case 16:
+      return LaunchCopy<Vector<std::uint64_t, 2>, size>(invocation, geometries, count,
+                                                        element_size);
+    case 8:
+      return LaunchCopy<std::uint64_t, size>(invocation, geometries, count, element_size);
+    case 4:
+      return LaunchCopy<std::uint32_t, size>(invocation, geometries, count, element_size);
+    case 2:
+      return LaunchCopy<std::uint16_t, size>(invocation, geometries, count, element_size);
+    default:
+      return LaunchCopy<std::uint8_t, size>(invocation, geometries, count, element_size);
+  }
+}
+
+}  // namespace
+
+void Copier::Add(const Geometry<2>& geometry, std::size_t size) {
+  size_ = size;
+  ForEachWalk(geometry, [&](const Geometry<2>& piece) {
+    if (count_ == kMost) Flush();
+    unit_ = UnitOf(piece, static_cast<int>(size), unit_);
+    geometries_[count_++] = piece;
+  });
+}
+
+void Copier::Flush() {
+  const auto size = static_cast<std::int64_t>(size_);
+  if (count_ == 1) {
+    LaunchCopyOf<1>(unit_, invocation_, geometries_, count_, size);
+  } else if (count_ > 1) {
+    LaunchCopyOf<kMost>(unit_, invocation_, geometries_, count_, size);
+  }
+  count_ = 0;
+  unit_ = 16;
+}
+
+}  // namespace infini::ops::cuda

@@ -1,0 +1,48 @@
+#include <stdexcept>
+
+#include "base/mul.h"
+#include "core/elementwise.h"
+#include "cuda/elementwise.h"
+#include "cuda/types.h"
+
+namespace infini::ops {
+namespace {
+
+template <typename T>
+struct MulFunction {
+  using C = cuda::ComputedType<T>;
+
+  __device__ T operator()(T input, T other) const {
+    return static_cast<T>(static_cast<C>(input) * static_cast<C>(other));
+  }
+};
+
+}  // namespace
+
+template <>
+struct Operator<Mul, cuda::kDevice, 0> {
+  static bool Supports(const Tensor& input, const Tensor& other, const Tensor& out) {
+    const DataType type = out.data_type();
+    return IsElementwise(out, {&input, &other}) && input.data_type() == type &&
+           other.data_type() == type && cuda::IsRealType(type);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
+                  const Tensor& out) {
+    if (!Supports(input, other, out)) {
+      throw std::invalid_argument(
+          "mul: slot 0 takes aligned strided tensors of one real type and an out of the shape they "
+          "broadcast to that overlaps neither itself nor, in part, an input; got " +
+          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
+    }
+    cuda::WithRealType(out.data_type(), [&](auto* element) {
+      using T = cuda::ElementOf<decltype(element)>;
+      cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, other), MulFunction<T>());
+      return true;
+    });
+  }
+};
+
+INFINI_OPS_REGISTER(Mul, cuda::kDevice, 0);
+
+}  // namespace infini::ops

@@ -1,0 +1,51 @@
+#include <cmath>
+#include <stdexcept>
+
+#include "base/swiglu.h"
+#include "core/elementwise.h"
+#include "cuda/elementwise.h"
+#include "cuda/types.h"
+
+namespace infini::ops {
+namespace {
+
+template <typename T>
+struct SwigluFunction {
+  using C = cuda::ComputedType<T>;
+
+  __device__ T operator()(T input, T gate) const {
+    const C value = static_cast<C>(gate);
+    return static_cast<T>(static_cast<C>(input) * (value / (C{1} + std::exp(-value))));
+  }
+};
+
+}  // namespace
+
+template <>
+struct Operator<Swiglu, cuda::kDevice, 0> {
+  static bool Supports(const Tensor& input, const Tensor& gate, const Tensor& out) {
+    const DataType type = out.data_type();
+    return IsElementwise(out, {&input, &gate}) && input.data_type() == type &&
+           gate.data_type() == type && cuda::IsFloatType(type);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& gate,
+                  const Tensor& out) {
+    if (!Supports(input, gate, out)) {
+      throw std::invalid_argument(
+          "swiglu: slot 0 takes aligned strided tensors of one of the types float16, bfloat16, "
+          "float32 and float64 and an out of the shape they broadcast to that overlaps neither "
+          "itself nor, in part, an input; got " +
+          Describe(input) + ", " + Describe(gate) + " and out " + Describe(out));
+    }
+    cuda::WithFloatType(out.data_type(), [&](auto* element) {
+      using T = cuda::ElementOf<decltype(element)>;
+      cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, gate), SwigluFunction<T>());
+      return true;
+    });
+  }
+};
+
+INFINI_OPS_REGISTER(Swiglu, cuda::kDevice, 0);
+
+}  // namespace infini::ops
