@@ -110,7 +110,7 @@ macro(infini_ops_use_nvidia)
     set(infini_ops_cuda_problem "the toolkit of ${nvcc} lacks ${toolkit_lacks}")
   endforeach()
   set(infini_ops_cuda_remedy
-    "Run `pip install 'cuda-toolkit[nvcc,cudart,cublas]'`, or set CUDACXX in the environment to "
+    "Run `pip install 'cuda-toolkit[cccl,nvcc,cudart,cublas]'`, or set CUDACXX in the environment to "
     "the nvcc of a complete toolkit")
   infini_ops_nvcc_architectures(architectures)
   set(infini_ops_cuda_vendor nvidia)
