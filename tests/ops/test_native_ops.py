@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -306,3 +307,22 @@ def test_eight_threads_at_once(device: str) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(run, range(8))) == [[]] * 8
+
+
+TASKS = Path("/proc/self/task")
+
+
+def test_torch_says_how_many_threads_there_are() -> None:
+    """Those of the library are started by the first call that may use them."""
+    x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
+    counts = []
+    try:
+        for wanted in (1, 4):
+            torch.set_num_threads(wanted)
+            before = len(list(TASKS.iterdir()))
+            infini.ops.rms_norm(x, weight, out, implementation_index=0)
+            counts.append(len(list(TASKS.iterdir())) - before)
+    finally:
+        torch.set_num_threads(1)
+    assert counts[0] == 0
+    assert 0 < counts[1] <= 3
