@@ -1,0 +1,51 @@
+#include "cuda_runtime.h"
+
+namespace {
+
+int current_device = 0;
+
+}  // namespace
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= emulator::kDeviceCount) return cudaErrorInvalidDevice;
+  current_device = device;
+  return cudaSuccess;
+}
+
+// Few, so that kernels that size their grid by it have to loop.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 2;
+  return cudaSuccess;
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+  }
+  return "?";
+}
+
+const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
+
+namespace emulator {
+
+cudaError_t RunHere(Launch launch, const std::function<void()>& kernel) {
+  launch.device = current_device;
+  return Run(launch, kernel) ? cudaSuccess : cudaErrorInvalidConfiguration;
+}
+
+}  // namespace emulator

@@ -1,0 +1,374 @@
+"""The CUDA implementations on host memory, against numpy in float64.
+
+Kernels are run by the emulator: every element type, operands laid out in the ways that kernels get
+wrong, sizes about those of vectors, warps and blocks. What lies between the elements of an operand
+has to stay as it was.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from emulated import Buffers, Emulated, EmulatedError, Launch, owner
+
+SOURCES = Path(__file__).resolve().parents[2] / "src" / "cuda"
+BFLOAT16 = np.dtype(np.uint16)
+FLOATS = tuple(map(np.dtype, (np.float32, np.float16, BFLOAT16, np.float64)))
+INTEGERS = tuple(map(np.dtype, (np.uint8, np.int8, np.int16, np.int32, np.int64)))
+ALL_TYPES = (*FLOATS, *INTEGERS, np.dtype(np.bool_))
+EPSILON = {"float16": 2**-10, "uint16": 2**-7, "float32": 2**-21, "float64": 2**-48}
+
+SIZES = (0, 1, 1, 2, 3, 5, 8, 16, 24, 31, 33, 64, 100, 129, 256, 257, 520, 1025)
+
+Shape = tuple[int, ...]
+
+
+def type_name(dtype: Any) -> str:
+    return "bfloat16" if dtype == BFLOAT16 else np.dtype(dtype).name
+
+
+def decode(array: np.ndarray) -> np.ndarray:
+    """The values to compute with: floats as float64, integers as they are."""
+    if array.dtype == BFLOAT16:
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def encode(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The inverse; rounds to nearest, ties to even."""
+    if dtype != BFLOAT16:
+        return values.astype(dtype)
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(BFLOAT16)
+
+
+def count(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=int))
+
+
+def contiguous(shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Memory with NaN or -1 in it."""
+    return np.full(count(shape) * dtype.itemsize, 0xFF, np.uint8).view(dtype).reshape(shape)
+
+
+def shifted(shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Begins where no vector may."""
+    return contiguous((count(shape) + 1,), dtype)[1:].reshape(shape)
+
+
+def padded(shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Rows of whole vectors with whole vectors between them."""
+    return contiguous((*shape[:-1], shape[-1] + 16), dtype)[..., : shape[-1]]
+
+
+def cropped(shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """No dimension goes on where the next one ends."""
+    larger = contiguous(tuple(size + 1 for size in shape), dtype)
+    return larger[tuple(slice(size) for size in shape)]
+
+
+def stepped(shape: Shape, dtype: np.dtype) -> np.ndarray:
+    return contiguous((*shape[:-1], 2 * shape[-1]), dtype)[..., 1::2]
+
+
+def transposed(shape: Shape, dtype: np.dtype) -> np.ndarray:
+    return contiguous(swapped(shape), dtype).swapaxes(-1, -2)
+
+
+def reversed_axes(shape: Shape, dtype: np.dtype) -> np.ndarray:
+    return contiguous(shape[::-1], dtype).T
+
+
+def swapped(shape: Shape) -> Shape:
+    """Of matrices, the shape of their transposes."""
+    return (*shape[:-2], *shape[:-3:-1])
+
+
+LAYOUTS = (contiguous, shifted, padded, cropped, stepped, transposed, reversed_axes)
+LAYOUTS_BY_RANK = {0: LAYOUTS[:2], 1: LAYOUTS[:5]}
+
+
+class Maker:
+    """Makes operands of a type and their sizes at random."""
+
+    def __init__(self, seed: int, dtype: np.dtype) -> None:
+        self.random = np.random.default_rng([seed, zlib.crc32(type_name(dtype).encode())])
+        self.dtype = dtype
+        self.is_plain = seed % 3 == 0  # all operands are contiguous
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def size(self, *sizes: int) -> int:
+        return int(self.random.choice(sizes))
+
+    def shape(self, rank: int, most: int) -> Shape:
+        """Of so many elements at most."""
+        shape: list[int] = []
+        for _ in range(rank):
+            shape.append(self.size(*(size for size in SIZES if size * count(shape) <= most)))
+        self.random.shuffle(shape)
+        return tuple(shape)
+
+    def broadcastable(self, shape: Shape) -> Shape:
+        """A shape that broadcasts to this one."""
+        kept = shape[self.size(*range(len(shape) + 1)) if self.chance(0.2) else 0 :]
+        return tuple(1 if self.chance(0.1) else size for size in kept)
+
+    def memory(self, shape: Shape, dtype: np.dtype | None = None) -> np.ndarray:
+        """For a tensor, laid out in some way."""
+        layouts = LAYOUTS_BY_RANK.get(len(shape), LAYOUTS)
+        layout = contiguous if self.is_plain else self.random.choice(np.array(layouts))
+        return layout(shape, dtype or self.dtype)
+
+    def fill(self, array: np.ndarray) -> np.ndarray:
+        """With floats between -2 and 2, or integers of all sizes."""
+        if array.dtype == np.bool_:
+            array[...] = self.random.random(array.shape) < 0.5
+        elif array.dtype in FLOATS:
+            array[...] = encode(self.random.uniform(-2, 2, array.shape), array.dtype)
+        else:
+            low, high = np.iinfo(array.dtype).min, np.iinfo(array.dtype).max
+            array[...] = self.random.integers(low, high, array.shape, array.dtype, endpoint=True)
+        return array
+
+    def operand(self, shape: Shape, dtype: np.dtype | None = None) -> np.ndarray:
+        """With values; now and then expanded along a dimension."""
+        is_expanded = shape and not self.is_plain and self.chance(0.2)
+        expanded = self.size(*range(len(shape))) if is_expanded else None
+        stored = tuple(1 if i == expanded else size for i, size in enumerate(shape))
+        return np.broadcast_to(self.fill(self.memory(stored, dtype)), shape)
+
+    def out(self, shape: Shape, operand: np.ndarray) -> np.ndarray:
+        """Memory, or now and then an operand, to be overwritten."""
+        can_be_operand = operand.shape == shape and 0 not in operand.strides
+        if can_be_operand and self.chance(0.2):
+            operand.flags.writeable = True
+            return operand
+        return self.memory(shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A call: the expected values are float64, or of the type of `out`."""
+
+    arguments: Sequence[Any]  # without out
+    out: np.ndarray
+    expected: np.ndarray
+    scale: float = 1  # of the terms that the result is a sum of
+
+
+def elementwise(maker: Maker) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two operands and the memory of the result."""
+    shape = maker.shape(maker.size(*range(6)), 5000)
+    a, b = (maker.operand(maker.broadcastable(shape)) for _ in range(2))
+    return a, b, maker.out(np.broadcast_shapes(a.shape, b.shape), a)
+
+
+def add(maker: Maker) -> Case:
+    a, b, out = elementwise(maker)
+    alpha = maker.size(0, 1, 2, 3) if maker.dtype not in FLOATS else maker.random.uniform(-2, 2)
+    expected = decode(a) + decode(b) * decode(b).dtype.type(alpha)
+    return Case(arguments=(a, b, alpha), out=out, expected=expected, scale=4)
+
+
+def mul(maker: Maker) -> Case:
+    a, b, out = elementwise(maker)
+    return Case(arguments=(a, b), out=out, expected=decode(a) * decode(b))
+
+
+def swiglu(maker: Maker) -> Case:
+    a, gate, out = elementwise(maker)
+    expected = decode(a) * decode(gate) / (1 + np.exp(-decode(gate)))
+    return Case(arguments=(a, gate), out=out, expected=expected)
+
+
+def cast(maker: Maker) -> Case:
+    shape = maker.shape(maker.size(*range(6)), 5000)
+    source = ALL_TYPES[maker.size(*range(len(ALL_TYPES)))]
+    a = maker.operand(maker.broadcastable(shape), source)
+    if source in FLOATS and maker.dtype not in FLOATS:  # what every integer type has
+        base = owner(a)
+        base[...] = encode(maker.random.uniform(0, 100, base.shape), source)
+    with np.errstate(over="ignore"):
+        expected = decode(encode(np.broadcast_to(decode(a), shape), maker.dtype))
+    return Case(arguments=(a,), out=maker.memory(shape), expected=expected)
+
+
+def cat(maker: Maker) -> Case:
+    shape = maker.shape(maker.size(1, 2, 3, 4), 1500)
+    dim = maker.size(*range(-len(shape), len(shape)))
+    tensors = []
+    for _ in range(maker.size(1, 2, 3, 5, 20)):
+        each = list(shape)
+        each[dim] = maker.size(0, 1, 2, 3, 8, 16)
+        tensors.append(maker.operand(tuple(each)))
+    expected = np.concatenate([decode(tensor) for tensor in tensors], dim)
+    return Case(arguments=(tensors, dim), out=maker.memory(expected.shape), expected=expected)
+
+
+def rows(maker: Maker) -> Shape:
+    """Many short ones, or a few of thousands of elements."""
+    size = 33000 if maker.chance(0.15) else maker.size(*SIZES, 2048, 4099, 9000)
+    return (*maker.shape(maker.size(0, 1, 2, 3), max(1, min(70, 9000 // max(size, 1)))), size)
+
+
+def rms_norm(maker: Maker) -> Case:
+    shape = rows(maker)
+    a, weight = maker.operand(shape), maker.operand(shape[-1:])
+    epsilon = 0.5 if maker.chance(0.5) else 1e-6
+    square = np.sum(decode(a) ** 2, -1, keepdims=True) / max(shape[-1], 1)
+    expected = decode(a) / np.sqrt(square + epsilon) * decode(weight)
+    return Case(arguments=(a, weight, epsilon), out=maker.memory(shape), expected=expected, scale=4)
+
+
+def causal_softmax(maker: Maker) -> Case:
+    keys = rows(maker)[-1]
+    queries = min(keys, maker.size(0, 1, 2, 3, 7, 33, 64), 20000 // max(keys, 1) + 1)
+    shape = (*maker.shape(maker.size(0, 1, 2), 6), queries, keys)
+    a = maker.operand(shape)
+    weights = np.tril(np.exp(decode(a)), keys - queries)
+    expected = weights / np.sum(weights, -1, keepdims=True)
+    return Case(arguments=(a,), out=maker.out(shape, a), expected=expected)
+
+
+def product(maker: Maker) -> tuple[Shape, Shape, Shape]:
+    """The shapes of two batches of matrices that broadcast, and of their product."""
+    m, n, k = (maker.size(0, 1, 2, 3, 5, 8, 16, 17, 33) for _ in range(3))
+    batch = maker.shape(maker.size(0, 1, 2, 3), 12)
+    a, b = ((*maker.broadcastable(batch), *matrix) for matrix in ((m, k), (k, n)))
+    return a, b, (*np.broadcast_shapes(a[:-2], b[:-2]), m, n)
+
+
+def gemm(maker: Maker) -> Case:
+    *shapes, shape = product(maker)
+    flags = [maker.chance(0.5), maker.chance(0.5)]
+    a, b = (maker.operand(swapped(s) if f else s) for s, f in zip(shapes, flags, strict=True))
+    x, y = (decode(t.swapaxes(-1, -2) if f else t) for t, f in zip((a, b), flags, strict=True))
+    alpha, beta = maker.random.choice([(1.0, 0.0), (-0.5, 0.0), (1.0, 0.25), (0.0, 1.0)]).tolist()
+    out = maker.memory(shape)
+    expected = alpha * (x @ y)
+    if beta:
+        expected = expected + beta * decode(maker.fill(out))
+    return Case(arguments=(a, b, alpha, beta, *flags), out=out, expected=expected, scale=depth(x))
+
+
+def depth(a: np.ndarray) -> float:
+    """How far a sum of products of up to 4 may be from 0."""
+    return 4 * a.shape[-1] + 4
+
+
+def matmul(maker: Maker) -> Case:
+    a_shape, b_shape, _ = product(maker)
+    a = maker.operand(a_shape[-1:] if maker.chance(0.15) else a_shape)
+    b = maker.operand(b_shape[-2:-1] if maker.chance(0.15) else b_shape)
+    expected = np.asarray(decode(a) @ decode(b))
+    return Case(
+        arguments=(a, b), out=maker.memory(expected.shape), expected=expected, scale=depth(a)
+    )
+
+
+def linear(maker: Maker) -> Case:
+    a_shape, b_shape, _ = product(maker)
+    a = maker.operand(a_shape[-1:] if maker.chance(0.15) else a_shape)
+    weight = maker.operand(b_shape[-2:-1] if maker.chance(0.15) else b_shape[:-3:-1])
+    bias = maker.operand(weight.shape[:-1]) if maker.chance(0.5) else None
+    expected = np.asarray(decode(a) @ decode(weight).T)
+    if bias is not None:
+        expected = expected + decode(bias)
+    return Case(
+        arguments=(a, weight, bias),
+        out=maker.memory(expected.shape),
+        expected=expected,
+        scale=depth(a),
+    )
+
+
+@dataclass(frozen=True)
+class Operator:
+    """How to make calls of an operator, for which types, and how many."""
+
+    make: Callable[[Maker], Case]
+    dtypes: tuple[np.dtype, ...] = FLOATS
+    cases: int = 40
+
+
+OPERATORS = (
+    Operator(add, (*FLOATS, *INTEGERS)),
+    Operator(cast, ALL_TYPES),
+    Operator(cat, ALL_TYPES),
+    Operator(causal_softmax),
+    Operator(gemm),
+    Operator(linear),
+    Operator(matmul),
+    Operator(mul, (*FLOATS, *INTEGERS)),
+    Operator(rms_norm),
+    Operator(swiglu),
+)
+PARAMETERS = [
+    pytest.param(operator, dtype, id=f"{operator.make.__name__}-{type_name(dtype)}")
+    for operator in OPERATORS
+    for dtype in operator.dtypes
+    if (SOURCES / f"{operator.make.__name__}.cu").exists()
+]
+
+
+def test_every_cuda_source_is_tested() -> None:
+    assert {source.stem for source in SOURCES.glob("*.cu")} <= {o.make.__name__ for o in OPERATORS}
+
+
+@pytest.mark.parametrize(("operator", "dtype"), PARAMETERS)
+def test_values_and_what_lies_between_them(
+    emulated: Emulated, operator: Operator, dtype: np.dtype
+) -> None:
+    for seed in range(operator.cases):
+        case = operator.make(Maker(seed, dtype))
+        name = operator.make.__name__
+        note = f"{name} of seed {seed}: {describe(case.arguments)} -> {describe(case.out)}"
+        check(emulated, name, case, note, order=seed % 3)
+
+
+@pytest.mark.parametrize(("operator", "dtype"), PARAMETERS)
+def test_kernels_run_on_the_device_and_stream_of_the_call(
+    emulated: Emulated, operator: Operator, dtype: np.dtype
+) -> None:
+    makers = (Maker(seed, dtype) for seed in range(100))
+    case = next(case for case in map(operator.make, makers) if case.out.size)
+    name = operator.make.__name__
+    launches = emulated.call(name, *case.arguments, case.out, device=1, stream=0x5EED)
+    assert set(launches) == {Launch(device=1, stream=0x5EED)}
+
+
+def check(emulated: Emulated, name: str, case: Case, note: str, order: int) -> None:
+    """Runs it; only the elements of `out` may have changed, to the expected values."""
+    memory = Buffers([*case.arguments, case.out]).owners
+    before, old = [array.copy() for array in memory], case.out.copy()
+    try:
+        emulated.call(name, *case.arguments, case.out, order=order)
+    except EmulatedError as error:
+        pytest.fail(f"{note}: {error}")
+    result, case.out[...] = decode(case.out.copy()), old
+    for array, original in zip(memory, before, strict=True):
+        assert array.tobytes() == original.tobytes(), f"{note}: wrote between the elements"
+    epsilon = EPSILON.get(case.out.dtype.name, 0)
+    expected = decode(encode(case.expected, case.out.dtype))
+    assert result.shape == expected.shape, note
+    np.testing.assert_allclose(
+        result, expected, rtol=epsilon, atol=epsilon * case.scale, err_msg=note
+    )
+
+
+def describe(value: Any) -> str:
+    """A call's arguments in a message."""
+    if isinstance(value, np.ndarray):
+        strides = [stride // value.itemsize for stride in value.strides]
+        return f"{type_name(value.dtype)}{list(value.shape)} of strides {strides}"
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(describe, value))})"
+    return str(value)
