@@ -184,11 +184,13 @@ Pool& ThePool() {
   return *pool;
 }
 
+#ifndef INFINI_OPS_WITH_TORCH
 int CpuCount() {
   cpu_set_t cpus;
   if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) return CPU_COUNT(&cpus);
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
+#endif
 
 }  // namespace
 

@@ -1,0 +1,38 @@
+#include "base/mul.h"
+
+#include <stdexcept>
+#include <type_traits>
+
+#include "cpu/elementwise.h"
+#include "cpu/kernels.h"
+
+#define INFINI_OPS_KERNELS "cpu/mul_kernels.h"
+#include "cpu/for_each_isa.h"
+
+namespace infini::ops {
+
+template <>
+struct Operator<Mul, Device::Type::kCpu, 0> {
+  static bool Supports(const Tensor& input, const Tensor& other, const Tensor& out) {
+    return cpu::FitElementwise(input, other, out) &&
+           cpu::WithRealType(out.data_type(), [](auto*) { return true; });
+  }
+
+  static void Run(const Tensor& input, const Tensor& other, const Tensor& out) {
+    if (!Supports(input, other, out)) {
+      throw std::invalid_argument(
+          "mul: slot 0 takes aligned strided tensors of one real type, and an out of the shape "
+          "they broadcast to that overlaps neither itself nor, in part, an input; got " +
+          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
+    }
+    cpu::WithRealType(out.data_type(), [&](auto* element) {
+      using T = std::remove_pointer_t<decltype(element)>;
+      cpu::Elementwise<T>(input, other, out, INFINI_OPS_KERNEL(MultiplyElements<T>));
+      return true;
+    });
+  }
+};
+
+INFINI_OPS_REGISTER(Mul, Device::Type::kCpu, 0);
+
+}  // namespace infini::ops

@@ -1,0 +1,21 @@
+// The inner loop of mul.cc, once per instruction set: see for_each_isa.h.
+
+#include "cpu/vector.h"
+// After it.
+#include "cpu/map.h"
+
+namespace infini::ops::cpu::INFINI_OPS_ISA {
+
+struct ElementProduct {
+  template <typename V>
+  INFINI_OPS_INLINE V operator()(V a, V b) const {
+    return a * b;
+  }
+};
+
+template <typename T>
+void MultiplyElements(const T* input, const T* other, T* out, std::int64_t count) {
+  Map(input, other, out, count, ElementProduct{});
+}
+
+}  // namespace infini::ops::cpu::INFINI_OPS_ISA

@@ -1,0 +1,77 @@
+#ifndef INFINI_OPS_CPU_ROW_ELEMENTS_H_
+#define INFINI_OPS_CPU_ROW_ELEMENTS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/iteration.h"
+
+namespace infini::ops::cpu {
+
+// So many elements of a row are gathered at once where they are not contiguous: what is gathered
+// stays in the first-level cache.
+inline constexpr std::int64_t kBlock = 512;
+
+// One operand's elements of a row, as contiguous blocks, which is all that vector code takes: the
+// elements themselves, or a copy of them.
+template <typename T>
+class RowElements {
+ public:
+  RowElements(const Row& row, std::size_t operand)
+      : data_(row.data[operand]), stride_(row.strides[operand]) {}
+
+  bool is_contiguous() const { return stride_ == sizeof(T); }
+  T* At(std::int64_t i) const { return reinterpret_cast<T*>(data_ + i * stride_); }
+
+  // The elements from `begin` on, in `buffer` where they have to be gathered.
+  const T* Read(std::int64_t begin, std::int64_t count, T* buffer) const {
+    if (is_contiguous()) return At(begin);
+    if (stride_ == 0) {
+      // A block of a repeated element is the same as the block before it.
+      if (begin == 0) std::fill_n(buffer, count, *At(0));
+      return buffer;
+    }
+    for (std::int64_t i = 0; i < count; ++i) buffer[i] = *At(begin + i);
+    return buffer;
+  }
+
+  // Where to write the elements from `begin` on before `Write`: into place, or into `buffer`.
+  T* Room(std::int64_t begin, T* buffer) const { return is_contiguous() ? At(begin) : buffer; }
+
+  void Write(std::int64_t begin, std::int64_t count, const T* values) const {
+    if (is_contiguous()) {
+      if (values != At(begin)) std::memcpy(At(begin), values, count * sizeof(T));
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i) *At(begin + i) = values[i];
+  }
+
+ private:
+  char* data_;
+  std::int64_t stride_;
+};
+
+// Calls `loop(input, other, out, count)` on contiguous blocks that cover a row of three operands.
+template <typename T, typename Loop>
+void ForEachBlock(const Row& row, const Loop& loop) {
+  const RowElements<T> out(row, 0);
+  const RowElements<T> input(row, 1);
+  const RowElements<T> other(row, 2);
+  if (out.is_contiguous() && input.is_contiguous() && other.is_contiguous()) {
+    return loop(input.At(0), other.At(0), out.At(0), row.count);
+  }
+  T buffers[3][kBlock];
+  for (std::int64_t begin = 0; begin < row.count; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, row.count - begin);
+    const T* const a = input.Read(begin, count, buffers[1]);
+    const T* const b = other.Read(begin, count, buffers[2]);
+    T* const room = out.Room(begin, buffers[0]);
+    loop(a, b, room, count);
+    out.Write(begin, count, room);
+  }
+}
+
+}  // namespace infini::ops::cpu
+
+#endif  // INFINI_OPS_CPU_ROW_ELEMENTS_H_

@@ -1,0 +1,39 @@
+#include "base/swiglu.h"
+
+#include <stdexcept>
+#include <type_traits>
+
+#include "cpu/elementwise.h"
+#include "cpu/kernels.h"
+
+#define INFINI_OPS_KERNELS "cpu/swiglu_kernels.h"
+#include "cpu/for_each_isa.h"
+
+namespace infini::ops {
+
+template <>
+struct Operator<Swiglu, Device::Type::kCpu, 0> {
+  static bool Supports(const Tensor& input, const Tensor& gate, const Tensor& out) {
+    return cpu::FitElementwise(input, gate, out) &&
+           cpu::WithFloatType(out.data_type(), [](auto*) { return true; });
+  }
+
+  static void Run(const Tensor& input, const Tensor& gate, const Tensor& out) {
+    if (!Supports(input, gate, out)) {
+      throw std::invalid_argument(
+          "swiglu: slot 0 takes aligned strided tensors of one floating-point type, and an out "
+          "of the shape they broadcast to that overlaps neither itself nor, in part, an input; "
+          "got " +
+          Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
+    }
+    cpu::WithFloatType(out.data_type(), [&](auto* element) {
+      using T = std::remove_pointer_t<decltype(element)>;
+      cpu::Elementwise<T>(input, gate, out, INFINI_OPS_KERNEL(SwigluElements<T>));
+      return true;
+    });
+  }
+};
+
+INFINI_OPS_REGISTER(Swiglu, Device::Type::kCpu, 0);
+
+}  // namespace infini::ops
