@@ -7,6 +7,7 @@ import os
 import queue
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Job:
 
     def key(self, toolchain: Toolchain) -> str:
         """A digest of everything that the compiled kernel depends on."""
-        texts = (self.text(), toolchain.version, toolchain.ptxas)
+        texts = (self.text(), toolchain.version, toolchain.assemblers)
         files = (self.source.kernel, _WORKER)
         return digest_of(
             [*(text.encode() for text in texts), *(path.read_bytes() for path in files)]
@@ -107,18 +108,18 @@ def _compile(
     for job in jobs:
         pending.put(job)
     kernels: dict[str, Kernel] = {}
+    failed = threading.Event()
 
     def work(scratch: str) -> None:
         with _start_worker(toolchain, scratch) as process:
             try:
-                while True:
+                while not failed.is_set():
                     key, job = pending.get_nowait()
                     kernels[key] = _ask(process, job)
             except queue.Empty:
                 pass
             except BaseException:
-                while not pending.empty():  # one failure is enough
-                    pending.get()
+                failed.set()  # one failure is enough
                 raise
 
     count = min(workers, len(jobs))
@@ -131,9 +132,7 @@ def _compile(
 def _start_worker(toolchain: Toolchain, scratch: str) -> subprocess.Popen[str]:
     # Triton's variables change what it compiles, and its own cache knows less than ours.
     environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("TRITON_") or name == "TRITON_PTXAS_PATH"
+        name: value for name, value in os.environ.items() if not name.startswith("TRITON_")
     }
     environment["TRITON_CACHE_DIR"] = scratch
     # Paths of this machine are not in the code, so it is the same everywhere; and it is smaller.

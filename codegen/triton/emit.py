@@ -70,16 +70,16 @@ class Launcher:
     def conditions(self) -> list[str]:
         """In C, all of which have to hold for the variant to be taken."""
         values = self._values()
-        return [substituted(each, values) for each in self.assumptions] or ["1"]
+        assumptions = [*self.assumptions, *self._range_assumptions()]
+        return [substituted(each, values) for each in assumptions] or ["1"]
 
     @property
     def assumptions(self) -> list[str]:
-        """The conditions over the names of ``build.py``."""
+        """The conditions, over the names of ``build.py``, but for integers being in range."""
         return [
             *self._data_type_assumptions(),
             *self._constant_assumptions(),
             *self._divisibility_assumptions(),
-            *self._range_assumptions(),
             *self.variant.when,
         ]
 

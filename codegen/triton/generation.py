@@ -53,7 +53,7 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcom
 
 
 def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:
-    for text in (toolchain.version, toolchain.ptxas, _text(request.targets)):
+    for text in (toolchain.version, toolchain.assemblers, _text(request.targets)):
         yield text.encode()
     generators = [*_CODEGEN.glob("*.py"), *(_CODEGEN / "triton").glob("*.py")]
     templates = (_CODEGEN / "templates" / "triton").glob("*.j2")

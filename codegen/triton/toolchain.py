@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from codegen.errors import GenerationError
 
 PINNED = "3.9.0"  # of the dependency group `triton`
-OLDEST = (3, 6)
+OLDEST = (3, 4)
 
 # Without importing triton, which takes a second.
 _FIND = """
-import importlib.metadata, importlib.util, json, os, pathlib
+import importlib.metadata, importlib.util, json, pathlib
 spec = importlib.util.find_spec("triton")
 if spec and spec.origin:
     folder = pathlib.Path(spec.origin).parent
-    bundled = folder / "backends" / "nvidia" / "bin" / "ptxas"
     print(json.dumps({
         "folder": str(folder),
         "version": importlib.metadata.version("triton"),
-        "ptxas": os.environ.get("TRITON_PTXAS_PATH") or str(bundled),
+        "assemblers": sorted(map(str, folder.glob("backends/nvidia/bin/ptxas*"))),
     }))
 """
 
@@ -34,7 +33,7 @@ class Toolchain:
 
     python: tuple[str, ...]  # the command
     version: str
-    ptxas: str  # what it says of its version
+    assemblers: str  # what its own ptxas, of which it may have several, say of their versions
 
 
 def find_toolchain(python: str) -> Toolchain:
@@ -44,26 +43,25 @@ def find_toolchain(python: str) -> Toolchain:
         command = (python, *flags)
         if answer := _run([*command, "-c", _FIND], python).strip():
             found = json.loads(answer)
-            _check_version(found["version"], found["folder"])
-            ptxas = _run([found["ptxas"], "--version"], python)
-            return Toolchain(python=command, version=found["version"], ptxas=ptxas)
+            _check_version(found, python)
+            said = [_run([path, "--version"], python) for path in found["assemblers"]]
+            return Toolchain(python=command, version=found["version"], assemblers="".join(said))
     raise GenerationError(f"{python} has no Triton. {_remedy(python)}")
 
 
-def _check_version(version: str, folder: str) -> None:
-    match = re.match(r"(\d+)\.(\d+)", version)
+def _check_version(found: Mapping[str, str], python: str) -> None:
+    match = re.match(r"(\d+)\.(\d+)", found["version"])
     if not match or (int(match[1]), int(match[2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
         raise GenerationError(
-            f"{folder} is Triton {version}; expected {oldest} or later. {_remedy('Python')}"
+            f"{found['folder']} is Triton {found['version']}; expected "
+            f"{'.'.join(map(str, OLDEST))} or later. {_remedy(python)}"
         )
 
 
 def _remedy(python: str) -> str:
     return (
-        f"Run `{python if python != 'Python' else sys.executable} -m pip install "
-        f"triton=={PINNED}`, set TRITON_PYTHON_EXECUTABLE to a Python that has it, or set "
-        "WITH_TRITON to OFF."
+        f"Run `{python} -m pip install triton=={PINNED}`, set TRITON_PYTHON_EXECUTABLE to a Python "
+        "that has it, or set WITH_TRITON to OFF."
     )
 
 

@@ -84,8 +84,3 @@ if(asked AND NOT enabled STREQUAL expected)
 endif()
 
 set(INFINI_OPS_ACCELERATOR "${enumerator_${enabled}}")
-
-if(WITH_TRITON)
-  message(FATAL_ERROR
-    "WITH_TRITON is ON, but this version has no Triton backend. Set WITH_TRITON to OFF.")
-endif()

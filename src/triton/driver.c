@@ -189,7 +189,7 @@ static InfiniOpsTritonStatus FindDevice(InfiniOpsTritonCall* call, DeviceFacts**
 
 InfiniOpsTritonStatus InfiniOpsTritonFindTarget(InfiniOpsTritonCall* call, int* target,
                                                 int* shared_limit) {
-  DeviceFacts* facts;
+  DeviceFacts* facts = NULL;
   const InfiniOpsTritonStatus status = FindDevice(call, &facts);
   if (status != kInfiniOpsTritonOk) return status;
   if (!facts->target) {
@@ -283,7 +283,7 @@ InfiniOpsTritonStatus InfiniOpsTritonLaunch(InfiniOpsTritonVariant* variant, con
                                (long long)grid[2]);
   }
   if (grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0) return kInfiniOpsTritonOk;
-  DeviceFacts* facts;
+  DeviceFacts* facts = NULL;
   InfiniOpsTritonStatus status = FindDevice(call, &facts);
   if (status != kInfiniOpsTritonOk) return status;
   CUcontext context;

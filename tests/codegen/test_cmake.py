@@ -134,11 +134,6 @@ def test_a_build_for_the_platform_of_the_run(
     assert finished.returncode == 0, finished.stderr
 
 
-def test_a_backend_that_there_is_none_of(root: Path, tmp_path: Path) -> None:
-    message = configure(root, tmp_path, "-DWITH_TRITON=ON")
-    assert "has no Triton backend. Set WITH_TRITON to OFF" in message
-
-
 def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=False)
     python = tmp_path / "empty" / "bin" / "python"

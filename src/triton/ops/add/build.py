@@ -1,7 +1,8 @@
 """The variants of add.
 
 The glue merges dimensions that lie without a gap in all three tensors, so contiguous tensors of any
-shape arrive as one row. Sizes and strides of dimensions that are not there are 1 and 0.
+shape arrive as one row, and cuts up what has more than five dimensions or 2 GiB. Sizes and strides
+of dimensions that are not there are 1 and 0.
 """
 
 from collections.abc import Iterator
@@ -10,10 +11,13 @@ from codegen.triton.spec import TRITON_TYPES, FieldKind, Operator, Variant
 
 RANK = 5
 TENSORS = ("input", "other", "out")
-SIZES = tuple(f"size{i}" for i in range(RANK))
+SIZES = tuple(f"size{i}" for i in range(RANK - 1))  # of the outermost nobody asks
 STRIDES = tuple(f"{name}_stride{i}" for name in TENSORS for i in range(RANK))
 INNER_STRIDES = tuple(stride for stride in STRIDES if stride.endswith("0"))
 OUTER_STRIDES = tuple(stride for stride in STRIDES if not stride.endswith("0"))
+
+# Its indices, too, have 32 bits.
+LAST_BLOCK = ("count <= INT32_MAX - BLOCK",)
 
 FIELDS = {
     "data_type": FieldKind.DATA_TYPE,
@@ -47,58 +51,51 @@ def of_type(data_types: tuple[str, ...]) -> Iterator[Variant]:
     data_type = {"data_type": data_types}
     arguments = {"alpha": "alpha" if alpha == "fp32" else "integer_alpha"}
     row_grid = ("cdiv(size0, BLOCK) * (count / size0)",)
-    row_sizes = {"size0": "i64", **dict.fromkeys(SIZES[1:-1], "i32")}
 
     yield Variant(
         name=f"{prefix}_contiguous",
         kernel="add_contiguous",
-        types={**fixed, "count": "i64"},
+        types={**fixed, "count": "i32"},
         constants={"BLOCK": 1024},
         data_types=data_type,
         divisible=TENSORS,
-        when=("count == size0", *(f"{stride} == 1" for stride in INNER_STRIDES)),
+        when=(*LAST_BLOCK, "count == size0", *(f"{stride} == 1" for stride in INNER_STRIDES)),
         arguments=arguments,
         grid=("cdiv(count, BLOCK)",),
     )
     yield Variant(
         name=f"{prefix}_aligned_rows",
         kernel="add_rows",
-        types={**fixed, **row_sizes, **dict.fromkeys(OUTER_STRIDES, "i64")},
+        types={**fixed, **dict.fromkeys((*SIZES, *OUTER_STRIDES), "i32")},
         constants={**dict.fromkeys(INNER_STRIDES, 1), "BLOCK": 1024},
         data_types=data_type,
         divisible=(*TENSORS, *OUTER_STRIDES),
-        when=("size0 >= BLOCK / 2",),
+        when=(*LAST_BLOCK, "size0 >= BLOCK / 2"),
         arguments=arguments,
         grid=row_grid,
     )
     yield Variant(
         name=f"{prefix}_rows",
         kernel="add_rows",
-        types={**fixed, **row_sizes, **dict.fromkeys(STRIDES, "i64")},
+        types={**fixed, **dict.fromkeys((*SIZES, *STRIDES), "i32")},
         constants={"BLOCK": 512},
         data_types=data_type,
-        when=("size0 >= BLOCK / 2",),
+        when=(*LAST_BLOCK, "size0 >= BLOCK / 2"),
         arguments=arguments,
         grid=row_grid,
     )
-    # An element per thread: more of them find their places no faster, in three times the code.
-    for name, index in (("elements", "i32"), ("many_elements", "i64")):
-        yield Variant(
-            name=f"{prefix}_{name}",
-            kernel="add_elements",
-            types={
-                **fixed,
-                **dict.fromkeys(("count", *SIZES[:-1]), index),
-                **dict.fromkeys(STRIDES, "i64"),
-            },
-            constants={"BLOCK": 256},
-            num_warps=8,
-            data_types=data_type,
-            # The last block's indices must not overflow.
-            when=("count <= INT32_MAX - BLOCK",) if index == "i32" else (),
-            arguments=arguments,
-            grid=("cdiv(count, BLOCK)",),
-        )
+    yield Variant(
+        name=f"{prefix}_elements",
+        kernel="add_elements",
+        types={**fixed, **dict.fromkeys(("count", *SIZES, *STRIDES), "i32")},
+        # One per thread: more of them find their places no faster, in three times the code.
+        constants={"BLOCK": 256},
+        num_warps=8,
+        data_types=data_type,
+        when=LAST_BLOCK,
+        arguments=arguments,
+        grid=("cdiv(count, BLOCK)",),
+    )
 
 
 OPERATOR = Operator(fields=FIELDS, variants=variants)

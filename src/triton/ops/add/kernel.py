@@ -1,4 +1,7 @@
-"""out = input + alpha * other, elementwise, over up to five dimensions, 0 the innermost."""
+"""out = input + alpha * other, elementwise, over up to five dimensions, 0 the innermost.
+
+All indices have 32 bits: larger tensors come in pieces.
+"""
 
 import triton
 import triton.language as tl
@@ -33,7 +36,7 @@ def _add_block(a, b, c, alpha, start, size, a_stride, b_stride, c_stride, BLOCK:
 @triton.jit
 def add_contiguous(input, other, out, alpha, count, BLOCK: tl.constexpr):
     """No gaps and the same order in all three."""
-    start = tl.program_id(0).to(tl.int64) * BLOCK
+    start = tl.program_id(0) * BLOCK
     _add_block(input, other, out, alpha, start, count, 1, 1, 1, BLOCK)
 
 
@@ -65,17 +68,17 @@ def add_rows(
     BLOCK: tl.constexpr,
 ):
     """A program adds up to BLOCK elements of one row, so that no element costs a division."""
-    blocks = tl.cdiv(size0, BLOCK).to(tl.int32)
+    blocks = tl.cdiv(size0, BLOCK)
     program = tl.program_id(0)
     row = program // blocks
-    start = (program - row * blocks).to(tl.int64) * BLOCK
+    start = (program - row * blocks) * BLOCK
 
-    i1 = (row % size1).to(tl.int64)
+    i1 = row % size1
     row = row // size1
-    i2 = (row % size2).to(tl.int64)
+    i2 = row % size2
     row = row // size2
-    i3 = (row % size3).to(tl.int64)
-    i4 = (row // size3).to(tl.int64)
+    i3 = row % size3
+    i4 = row // size3
     a = input + i1 * input_stride1 + i2 * input_stride2 + i3 * input_stride3 + i4 * input_stride4
     b = other + i1 * other_stride1 + i2 * other_stride2 + i3 * other_stride3 + i4 * other_stride4
     c = out + i1 * out_stride1 + i2 * out_stride2 + i3 * out_stride3 + i4 * out_stride4
@@ -111,16 +114,16 @@ def add_elements(
     BLOCK: tl.constexpr,
 ):
     """Rows too short for a program each: every element finds its own place."""
-    index = tl.program_id(0).to(count.dtype) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = index < count
-    i0 = (index % size0).to(tl.int64)
+    i0 = index % size0
     index = index // size0
-    i1 = (index % size1).to(tl.int64)
+    i1 = index % size1
     index = index // size1
-    i2 = (index % size2).to(tl.int64)
+    i2 = index % size2
     index = index // size2
-    i3 = (index % size3).to(tl.int64)
-    i4 = (index // size3).to(tl.int64)
+    i3 = index % size3
+    i4 = index // size3
     a = input + (
         i0 * input_stride0
         + i1 * input_stride1

@@ -1,0 +1,101 @@
+#include "base/add.h"
+
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
+#include "core/elementwise.h"
+#include "core/geometry.h"
+#include "triton/add.h"
+#include "triton/launch.h"
+
+namespace infini::ops {
+namespace {
+
+using Request = InfiniOpsTritonAddRequest;
+
+constexpr int kMaxRank = 5;
+// Kernels count with 32 bits, to the end of the last block of elements.
+constexpr std::int64_t kMaxOffset = std::numeric_limits<std::int32_t>::max() - 1024;
+
+bool HasKernels(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+    case DataType::kFloat32:
+    case DataType::kInt64:
+    case DataType::kInt32:
+    case DataType::kInt16:
+    case DataType::kInt8:
+    case DataType::kUInt8:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& alpha) {
+  Request request{};
+  request.data_type = static_cast<int>(type);
+  request.out = geometry.data[0];
+  request.input = geometry.data[1];
+  request.other = geometry.data[2];
+  request.alpha = alpha.To<double>();
+  request.integer_alpha = alpha.is_integral() ? alpha.To<std::int64_t>() : 0;
+  request.count = geometry.count();
+  std::int64_t* const sizes[] = {&request.size0, &request.size1, &request.size2, &request.size3};
+  for (int i = 0; i < kMaxRank - 1; ++i) *sizes[i] = i < geometry.rank ? geometry.sizes[i] : 1;
+  std::int64_t* const strides[3][kMaxRank] = {
+      {&request.out_stride0, &request.out_stride1, &request.out_stride2, &request.out_stride3,
+       &request.out_stride4},
+      {&request.input_stride0, &request.input_stride1, &request.input_stride2,
+       &request.input_stride3, &request.input_stride4},
+      {&request.other_stride0, &request.other_stride1, &request.other_stride2,
+       &request.other_stride3, &request.other_stride4}};
+  const auto size = static_cast<std::int64_t>(DataTypeSize(type));
+  for (int operand = 0; operand < 3; ++operand) {
+    for (int i = 0; i < geometry.rank; ++i) {
+      *strides[operand][i] = geometry.strides[operand][i] / size;
+    }
+  }
+  return request;
+}
+
+}  // namespace
+
+template <>
+struct Operator<Add, Device::Type::kNvidia, 9> {
+  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& other,
+                       const Scalar& alpha, const Tensor& out) {
+    return TakesArguments(input, other, alpha, out) && triton::HasKernelsFor(invocation.device);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
+                  const Scalar& alpha, const Tensor& out) {
+    if (!TakesArguments(input, other, alpha, out)) {
+      throw std::invalid_argument(
+          "add: slot 9 takes aligned strided tensors of one type of float16, bfloat16, float32 and "
+          "integers of 8 to 64 bits, an alpha that the type can hold, and an out of the shape they "
+          "broadcast to that overlaps neither itself nor, in part, an input; got " +
+          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
+    }
+    if (out.element_count() == 0) return;
+    ForEachPiece(MakeGeometry(out, input, other), kMaxRank, kMaxOffset,
+                 [&](const Geometry<3>& piece) {
+                   triton::Launch("add", &InfiniOpsTritonAdd,
+                                  MakeRequest(piece, out.data_type(), alpha), invocation);
+                 });
+  }
+
+ private:
+  static bool TakesArguments(const Tensor& input, const Tensor& other, const Scalar& alpha,
+                             const Tensor& out) {
+    return IsElementwise(out, {&input, &other}) && input.data_type() == out.data_type() &&
+           other.data_type() == out.data_type() && HasKernels(out.data_type()) &&
+           IsFactor(alpha, out.data_type());
+  }
+};
+
+INFINI_OPS_REGISTER(Add, Device::Type::kNvidia, 9);
+
+}  // namespace infini::ops
