@@ -148,16 +148,16 @@ def cast_example(title: str, x: torch.Tensor, out: torch.Tensor) -> Example:
 
 
 def rms_norm_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, *operands: torch.Tensor, **options: float) -> Example:
+    def example(title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: bool) -> Example:
         x, weight, out = operands
-        eps = options.get("eps", 1e-6)
         mean = wide(x).square().mean(-1, keepdim=True)
         return Example(
             title=title,
-            arguments={"input": x, "weight": weight, **options},
+            arguments={"input": x, "weight": weight} | ({"eps": eps} if eps != 1e-6 else {}),
             out=out,
             expected=(wide(x) / (mean + eps).sqrt() * wide(weight)).to(dtype),
             tolerance=tolerance(dtype, ulps=32),
+            **options,
         )
 
     make = Maker(dtype)
@@ -176,6 +176,10 @@ def rms_norm_examples(dtype: torch.dtype) -> Examples:
     yield example("no rows", make(0, 8), make(8), make(0, 8))
     yield example("empty rows", make(3, 0), make(0), make(3, 0))
     yield example("zeros", make(3, 8) * 0, make(8), make(3, 8))
+    x = make(3, 8)
+    yield example("in place", x, make(8), x, keeps_out=True)
+    wider = make(40).float()
+    yield example("float32 weight", make(3, 40), wider, make(3, 40), is_optional=True)
     yield example("sums beyond 16 bits", make(2, 64) * 60, make(64), make(2, 64))
     yield example("large", make(65, 1025), make(1025), make(65, 1025))
     yield example("long rows", make(2, 8192), make(8192), make(2, 8192))
@@ -185,7 +189,7 @@ def rms_norm_examples(dtype: torch.dtype) -> Examples:
 
 
 def causal_softmax_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, x: torch.Tensor, out: torch.Tensor) -> Example:
+    def example(title: str, x: torch.Tensor, out: torch.Tensor, **options: bool) -> Example:
         rows, columns = x.shape[-2:]
         hidden = ~torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
         seen = wide(x).masked_fill(hidden, -INFINITY)
@@ -195,6 +199,7 @@ def causal_softmax_examples(dtype: torch.dtype) -> Examples:
             out=out,
             expected=torch.softmax(seen, -1).masked_fill(hidden, 0).to(dtype),
             tolerance=tolerance(dtype, ulps=128),
+            **options,
         )
 
     make = Maker(dtype, -8, 8)
@@ -212,6 +217,8 @@ def causal_softmax_examples(dtype: torch.dtype) -> Examples:
     yield example("no queries", make(2, 0, 4), make(2, 0, 4))
     yield example("large", make(3, 130, 257), make(3, 130, 257))
     yield example("long rows", make(1, 2, 8191), make(1, 2, 8191))
+    x = make(3, 5)
+    yield example("in place", x, x, keeps_out=True)
     hostile = make(6, 6)
     hostile[:, 5] = NAN  # only the last row sees it
     hostile[0, 0], hostile[1, :2] = 1000.0, -INFINITY
@@ -313,7 +320,11 @@ def transposing_gemm_examples(make: Maker) -> Examples:
 
 def linear_examples(dtype: torch.dtype) -> Examples:
     def example(
-        title: str, x: torch.Tensor, weight: torch.Tensor, *others: torch.Tensor
+        title: str,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        *others: torch.Tensor,
+        is_optional: bool = False,
     ) -> Example:
         *bias, out = others
         exact = wide(x) @ wide(weight).t()
@@ -321,13 +332,14 @@ def linear_examples(dtype: torch.dtype) -> Examples:
         if bias:
             exact = exact + wide(bias[0])
             arguments["bias"] = bias[0]
-        return product_example(title, arguments, out, exact)
+        return product_example(title, arguments, out, exact, is_optional=is_optional)
 
     make = Maker(dtype)
     yield example("contiguous", make(4, 6), make(5, 6), make(5), make(4, 5))
     yield example("no bias", make(4, 6), make(5, 6), make(4, 5))
     yield example("a vector", make(6), make(5, 6), make(5), make(5))
     yield example("one output", make(4, 6), make(6), make(4))
+    yield example("and its bias", make(4, 6), make(6), make(), make(4), is_optional=True)
     yield example("batches", make(2, 3, 6), make(5, 6), make(5), make(2, 3, 5))
     yield example("odd", make(17, 33), make(65, 33), make(65), make(17, 65))
     yield example("transposed", make(33, 17).t(), make(33, 65).t(), make(65), make(17, 65))

@@ -37,6 +37,7 @@ class Example:
     expected: torch.Tensor
     tolerance: Tolerance = field(default_factory=Tolerance)
     keeps_out: bool = False  # what is in ``out`` counts; else it is overwritten before
+    is_optional: bool = False  # an implementation may leave it to others
 
 
 def in_margin(values: torch.Tensor) -> torch.Tensor:
