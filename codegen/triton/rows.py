@@ -1,0 +1,75 @@
+"""Operators whose kernels take a tensor row by row: what their ``build.py`` share.
+
+Row r of the tensors lies at [r // inner_rows, r % inner_rows], so that the dimensions before the
+last one may be those of a transposed view. Kernels take BLOCK columns of ROWS rows at a time, and
+LOOP over the blocks of a row that one block does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from codegen.triton.spec import TRITON_TYPES, FieldKind, Operator, Variant
+
+DATA_TYPES = ("kFloat16", "kBFloat16", "kFloat32")
+SIZES = ("rows", "inner_rows", "columns")
+ROW_STRIDES = ("input_outer", "input_inner", "out_outer", "out_inner")
+
+# The columns that one block holds -> rows and warps of a program; narrow rows share one. At most 32
+# elements a thread, as in Triton's own examples of a fused softmax and a layer norm: starting
+# values from public practice, not measured.
+BLOCKS = {128: (16, 4), 1024: (2, 4), 4096: (1, 8), 16384: (1, 16)}
+LOOP_BLOCK = 4096
+STRIDED_BLOCK = 1024
+
+
+def row_operator(kernel: str, tensors: Sequence[str], floats: Sequence[str] = ()) -> Operator:
+    """An operator of the tensors ``tensors``, of which "input" and "out" have rows.
+
+    The variants are, for each type, those for rows without gaps, and at last one for any strides.
+    """
+    columns = tuple(f"{name}_column" for name in tensors)
+    types = {
+        **dict.fromkeys(SIZES, "i32"),
+        **dict.fromkeys(floats, "fp32"),
+        **dict.fromkeys((*ROW_STRIDES, *columns), "i64"),
+    }
+    kinds = {"fp32": FieldKind.FLOAT, "i32": FieldKind.INTEGER, "i64": FieldKind.INTEGER}
+    fields = {
+        "data_type": FieldKind.DATA_TYPE,
+        **dict.fromkeys(tensors, FieldKind.POINTER),
+        **{name: kinds[type_] for name, type_ in types.items()},
+    }
+
+    def of_type(data_type: str) -> Iterator[Variant]:
+        pointers = dict.fromkeys(tensors, f"*{TRITON_TYPES[data_type]}")
+
+        def make(name: str, constants: Mapping[str, int], warps: int, *when: str) -> Variant:
+            passed = {k: v for k, v in {**pointers, **types}.items() if k not in constants}
+            aligned = set(columns) <= constants.keys()
+            return Variant(
+                name=f"{data_type.removeprefix('k').lower()}_{name}",
+                kernel=kernel,
+                types=passed,
+                constants=constants,
+                data_types={"data_type": [data_type]},
+                divisible=(*tensors, "columns", *ROW_STRIDES) if aligned else (),
+                when=when,
+                grid=("cdiv(rows, ROWS)",),
+                num_warps=warps,
+            )
+
+        without_gaps = dict.fromkeys(columns, 1)
+        for block, (rows, warps) in BLOCKS.items():
+            constants = {**without_gaps, "BLOCK": block, "ROWS": rows, "LOOP": False}
+            yield make(f"row{block}", constants, warps, "columns <= BLOCK")
+        loop = {"BLOCK": LOOP_BLOCK, "ROWS": 1, "LOOP": True}
+        yield make("loop", {**without_gaps, **loop}, 8)
+        yield make("strided", {**loop, "BLOCK": STRIDED_BLOCK}, 4)
+
+    return Operator(
+        fields=fields,
+        variants=lambda target: [  # noqa: ARG005 - the same for all
+            variant for data_type in DATA_TYPES for variant in of_type(data_type)
+        ],
+    )

@@ -1,0 +1,69 @@
+#include "base/causal_softmax.h"
+
+#include <stdexcept>
+
+#include "triton/causal_softmax.h"
+#include "triton/launch.h"
+#include "triton/rows.h"
+
+namespace infini::ops {
+namespace {
+
+using Request = InfiniOpsTritonCausalSoftmaxRequest;
+
+// Of matrices in at most one dimension: `matrices.data` is where those of `out` and `input` begin.
+Request MakeRequest(const Geometry<2>& matrices, const Tensor& input, const Tensor& out) {
+  const DataType type = out.data_type();
+  const std::size_t last = out.dimensions() - 1;
+  Request request{};
+  request.data_type = static_cast<int>(type);
+  request.out = matrices.data[0];
+  request.input = matrices.data[1];
+  request.inner_rows = out.shape()[last - 1];
+  request.rows = request.inner_rows * matrices.count();
+  request.columns = out.shape()[last];
+  request.out_outer = triton::StrideOf(matrices, 0, 0, type);
+  request.input_outer = triton::StrideOf(matrices, 1, 0, type);
+  request.out_inner = out.strides()[last - 1];
+  request.input_inner = input.strides()[last - 1];
+  request.out_column = out.strides()[last];
+  request.input_column = input.strides()[last];
+  return request;
+}
+
+}  // namespace
+
+template <>
+struct Operator<CausalSoftmax, Device::Type::kNvidia, 9> {
+  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& out) {
+    return TakesArguments(input, out) && triton::HasKernelsFor(invocation.device);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
+    if (!TakesArguments(input, out)) {
+      throw std::invalid_argument(
+          "causal_softmax: slot 9 takes aligned tensors of one type of float16, bfloat16 and "
+          "float32 with no more rows than columns, and an out of the shape of the input that "
+          "overlaps neither itself nor, in part, the input; got " +
+          Describe(input) + " and out " + Describe(out));
+    }
+    if (out.element_count() == 0) return;
+    const auto matrices = MakeGeometry(triton::Leading(out, 2), triton::Leading(input, 2));
+    triton::ForEachPart(matrices, 1, [&](const Geometry<2>& part) {
+      triton::Launch("causal_softmax", &InfiniOpsTritonCausalSoftmax, MakeRequest(part, input, out),
+                     invocation);
+    });
+  }
+
+ private:
+  static bool TakesArguments(const Tensor& input, const Tensor& out) {
+    return triton::AreFloats({&input, &out}) && out.dimensions() >= 2 &&
+           triton::HaveSameShape(input, out) && triton::IsCountable(out) &&
+           out.shape()[out.dimensions() - 2] <= out.shape()[out.dimensions() - 1] &&
+           IsWritable(out, input);
+  }
+};
+
+INFINI_OPS_REGISTER(CausalSoftmax, Device::Type::kNvidia, 9);
+
+}  // namespace infini::ops

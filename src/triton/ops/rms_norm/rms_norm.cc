@@ -1,0 +1,75 @@
+#include "base/rms_norm.h"
+
+#include <stdexcept>
+
+#include "triton/launch.h"
+#include "triton/rms_norm.h"
+#include "triton/rows.h"
+
+namespace infini::ops {
+namespace {
+
+using Request = InfiniOpsTritonRmsNormRequest;
+
+// Of rows in at most two dimensions: `rows.data` is where those of `out` and of `input` begin.
+Request MakeRequest(const Geometry<2>& rows, const Tensor& input, const Tensor& weight, double eps,
+                    const Tensor& out) {
+  const DataType type = out.data_type();
+  const std::size_t last = out.dimensions() - 1;
+  Request request{};
+  request.data_type = static_cast<int>(type);
+  request.out = rows.data[0];
+  request.input = rows.data[1];
+  request.weight = weight.data();
+  request.rows = rows.count();
+  request.inner_rows = triton::SizeOf(rows, 0);
+  request.columns = out.shape()[last];
+  request.eps = eps;
+  request.out_inner = triton::StrideOf(rows, 0, 0, type);
+  request.out_outer = triton::StrideOf(rows, 0, 1, type);
+  request.input_inner = triton::StrideOf(rows, 1, 0, type);
+  request.input_outer = triton::StrideOf(rows, 1, 1, type);
+  request.out_column = out.strides()[last];
+  request.input_column = input.strides()[last];
+  request.weight_column = weight.strides()[0];
+  return request;
+}
+
+}  // namespace
+
+template <>
+struct Operator<RmsNorm, Device::Type::kNvidia, 9> {
+  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& weight,
+                       double, const Tensor& out) {
+    return TakesArguments(input, weight, out) && triton::HasKernelsFor(invocation.device);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& weight,
+                  double eps, const Tensor& out) {
+    if (!TakesArguments(input, weight, out)) {
+      throw std::invalid_argument(
+          "rms_norm: slot 9 takes aligned tensors of one type of float16, bfloat16 and float32, a "
+          "weight of the size of the last dimension, and an out of the shape of the input that "
+          "overlaps neither itself nor, in part, another tensor; got " +
+          Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
+    }
+    if (out.element_count() == 0) return;
+    const auto rows = MakeGeometry(triton::Leading(out, 1), triton::Leading(input, 1));
+    triton::ForEachPart(rows, 2, [&](const Geometry<2>& part) {
+      triton::Launch("rms_norm", &InfiniOpsTritonRmsNorm,
+                     MakeRequest(part, input, weight, eps, out), invocation);
+    });
+  }
+
+ private:
+  static bool TakesArguments(const Tensor& input, const Tensor& weight, const Tensor& out) {
+    return triton::AreFloats({&input, &weight, &out}) && out.dimensions() >= 1 &&
+           triton::HaveSameShape(input, out) && triton::IsCountable(out) &&
+           weight.dimensions() == 1 && weight.shape()[0] == out.shape()[out.dimensions() - 1] &&
+           IsWritable(out, input) && IsWritable(out, weight);
+  }
+};
+
+INFINI_OPS_REGISTER(RmsNorm, Device::Type::kNvidia, 9);
+
+}  // namespace infini::ops

@@ -1,0 +1,59 @@
+"""The variants of swiglu.
+
+The glue merges dimensions that lie without a gap in all three tensors and cuts up what has more
+than two dimensions after that, or 2 GiB. Block sizes are starting values from public practice, not
+measured.
+"""
+
+from collections.abc import Iterator
+
+from codegen.triton.spec import TRITON_TYPES, FieldKind, Operator, Variant
+
+TENSORS = ("input", "gate", "out")
+ROW_STRIDES = tuple(f"{name}_row" for name in TENSORS)
+COLUMN_STRIDES = tuple(f"{name}_column" for name in TENSORS)
+INTEGERS = ("count", "columns", *ROW_STRIDES, *COLUMN_STRIDES)
+
+FIELDS = {
+    "data_type": FieldKind.DATA_TYPE,
+    **dict.fromkeys(TENSORS, FieldKind.POINTER),
+    **dict.fromkeys(INTEGERS, FieldKind.INTEGER),
+}
+
+WITHOUT_GAPS = tuple(f"{stride} == 1" for stride in COLUMN_STRIDES)
+
+
+def variants(target: int) -> list[Variant]:  # noqa: ARG001 - the same for all
+    return [
+        variant
+        for data_type in ("kFloat16", "kBFloat16", "kFloat32")
+        for variant in of_type(data_type)
+    ]
+
+
+def of_type(data_type: str) -> Iterator[Variant]:
+    prefix = data_type.removeprefix("k").lower()
+    pointers = dict.fromkeys(TENSORS, f"*{TRITON_TYPES[data_type]}")
+    of_rows = dict.fromkeys(("columns", *ROW_STRIDES), "i32")
+    yield Variant(
+        name=f"{prefix}_aligned_rows",
+        kernel="swiglu_rows",
+        types={**pointers, **of_rows},
+        constants={"BLOCK": 1024},
+        data_types={"data_type": [data_type]},
+        divisible=(*TENSORS, *ROW_STRIDES),
+        when=(*WITHOUT_GAPS, "columns >= BLOCK / 2", "columns <= INT32_MAX - BLOCK"),
+        grid=("cdiv(columns, BLOCK) * (count / columns)",),
+    )
+    yield Variant(
+        name=f"{prefix}_elements",
+        kernel="swiglu_elements",
+        types={**pointers, **dict.fromkeys(INTEGERS, "i32")},
+        constants={"BLOCK": 512},
+        data_types={"data_type": [data_type]},
+        when=("count <= INT32_MAX - BLOCK",),
+        grid=("cdiv(count, BLOCK)",),
+    )
+
+
+OPERATOR = Operator(fields=FIELDS, variants=variants)

@@ -1,0 +1,67 @@
+#include "base/swiglu.h"
+
+#include <stdexcept>
+
+#include "triton/launch.h"
+#include "triton/rows.h"
+#include "triton/swiglu.h"
+
+namespace infini::ops {
+namespace {
+
+using Request = InfiniOpsTritonSwigluRequest;
+
+// Kernels count with 32 bits, to the end of the last block of elements.
+constexpr std::int64_t kMaxOffset = std::numeric_limits<std::int32_t>::max() - 1024;
+
+Request MakeRequest(const Geometry<3>& geometry, DataType type) {
+  Request request{};
+  request.data_type = static_cast<int>(type);
+  request.out = geometry.data[0];
+  request.input = geometry.data[1];
+  request.gate = geometry.data[2];
+  request.count = geometry.count();
+  request.columns = triton::SizeOf(geometry, 0);
+  request.out_column = triton::StrideOf(geometry, 0, 0, type);
+  request.out_row = triton::StrideOf(geometry, 0, 1, type);
+  request.input_column = triton::StrideOf(geometry, 1, 0, type);
+  request.input_row = triton::StrideOf(geometry, 1, 1, type);
+  request.gate_column = triton::StrideOf(geometry, 2, 0, type);
+  request.gate_row = triton::StrideOf(geometry, 2, 1, type);
+  return request;
+}
+
+}  // namespace
+
+template <>
+struct Operator<Swiglu, Device::Type::kNvidia, 9> {
+  static bool Supports(const Invocation& invocation, const Tensor& input, const Tensor& gate,
+                       const Tensor& out) {
+    return TakesArguments(input, gate, out) && triton::HasKernelsFor(invocation.device);
+  }
+
+  static void Run(const Invocation& invocation, const Tensor& input, const Tensor& gate,
+                  const Tensor& out) {
+    if (!TakesArguments(input, gate, out)) {
+      throw std::invalid_argument(
+          "swiglu: slot 9 takes aligned strided tensors of one type of float16, bfloat16 and "
+          "float32, and an out of the shape they broadcast to that overlaps neither itself nor, in "
+          "part, an input; got " +
+          Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
+    }
+    if (out.element_count() == 0) return;
+    ForEachPiece(MakeGeometry(out, input, gate), 2, kMaxOffset, [&](const Geometry<3>& piece) {
+      triton::Launch("swiglu", &InfiniOpsTritonSwiglu, MakeRequest(piece, out.data_type()),
+                     invocation);
+    });
+  }
+
+ private:
+  static bool TakesArguments(const Tensor& input, const Tensor& gate, const Tensor& out) {
+    return IsElementwise(out, {&input, &gate}) && triton::AreFloats({&input, &gate, &out});
+  }
+};
+
+INFINI_OPS_REGISTER(Swiglu, Device::Type::kNvidia, 9);
+
+}  // namespace infini::ops

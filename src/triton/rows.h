@@ -1,0 +1,69 @@
+#ifndef INFINI_OPS_TRITON_ROWS_H_
+#define INFINI_OPS_TRITON_ROWS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+
+#include "core/elementwise.h"
+#include "core/geometry.h"
+#include "infini/ops/tensor.h"
+
+// What the glue of operators shares whose kernels work on the rows or the matrices of tensors.
+namespace infini::ops::triton {
+
+// Where the rows (`own` is 1) or matrices (2) of a tensor begin.
+inline Tensor Leading(const Tensor& tensor, std::size_t own) {
+  const std::size_t leading = tensor.dimensions() - own;
+  return {tensor.data(),
+          {tensor.shape().data(), leading},
+          {tensor.strides().data(), leading},
+          tensor.data_type(),
+          tensor.device()};
+}
+
+inline bool HaveSameShape(const Tensor& a, const Tensor& b) {
+  return std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
+}
+
+// True for aligned tensors of one type, of those that kernels are compiled for.
+inline bool AreFloats(std::initializer_list<const Tensor*> tensors) {
+  const DataType type = (*tensors.begin())->data_type();
+  if (type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32) {
+    return false;
+  }
+  return std::all_of(tensors.begin(), tensors.end(), [&](const Tensor* tensor) {
+    return tensor->defined() && tensor->data_type() == type && IsAligned(*tensor);
+  });
+}
+
+// True where kernels can count along every dimension with 32 bits, to the end of the last block.
+inline bool IsCountable(const Tensor& tensor) {
+  const Span<std::int64_t> shape = tensor.shape();
+  return std::all_of(shape.begin(), shape.end(),
+                     [](std::int64_t size) { return size <= std::int64_t{1} << 30; });
+}
+
+// Calls `function` with geometries of at most `max_rank` dimensions that together are this one.
+template <int operands, typename Function>
+void ForEachPart(const Geometry<operands>& geometry, int max_rank, const Function& function) {
+  ForEachPiece(geometry, max_rank, std::numeric_limits<std::int64_t>::max(), function);
+}
+
+// In elements; 1 and 0 for a dimension that is not there.
+template <int operands>
+std::int64_t SizeOf(const Geometry<operands>& geometry, int dimension) {
+  return dimension < geometry.rank ? geometry.sizes[dimension] : 1;
+}
+template <int operands>
+std::int64_t StrideOf(const Geometry<operands>& geometry, int operand, int dimension,
+                      DataType type) {
+  const auto size = static_cast<std::int64_t>(DataTypeSize(type));
+  return dimension < geometry.rank ? geometry.strides[operand][dimension] / size : 0;
+}
+
+}  // namespace infini::ops::triton
+
+#endif  // INFINI_OPS_TRITON_ROWS_H_
