@@ -2,8 +2,9 @@
 #include <stdexcept>
 
 #include "base/linear.h"
+#include "core/elementwise.h"
 #include "cuda/product.h"
-#include "cuda/rows.h"
+#include "cuda/runtime.h"
 
 namespace infini::ops {
 namespace cuda {

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "core/elementwise.h"
 #include "cuda/blas.h"
 #include "cuda/product.h"
-#include "cuda/rows.h"
+#include "cuda/types.h"
 
 namespace infini::ops::cuda {
 namespace {
@@ -182,7 +182,7 @@ void MultiplyBatch(const Blas& blas, const BlasProduct& first, const Product& pr
 // One thread per element of `out`.
 template <typename T>
 __global__ void MultiplySimply(Product product, std::int64_t count) {
-  using A = typename Accumulator<T>::Type;
+  using A = ComputedType<T>;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (std::int64_t i = first; i < count; i += step) {
@@ -217,8 +217,8 @@ __global__ void MultiplySimply(Product product, std::int64_t count) {
 void MultiplySimply(Stream stream, const Product& product) {
   const std::int64_t count = CountOf(product);
   const auto blocks = static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kMaxSize));
-  WithFloatingType(product.data_type, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  WithFloatType(product.data_type, [&](auto* element) {
+    using T = ElementOf<decltype(element)>;
     Launch(MultiplySimply<T>, dim3(blocks), dim3(kThreads), 0, stream, product, count);
     return true;
   });
@@ -240,8 +240,7 @@ std::optional<Product> ProductOf(const Tensor& a, const Tensor& b, const Tensor&
   if (std::min(a.dimensions(), b.dimensions()) < 2) return std::nullopt;
   if (std::max(a.dimensions(), b.dimensions()) > rank) return std::nullopt;
   const DataType type = out.data_type();
-  const bool is_floating = WithFloatingType(type, [](auto*) { return true; });
-  if (!is_floating || !HasType(a, type) || !HasType(b, type) || !HasType(out, type) ||
+  if (!IsFloatType(type) || !HasType(a, type) || !HasType(b, type) || !HasType(out, type) ||
       !AreApart(out, a) || !AreApart(out, b)) {
     return std::nullopt;
   }

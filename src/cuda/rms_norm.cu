@@ -1,8 +1,8 @@
 #include <cmath>
 #include <stdexcept>
-#include <type_traits>
 
 #include "base/rms_norm.h"
+#include "core/elementwise.h"
 #include "cuda/rows.h"
 
 namespace infini::ops {
@@ -15,13 +15,13 @@ struct Operands {
   const T* weight;
   T* out;
   std::int64_t weight_stride;
-  typename Accumulator<T>::Type epsilon;
+  ComputedType<T> epsilon;
 };
 
 template <typename T, int width>
 __device__ Vector<T, width> Scaled(const Vector<T, width>& values, const Vector<T, width>& weights,
-                                   typename Accumulator<T>::Type scale) {
-  using A = typename Accumulator<T>::Type;
+                                   ComputedType<T> scale) {
+  using A = ComputedType<T>;
   Vector<T, width> scaled;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
@@ -32,8 +32,8 @@ __device__ Vector<T, width> Scaled(const Vector<T, width>& values, const Vector<
 }
 
 template <typename T, int width>
-__device__ typename Accumulator<T>::Type SumOfSquares(const Vector<T, width>& values) {
-  using A = typename Accumulator<T>::Type;
+__device__ ComputedType<T> SumOfSquares(const Vector<T, width>& values) {
+  using A = ComputedType<T>;
   A sum = 0;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
@@ -51,7 +51,7 @@ __device__ A ScaleOf(A sum_of_squares, std::int64_t size, A epsilon) {
 // Rows of whole vectors, few enough that the threads keep them.
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operands<T> operands) {
-  using A = typename Accumulator<T>::Type;
+  using A = ComputedType<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
   const int vectors = static_cast<int>(rows.size) / kWidth<T>;
   ForEachRow(rows, [&](std::int64_t row, bool is_row) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operan
 // All other rows: they are read twice, the second time from a cache if that holds them.
 template <typename T, int width>
 __global__ void __launch_bounds__(kMaxThreads) NormTwice(Rows rows, Operands<T> operands) {
-  using A = typename Accumulator<T>::Type;
+  using A = ComputedType<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
   const std::int64_t vectors = rows.size / width;
   ForEachRow(rows, [&](std::int64_t row, bool is_row) {
@@ -125,10 +125,10 @@ struct Operator<RmsNorm, cuda::kDevice, 0> {
     return input.data_type() == type && weight.data_type() == type &&
            std::equal(input.shape().begin(), input.shape().end(), out.shape().begin(),
                       out.shape().end()) &&
-           weight.shape()[0] == input.shape()[input.dimensions() - 1] && cuda::IsAligned(input) &&
-           cuda::IsAligned(weight) && cuda::IsAligned(out) && IsWritable(out, input) &&
+           weight.shape()[0] == input.shape()[input.dimensions() - 1] && IsAligned(input) &&
+           IsAligned(weight) && IsAligned(out) && IsWritable(out, input) &&
            IsWritable(out, weight) && cuda::RowsOf(input, out).has_value() &&
-           cuda::WithFloatingType(type, [](auto*) { return true; });
+           cuda::IsFloatType(type);
   }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& weight,
@@ -144,11 +144,11 @@ struct Operator<RmsNorm, cuda::kDevice, 0> {
     const bool vectorized =
         cuda::IsVectorizable(input) && cuda::IsVectorizable(weight) && cuda::IsVectorizable(out);
     const cuda::DeviceGuard guard(invocation.device);
-    cuda::WithFloatingType(out.data_type(), [&](auto* element) {
-      using T = std::remove_pointer_t<decltype(element)>;
+    cuda::WithFloatType(out.data_type(), [&](auto* element) {
+      using T = cuda::ElementOf<decltype(element)>;
       const cuda::Operands<T> operands{input.data<T>(), weight.data<T>(), out.data<T>(),
                                        weight.strides()[0],
-                                       static_cast<typename cuda::Accumulator<T>::Type>(eps)};
+                                       static_cast<cuda::ComputedType<T>>(eps)};
       cuda::Norm(*cuda::RowsOf(input, out), operands, vectorized, cuda::CurrentStream(invocation));
       return true;
     });

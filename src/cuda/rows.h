@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cuda/runtime.h"
+#include "cuda/types.h"
 #include "cuda/vector.h"
 #include "infini/ops/tensor.h"
 
@@ -15,15 +16,6 @@
 // The threads of a block along x work on one row. Where that is one warp, the block has several
 // rows along y, which never wait for each other.
 namespace infini::ops::cuda {
-
-template <typename T>
-struct Accumulator {
-  using Type = float;
-};
-template <>
-struct Accumulator<double> {
-  using Type = double;
-};
 
 // 16 bytes, the widest.
 template <typename T>
@@ -98,27 +90,6 @@ inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int share) {
   const std::int64_t blocks = (rows.count + rows_of_block - 1) / rows_of_block;
   constexpr std::int64_t most_blocks = std::numeric_limits<std::int32_t>::max();
   return {dim3(static_cast<unsigned>(std::min(blocks, most_blocks))), dim3(threads, rows_of_block)};
-}
-
-// Calls `function` with a null pointer to the element type; false for an unsupported type.
-template <typename Function>
-bool WithFloatingType(DataType type, Function function) {
-  switch (type) {
-    case DataType::kFloat16:
-      return function(static_cast<Float16*>(nullptr));
-    case DataType::kBFloat16:
-      return function(static_cast<BFloat16*>(nullptr));
-    case DataType::kFloat32:
-      return function(static_cast<float*>(nullptr));
-    case DataType::kFloat64:
-      return function(static_cast<double*>(nullptr));
-    default:
-      return false;
-  }
-}
-
-inline bool IsAligned(const Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.data()) % DataTypeSize(tensor.data_type()) == 0;
 }
 
 // Calls `function` with the number of each row that this thread works on. All threads of a block
