@@ -15,7 +15,7 @@ from codegen.devices import PLATFORMS
 from codegen.errors import GenerationError
 from codegen.generation import Outcome, generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.manual import BACKEND_STUBS, INSPECT, counted
+from codegen.manual import BACKEND_STUBS, INSPECT, REGISTRY, counted
 from codegen.output import differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -129,6 +129,8 @@ def _add_registry(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     registry = commands.add_parser(
         "registry",
         help="which hand-written implementation is at which slot, from the sources of a build",
+        description=REGISTRY,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     _add_output(registry, required=True)

@@ -32,6 +32,27 @@ The JSON form, schema_version 1:
         default         null, or the schema's text
 """
 
+REGISTRY = """
+Reads from the sources of a build which hand-written implementation is at which slot:
+INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <slot>). CMake runs it when it
+configures. All that can't be is reported at once, by line, with exit code 2: two implementations of
+one (operator, device, slot); a slot that is not the source's (0 to 7, and 9 below src/triton); an
+operator that src/base does not declare. #if is not evaluated.
+
+Writes native_ops_metadata.json, schema_version 1, which is installed beside the module
+(infini.ops.native_metadata_path()):
+
+  schema_version
+  ops: a list of
+    name            public name: infini.ops.<name>
+    overload_name   ATen's name for this overload, where torch has the operator too
+    params          as in torch_ops_metadata.json: name, type, is_tensor, is_out, default
+    implementations: a list of
+      device        platform: cpu, nvidia
+      slot          implementation index
+      source        file, relative to the repository
+"""
+
 BACKEND_STUBS = """
 Generates what a device backend outside of torch needs from its YAML file, as
 torchgen.gen_backend_stubs does:
