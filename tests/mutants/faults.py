@@ -439,6 +439,20 @@ LOST_STRIDES = (
         "",
     ),
 )
+WRONG_NATIVE_KERNELS = (
+    (
+        "the rows of causal_softmax see the next one's keys",
+        "src/cpu/causal_softmax.cc",
+        "const std::int64_t visible = to.size - rows + i % rows + 1;",
+        "const std::int64_t visible = to.size - rows + (i + 1) % rows + 1;",
+    ),
+    (
+        "the weight of rms_norm is contiguous",
+        "src/cpu/rms_norm.cc",
+        "to.size, weight.strides()[0], &weight_buffer);",
+        "to.size, 1, &weight_buffer);",
+    ),
+)
 
 FAULTS = (
     Fault(name="exchanged-arguments", sites=in_model(exchanged_arguments)),
@@ -467,4 +481,5 @@ FAULTS = (
     Fault(name="dropped-out-in-call", sites=dropped_out_in_call),
     Fault(name="wrong-data-type", sites=by_hand(*WRONG_DATA_TYPES)),
     Fault(name="lost-stride", sites=by_hand(*LOST_STRIDES)),
+    Fault(name="wrong-native-kernel", sites=by_hand(*WRONG_NATIVE_KERNELS)),
 )

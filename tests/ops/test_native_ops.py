@@ -86,6 +86,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         cases = [Case(name, slot) for name in OPERATORS for slot in slots_of(name, device)]
         ids = [f"{case.name}-slot{case.slot}" for case in cases]
         metafunc.parametrize("case", cases, ids=ids)
+    elif metafunc.function is test_eight_threads_at_once:
+        has_any = any(slots_of(name, device) for name in OPERATORS)
+        metafunc.parametrize("device", [device] if has_any else [], scope="session")
     elif "shadowing" in metafunc.fixturenames:
         shadowing = [
             name for name in OPERATORS if OPERATORS[name].recorded and slots_of(name, device)
@@ -288,13 +291,13 @@ def _two_threads() -> Iterator[None]:
 def test_eight_threads_at_once(device: str) -> None:
     """In turns, so that different operators use the library's threads at the same time."""
     move = Mover(device)
-    calls = [
-        (Case(name, slot), {key: move(value) for key, value in each.arguments.items()}, each)
-        for name, operator in OPERATORS.items()
-        for slot in slots_of(name, device)
-        for each in operator.examples(torch.float32)
-        if each.title.startswith("large")
-    ]
+    calls = []
+    for name in OPERATORS:
+        for slot in slots_of(name, device):
+            examples = OPERATORS[name].examples(torch.float32)
+            example = next(each for each in examples if each.title.startswith("large"))
+            arguments = {key: move(value) for key, value in example.arguments.items()}
+            calls.append((Case(name, slot), arguments, example))
 
     def run(thread: int) -> list[str]:
         failures = []
@@ -317,14 +320,14 @@ TASKS = Path("/proc/self/task")
 def test_torch_says_how_many_threads_there_are() -> None:
     """Those of the library are started by the first call that may use them."""
     x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
-    counts = []
+    started = []
     try:
         for wanted in (1, 4):
             torch.set_num_threads(wanted)
-            before = len(list(TASKS.iterdir()))
+            before = set(TASKS.iterdir())
             infini.ops.rms_norm(x, weight, out, implementation_index=0)
-            counts.append(len(list(TASKS.iterdir())) - before)
+            started.append(len(set(TASKS.iterdir()) - before))
     finally:
         torch.set_num_threads(1)
-    assert counts[0] == 0
-    assert 0 < counts[1] <= 3
+    assert started[0] == 0
+    assert 0 < started[1] <= 3
