@@ -10,7 +10,7 @@
 #include "emulator.h"
 
 // What src/cuda uses of the vendor's header of this name. There is no <<<>>> and nothing that
-// allocates or synchronizes, which a CUDA graph would not capture.
+// synchronizes, which a CUDA graph would not capture.
 
 #define __global__
 #define __device__
@@ -39,6 +39,15 @@ enum cudaError_t {
 };
 using cudaStream_t = struct CUstream_st*;
 
+inline const auto cudaStreamPerThread = reinterpret_cast<cudaStream_t>(2);
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+cudaError_t cudaFree(void* memory);
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 const char* cudaGetErrorName(cudaError_t error);
@@ -57,6 +66,9 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribut
 }
 
 namespace emulator {
+
+// True for what cudaMalloc has given on the device, of so many bytes at least.
+bool HasMemory(int device, const void* memory, std::size_t bytes);
 
 cudaError_t RunHere(Launch launch, const std::function<void()>& kernel);
 

@@ -255,6 +255,8 @@ void SetOrder(unsigned seed) {
   random_order.seed(seed);
 }
 
+void Record(const Launch& launch) { launches.push_back(launch); }
+
 std::vector<Launch> TakeLaunches() { return std::exchange(launches, {}); }
 
 bool SetSharedLimit(const void* kernel, std::size_t bytes) {
@@ -267,7 +269,7 @@ void* DynamicShared() { return dynamic_shared.data(); }
 
 bool Run(const Launch& launch, const std::function<void()>& body) {
   if (!IsValid(launch)) return false;
-  launches.push_back(launch);
+  Record(launch);
   kernel = &body;
   dynamic_shared.assign((launch.shared_bytes + 7) / 8, 0);
   dynamic_shared.shrink_to_fit();

@@ -37,6 +37,9 @@ inline constexpr int kWarpSize = 32;
 // else random, which shows what only the order kept right.
 void SetOrder(unsigned seed);
 
+// Notes a launch that does not go through `Run`.
+void Record(const Launch& launch);
+
 // Every launch since the last call of `TakeLaunches`.
 std::vector<Launch> TakeLaunches();
 

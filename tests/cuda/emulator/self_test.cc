@@ -74,6 +74,7 @@ __global__ void WriteAt(float* data, int index) { data[index] = 1; }
 __global__ void WriteSharedAt(int index) {
   __shared__ float data[4];
   data[index] = 1;
+  results[0] = data[0];
 }
 
 void Nothing() {}
