@@ -70,17 +70,20 @@ class Launcher:
     def conditions(self) -> list[str]:
         """In C, all of which have to hold for the variant to be taken."""
         values = self._values()
-        assumptions = [*self.assumptions, *self._range_assumptions()]
+        when = [f"({each})" for each in self.variant.when]
+        assumptions = [*self._derived_assumptions(), *self._range_assumptions(), *when]
         return [substituted(each, values) for each in assumptions] or ["1"]
 
     @property
     def assumptions(self) -> list[str]:
         """The conditions, over the names of ``build.py``, but for integers being in range."""
+        return [*self._derived_assumptions(), *self.variant.when]
+
+    def _derived_assumptions(self) -> list[str]:
         return [
             *self._data_type_assumptions(),
             *self._constant_assumptions(),
             *self._divisibility_assumptions(),
-            *self.variant.when,
         ]
 
     def _data_type_assumptions(self) -> Iterator[str]:
@@ -135,21 +138,7 @@ def render(
     }
     rows = []
     for plan in plans:
-        launchers = {
-            target: [
-                Launcher(
-                    operator=plan.operator,
-                    variant=variant,
-                    target=target,
-                    kernel=kernels[
-                        Job(source=plan.source, variant=variant, target=target).key(toolchain)
-                    ],
-                    data_types=data_types,
-                )
-                for variant in variants
-            ]
-            for target, variants in plan.variants.items()
-        }
+        launchers = _launchers(plan, kernels, toolchain, data_types)
         for suffix in ("h", "c"):
             template = environment.get_template(f"triton/operator.{suffix}.j2")
             files[f"triton/{plan.source.name}.{suffix}"] = template.render(
@@ -161,6 +150,28 @@ def render(
         rows += [_row(plan.source.name, each) for group in launchers.values() for each in group]
     files["triton/kernels.json"] = "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
     return files
+
+
+def _launchers(
+    plan: Plan,
+    kernels: Mapping[str, Kernel],
+    toolchain: Toolchain,
+    data_types: Mapping[str, int],
+) -> dict[int, list[Launcher]]:
+    def make(variant: Variant, target: int) -> Launcher:
+        job = Job(source=plan.source, variant=variant, target=target)
+        return Launcher(
+            operator=plan.operator,
+            variant=variant,
+            target=target,
+            kernel=kernels[job.key(toolchain)],
+            data_types=data_types,
+        )
+
+    return {
+        target: [make(variant, target) for variant in variants]
+        for target, variants in plan.variants.items()
+    }
 
 
 def _row(operator: str, launcher: Launcher) -> dict[str, object]:

@@ -22,12 +22,19 @@ def _triton() -> None:
 
 
 @pytest.fixture(scope="session")
-def generated(tmp_path_factory: pytest.TempPathFactory, _triton: None) -> Generated:
-    """Everything in src/triton/ops, for both targets."""
+def generated(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _triton: None
+) -> Generated:
+    """Everything in src/triton/ops, for both targets.
+
+    It takes a minute of processor time, so what did not change is kept from run to run.
+    """
     folder = tmp_path_factory.mktemp("triton")
-    generate(Request(targets=TARGETS, workers=2, cache=folder / "cache"), folder / "out")
-    rows = json.loads((folder / "out" / "triton" / "kernels.json").read_text())
-    return Generated(folder=folder / "out", cache=folder / "cache", rows=rows)
+    assert request.config.cache
+    cache = request.config.cache.mkdir("triton")
+    generate(Request(targets=TARGETS, workers=2, cache=cache), folder)
+    rows = json.loads((folder / "triton" / "kernels.json").read_text())
+    return Generated(folder=folder, cache=cache, rows=rows)
 
 
 @pytest.fixture(scope="session")

@@ -98,8 +98,10 @@ def test_launchers_match_the_machine_code(
         assert passed_sizes(source, f"{row['variant']}_{row['target']}") == code.parameter_sizes, (
             row
         )
-        # All of Triton's shared memory is dynamic: what is passed at the launch is all there is.
-        assert code.static_shared == 0, row
+        # All of Triton's is dynamic, which the launch says. From 9.0 on the system has 1 KiB of its
+        # own in each block, which is not counted in what a block may have.
+        reserved = 1024 if row["target"] >= 90 and row["shared_bytes"] else 0
+        assert code.static_shared == reserved, row
         # From 9.0 on code for one version alone, which the driver's choice of a target knows.
         assert code.architecture == f"{row['target']}{'a' if row['target'] >= 90 else ''}", row
 

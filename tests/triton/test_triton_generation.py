@@ -236,6 +236,16 @@ def test_a_python_without_triton(tmp_path: Path) -> None:
         find_toolchain("/no/python")
 
 
+@pytest.mark.usefixtures("_triton")
+def test_an_isolated_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pip's, which hides what is installed by a module that its variable lets Python find."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.path = [path for path in sys.path if 'site-packages' not in path]\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert find_toolchain(sys.executable).python == (sys.executable, "-I")
+
+
 def test_a_triton_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("triton/__init__.py", "triton-2.1.0.dist-info/METADATA"):
         (tmp_path / name).parent.mkdir()
