@@ -260,8 +260,8 @@ void Blas::ClearCache() {
   const std::lock_guard lock(cache.mutex);
   for (auto& [device, handles] : cache.idle) {
     const DeviceGuard guard({kDevice, device});
-    for (BlasHandle handle : handles) INFINI_OPS_BLAS_CALL(Destroy, handle);
-    handles.clear();
+    // Each is gone, whether it could be destroyed or not.
+    for (BlasHandle handle : std::exchange(handles, {})) INFINI_OPS_BLAS_CALL(Destroy, handle);
   }
   cache.workspaces.clear();
   cache.algorithms.clear();

@@ -52,7 +52,8 @@ class Blas {
   // Of one matrix, with bias[i] added to row i. False where the vendor's library can't.
   bool MultiplyAndAdd(const BlasProduct& product, const void* bias) const;
 
-  // Frees the handles and workspaces, but for those in use.
+  // Frees the handles and workspaces, but for those in use. Waits for the devices, so not while a
+  // graph is captured.
   static void ClearCache();
 
  private:

@@ -13,8 +13,8 @@
 
 // What the kernels share that work row by row, a row being the last dimension.
 //
-// The threads of a block along x work on one row. Where that is one warp, the block has several
-// rows along y, which never wait for each other.
+// The threads of a block along x work on one row. Where a warp or a part of it, a power of two, is
+// enough, the block has several rows along y, which never wait for each other.
 namespace infini::ops::cuda {
 
 // 16 bytes, the widest.
@@ -25,7 +25,7 @@ inline constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
 // KiB are under way. More threads than `kMaxThreads` no block has; its kernels get 64 registers.
 inline constexpr int kVectors = 4;
 inline constexpr int kMaxThreads = 1024;
-inline constexpr int kRowsOfWarps = 4;
+inline constexpr int kThreadsOfShortRows = 128;
 
 // Where the rows of an input and of an output begin. Of the dimensions but the last, those are
 // merged that both step through alike.
@@ -83,10 +83,14 @@ struct LaunchShape {
 
 // For rows of so many vectors, of which a thread takes `share` where there are threads enough.
 inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int share) {
-  const std::int64_t warps = (vectors + share * kWarpSize - 1) / (share * kWarpSize);
-  const auto threads =
-      static_cast<unsigned>(std::min<std::int64_t>(warps * kWarpSize, kMaxThreads));
-  const unsigned rows_of_block = threads == kWarpSize ? kRowsOfWarps : 1;
+  const std::int64_t needed = (vectors + share - 1) / share;
+  int threads = 1;
+  while (threads < kWarpSize && threads < needed) threads *= 2;
+  if (needed > threads) {
+    const std::int64_t warps = (needed + kWarpSize - 1) / kWarpSize;
+    threads = static_cast<int>(std::min<std::int64_t>(warps * kWarpSize, kMaxThreads));
+  }
+  const int rows_of_block = threads <= kWarpSize ? kThreadsOfShortRows / threads : 1;
   const std::int64_t blocks = (rows.count + rows_of_block - 1) / rows_of_block;
   constexpr std::int64_t most_blocks = std::numeric_limits<std::int32_t>::max();
   return {dim3(static_cast<unsigned>(std::min(blocks, most_blocks))), dim3(threads, rows_of_block)};
@@ -147,16 +151,16 @@ __device__ void Store(T* row, std::int64_t index, std::int64_t stride,
 // `partial` has room for a value per warp.
 template <typename T, typename Combine>
 __device__ T Reduce(T value, T* partial, Combine combine) {
-  for (int lanes = kWarpSize / 2; lanes > 0; lanes /= 2) {
+  const int threads = static_cast<int>(blockDim.x);
+  for (int lanes = (threads < kWarpSize ? threads : kWarpSize) / 2; lanes > 0; lanes /= 2) {
     value = combine(value, __shfl_xor_sync(kAllLanes, value, lanes, kWarpSize));
   }
-  if (blockDim.x == kWarpSize) return value;
+  if (threads <= kWarpSize) return value;
   __syncthreads();  // what a previous call put there has been read
   if (threadIdx.x % kWarpSize == 0) partial[threadIdx.x / kWarpSize] = value;
   __syncthreads();
   value = partial[0];
-  for (unsigned warp = 1; warp < blockDim.x / kWarpSize; ++warp)
-    value = combine(value, partial[warp]);
+  for (int warp = 1; warp < threads / kWarpSize; ++warp) value = combine(value, partial[warp]);
   return value;
 }
 
