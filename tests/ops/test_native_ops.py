@@ -217,7 +217,7 @@ class TestRefusals:
         arguments, out = _plain(case)
         for wrong in (
             torch.zeros(*out.shape[:-1], out.shape[-1] + 1),
-            torch.zeros(1, *out.shape),
+            torch.zeros(out.shape[0] + 1, *out.shape[1:]),
             torch.zeros(out.shape, dtype=torch.complex64),
             torch.zeros(()).expand(out.shape),  # all elements are one
         ):
