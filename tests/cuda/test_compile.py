@@ -1,0 +1,142 @@
+"""What nvcc compiles and links, without a GPU to run it on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from toolkit import ROOT, SOURCES, configure, find_cuobjdump, find_nvcc
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
+    pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed"),
+    pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is installed"),
+]
+
+CHIPS = ("sm_80", "sm_90")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library for NVIDIA, with the toolkit of the dependency group alone."""
+    nvcc = find_nvcc()
+    build = tmp_path_factory.mktemp("nvidia")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDACXX", str(nvcc))
+        patch.delenv("CUDAARCHS", raising=False)
+        configured = configure(build, "WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON")
+    assert configured.returncode == 0, configured.stderr
+    command = ["ninja", "-C", build, "infini_ops"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout
+    assert "warning" not in built.stdout
+    return build / "src" / "libinfini_ops.so"
+
+
+@pytest.fixture(scope="module")
+def kernels(library: Path) -> dict[str, dict[str, str]]:
+    """By chip, each kernel's mangled name and its use of resources."""
+    command = [find_cuobjdump(), "-res-usage", library]
+    usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    pattern = r"arch = (\w+)|Function (\w+):\s+(REG:.*)"
+    chip = ""
+    for architecture, name, resources in re.findall(pattern, usage):
+        if architecture:
+            chip = architecture
+        else:
+            found[chip][name] = resources
+    return found
+
+
+def test_every_kernel_is_there_for_every_chip(kernels: dict[str, dict[str, str]]) -> None:
+    pattern = r"__global__\s+void\s+(?:__launch_bounds__\(.*\)\s*)?(\w+)\("
+    files = sorted([*SOURCES.glob("*.cu"), *SOURCES.glob("*.h")])
+    names = {name for path in files for name in re.findall(pattern, path.read_text())}
+    assert {"ElementwiseKernel", "CopyKernel", "CastKernel"} <= names
+    assert sorted(kernels) == sorted(CHIPS)
+    for chip in CHIPS:
+        lacking = [name for name in names if not any(name in kernel for kernel in kernels[chip])]
+        assert lacking == []
+
+
+def test_the_chips_have_the_same_kernels(kernels: dict[str, dict[str, str]]) -> None:
+    assert set(kernels["sm_80"]) == set(kernels["sm_90"])
+
+
+@pytest.mark.parametrize(("operator", "types"), [("Add", 9), ("Mul", 9), ("Swiglu", 4)])
+def test_every_type_has_a_wide_and_a_narrow_kernel(
+    kernels: dict[str, dict[str, str]], operator: str, types: int
+) -> None:
+    for chip in CHIPS:
+        assert sum(f"{operator}Function" in kernel for kernel in kernels[chip]) == 2 * types
+
+
+def test_no_kernel_spills_registers(kernels: dict[str, dict[str, str]]) -> None:
+    for chip in CHIPS:
+        assert [name for name, usage in kernels[chip].items() if "STACK:0 " not in usage] == []
+
+
+def test_later_chips_can_take_it(library: Path) -> None:
+    """By way of PTX."""
+    command = [find_cuobjdump(), "--list-ptx", library]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"sm_\d+", listed)) == {"sm_90"}
+
+
+def test_the_runtime_inside_stays_inside(library: Path) -> None:
+    """Torch's own, of another version perhaps, would be called in its place or the other way."""
+    command = ["nm", "-D", "--defined-only", library]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "infini" in names
+    assert " cuda" not in names
+    command = ["readelf", "-d", library]
+    needed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "libcudart" not in needed
+
+
+@pytest.fixture(scope="module")
+def program_says(library: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a C++ program reads from the library and gets from it where there is no GPU."""
+    program = tmp_path_factory.mktemp("program") / "without_gpu"
+    source = Path(__file__).parent / "without_gpu.cc"
+    folders = [f"-I{ROOT / 'src'}", f"-I{ROOT / 'src' / 'include'}"]
+    paths = [f"-L{library.parent}", f"-Wl,-rpath,{library.parent}", "-linfini_ops"]
+    command = ["c++", "-std=c++17", *folders, source, "-o", program, *paths]
+    subprocess.run(command, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        ran = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+def test_it_loads_without_a_gpu(program_says: list[str]) -> None:
+    operators = ("add", "cast", "cat", "mul", "swiglu")
+    assert [f"{name}: 0" for name in operators] == program_says[: len(operators)]
+
+
+def test_a_call_without_a_gpu_says_so(program_says: list[str]) -> None:
+    assert re.fullmatch(
+        r"failed: cudaGetDevice\w* failed with cudaError(NoDevice|InsufficientDriver): .+",
+        program_says[-2],
+    )
+
+
+def test_what_no_slot_takes_is_refused_before_anything_runs(program_says: list[str]) -> None:
+    assert program_says[-1] == (
+        "refused: add: slot 0 takes aligned strided tensors of one real type, an alpha that the "
+        "type can hold, and an out of the shape they broadcast to that overlaps neither itself "
+        "nor, in part, an input; got float32[4], int32[4] and out float32[4]"
+    )
+
+
+@pytest.mark.parametrize("path", sorted(SOURCES.glob("*.*")), ids=lambda path: path.name)
+def test_sources_name_no_vendor(path: Path) -> None:
+    """Only vendor/ does, so that other vendors' compilers can take the same files."""
+    code = re.sub(r"//.*", "", path.read_text())
+    assert re.findall(r"\bcuda[A-Z]\w*|\b__nv_\w+|<<<|<cuda\w*\.h>", code) == []

@@ -1,0 +1,110 @@
+"""What CMake makes of WITH_CUDA_KERNELS, before anything is compiled."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from toolkit import configure, find_nvcc
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
+    pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed"),
+    pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is installed"),
+]
+
+VENDORS = [
+    ("iluvatar", "COREX_HOME", "bin/clang++", "ivcore", "nvidia"),
+    ("metax", "MACA_PATH", "mxgpu_llvm/bin/mxcc", "maca", "metax"),
+    ("moore", "MUSA_HOME", "bin/mcc", "musa", "moore"),
+]
+
+
+def refusal(build: Path, *options: str) -> str:
+    """What a configuration fails with, on one line."""
+    configured = configure(build, *options)
+    assert configured.returncode != 0
+    return re.sub(r"\s+", " ", configured.stderr)
+
+
+def make_program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize("accelerator", ["WITH_CPU=ON", "WITH_CAMBRICON=ON", "WITH_ASCEND=ON"])
+def test_no_accelerator_that_takes_cuda(tmp_path: Path, accelerator: str) -> None:
+    message = refusal(tmp_path, accelerator, "WITH_CUDA_KERNELS=ON")
+    assert "WITH_CUDA_KERNELS is ON, but no accelerator is enabled that takes CUDA" in message
+    assert "Set WITH_NVIDIA, WITH_ILUVATAR, WITH_METAX or WITH_MOORE to ON, or" in message
+
+
+def test_a_toolkit_with_nothing_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
+    make_program(nvcc, f"echo '#$ TOP={nvcc.parent}/..' >&2")
+    monkeypatch.setenv("CUDACXX", str(nvcc))
+    message = refusal(tmp_path / "build", "WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON")
+    assert f"WITH_CUDA_KERNELS is ON, but the toolkit of {nvcc} lacks cuda_runtime.h, " in message
+    assert "libcublas, libcublasLt. Run `pip install 'cuda-toolkit[" in message
+    assert "or set WITH_CUDA_KERNELS to OFF." in message
+
+
+def test_nobody_asked_and_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
+    configured = configure(tmp_path / "build", "WITH_NVIDIA=ON")
+    assert configured.returncode == 0, configured.stderr
+    assert f"No CUDA kernels: the toolkit of {tmp_path}/nvcc lacks a working" in configured.stdout
+    assert "cuda/add.cu" not in (tmp_path / "build" / "build.ninja").read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "found"),
+    [("WITH_CPU=ON", True), ("WITH_CUDA_KERNELS=OFF", False), ("AUTO_DETECT_BACKENDS=OFF", False)],
+)
+def test_nobody_asked_and_there_is_a_toolkit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, found: bool
+) -> None:
+    """The wheels are found beside the Python that builds."""
+    nvcc = find_nvcc()
+    monkeypatch.setenv("CUDAToolkit_ROOT", str(nvcc.parents[1]))
+    monkeypatch.delenv("CUDACXX", raising=False)
+    configured = configure(tmp_path, "WITH_NVIDIA=ON", option)
+    assert configured.returncode == 0, configured.stderr
+    assert (f"Found {nvcc}: enabling WITH_CUDA_KERNELS" in configured.stdout) is found
+    assert ("cuda/add.cu" in (tmp_path / "build.ninja").read_text()) is found
+
+
+def test_an_architecture_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDAARCHS", "80;hopper")
+    message = refusal(tmp_path, "WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON")
+    assert "CMAKE_CUDA_ARCHITECTURES has 'hopper'. Name each architecture by its number" in message
+
+
+@pytest.mark.parametrize(("platform", "variable", "compiler", "language", "vendor"), VENDORS)
+def test_a_vendor_without_its_sdk(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str,
+    variable: str,
+    compiler: str,
+    language: str,
+    vendor: str,
+) -> None:
+    """And with it: how its compiler would be called, which is all that can be tested without."""
+    options = [f"WITH_{platform.upper()}=ON", "WITH_CUDA_KERNELS=ON"]
+    monkeypatch.setenv(variable, str(tmp_path / "sdk"))
+    message = refusal(tmp_path / "build", *options)
+    assert f"{variable} is '{tmp_path}/sdk', where there is no {compiler}. Set " in message
+    make_program(tmp_path / "sdk" / compiler, "exit 1")
+    configured = configure(tmp_path / "build", *options)
+    assert configured.returncode == 0, configured.stderr
+    command = ["ninja", "-C", tmp_path / "build", "-t", "commands", "src/cuda/add.cu.o"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"{tmp_path}/sdk/{compiler} -x {language} -fPIC" in said
+    assert f"-DINFINI_OPS_ACCELERATOR=k{platform.title()} " in said
+    assert f"/src/cuda/vendor/{vendor} " in said
