@@ -78,22 +78,21 @@ def slots_of(name: str, device: str) -> list[int]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     device = metafunc.config.getoption("device")
+    names = [name for name in OPERATORS if slots_of(name, device)]
     if metafunc.function is test_native:
         cases = list(_cases(device, metafunc.config.getoption("slot") or []))
         ids = [operator_test_id(device=device, **case.asked) for case in cases]
         metafunc.parametrize("case", cases, ids=ids)
     elif "case" in metafunc.fixturenames:
-        cases = [Case(name, slot) for name in OPERATORS for slot in slots_of(name, device)]
+        cases = [Case(name, slot) for name in names for slot in slots_of(name, device)]
         ids = [f"{case.name}-slot{case.slot}" for case in cases]
         metafunc.parametrize("case", cases, ids=ids)
     elif metafunc.function is test_eight_threads_at_once:
-        has_any = any(slots_of(name, device) for name in OPERATORS)
-        metafunc.parametrize("device", [device] if has_any else [], scope="session")
+        metafunc.parametrize("device", [device] if names else [], scope="session")
     elif "shadowing" in metafunc.fixturenames:
-        shadowing = [
-            name for name in OPERATORS if OPERATORS[name].recorded and slots_of(name, device)
-        ]
-        metafunc.parametrize("shadowing", shadowing)
+        metafunc.parametrize("shadowing", [name for name in names if OPERATORS[name].recorded])
+    elif "alone" in metafunc.fixturenames:
+        metafunc.parametrize("alone", [name for name in names if not OPERATORS[name].recorded])
 
 
 def _cases(device: str, asked: list[int]) -> Iterator[Case]:
@@ -262,21 +261,34 @@ def _shapes(value: Any) -> str:
 
 def test_what_no_native_slot_takes_falls_to_torch(shadowing: str, device: str) -> None:
     """Complex numbers, of which cat could take any."""
-    example = next(OPERATORS[shadowing].examples(torch.float32))
-    move = Mover(device)
-
-    def as_complex(value: Any) -> Any:
-        if isinstance(value, list):
-            return [as_complex(each) for each in value]
-        return value.to(torch.complex128) if isinstance(value, torch.Tensor) else value
-
-    arguments = {name: move(as_complex(value)) for name, value in example.arguments.items()}
-    out = move(torch.zeros(example.expected.shape, dtype=torch.complex128))
+    arguments, out = _complex(shadowing, device)
     getattr(infini.ops, shadowing)(**arguments, out=out)
     ran = infini.ops.last_call()
     assert ran is not None
     assert (ran.operator, ran.slot) == (shadowing, TORCH_SLOT)
+    example = next(OPERATORS[shadowing].examples(torch.float32))
     torch.testing.assert_close(out.cpu().real.float(), example.expected)
+
+
+def test_what_no_slot_takes_the_lowest_refuses(alone: str, device: str) -> None:
+    arguments, out = _complex(alone, device)
+    lowest, *_ = slots_of(alone, device)
+    with pytest.raises(ValueError, match=rf"^{alone}: slot {lowest} takes .+; got .+"):
+        getattr(infini.ops, alone)(**arguments, out=out)
+
+
+def _complex(name: str, device: str) -> tuple[dict[str, Any], torch.Tensor]:
+    """Returns the plain example of an operator in complex numbers."""
+    example = next(OPERATORS[name].examples(torch.float32))
+    move = Mover(device)
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, list):
+            return [convert(each) for each in value]
+        return value.to(torch.complex128) if isinstance(value, torch.Tensor) else value
+
+    arguments = {key: move(convert(value)) for key, value in example.arguments.items()}
+    return arguments, move(torch.zeros(example.expected.shape, dtype=torch.complex128))
 
 
 @pytest.fixture
