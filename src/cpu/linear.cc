@@ -1,0 +1,57 @@
+#include "base/linear.h"
+
+#include <stdexcept>
+
+#include "cpu/product.h"
+#include "infini/ops/tensor.h"
+
+namespace infini::ops {
+namespace {
+
+// With the dimensions that vectors lack, in `out`, too.
+cpu::Product ProductOf(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
+                       const Tensor& out) {
+  cpu::Product product{cpu::Matrices(input), cpu::Matrices(weight).Transposed(), cpu::Matrices(out),
+                       out.data_type()};
+  if (weight.dimensions() == 1) {
+    product.b = product.b.With1(0);
+    product.out = product.out.With1(0);
+  }
+  if (input.dimensions() == 1) {
+    product.a = product.a.With1(1);
+    product.out = product.out.With1(1);
+  }
+  if (bias) product.bias = cpu::Matrices(*bias).With1(1);
+  return product;
+}
+
+}  // namespace
+
+template <>
+struct Operator<Linear, Device::Type::kCpu, 0> {
+  static bool Supports(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
+                       const Tensor& out) {
+    if (!cpu::IsOperand(input, out) || !cpu::IsOperand(weight, out)) return false;
+    if (weight.dimensions() > 2) return false;
+    if (bias && (!cpu::IsOperand(*bias, out) || bias->dimensions() != 1)) return false;
+    const cpu::Product product = ProductOf(input, weight, bias, out);
+    return product.HasFittingShapes() && product.HasFittingScalars();
+  }
+
+  static void Run(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
+                  const Tensor& out) {
+    if (!Supports(input, weight, bias, out)) {
+      throw std::invalid_argument(
+          "linear: slot 0 takes aligned strided tensors of one real type, a weight of [out, in] or "
+          "[in], a bias of [out] or none, and an out of the product's shape that overlaps neither "
+          "itself nor an input; got " +
+          Describe(input) + ", weight " + Describe(weight) + ", bias " +
+          (bias ? Describe(*bias) : "none") + " and out " + Describe(out));
+    }
+    ProductOf(input, weight, bias, out).Run();
+  }
+};
+
+INFINI_OPS_REGISTER(Linear, Device::Type::kCpu, 0);
+
+}  // namespace infini::ops

@@ -1,0 +1,50 @@
+#include "base/matmul.h"
+
+#include <stdexcept>
+
+#include "cpu/product.h"
+#include "infini/ops/tensor.h"
+
+namespace infini::ops {
+namespace {
+
+// With the dimensions that vectors lack, in `out`, too.
+cpu::Product ProductOf(const Tensor& input, const Tensor& other, const Tensor& out) {
+  cpu::Product product{cpu::Matrices(input), cpu::Matrices(other), cpu::Matrices(out),
+                       out.data_type()};
+  if (other.dimensions() == 1) {
+    product.b = product.b.With1(0);
+    product.out = product.out.With1(0);
+  }
+  if (input.dimensions() == 1) {
+    product.a = product.a.With1(1);
+    product.out = product.out.With1(1);
+  }
+  return product;
+}
+
+}  // namespace
+
+template <>
+struct Operator<Matmul, Device::Type::kCpu, 0> {
+  static bool Supports(const Tensor& input, const Tensor& other, const Tensor& out) {
+    if (!cpu::IsOperand(input, out) || !cpu::IsOperand(other, out)) return false;
+    const cpu::Product product = ProductOf(input, other, out);
+    return product.HasFittingShapes() && product.HasFittingScalars();
+  }
+
+  static void Run(const Tensor& input, const Tensor& other, const Tensor& out) {
+    if (!Supports(input, other, out)) {
+      throw std::invalid_argument(
+          "matmul: slot 0 takes aligned strided vectors and matrices of one real type that fit "
+          "each other, and an out of the product's shape that overlaps neither itself nor an "
+          "input; got " +
+          Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
+    }
+    ProductOf(input, other, out).Run();
+  }
+};
+
+INFINI_OPS_REGISTER(Matmul, Device::Type::kCpu, 0);
+
+}  // namespace infini::ops

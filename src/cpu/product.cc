@@ -1,0 +1,474 @@
+#include "cpu/product.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "cpu/elements.h"
+#include "cpu/kernels.h"
+#include "cpu/parallel.h"
+
+namespace infini::ops::cpu {
+namespace {
+
+// What comes after the sums: out = alpha * sums + beta * out + bias, along a row.
+template <typename T>
+struct ProductEnd {
+  Computed<T> alpha;
+  Computed<T> beta;
+  std::int64_t out_stride;
+  std::int64_t bias_stride;
+};
+
+// The kernels of product_kernels.h for one element type and instruction set.
+template <typename T>
+struct ProductKernels {
+  using C = Computed<T>;
+  using Pack = void (*)(const T* source, std::int64_t row_stride, std::int64_t k_stride,
+                        std::int64_t count, std::int64_t k, C* packed);
+  using MultiplyFew = void (*)(std::int64_t m, std::int64_t n, std::int64_t k, const C* a,
+                               std::int64_t a_stride, const T* b, std::int64_t b_stride, C* sums,
+                               std::int64_t row_size);
+
+  std::int64_t tile_rows;
+  std::int64_t tile_columns;
+  Pack pack_rows;
+  Pack pack_columns;
+  void (*multiply_block)(std::int64_t m, std::int64_t n, std::int64_t k, const C* a,
+                         std::int64_t a_step, const C* b, std::int64_t b_step, C* sums,
+                         std::int64_t row_size, bool add);
+  void (*finish)(const C* sums, std::int64_t count, const ProductEnd<T>& end, const T* bias,
+                 T* out);
+  // Of floats only.
+  void (*convert)(const T* source, std::int64_t count, C* target) = nullptr;
+  MultiplyFew multiply_along = nullptr;
+  MultiplyFew multiply_across = nullptr;
+};
+
+}  // namespace
+}  // namespace infini::ops::cpu
+
+#define INFINI_OPS_KERNELS "cpu/product_kernels.h"
+#include "cpu/for_each_isa.h"
+
+namespace infini::ops::cpu {
+namespace {
+
+// So many multiplications are worth another thread: some 10 us.
+constexpr std::int64_t kMultiplicationsPerThread = 1 << 18;
+
+// Up to so many rows, reading `b` where it lies costs less than packing it: where its columns are
+// contiguous, and where its rows are.
+constexpr std::int64_t kFewRowsAlong = 16;
+constexpr std::int64_t kFewRowsAcross = 4;
+
+// Steps along k that a tile takes at once: a strip of `b` stays in the first-level cache.
+constexpr std::int64_t kSteps = 256;
+
+// Tiles of a block, each way: with its part of `a` and `b` it stays in the second-level cache.
+constexpr std::int64_t kBlockTiles = 8;
+
+// Elements of `a` and of `b` that are packed at once: bounds the memory, not the speed.
+constexpr std::int64_t kPackedElements = 1 << 23;
+
+constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+template <typename T>
+struct Matrix {
+  T* At(std::int64_t i, std::int64_t j) const { return data + i * row_stride + j * column_stride; }
+  Matrix Transposed() const { return {data, column_stride, row_stride}; }
+
+  T* data;
+  std::int64_t row_stride;
+  std::int64_t column_stride;
+};
+
+// Not initialized, aligned as vectors are.
+template <typename C>
+class Buffer {
+ public:
+  explicit Buffer(std::int64_t size)
+      : data_(static_cast<C*>(::operator new(static_cast<std::size_t>(size) * sizeof(C), kAlign))) {
+  }
+  C* get() const { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlign{64};
+  struct Delete {
+    void operator()(C* data) const { ::operator delete(data, kAlign); }
+  };
+  std::unique_ptr<C, Delete> data_;
+};
+
+// One product of two matrices.
+template <typename T>
+struct MatrixProduct {
+  using C = Computed<T>;
+
+  void Run() const {
+    if (m == 0 || n == 0) return;
+    const MatrixProduct transposed = Transposed();
+    if (n < m && transposed.HasFewRows()) return transposed.RunFewRows();
+    if (HasFewRows()) return RunFewRows();
+    // The ends are made along the rows of `out`.
+    const bool has_columns = out.column_stride != 1 && out.row_stride == 1;
+    return has_columns ? transposed.RunPacked() : RunPacked();
+  }
+
+  MatrixProduct Transposed() const {
+    return {kernels,          n,     m,   k, b.Transposed(), a.Transposed(), bias.Transposed(),
+            out.Transposed(), alpha, beta};
+  }
+
+  bool HasFewRows() const {
+    if (!kernels.convert) return false;
+    return (b.row_stride == 1 && m <= kFewRowsAlong) ||
+           (b.column_stride == 1 && m <= kFewRowsAcross);
+  }
+
+  void RunFewRows() const;
+  void MultiplyFewRows(std::int64_t begin, std::int64_t end, const C* rows,
+                       std::int64_t row_size) const;
+  void RunPacked() const;
+  void Pack(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+            C* packed_a, C* packed_b) const;
+  void MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
+                      std::int64_t columns, const C* packed_a, const C* packed_b) const;
+  void Finish(std::int64_t i, std::int64_t j, std::int64_t count, const C* sums) const {
+    const ProductEnd<T> end{alpha, beta, out.column_stride, bias.column_stride};
+    kernels.finish(sums, count, end, bias.data ? bias.At(i, j) : nullptr, out.At(i, j));
+  }
+
+  ProductKernels<T> kernels;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  Matrix<const T> a;
+  Matrix<const T> b;
+  Matrix<const T> bias;  // without data where there is none
+  Matrix<T> out;
+  C alpha;
+  C beta;
+};
+
+// Columns that few rows are multiplied with at once.
+constexpr std::int64_t kColumns = 64;
+constexpr std::int64_t kMostColumns = 64 * kColumns;
+
+// The rows that the kernels for few rows take: with zeros to whole fours.
+constexpr std::int64_t FilledUp(std::int64_t m) { return m == 1 ? 1 : CeilDiv(m, 4) * 4; }
+
+template <typename T>
+void MatrixProduct<T>::RunFewRows() const {
+  const std::int64_t row_size = CeilDiv(k, kColumns) * kColumns;
+  const Buffer<C> rows(FilledUp(m) * row_size);
+  for (std::int64_t i = 0; i < m; ++i) {
+    C* const row = rows.get() + i * row_size;
+    if (a.column_stride == 1) {
+      kernels.convert(a.At(i, 0), k, row);
+    } else {
+      for (std::int64_t step = 0; step < k; ++step) row[step] = static_cast<C>(*a.At(i, step));
+    }
+    std::fill(row + k, row + row_size, C(0));
+  }
+  std::fill(rows.get() + m * row_size, rows.get() + FilledUp(m) * row_size, C(0));
+  const std::int64_t grain =
+      kMultiplicationsPerThread / (m * std::max<std::int64_t>(k, 1) * kColumns);
+  ParallelFor(CeilDiv(n, kColumns), grain, [&](std::int64_t begin, std::int64_t end) {
+    MultiplyFewRows(begin * kColumns, std::min(end * kColumns, n), rows.get(), row_size);
+  });
+}
+
+template <typename T>
+void MatrixProduct<T>::MultiplyFewRows(std::int64_t begin, std::int64_t end, const C* rows,
+                                       std::int64_t row_size) const {
+  const bool is_along = b.row_stride == 1;
+  const auto multiply = is_along ? kernels.multiply_along : kernels.multiply_across;
+  const std::int64_t b_stride = is_along ? b.column_stride : b.row_stride;
+  const std::int64_t sums_size = std::min(kMostColumns, CeilDiv(end - begin, kColumns) * kColumns);
+  const Buffer<C> sums(FilledUp(m) * sums_size);
+  for (std::int64_t j = begin; j < end; j += kMostColumns) {
+    const std::int64_t columns = std::min(kMostColumns, end - j);
+    multiply(m, columns, k, rows, row_size, b.At(0, j), b_stride, sums.get(), sums_size);
+    for (std::int64_t i = 0; i < m; ++i) Finish(i, j, columns, sums.get() + i * sums_size);
+  }
+}
+
+template <typename T>
+void MatrixProduct<T>::RunPacked() const {
+  const std::int64_t most = kPackedElements / std::max<std::int64_t>(k, 1);
+  const std::int64_t block_rows = kBlockTiles * kernels.tile_rows;
+  const std::int64_t block_columns = kBlockTiles * kernels.tile_columns;
+  const std::int64_t rows = std::min(m, CeilDiv(most, block_rows) * block_rows);
+  const std::int64_t columns = std::min(n, CeilDiv(most, block_columns) * block_columns);
+  const Buffer<C> packed_a(CeilDiv(rows, kernels.tile_rows) * kernels.tile_rows * k);
+  const Buffer<C> packed_b(CeilDiv(columns, kernels.tile_columns) * kernels.tile_columns * k);
+  for (std::int64_t column = 0; column < n; column += columns) {
+    for (std::int64_t row = 0; row < m; row += rows) {
+      const std::int64_t to_pack = row == 0 ? std::min(columns, n - column) : 0;
+      const std::int64_t height = std::min(rows, m - row);
+      Pack(row, height, column, to_pack, packed_a.get(), packed_b.get());
+      MultiplyPacked(row, height, column, std::min(columns, n - column), packed_a.get(),
+                     packed_b.get());
+    }
+  }
+}
+
+// Strips of `rows` rows of `a` and of `columns` columns of `b`.
+template <typename T>
+void MatrixProduct<T>::Pack(std::int64_t row, std::int64_t rows, std::int64_t column,
+                            std::int64_t columns, C* packed_a, C* packed_b) const {
+  const std::int64_t a_strips = CeilDiv(rows, kernels.tile_rows);
+  const std::int64_t strips = a_strips + CeilDiv(columns, kernels.tile_columns);
+  const std::int64_t grain =
+      kMultiplicationsPerThread / 8 / (std::max<std::int64_t>(k, 1) * kernels.tile_columns);
+  ParallelFor(strips, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (begin < a_strips) {
+      const std::int64_t first = begin * kernels.tile_rows;
+      const std::int64_t count = std::min(end * kernels.tile_rows, rows) - first;
+      kernels.pack_rows(a.At(row + first, 0), a.row_stride, a.column_stride, count, k,
+                        packed_a + first * k);
+    }
+    if (end > a_strips) {
+      const std::int64_t first = std::max(begin - a_strips, std::int64_t{0}) * kernels.tile_columns;
+      const std::int64_t last = std::min((end - a_strips) * kernels.tile_columns, columns);
+      kernels.pack_columns(b.At(0, column + first), b.column_stride, b.row_stride, last - first, k,
+                           packed_b + first * k);
+    }
+  });
+}
+
+// A grid of blocks over a part of `out`.
+struct Grid {
+  // As large as a block may be, but smaller where there are fewer than threads could share.
+  template <typename T>
+  Grid(const ProductKernels<T>& kernels, std::int64_t rows, std::int64_t columns)
+      : block_rows(kBlockTiles * kernels.tile_rows),
+        block_columns(kBlockTiles * kernels.tile_columns),
+        rows(rows),
+        columns(columns) {
+    const std::int64_t enough = 4 * ThreadCount();
+    while (Count() < enough && block_columns > kernels.tile_columns) block_columns /= 2;
+    while (Count() < enough && block_rows > kernels.tile_rows) block_rows /= 2;
+  }
+
+  std::int64_t Count() const { return CeilDiv(rows, block_rows) * CeilDiv(columns, block_columns); }
+
+  std::int64_t block_rows;
+  std::int64_t block_columns;
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+template <typename T>
+void MatrixProduct<T>::MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
+                                      std::int64_t columns, const C* packed_a,
+                                      const C* packed_b) const {
+  const Grid grid(kernels, rows, columns);
+  const std::int64_t grain = kMultiplicationsPerThread /
+                             (grid.block_rows * grid.block_columns * std::max<std::int64_t>(k, 1));
+  const std::int64_t down = CeilDiv(rows, grid.block_rows);
+  ParallelFor(grid.Count(), grain, [&](std::int64_t begin, std::int64_t end) {
+    const Buffer<C> sums(grid.block_rows * grid.block_columns);
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t i = block % down * grid.block_rows;
+      const std::int64_t j = block / down * grid.block_columns;
+      const std::int64_t height = std::min(grid.block_rows, rows - i);
+      const std::int64_t width = std::min(grid.block_columns, columns - j);
+      std::int64_t step = 0;
+      do {
+        kernels.multiply_block(height, width, std::min(kSteps, k - step),
+                               packed_a + i * k + step * kernels.tile_rows, kernels.tile_rows * k,
+                               packed_b + j * k + step * kernels.tile_columns,
+                               kernels.tile_columns * k, sums.get(), grid.block_columns, step > 0);
+        step += kSteps;
+      } while (step < k);
+      for (std::int64_t line = 0; line < height; ++line) {
+        Finish(row + i + line, column + j, width, sums.get() + line * grid.block_columns);
+      }
+    }
+  });
+}
+
+// A matrix of each operand for each of a batch.
+struct Batch {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides[4];  // of a, b, bias, out
+
+  std::int64_t Count() const {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shape) count *= size;
+    return count;
+  }
+
+  std::int64_t Offset(std::size_t operand, std::int64_t index) const {
+    std::int64_t offset = 0;
+    for (std::size_t i = shape.size(); i-- > 0; index /= shape[i]) {
+      offset += index % shape[i] * strides[operand][i];
+    }
+    return offset;
+  }
+};
+
+// The stride of a leading dimension of `out` in a tensor that broadcasts to it; 0 where it repeats.
+std::int64_t BatchStride(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
+  const std::size_t missing = out.shape.size() - matrices.shape.size();
+  if (dimension < missing || matrices.shape[dimension - missing] == 1) return 0;
+  return matrices.strides[dimension - missing];
+}
+
+Batch BatchOf(const Product& product) {
+  const Matrices& bias = product.bias ? *product.bias : product.out;
+  Batch batch;
+  for (std::size_t i = 0; i + 2 < product.out.shape.size(); ++i) {
+    if (product.out.shape[i] == 1) continue;
+    batch.shape.push_back(product.out.shape[i]);
+    const Matrices* const operands[] = {&product.a, &product.b, &bias, &product.out};
+    for (std::size_t operand = 0; operand < 4; ++operand) {
+      batch.strides[operand].push_back(BatchStride(*operands[operand], product.out, i));
+    }
+  }
+  return batch;
+}
+
+template <typename T>
+Matrix<T> MatrixOf(const Matrices& matrices) {
+  const std::size_t columns = matrices.shape.size() - 1;
+  return {static_cast<T*>(matrices.data),
+          matrices.shape[columns - 1] == 1 ? 0 : matrices.strides[columns - 1],
+          matrices.shape[columns] == 1 ? 0 : matrices.strides[columns]};
+}
+
+// Matrices one below the other, multiplied with the same `b`, are one.
+template <typename T>
+void Merge(MatrixProduct<T>* one, Batch* batch) {
+  while (!batch->shape.empty()) {
+    const auto stride = [&](std::size_t operand) { return batch->strides[operand].back(); };
+    const bool repeats =
+        stride(1) == 0 && (!one->bias.data || (stride(2) == 0 && one->bias.row_stride == 0));
+    const bool continues =
+        stride(0) == one->m * one->a.row_stride && stride(3) == one->m * one->out.row_stride;
+    // Of single rows the stride says nothing.
+    if (!repeats || (one->m != 1 && !continues)) return;
+    if (one->m == 1) {
+      one->a.row_stride = stride(0);
+      one->out.row_stride = stride(3);
+    }
+    one->m *= batch->shape.back();
+    batch->shape.pop_back();
+    for (std::vector<std::int64_t>& strides : batch->strides) strides.pop_back();
+  }
+}
+
+template <typename T>
+void RunBatch(const MatrixProduct<T>& first, const Batch& batch) {
+  const std::int64_t count = batch.Count();
+  const std::int64_t multiplications = std::max<std::int64_t>(first.m * first.n * first.k, 1);
+  const auto run = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      MatrixProduct<T> one = first;
+      one.a.data += batch.Offset(0, i);
+      one.b.data += batch.Offset(1, i);
+      if (one.bias.data) one.bias.data += batch.Offset(2, i);
+      one.out.data += batch.Offset(3, i);
+      one.Run();
+    }
+  };
+  // Many small ones side by side; large ones one after the other, each on all threads.
+  const bool is_many = count >= 4 * ThreadCount() || multiplications < kMultiplicationsPerThread;
+  if (!is_many) return run(0, count);
+  ParallelFor(count, kMultiplicationsPerThread / multiplications, run);
+}
+
+template <typename T>
+void RunProduct(const Product& product) {
+  using C = Computed<T>;
+  const C alpha = product.alpha.To<C>();
+  const Matrix<const T> no_bias{nullptr, 0, 0};
+  MatrixProduct<T> one{INFINI_OPS_KERNEL(KernelsOf<T>()), product.out.rows(), product.out.columns(),
+                       // As in BLAS, what is multiplied by 0 is not read.
+                       alpha == 0 ? 0 : product.a.columns(), MatrixOf<const T>(product.a),
+                       MatrixOf<const T>(product.b),
+                       product.bias ? MatrixOf<const T>(*product.bias) : no_bias,
+                       MatrixOf<T>(product.out), alpha, product.beta.To<C>()};
+  Batch batch = BatchOf(product);
+  Merge(&one, &batch);
+  RunBatch(one, batch);
+}
+
+// The size of a leading dimension of `out` in a tensor that broadcasts to it.
+std::int64_t BatchSize(const Matrices& matrices, const Matrices& out, std::size_t dimension) {
+  const std::size_t missing = out.shape.size() - matrices.shape.size();
+  return dimension < missing ? 1 : matrices.shape[dimension - missing];
+}
+
+// True when the leading dimensions of `out` are just those that the others broadcast to.
+bool HasBroadcastShape(const Matrices& a, const Matrices& b, const Matrices& out) {
+  if (out.shape.size() != std::max(a.shape.size(), b.shape.size())) return false;
+  for (std::size_t i = 0; i + 2 < out.shape.size(); ++i) {
+    const std::int64_t x = BatchSize(a, out, i);
+    const std::int64_t y = BatchSize(b, out, i);
+    if ((x != y && x != 1 && y != 1) || out.shape[i] != (x == 1 ? y : x)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Matrices::Matrices(const Tensor& tensor)
+    : data(tensor.data()),
+      shape(tensor.shape().begin(), tensor.shape().end()),
+      strides(tensor.strides().begin(), tensor.strides().end()) {}
+
+Matrices Matrices::With1(std::size_t position) const {
+  Matrices result = *this;
+  const auto from_end = static_cast<std::ptrdiff_t>(std::min(position, shape.size()));
+  result.shape.insert(result.shape.end() - from_end, 1);
+  result.strides.insert(result.strides.end() - from_end, 0);
+  return result;
+}
+
+Matrices Matrices::Transposed() const {
+  Matrices result = *this;
+  const std::size_t size = shape.size();
+  if (size < 2) return result;
+  std::swap(result.shape[size - 2], result.shape[size - 1]);
+  std::swap(result.strides[size - 2], result.strides[size - 1]);
+  return result;
+}
+
+bool Product::HasFittingShapes() const {
+  for (const Matrices* operand : {&a, &b, &out}) {
+    if (operand->shape.size() < 2) return false;
+  }
+  if (a.rows() != out.rows() || b.columns() != out.columns() || a.columns() != b.rows()) {
+    return false;
+  }
+  if (bias && (bias->rows() != 1 || bias->columns() != out.columns())) return false;
+  return HasBroadcastShape(a, b, out);
+}
+
+bool Product::HasFittingScalars() const {
+  return WithRealType(type, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    return CanHold<T>(alpha) && CanHold<T>(beta);
+  });
+}
+
+void Product::Run() const {
+  WithRealType(type, [&](auto* element) {
+    RunProduct<std::remove_pointer_t<decltype(element)>>(*this);
+    return true;
+  });
+}
+
+bool IsOperand(const Tensor& input, const Tensor& out) {
+  if (!input.defined() || !out.defined() || input.data_type() != out.data_type()) return false;
+  if (!IsAligned(input) || !IsAligned(out)) return false;
+  // The same view would do for elementwise operators only.
+  return IsWritable(out, input) &&
+         (input.data() != out.data() || input.element_count() == 0 || out.element_count() == 0);
+}
+
+}  // namespace infini::ops::cpu
