@@ -31,14 +31,17 @@ void CheckBlas(Status status, const char* call) {
 // Lets this thread allocate while a graph is captured, which does not become part of the graph.
 class AllocationScope {
  public:
-  AllocationScope() { INFINI_OPS_CALL(ThreadExchangeStreamCaptureMode, &mode_); }
-  ~AllocationScope() {
-    static_cast<void>(INFINI_OPS_RUNTIME(ThreadExchangeStreamCaptureMode)(&mode_));
-  }
+  AllocationScope() { Exchange(); }
+  ~AllocationScope() { Exchange(); }
   AllocationScope(const AllocationScope&) = delete;
   AllocationScope& operator=(const AllocationScope&) = delete;
 
  private:
+  // An error the next call reports again.
+  void Exchange() {
+    static_cast<void>(INFINI_OPS_RUNTIME(ThreadExchangeStreamCaptureMode)(&mode_));
+  }
+
   INFINI_OPS_RUNTIME(StreamCaptureMode) mode_ = INFINI_OPS_RUNTIME(StreamCaptureModeRelaxed);
 };
 
@@ -256,10 +259,11 @@ Blas::~Blas() {
 
 void Blas::ClearCache() {
   Cache& cache = TheCache();
-  const AllocationScope scope;
   const std::lock_guard lock(cache.mutex);
   for (auto& [device, handles] : cache.idle) {
+    if (handles.empty()) continue;
     const DeviceGuard guard({kDevice, device});
+    const AllocationScope scope;
     // Each is gone, whether it could be destroyed or not.
     for (BlasHandle handle : std::exchange(handles, {})) INFINI_OPS_BLAS_CALL(Destroy, handle);
   }
