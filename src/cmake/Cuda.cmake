@@ -178,24 +178,24 @@ if(WITH_CUDA_KERNELS OR detect_nvcc)
   endif()
 endif()
 
-# Compiles the sources, which lie in src/cuda, into the target.
-function(infini_ops_add_cuda_sources target)
-  set(folder "${CMAKE_CURRENT_BINARY_DIR}/cuda")
-  file(MAKE_DIRECTORY "${folder}")
-  foreach(source IN LISTS ARGN)
-    cmake_path(GET source STEM name)
-    set(object "${folder}/${name}.cu.o")
-    add_custom_command(OUTPUT "${object}"
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${infini_ops_cuda_compiler} ${infini_ops_cuda_flags}
-        ${CUDA_KERNEL_FLAGS} -std=c++17 -O3 -DNDEBUG
-        "-DINFINI_OPS_ACCELERATOR=${INFINI_OPS_ACCELERATOR}"
-        "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/src/include"
-        "-I${PROJECT_SOURCE_DIR}/src/cuda/vendor/${infini_ops_cuda_vendor}"
-        -MD -MF "${object}.d" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
-      DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d"
-      COMMENT "Building CUDA object ${source}" VERBATIM)
-    # The source, too, which CMake does not compile: what is in the library is read from there.
-    target_sources(${target} PRIVATE "${source}" "${object}")
-  endforeach()
+# Compiles sources into the target, as one translation unit called `name`: their headers are read
+# for the host and for each architecture, which takes 2.5 of the 3 CPU-seconds of a small source.
+function(infini_ops_add_cuda_sources target name)
+  set(unit "${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.cu")
+  set(includes ${ARGN})
+  list(TRANSFORM includes REPLACE "(.+)" "#include \"\\1\"\n")
+  string(JOIN "" content ${includes})
+  file(CONFIGURE OUTPUT "${unit}" CONTENT "${content}" @ONLY)
+  add_custom_command(OUTPUT "${unit}.o"
+    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${infini_ops_cuda_compiler} ${infini_ops_cuda_flags}
+      ${CUDA_KERNEL_FLAGS} -std=c++17 -O3 -DNDEBUG
+      "-DINFINI_OPS_ACCELERATOR=${INFINI_OPS_ACCELERATOR}"
+      "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/src/include"
+      "-I${PROJECT_SOURCE_DIR}/src/cuda/vendor/${infini_ops_cuda_vendor}"
+      -MD -MF "${unit}.o.d" -c "${unit}" -o "${unit}.o"
+    DEPENDS "${unit}" ${ARGN} DEPFILE "${unit}.o.d"
+    COMMENT "Building CUDA object ${name}: ${ARGN}" VERBATIM)
+  # The sources, too, which CMake does not compile: what is in the library is read from there.
+  target_sources(${target} PRIVATE ${ARGN} "${unit}.o")
   target_link_libraries(${target} PRIVATE ${infini_ops_cuda_libraries})
 endfunction()
