@@ -1,0 +1,314 @@
+"""Runs what launches would run: the kernels, interpreted, with the parameters that were recorded.
+
+The examples are those of the operator tests. Their tensors lie in this process's memory, which the
+library is told is a device's; Triton's interpreter then runs the launched variant over it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import json
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "ops")]
+
+import numpy as np  # noqa: E402
+import triton.language as tl  # noqa: E402
+from native_examples import OPERATORS  # noqa: E402
+from native_operands import (  # noqa: E402
+    INFINITY,
+    NAN,
+    Example,
+    Maker,
+    outside,
+    tolerance,
+    wide,
+)
+from recorded_calls import LOG, Calls, Record  # noqa: E402
+from triton.runtime import interpreter  # noqa: E402
+
+import torch  # noqa: E402
+from codegen.triton.tree import find_sources, read_plan  # noqa: E402
+
+TARGET = 90
+FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f"}
+
+
+@cache
+def plans() -> dict[str, Any]:
+    sources = find_sources(ROOT / "src" / "triton" / "ops")
+    return {source.name: read_plan(source, [TARGET]) for source in sources}
+
+
+@cache
+def kernels(operator: str) -> Any:
+    path = plans()[operator].source.kernel
+    spec = importlib.util.spec_from_file_location("kernel", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Replay:
+    """Launches by the machine code that they run."""
+
+    def __init__(self, rows: list[Record]) -> None:
+        self._rows = {row["cubin_sha256"]: row for row in rows if row["target"] == TARGET}
+
+    def run(self, launch: Record) -> str:
+        """Returns the name of the variant."""
+        code = Path(f"{os.environ[LOG]}.{launch['library']}.cubin").read_bytes()
+        row = self._rows[hashlib.sha256(code).hexdigest()]
+        variants = plans()[row["operator"]].variants[TARGET]
+        variant = next(each for each in variants if each.name == row["variant"])
+        kernel = getattr(kernels(row["operator"]), variant.kernel)
+        with np.errstate(all="ignore"):
+            kernel[tuple(launch["grid"])](**parameters(row, launch), **variant.constants)
+        return str(row["variant"])
+
+
+def parameters(row: Record, launch: Record) -> dict[str, Any]:
+    """The parameters by name; those behind them are pointers to scratch memory, of which none is.
+
+    Raises ValueError where their number or their widths are others than the kernel's.
+    """
+    pairs = zip(row["parameters"].items(), launch["parameters"], strict=False)
+    values = {name: value_of(type_, bytes.fromhex(text)) for (name, type_), text in pairs}
+    hidden = launch["parameters"][len(values) :]
+    if len(hidden) != row["hidden_pointers"] or any(int(each, 16) for each in hidden):
+        raise ValueError(f"hidden parameters {hidden}")
+    return values
+
+
+def value_of(type_: str, data: bytes) -> Any:
+    if not type_.startswith("*"):
+        return struct.unpack(FORMATS[type_], data)[0]
+    (address,) = struct.unpack("<Q", data)
+    dtype = DTYPES[type_]
+    if not address:
+        return torch.empty(1, dtype=dtype)  # of an empty tensor, which nobody reads
+    memory = (ctypes.c_char * dtype.itemsize).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype)
+
+
+DTYPES = {
+    "*fp16": torch.float16,
+    "*bf16": torch.bfloat16,
+    "*fp32": torch.float32,
+    "*i8": torch.int8,
+    "*u8": torch.uint8,
+    "*i16": torch.int16,
+    "*i32": torch.int32,
+    "*i64": torch.int64,
+}
+
+
+def multiply_bfloat16() -> None:
+    """Triton 3.9's interpreter multiplies the bits of bfloat16 as if they were integers."""
+    builder = interpreter.InterpreterBuilder
+    original = builder.create_dot
+
+    def widened(handle: Any) -> Any:
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        bits = handle.data.astype(np.uint32) << 16
+        return interpreter.TensorHandle(bits.view(np.float32), tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, *others: Any) -> Any:
+        return original(self, widened(a), widened(b), *others)
+
+    builder.create_dot = create_dot
+
+
+def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
+    types = {each for row in plans()[operator].variants[TARGET] for each in row.types.values()}
+    for dtype in (dtype for name, dtype in DTYPES.items() if name in types):
+        for example in OPERATORS[operator].examples(dtype):
+            # Which differ by type only in how they are converted, and take seconds.
+            if example.title != "large" or dtype is torch.float16:
+                yield dtype, example
+        for example in ALIGNED.get(operator, lambda _: iter(()))(dtype):
+            yield dtype, example
+
+
+# What is worth a variant of its own: aligned operands, of sizes from one table to the next.
+
+ROW_SIZES = (48, 128, 144, 1024, 1040, 4096, 4112, 16384, 16400)
+
+
+def aligned_rms_norm(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype)
+    for columns in ROW_SIZES:
+        x, weight = make(3, columns), make(columns)
+        scale = (wide(x).square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+        yield Example(
+            title=f"{columns} aligned columns",
+            arguments={"input": x, "weight": weight},
+            out=make(3, columns),
+            expected=(wide(x) * scale * wide(weight)).to(dtype),
+            tolerance=tolerance(dtype, ulps=32),
+        )
+
+
+def aligned_causal_softmax(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype, -8, 8)
+    for columns in ROW_SIZES:
+        rows = 37 if columns == 48 else 3
+        x = make(2, rows, columns)
+        hidden = ~torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
+        if columns > 4096:
+            x[0, 0, :5000] = -INFINITY  # whole blocks of nothing
+            x[1, 1] = -INFINITY
+            x[1, 2, 7] = NAN
+        seen = wide(x).masked_fill(hidden, -INFINITY)
+        yield Example(
+            title=f"{columns} aligned columns",
+            arguments={"input": x},
+            out=make(2, rows, columns),
+            expected=torch.softmax(seen, -1).masked_fill(hidden, 0).to(dtype),
+            tolerance=tolerance(dtype, ulps=128),
+        )
+
+
+def aligned_swiglu(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype)
+    halves = make(3, 2 * 1040)
+    for title, x, gate, out in (
+        ("contiguous", make(5, 1024), make(5, 1024), make(5, 1024)),
+        ("halves", halves[:, :1040], halves[:, 1040:], make(3, 1040)),
+        ("one gate for all", make(3, 1536), make(1536), make(3, 1536)),
+    ):
+        yield Example(
+            title=f"aligned {title}",
+            arguments={"input": x, "gate": gate},
+            out=out,
+            expected=(wide(x) * wide(gate) * torch.sigmoid(wide(gate))).to(dtype).expand(out.shape),
+            tolerance=tolerance(dtype, ulps=64),
+        )
+
+
+def rows_of_add(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype)
+    for title, gap in (("aligned", 16), ("odd", 1)):
+        x, y, out = make(3, 1024 + gap)[:, :1024], make(1024), make(3, 1024)
+        yield Example(
+            title=f"{title} rows",
+            arguments={"input": x, "other": y, "alpha": 3},
+            out=out,
+            expected=(wide(x) + 3 * wide(y)).to(dtype),
+            tolerance=tolerance(dtype, size=16),
+        )
+
+
+def aligned_gemm(dtype: torch.dtype) -> Iterator[Example]:
+    """Each size of tile in each layout, but of the large ones one by type: they take seconds."""
+    make = Maker(dtype)
+    large = {torch.float16: (False, True), torch.bfloat16: (True, True)}.get(dtype, (True, False))
+    for trans_a, trans_b in product((False, True), (False, True)):
+        for size, batches, m, n, k in (
+            ("skinny", 1, 3, 48, 144),
+            ("small", 2, 80, 48, 176),
+            ("large", 104, 32, 48, 48),
+        ):
+            if size == "large" and (trans_a, trans_b) != large:
+                continue
+            a = make(batches, k, m) if trans_a else make(batches, m, k)
+            b = make(batches, n, k) if trans_b else make(batches, k, n)
+            out = make(batches, m, n)
+            exact = (a.mT if trans_a else a).double() @ (b.mT if trans_b else b).double()
+            yield Example(
+                title=f"aligned {size}, {'nt'[trans_a]}{'nt'[trans_b]}",
+                arguments={
+                    "a": a,
+                    "b": b,
+                    "alpha": 0.5,
+                    "beta": 2,
+                    "trans_a": trans_a,
+                    "trans_b": trans_b,
+                },
+                out=out,
+                expected=(0.5 * exact + 2 * out.double()).to(dtype),
+                tolerance=tolerance(dtype, size=16.0 * k),
+                keeps_out=True,
+            )
+    a, b, out = make(48, 32), make(32, 80), make(80, 48).t()
+    yield Example(
+        title="aligned, into columns",
+        arguments={"a": a, "b": b},
+        out=out,
+        expected=(wide(a) @ wide(b)).to(dtype),
+        tolerance=tolerance(dtype, size=16.0 * 32),
+    )
+
+
+ALIGNED = {
+    "add": rows_of_add,
+    "causal_softmax": aligned_causal_softmax,
+    "gemm": aligned_gemm,
+    "rms_norm": aligned_rms_norm,
+    "swiglu": aligned_swiglu,
+}
+
+
+def tensor(value: torch.Tensor) -> Record:
+    return {
+        "address": value.data_ptr(),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "strides": list(value.stride()),
+    }
+
+
+def run_example(calls: Calls, replay: Replay, operator: str, example: Example) -> Record:
+    if not example.keeps_out:
+        example.out.fill_(NAN if example.out.is_floating_point() else 77)
+    before = outside(example.out)
+    arguments = {**example.arguments, "out": example.out}
+    described = {
+        name: tensor(value) if isinstance(value, torch.Tensor) else value
+        for name, value in arguments.items()
+    }
+    outcome = calls.recorded(operator, described)
+    if outcome["error"]:
+        is_refused = example.is_optional and ": slot 9 takes " in outcome["error"]
+        return {"variants": [], "problem": None if is_refused else outcome["error"]}
+    launches = [each for each in outcome["driver"] if each["call"] == "cuLaunchKernel"]
+    variants = [replay.run(launch) for launch in launches]
+    try:
+        allowed = example.tolerance
+        torch.testing.assert_close(
+            example.out, example.expected, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True
+        )
+        torch.testing.assert_close(outside(example.out), before, rtol=0, atol=0)
+    except AssertionError as error:
+        return {"variants": variants, "problem": str(error)}
+    return {"variants": variants, "problem": None}
+
+
+def main() -> None:
+    library, table, operator = sys.argv[1:]
+    multiply_bfloat16()
+    calls = Calls(library)
+    replay = Replay(json.loads(Path(table).read_text()))
+    results = []
+    for dtype, example in examples(operator):
+        result = run_example(calls, replay, operator, example)
+        results.append({"title": f"{dtype}, {example.title}", **result})
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,571 @@
+"""What the Triton backend tells NVIDIA's driver, by a library with the driver's interface."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_calls import LOG
+from triton_workplace import ROOT, TARGETS, Generated, Library, cubin_in
+
+HERE = Path(__file__).parent
+CAPABILITIES = {80: "8.0", 90: "9.0"}
+PLACES = {"input": 1, "a": 1, "other": 2, "gate": 2, "weight": 2, "b": 2, "out": 3}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """What calls are recorded with."""
+
+    calls: Path  # calls.cc as a library
+    driver: Path  # the folder of the recording driver
+    rows: Sequence[Json]  # of kernels.json
+    log: Path
+
+    def run(
+        self,
+        *calls: Json,
+        devices: str = "9.0",
+        threads: int = 0,
+        current: int | None = None,
+        **environment: str,
+    ) -> list[Json]:
+        """Makes calls in a process of their own; returns what became of each."""
+        job = {
+            "library": str(self.calls),
+            "calls": calls,
+            "threads": threads,
+            "current": current,
+        }
+        finished = subprocess.run(
+            [sys.executable, HERE / "recorded_calls.py"],
+            env=self.environment(devices) | environment,
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert finished.returncode == 0, finished.stderr
+        outcomes: list[Json] = json.loads(finished.stdout)
+        return outcomes
+
+    def environment(self, devices: str) -> dict[str, str]:
+        self.log.parent.mkdir(exist_ok=True)
+        return {
+            **os.environ,
+            LOG: str(self.log),
+            "LD_LIBRARY_PATH": str(self.driver),
+            "RECORDING_DRIVER_DEVICES": devices,
+        }
+
+    def recorded(self, name: str | None = None) -> list[Json]:
+        """All calls of the driver so far, or those of one function."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line for line in lines if name in (None, line["call"])]
+
+    def variant(self, launch: Json, target: int) -> Json:
+        """The row of kernels.json whose machine code was launched."""
+        code = Path(f"{self.log}.{launch['library']}.cubin").read_bytes()
+        digest = hashlib.sha256(code).hexdigest()
+        (row,) = (
+            row for row in self.rows if (row["target"], row["cubin_sha256"]) == (target, digest)
+        )
+        return row
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a libcuda.so.1."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler is installed")
+    folder = tmp_path_factory.mktemp("driver")
+    options = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    name = "libcuda.so.1"
+    subprocess.run(
+        ["cc", *options, f"-Wl,-soname,{name}", HERE / "recording_driver.c", "-o", folder / name],
+        check=True,
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def calls(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library for Python that calls operators."""
+    path = tmp_path_factory.mktemp("calls") / "libcalls.so"
+    options = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    include = f"-I{ROOT / 'src' / 'include'}"
+    link = (library.path, f"-Wl,-rpath,{library.path.parent}")
+    subprocess.run(["c++", *options, include, HERE / "calls.cc", *link, "-o", path], check=True)
+    return path
+
+
+@pytest.fixture
+def workplace(calls: Path, driver: Path, generated: Generated, tmp_path: Path) -> Workplace:
+    log = tmp_path / "driver" / "calls.jsonl"
+    return Workplace(calls=calls, driver=driver, rows=generated.rows, log=log)
+
+
+def address_of(name: str) -> int:
+    """Nobody reads it: where a tensor would be, aligned."""
+    return PLACES[name] << 40
+
+
+def call(operator: str, dtype: str, **arguments: Any) -> Json:
+    """A call with tensors of one type, given as shape, or shape and strides."""
+    given = {
+        name: tensor(name, dtype, value) if name in PLACES else value
+        for name, value in arguments.items()
+    }
+    return {"operator": operator, "arguments": given}
+
+
+def tensor(name: str, dtype: str, value: Any) -> Json:
+    shape, strides = value if value and isinstance(value[0], tuple) else (value, None)
+    if strides is None:
+        strides, size = [], 1
+        for extent in reversed(shape):
+            strides.insert(0, size)
+            size *= extent
+    return {"address": address_of(name), "dtype": dtype, "shape": shape, "strides": strides}
+
+
+def rms_norm(rows: int, columns: int, dtype: str = "float16") -> Json:
+    shape = (rows, columns)
+    return call("rms_norm", dtype, input=shape, weight=(columns,), out=shape)
+
+
+def gemm(m: int, n: int, k: int, dtype: str = "float16", **options: Any) -> Json:
+    a = (k, m) if options.get("trans_a") else (m, k)
+    b = (n, k) if options.get("trans_b") else (k, n)
+    return call("gemm", dtype, **{"a": a, "b": b, "out": (m, n), **options})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a call is to launch."""
+
+    variant: str
+    grid: int  # along x, the only dimension that kernels use
+    request: Json
+    target: int | None = None  # None: the same for all
+    parameters: Json = field(default_factory=dict)  # of which there may be more
+
+
+def case(
+    request: Json, variant: str, grid: int, target: int | None = None, **parameters: Any
+) -> Expected:
+    return Expected(
+        request=request, variant=variant, grid=grid, target=target, parameters=parameters
+    )
+
+
+def softmax(*shape: int, strides: tuple[int, ...] | None = None) -> Json:
+    value = (shape, strides) if strides else shape
+    return call("causal_softmax", "float32", input=value, out=shape)
+
+
+def swiglu(dtype: str, **operands: Any) -> Json:
+    return call("swiglu", dtype, **operands)
+
+
+# The conditions of every operator's build.py, on both sides of each.
+DISPATCH = {
+    # Blocks for rows without gaps whose size is a multiple of 16.
+    "row of 16": case(rms_norm(33, 16), "float16_row128", 3, rows=33, inner_rows=33, columns=16),
+    "row of 128": case(rms_norm(33, 128), "float16_row128", 3, columns=128),
+    "row of 144": case(rms_norm(33, 144), "float16_row1024", 17),
+    "row of 1040": case(rms_norm(33, 1040, "bfloat16"), "bfloat16_row4096", 33),
+    "row of 4112": case(rms_norm(33, 4112, "float32"), "float32_row16384", 33),
+    "row of 16400": case(rms_norm(33, 16400), "float16_loop", 33),
+    "odd row": case(rms_norm(33, 130), "float16_strided", 33, input_column=1, out_column=1),
+    "rows of a transposed view": case(
+        call("rms_norm", "float16", input=((4, 3, 64), (64, 256, 1)), weight=(64,), out=(4, 3, 64)),
+        "float16_row128",
+        1,
+        rows=12,
+        inner_rows=3,
+        input_inner=256,
+        input_outer=64,
+        out_inner=64,
+        out_outer=192,
+    ),
+    "rows apart by an odd number": case(
+        call("rms_norm", "float16", input=((4, 64), (65, 1)), weight=(64,), out=(4, 64)),
+        "float16_strided",
+        4,
+        input_inner=65,
+    ),
+    "weight with gaps": case(
+        call("rms_norm", "float16", input=(4, 64), weight=((64,), (2,)), out=(4, 64)),
+        "float16_strided",
+        4,
+        weight_column=2,
+    ),
+    "eps": case(
+        call("rms_norm", "float16", input=(4, 64), weight=(64,), out=(4, 64), eps=0.25),
+        "float16_row128",
+        1,
+        eps=0.25,
+    ),
+    "softmax of heads": case(
+        softmax(2, 3, 32, 64), "float32_row128", 12, rows=192, inner_rows=32, columns=64
+    ),
+    "softmax of heads apart": case(
+        softmax(3, 32, 64, strides=(64, 192, 1)),
+        "float32_row128",
+        6,
+        rows=96,
+        input_inner=192,
+        input_outer=64,
+        out_inner=64,
+        out_outer=2048,
+    ),
+    "softmax of long rows": case(softmax(5, 32768), "float32_loop", 5, inner_rows=5),
+    "softmax of columns": case(
+        softmax(16, 64, strides=(1, 16)), "float32_strided", 16, input_column=16
+    ),
+    "swiglu": case(
+        swiglu("float16", input=(8, 512), gate=(8, 512), out=(8, 512)),
+        "float16_aligned_rows",
+        4,
+        columns=4096,
+        input_row=0,
+    ),
+    "swiglu of halves": case(
+        swiglu("float16", input=((8, 512), (1024, 1)), gate=((8, 512), (1024, 1)), out=(8, 512)),
+        "float16_aligned_rows",
+        8,
+        columns=512,
+        input_row=1024,
+        gate_row=1024,
+        out_row=512,
+    ),
+    "swiglu of narrow halves": case(
+        swiglu("float16", input=((8, 496), (992, 1)), gate=((8, 496), (992, 1)), out=(8, 496)),
+        "float16_elements",
+        8,
+        count=3968,
+        columns=496,
+    ),
+    "swiglu broadcast": case(
+        swiglu("float32", input=(4, 1), gate=(1, 5), out=(4, 5)),
+        "float32_elements",
+        1,
+        count=20,
+        columns=5,
+        input_row=1,
+        input_column=0,
+        gate_row=0,
+        gate_column=1,
+        out_row=5,
+        out_column=1,
+    ),
+    # Tiles by size, layouts by strides, operands of multiples of 16.
+    "skinny": case(gemm(16, 4096, 4096), "float16_skinny_nn", 128),
+    "skinny of a linear layer": case(
+        gemm(1, 4096, 4096, trans_b=True), "float16_skinny_nt", 128, a_row=0, b_column=4096
+    ),
+    "one row of a transposed a": case(
+        gemm(1, 4096, 4096, trans_a=True), "float16_skinny_nn", 128, a_row=0
+    ),
+    "small": case(gemm(512, 512, 512), "float16_small_nn", 64),
+    "large on A100": case(gemm(1280, 1280, 512), "float16_large_nn", 100, 80),
+    "no longer large on A100": case(gemm(1280, 1152, 512), "float16_small_nn", 360, 80),
+    "large on H100": case(gemm(2560, 1280, 512), "float16_large_nn", 100, 90),
+    "no longer large on H100": case(gemm(2432, 1280, 512), "float16_small_nn", 760, 90),
+    "nt": case(gemm(64, 64, 64, trans_b=True), "float16_small_nt", 1, b_column=64),
+    "tn": case(gemm(64, 64, 64, "bfloat16", trans_a=True), "bfloat16_small_tn", 1, a_column=64),
+    "tt": case(gemm(64, 64, 64, "float32", trans_a=True, trans_b=True), "float32_small_tt", 1),
+    "a view for a flag": case(
+        gemm(64, 64, 64, b=((64, 64), (1, 64))), "float16_small_nt", 1, b_column=64
+    ),
+    "odd m": case(gemm(67, 64, 64), "float16_small_nn", 2, m=67),
+    "odd m of a transposed a": case(gemm(67, 64, 64, trans_a=True), "float16_strided", 2),
+    "odd n": case(gemm(64, 67, 64), "float16_strided", 2),
+    "odd k": case(gemm(64, 64, 67), "float16_strided", 1),
+    "rows an odd number apart": case(
+        gemm(64, 64, 64, a=((64, 64), (65, 1))), "float16_strided", 1, a_row=65, a_column=1
+    ),
+    "out by columns": case(  # b^T @ a^T
+        gemm(32, 80, 48, out=((32, 80), (1, 32))),
+        "float16_small_tt",
+        2,
+        a=address_of("b"),
+        b=address_of("a"),
+        m=80,
+        n=32,
+        out_row=32,
+    ),
+    "batches": case(
+        call("gemm", "float16", a=(3, 1, 32, 64), b=(5, 64, 48), out=(3, 5, 32, 48)),
+        "float16_small_nn",
+        15,
+        inner_batches=5,
+        a_outer=2048,
+        a_inner=0,
+        b_outer=0,
+        b_inner=3072,
+        out_outer=7680,
+        out_inner=1536,
+    ),
+    "batches that are rows": case(
+        call("gemm", "float16", a=(3, 5, 8, 64), b=(64, 48), out=(3, 5, 8, 48)),
+        "float16_small_nn",
+        2,
+        m=120,
+        inner_batches=1,
+        a_row=64,
+    ),
+    "one row in each batch": case(
+        call("gemm", "float16", a=((5, 1, 64), (128, 64, 1)), b=(64, 48), out=(5, 1, 48)),
+        "float16_skinny_nn",
+        2,
+        m=5,
+        a_row=128,
+        out_row=48,
+    ),
+    "alpha and beta": case(
+        gemm(64, 64, 64, alpha=0.5, beta=-2), "float16_small_nn", 1, alpha=0.5, beta=-2.0
+    ),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_dispatch_takes_the_documented_variant(workplace: Workplace, target: int) -> None:
+    cases = {name: each for name, each in DISPATCH.items() if each.target in (None, target)}
+    outcomes = workplace.run(
+        *(each.request for each in cases.values()), devices=CAPABILITIES[target]
+    )
+    for (name, expected), outcome in zip(cases.items(), outcomes, strict=True):
+        assert outcome["supported"], name
+        assert outcome["error"] is None, name
+        (launch,) = launches(outcome)
+        row = workplace.variant(launch, target)
+        assert row["variant"] == expected.variant, name
+        assert launch["grid"] == [expected.grid, 1, 1], name
+        assert launch["block"] == [32 * row["num_warps"], 1, 1], name
+        assert launch["shared"] == row["shared_bytes"], name
+        passed = decoded(row, launch)
+        wrong = {key: passed.get(key) for key, value in expected.parameters.items()}
+        assert wrong == expected.parameters, name
+        tensors = [
+            each for each in expected.request["arguments"].values() if isinstance(each, dict)
+        ]
+        pointers = {value for name, value in passed.items() if name in PLACES}
+        assert pointers == {each["address"] for each in tensors}, name
+
+
+def launches(outcome: Json) -> list[Json]:
+    return [each for each in outcome["driver"] if each["call"] == "cuLaunchKernel"]
+
+
+def decoded(row: Json, launch: Json) -> Json:
+    """The parameters by name, in the widths that the machine code says they have."""
+    formats = {"i32": "<i", "i64": "<q", "fp32": "<f"}
+    pairs = zip(row["parameters"].items(), launch["parameters"], strict=False)
+    return {
+        name: struct.unpack(formats.get(type, "<Q"), bytes.fromhex(text))[0]
+        for (name, type), text in pairs
+    }
+
+
+def test_every_parameter_has_its_place(workplace: Workplace) -> None:
+    """In the order of the kernel's signature, and behind it two pointers to no scratch memory."""
+    request = call(
+        "rms_norm",
+        "float32",
+        input=((2, 3, 5), (100, 30, 2)),
+        weight=((5,), (3,)),
+        out=((2, 3, 5), (200, 40, 4)),
+        eps=0.5,
+    )
+    ((launch,),) = map(launches, workplace.run(request))
+    pointers = b"".join(struct.pack("<Q", address_of(name)) for name in ("input", "weight", "out"))
+    sizes = struct.pack("<iiif", 6, 3, 5, 0.5)
+    strides = struct.pack("<7q", 100, 30, 2, 3, 200, 40, 4)
+    assert bytes.fromhex("".join(launch["parameters"])) == pointers + sizes + strides + bytes(16)
+
+
+def test_dimensions_that_do_not_merge_are_launched_one_by_one(workplace: Workplace) -> None:
+    shape = (2, 3, 4, 64)
+    apart = (shape, (64, 128, 384, 1))
+    request = call("rms_norm", "float16", input=apart, weight=(64,), out=shape)
+    (outcome,) = workplace.run(request)
+    starts = [decoded(workplace.variant(each, 90), each) for each in launches(outcome)]
+    assert [(each["input"], each["out"]) for each in starts] == [
+        (address_of("input") + 2 * i * 64, address_of("out") + 2 * i * 768) for i in range(2)
+    ]
+
+
+def test_empty_calls_launch_nothing(workplace: Workplace) -> None:
+    requests = [rms_norm(0, 64), rms_norm(4, 0), gemm(0, 4, 4), softmax(2, 0, 4)]
+    requests.append(swiglu("float16", input=(0, 3), gate=(1, 3), out=(0, 3)))
+    for outcome in workplace.run(*requests):
+        assert outcome["error"] is None
+        assert outcome["driver"] == []
+
+
+def test_devices_and_streams(workplace: Workplace) -> None:
+    """Each device has a target of its own; its context is current for the launch only."""
+    requests = [rms_norm(4, 64) | {"stream": 1000 + device} for device in range(3)]
+    for device, request in enumerate(requests):
+        for each in request["arguments"].values():
+            each["device"] = device
+    outcomes = workplace.run(*requests, *requests, devices="9.0,8.6,9.0")
+    for device, outcome in enumerate(outcomes):
+        (launch,) = launches(outcome)
+        assert (launch["device"], launch["stream"]) == (device % 3, 1000 + device % 3)
+        assert workplace.variant(launch, 80 if device % 3 == 1 else 90)
+        names = [each["call"] for each in outcome["driver"]]
+        assert names.index("cuCtxPushCurrent_v2") < names.index("cuLaunchKernel")
+        assert names[-1] == "cuCtxPopCurrent_v2"
+    assert len(workplace.recorded("cuLibraryLoadData")) == 2  # for 9.0 and for 8.6
+    assert len(workplace.recorded("cuDevicePrimaryCtxRetain")) == 3
+
+
+def test_the_current_context_of_the_device_is_used(workplace: Workplace) -> None:
+    request = rms_norm(4, 64)
+    for each in request["arguments"].values():
+        each["device"] = 1
+    (outcome,) = workplace.run(request, devices="9.0,9.0", current=1)
+    (launch,) = launches(outcome)
+    assert launch["device"] == 1
+    assert "cuCtxPushCurrent_v2" not in [each["call"] for each in outcome["driver"]]
+
+
+def test_eight_threads_load_a_kernel_once(workplace: Workplace) -> None:
+    workplace.run(gemm(2560, 1280, 512), threads=8)  # with an attribute for its shared memory
+    launched = workplace.recorded("cuLaunchKernel")
+    assert {each["stream"] for each in launched} == set(range(1, 9))
+    assert len({each["thread"] for each in launched}) == 8
+    assert not any(each["result"] for each in workplace.recorded())
+    for name in ("cuInit", "cuLibraryLoadData", "cuKernelGetFunction", "cuKernelSetAttribute"):
+        assert len(workplace.recorded(name)) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "NVIDIA's driver can't be opened: "),
+        ("int cuInit(unsigned flags) { return flags; }", "NVIDIA's driver has no cu"),
+    ],
+)
+def test_no_driver(workplace: Workplace, tmp_path: Path, content: str | None, reason: str) -> None:
+    """None that can be opened, and one that is too old."""
+    library = tmp_path / "libcuda.so.1"
+    library.write_text("no library")
+    if content is not None:
+        command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+        subprocess.run(command, input=content, text=True, check=True)
+    (outcome,) = workplace.run(rms_norm(4, 64), LD_LIBRARY_PATH=str(tmp_path))
+    assert not outcome["supported"]
+    assert outcome["error"].startswith(
+        f"invalid_argument: rms_norm: slot 9 can't run this: {reason}"
+    )
+
+
+@pytest.mark.parametrize("capability", ["7.5", "9.1", "10.0"])
+def test_a_device_that_no_kernel_is_for(workplace: Workplace, capability: str) -> None:
+    (outcome,) = workplace.run(rms_norm(4, 64), devices=capability)
+    assert not outcome["supported"]
+    assert f"device 0 has compute capability {capability}, which" in outcome["error"]
+    assert f"set TRITON_TARGETS to {capability.replace('.', '')} when building" in outcome["error"]
+
+
+def test_a_device_with_less_shared_memory(workplace: Workplace) -> None:
+    """8.6 runs the code for 8.0, all of which fits."""
+    (outcome,) = workplace.run(gemm(1280, 1280, 512), devices="8.6")
+    (launch,) = launches(outcome)
+    assert workplace.variant(launch, 80)["variant"] == "float16_large_nn"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "cuLibraryLoadData",
+        "cuLibraryGetKernel",
+        "cuKernelGetFunction",
+        "cuKernelSetAttribute",
+        "cuDevicePrimaryCtxRetain",
+        "cuLaunchKernel",
+    ],
+)
+def test_what_the_driver_refuses_is_told(workplace: Workplace, function: str) -> None:
+    large = gemm(2560, 1280, 512)
+    outcomes = workplace.run(large, large, RECORDING_DRIVER_FAIL=f"{function}:719")
+    for outcome in outcomes:
+        error = outcome["error"]
+        assert error.startswith("runtime_error: gemm: slot 9 can't run this: "), error
+        assert function in error
+        assert "recorded error 719 (719)" in error
+    pushed = workplace.recorded("cuCtxPushCurrent_v2")
+    assert len(workplace.recorded("cuCtxPopCurrent_v2")) == len(pushed)
+
+
+def test_the_recorder_refuses_what_the_driver_would(
+    driver: Path, generated: Generated, tmp_path: Path
+) -> None:
+    source = generated.source("gemm")
+    for target, variant in ((80, "float16_small_nn"), (90, "float16_large_nn")):
+        (tmp_path / f"{target}.cubin").write_bytes(cubin_in(source, variant, target))
+    code = [tmp_path / "80.cubin", tmp_path / "90.cubin"]
+    finished = subprocess.run(
+        [sys.executable, HERE / "misuse.py", *code, "100000"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout) == {  # cuda.h's numbers
+        "before cuInit": 3,
+        "no such device": 101,
+        "no machine code": 200,
+        "no context": 201,
+        "a context of nobody": 201,
+        "another architecture": 209,
+        "a kernel of nobody": 400,
+        "shared memory without the attribute": 1,
+        "more shared memory than there is": 1,
+        "no blocks": 1,
+        "another block": 1,
+        "as it should be": 0,
+    }
+
+
+@pytest.mark.parametrize("operator", ["add", "causal_softmax", "gemm", "rms_norm", "swiglu"])
+def test_launches_compute_what_the_operator_says(workplace: Workplace, operator: str) -> None:
+    """Triton's interpreter runs the recorded launches, over the same memory."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    table = workplace.log.parent / "kernels.json"
+    environment = workplace.environment("9.0")
+    table.write_text(json.dumps(workplace.rows))
+    finished = subprocess.run(
+        [sys.executable, HERE / "replay.py", workplace.calls, table, operator],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    results = json.loads(finished.stdout)
+    problems = [f"{each['title']}: {each['problem']}" for each in results if each["problem"]]
+    assert not problems, "\n".join(problems)
+    ran = {variant for each in results for variant in each["variants"]}
+    rows = [row for row in workplace.rows if (row["operator"], row["target"]) == (operator, 90)]
+    left = {row["variant"] for row in rows} - ran
+    # Large tiles take seconds: of each type those of one layout.
+    assert len(left) == (9 if operator == "gemm" else 0), left
+    assert all("_large_" in variant for variant in left)
