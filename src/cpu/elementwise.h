@@ -1,9 +1,7 @@
 #ifndef INFINI_OPS_CPU_ELEMENTWISE_H_
 #define INFINI_OPS_CPU_ELEMENTWISE_H_
 
-#include <stdexcept>
-#include <string>
-#include <type_traits>
+#include <cstdint>
 
 #include "cpu/elements.h"
 #include "cpu/iteration.h"
@@ -25,7 +23,11 @@ inline bool FitElementwise(const Tensor& input, const Tensor& other, const Tenso
 // `loop(input, other, out, count)` on contiguous elements of type T, whatever the layouts.
 template <typename T, typename Loop>
 void Elementwise(const Tensor& input, const Tensor& other, const Tensor& out, const Loop& loop) {
-  ForEachRow(out, {&input, &other}, [&](const Row& row) { ForEachBlock<T>(row, loop); });
+  ForEachTile(out, {&input, &other}, [&](const Tile& tile) {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      ForEachBlock<T>({tile, row, 0}, {tile, row, 1}, {tile, row, 2}, tile.count, loop);
+    }
+  });
 }
 
 }  // namespace infini::ops::cpu

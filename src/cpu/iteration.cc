@@ -11,13 +11,13 @@ namespace {
 // So many elements are worth another thread: a few microseconds.
 constexpr std::int64_t kGrain = 16384;
 
-// A row costs 20 ns beside its elements. Where the innermost dimension is shorter than this, the
-// longest one is taken in its place.
-constexpr std::int64_t kShortRow = 8;
+// A row costs a few nanoseconds beside its elements. Where the innermost dimension is not longer
+// than this, the longest one is taken in its place.
+constexpr std::int64_t kShortRow = 3;
 
 struct Dimension {
   std::int64_t size;
-  std::array<std::int64_t, kMaxOperands> strides;  // in bytes
+  Strides strides;
 };
 
 // The tensor's extent in a dimension of a shape of `rank` dimensions that it broadcasts to.
@@ -44,7 +44,7 @@ class Loops {
     }
     Collapse();
     if (rank_ == 0) dimensions_[rank_++] = {1, {}};
-    if (inner().size < kShortRow) std::swap(dimensions_[rank_ - 1], *Longest());
+    if (inner().size <= kShortRow) std::swap(dimensions_[rank_ - 1], *Longest());
   }
 
   std::int64_t element_count() const {
@@ -55,15 +55,15 @@ class Loops {
 
   // The elements [begin, end), counted in the order of the loops.
   void Walk(std::int64_t begin, std::int64_t end,
-            const std::function<void(const Row&)>& function) const {
+            const std::function<void(const Tile&)>& function) const {
     std::array<std::int64_t, kMaxDimensions> index;
-    Row row = RowAt(begin, &index);
+    Tile tile = TileAt(begin, &index);
     while (true) {
-      row.count = std::min(inner().size - index[rank_ - 1], end - begin);
-      function(row);
-      begin += row.count;
+      Extend(index, end - begin, &tile);
+      function(tile);
+      begin += tile.count * tile.rows;
       if (begin == end) return;
-      Advance(row.count, &index, &row);
+      Advance(&index, &tile);
     }
   }
 
@@ -122,30 +122,44 @@ class Loops {
                             [](const Dimension& a, const Dimension& b) { return a.size < b.size; });
   }
 
-  Row RowAt(std::int64_t element, std::array<std::int64_t, kMaxDimensions>* index) const {
-    Row row{};
-    for (std::size_t k = 0; k < count_; ++k) row.data[k] = operands_[k]->data<char>();
-    row.strides = inner().strides;
+  Tile TileAt(std::int64_t element, std::array<std::int64_t, kMaxDimensions>* index) const {
+    Tile tile{};
+    for (std::size_t k = 0; k < count_; ++k) tile.data[k] = operands_[k]->data<char>();
+    tile.strides = inner().strides;
+    if (rank_ > 1) tile.row_strides = dimensions_[rank_ - 2].strides;
     for (std::size_t i = rank_; i-- > 0; element /= dimensions_[i].size) {
       (*index)[i] = element % dimensions_[i].size;
-      Move((*index)[i], dimensions_[i], &row);
+      Move((*index)[i], dimensions_[i], &tile);
     }
-    return row;
+    return tile;
   }
 
-  void Advance(std::int64_t steps, std::array<std::int64_t, kMaxDimensions>* index,
-               Row* row) const {
-    for (std::size_t i = rank_; i-- > 0; steps = 1) {
+  // Whole rows, as many as there are, or a part of one; `left` elements at most.
+  void Extend(const std::array<std::int64_t, kMaxDimensions>& index, std::int64_t left,
+              Tile* tile) const {
+    const std::int64_t first = index[rank_ - 1];
+    tile->count = std::min(inner().size - first, left);
+    tile->rows = 1;
+    if (rank_ > 1 && tile->count == inner().size) {
+      tile->rows = std::min(dimensions_[rank_ - 2].size - index[rank_ - 2], left / tile->count);
+    }
+  }
+
+  // To the element after a tile.
+  void Advance(std::array<std::int64_t, kMaxDimensions>* index, Tile* tile) const {
+    const bool has_rows = tile->rows > 1;
+    std::size_t i = rank_ - (has_rows ? 2 : 1);
+    for (std::int64_t steps = has_rows ? tile->rows : tile->count;; steps = 1, --i) {
       (*index)[i] += steps;
-      Move(steps, dimensions_[i], row);
+      Move(steps, dimensions_[i], tile);
       if ((*index)[i] < dimensions_[i].size) return;
-      Move(-(*index)[i], dimensions_[i], row);
+      Move(-(*index)[i], dimensions_[i], tile);
       (*index)[i] = 0;
     }
   }
 
-  void Move(std::int64_t steps, const Dimension& dimension, Row* row) const {
-    for (std::size_t k = 0; k < count_; ++k) row->data[k] += steps * dimension.strides[k];
+  void Move(std::int64_t steps, const Dimension& dimension, Tile* tile) const {
+    for (std::size_t k = 0; k < count_; ++k) tile->data[k] += steps * dimension.strides[k];
   }
 
   std::array<const Tensor*, kMaxOperands> operands_;
@@ -176,8 +190,8 @@ bool HasBroadcastShape(const Tensor& out, const Tensor& input, const Tensor& oth
   return true;
 }
 
-void ForEachRow(const Tensor& out, std::initializer_list<const Tensor*> inputs,
-                const std::function<void(const Row&)>& function) {
+void ForEachTile(const Tensor& out, std::initializer_list<const Tensor*> inputs,
+                 const std::function<void(const Tile&)>& function) {
   const Loops loops(out, inputs);
   ParallelFor(loops.element_count(), kGrain,
               [&](std::int64_t begin, std::int64_t end) { loops.Walk(begin, end, function); });

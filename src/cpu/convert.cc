@@ -1,0 +1,186 @@
+#include "cpu/convert.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "cpu/elements.h"
+#include "cpu/iteration.h"
+#include "cpu/kernels.h"
+#include "cpu/row_elements.h"
+
+#define INFINI_OPS_KERNELS "cpu/convert_kernels.h"
+#include "cpu/for_each_isa.h"
+
+namespace infini::ops::cpu {
+namespace {
+
+// A bool as it lies in memory, where NumPy's views may have put any byte.
+enum class Bool : std::uint8_t {};
+
+// Contiguous elements of one type into those of another.
+using Step = void (*)(const void* from, void* to, std::int64_t count);
+
+template <typename To, typename From>
+To ConvertElement(From value) {
+  if constexpr (std::is_same_v<From, Bool>) {
+    return ConvertElement<To>(static_cast<std::uint8_t>(static_cast<std::uint8_t>(value) != 0));
+  } else if constexpr (std::is_same_v<To, Bool>) {
+    return static_cast<Bool>(value != 0);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 4) {
+    // -1 as an unsigned integer is left undefined, and is the greatest one in torch.
+    return static_cast<To>(static_cast<std::int32_t>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+template <typename From, typename To>
+void ConvertElements(const void* from, void* to, std::int64_t count) {
+  const From* const source = static_cast<const From*>(from);
+  To* const target = static_cast<To*>(to);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) target[i] = ConvertElement<To>(source[i]);
+}
+
+// Calls `function` with a null pointer to the type; 16-bit floats, which are converted by way of
+// float, count as that.
+template <typename Function>
+auto WithWideType(DataType type, const Function& function) {
+  switch (type) {
+    case DataType::kBool:
+      return function(static_cast<Bool*>(nullptr));
+    case DataType::kUInt8:
+      return function(static_cast<std::uint8_t*>(nullptr));
+    case DataType::kInt8:
+      return function(static_cast<std::int8_t*>(nullptr));
+    case DataType::kInt16:
+      return function(static_cast<std::int16_t*>(nullptr));
+    case DataType::kInt32:
+      return function(static_cast<std::int32_t*>(nullptr));
+    case DataType::kInt64:
+      return function(static_cast<std::int64_t*>(nullptr));
+    case DataType::kFloat64:
+      return function(static_cast<double*>(nullptr));
+    default:
+      return function(static_cast<float*>(nullptr));
+  }
+}
+
+Step StepBetween(DataType from, DataType to) {
+  return WithWideType(from, [&](auto* source) {
+    return WithWideType(to, [&](auto* target) -> Step {
+      return &ConvertElements<std::remove_pointer_t<decltype(source)>,
+                              std::remove_pointer_t<decltype(target)>>;
+    });
+  });
+}
+
+bool IsHalf(DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; }
+
+DataType Widened(DataType type) { return IsHalf(type) ? DataType::kFloat32 : type; }
+
+// From one type to another, in up to three steps; none where they are the same.
+class Conversion {
+ public:
+  Conversion(DataType from, DataType to) {
+    if (from == to) return;
+    if (from == DataType::kFloat16) Add(INFINI_OPS_KERNEL(Widen<Float16>));
+    if (from == DataType::kBFloat16) Add(INFINI_OPS_KERNEL(Widen<BFloat16>));
+    if (Widened(from) != Widened(to)) Add(StepBetween(Widened(from), Widened(to)));
+    if (to == DataType::kFloat16) Add(INFINI_OPS_KERNEL(Narrow<Float16>));
+    if (to == DataType::kBFloat16) Add(INFINI_OPS_KERNEL(Narrow<BFloat16>));
+  }
+
+  bool has_one_step() const { return size_ == 1; }
+
+  // A block at most, unless there is but one step.
+  void Apply(const void* from, void* to, std::int64_t count) const {
+    double buffers[2][kBlock];  // of elements of any type
+    for (std::size_t i = 0; i < size_; ++i) {
+      void* const target = i + 1 == size_ ? to : buffers[i];
+      steps_[i](from, target, count);
+      from = target;
+    }
+  }
+
+ private:
+  void Add(Step step) { steps_[size_++] = step; }
+
+  Step steps_[3];
+  std::size_t size_ = 0;
+};
+
+// From and To stand for the sizes of the elements.
+template <typename From, typename To>
+void ConvertRow(const RowElements<From>& from, const RowElements<To>& to, std::int64_t size,
+                const Conversion& conversion) {
+  if (from.is_contiguous() && to.is_contiguous() && conversion.has_one_step()) {
+    return conversion.Apply(from.At(0), to.At(0), size);
+  }
+  From gathered[kBlock];
+  To converted[kBlock];
+  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, size - begin);
+    To* const room = to.Room(begin, converted);
+    conversion.Apply(from.Read(begin, count, gathered), room, count);
+    to.Write(begin, count, room);
+  }
+}
+
+template <typename T>
+void CopyRow(const RowElements<T>& from, const RowElements<T>& to, std::int64_t size) {
+  if (from.is_contiguous()) return to.Write(0, size, from.At(0));
+  for (std::int64_t i = 0; i < size; ++i) *to.At(i) = *from.At(i);
+}
+
+template <typename From, typename To>
+void ConvertTile(const Tile& tile, const Conversion& conversion) {
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    ConvertRow<From, To>({tile, row, 1}, {tile, row, 0}, tile.count, conversion);
+  }
+}
+
+template <typename T>
+void CopyTile(const Tile& tile) {
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    CopyRow<T>({tile, row, 1}, {tile, row, 0}, tile.count);
+  }
+}
+
+// Calls `function` with a null pointer to an integer of the type's size.
+template <typename Function>
+void WithSizeOf(DataType type, const Function& function) {
+  switch (DataTypeSize(type)) {
+    case 1:
+      return function(static_cast<std::uint8_t*>(nullptr));
+    case 2:
+      return function(static_cast<std::uint16_t*>(nullptr));
+    case 4:
+      return function(static_cast<std::uint32_t*>(nullptr));
+    default:
+      return function(static_cast<std::uint64_t*>(nullptr));
+  }
+}
+
+}  // namespace
+
+bool IsConvertible(DataType type) {
+  return type == DataType::kBool || WithRealType(type, [](auto*) { return true; });
+}
+
+void Convert(const Tensor& from, const Tensor& to) {
+  WithSizeOf(to.data_type(), [&](auto* target) {
+    using To = std::remove_pointer_t<decltype(target)>;
+    if (from.data_type() == to.data_type()) return ForEachTile(to, {&from}, CopyTile<To>);
+    const Conversion conversion(from.data_type(), to.data_type());
+    WithSizeOf(from.data_type(), [&](auto* source) {
+      ForEachTile(to, {&from}, [&](const Tile& tile) {
+        ConvertTile<std::remove_pointer_t<decltype(source)>, To>(tile, conversion);
+      });
+    });
+  });
+}
+
+}  // namespace infini::ops::cpu

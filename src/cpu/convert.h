@@ -1,0 +1,17 @@
+#ifndef INFINI_OPS_CPU_CONVERT_H_
+#define INFINI_OPS_CPU_CONVERT_H_
+
+#include "infini/ops/tensor.h"
+
+namespace infini::ops::cpu {
+
+// True for bool and for the real types that torch computes in.
+bool IsConvertible(DataType type);
+
+// Copies `from`, which broadcasts to the shape of `to`, in the element type of `to`. Both types are
+// convertible.
+void Convert(const Tensor& from, const Tensor& to);
+
+}  // namespace infini::ops::cpu
+
+#endif  // INFINI_OPS_CPU_CONVERT_H_
