@@ -135,6 +135,17 @@ struct MatrixProduct {
             C* packed_a, C* packed_b) const;
   void MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t column,
                       std::int64_t columns, const C* packed_a, const C* packed_b) const;
+  // True when the sums of whole tiles are what `out` gets, so that they can be made in place.
+  bool IsFinal(std::int64_t rows, std::int64_t columns) const {
+    return std::is_same_v<T, C> && alpha == 1 && beta == 0 && !bias.data &&
+           out.column_stride == 1 && rows % kernels.tile_rows == 0 &&
+           columns % kernels.tile_columns == 0;
+  }
+  // Of another type, they are not.
+  static C* SumsIn(T* place) {
+    if constexpr (std::is_same_v<T, C>) return place;
+    return nullptr;
+  }
   void Finish(std::int64_t i, std::int64_t j, std::int64_t count, const C* sums) const {
     const ProductEnd<T> end{alpha, beta, out.column_stride, bias.column_stride};
     kernels.finish(sums, count, end, bias.data ? bias.At(i, j) : nullptr, out.At(i, j));
@@ -202,15 +213,18 @@ void MatrixProduct<T>::RunPacked() const {
   const std::int64_t block_columns = kBlockTiles * kernels.tile_columns;
   const std::int64_t rows = std::min(m, CeilDiv(most, block_rows) * block_rows);
   const std::int64_t columns = std::min(n, CeilDiv(most, block_columns) * block_columns);
-  const Buffer<C> packed_a(CeilDiv(rows, kernels.tile_rows) * kernels.tile_rows * k);
-  const Buffer<C> packed_b(CeilDiv(columns, kernels.tile_columns) * kernels.tile_columns * k);
+  // In one piece: the second time, malloc has it without the kernel's help.
+  const std::int64_t a_size = CeilDiv(rows, kernels.tile_rows) * kernels.tile_rows * k;
+  const std::int64_t b_size = CeilDiv(columns, kernels.tile_columns) * kernels.tile_columns * k;
+  const Buffer<C> packed(b_size + a_size);
+  C* const packed_b = packed.get();
+  C* const packed_a = packed_b + b_size;
   for (std::int64_t column = 0; column < n; column += columns) {
     for (std::int64_t row = 0; row < m; row += rows) {
       const std::int64_t to_pack = row == 0 ? std::min(columns, n - column) : 0;
       const std::int64_t height = std::min(rows, m - row);
-      Pack(row, height, column, to_pack, packed_a.get(), packed_b.get());
-      MultiplyPacked(row, height, column, std::min(columns, n - column), packed_a.get(),
-                     packed_b.get());
+      Pack(row, height, column, to_pack, packed_a, packed_b);
+      MultiplyPacked(row, height, column, std::min(columns, n - column), packed_a, packed_b);
     }
   }
 }
@@ -276,16 +290,19 @@ void MatrixProduct<T>::MultiplyPacked(std::int64_t row, std::int64_t rows, std::
       const std::int64_t j = block / down * grid.block_columns;
       const std::int64_t height = std::min(grid.block_rows, rows - i);
       const std::int64_t width = std::min(grid.block_columns, columns - j);
+      const bool is_final = IsFinal(height, width);
+      C* const target = is_final ? SumsIn(out.At(row + i, column + j)) : sums.get();
+      const std::int64_t row_size = is_final ? out.row_stride : grid.block_columns;
       std::int64_t step = 0;
       do {
         kernels.multiply_block(height, width, std::min(kSteps, k - step),
                                packed_a + i * k + step * kernels.tile_rows, kernels.tile_rows * k,
                                packed_b + j * k + step * kernels.tile_columns,
-                               kernels.tile_columns * k, sums.get(), grid.block_columns, step > 0);
+                               kernels.tile_columns * k, target, row_size, step > 0);
         step += kSteps;
       } while (step < k);
-      for (std::int64_t line = 0; line < height; ++line) {
-        Finish(row + i + line, column + j, width, sums.get() + line * grid.block_columns);
+      for (std::int64_t line = 0; line < height && !is_final; ++line) {
+        Finish(row + i + line, column + j, width, target + line * row_size);
       }
     }
   });
