@@ -215,7 +215,7 @@ def cat(maker: Maker) -> Case:
 
 def rows(maker: Maker) -> Shape:
     """Many short ones, or a few of thousands of elements."""
-    size = 33000 if maker.chance(0.15) else maker.size(*SIZES, 2048, 4099, 9000)
+    size = 33000 if maker.chance(0.1) else maker.size(*SIZES, 2048, 4099, 9000)
     return (*maker.shape(maker.size(0, 1, 2, 3), max(1, min(70, 9000 // max(size, 1)))), size)
 
 

@@ -20,6 +20,7 @@ def run(programs: Path, case: str, order: int = 0) -> str:
 RIGHT = {
     "sum": "124500 124750 125000 125250",
     "shift": "1 31 31",
+    "product": "20 26 26 35",
     "raised_shared": "cudaSuccess",
 }
 WRONG = {
@@ -35,6 +36,7 @@ WRONG = {
     "large_block": "cudaErrorInvalidConfiguration",
     "high_grid": "cudaErrorInvalidConfiguration",
     "much_shared": "cudaErrorInvalidConfiguration",
+    "small_leading": "CUBLAS_STATUS_INVALID_VALUE",
 }
 
 

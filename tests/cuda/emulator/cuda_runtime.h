@@ -82,6 +82,7 @@ void Call(void (*kernel)(Parameters...), void** arguments, std::index_sequence<i
 template <typename... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
                              std::size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+  static_assert((sizeof(Parameters) + ... + 0) <= 4096, "some of the vendors' GPUs take no more");
   return emulator::RunHere(
       {reinterpret_cast<const void*>(kernel),
        {grid.x, grid.y, grid.z},

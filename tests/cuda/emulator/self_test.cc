@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "cublas_v2.h"
 #include "cuda_runtime.h"
 
 // Kernels right and wrong, of which the argument names one: shows that the emulator runs the right
@@ -79,6 +80,19 @@ __global__ void WriteSharedAt(int index) {
 
 void Nothing() {}
 
+// The matrix of the columns (0, 1), (2, 3) and (4, 5) times its transpose.
+void Multiply(int leading) {
+  std::iota(values, values + 6, 0);
+  const float one = 1, zero = 0;
+  cublasHandle_t handle;
+  cublasCreate(&handle);
+  std::puts(cublasGetStatusString(cublasGemmEx(
+      handle, CUBLAS_OP_N, CUBLAS_OP_T, 2, 2, 3, &one, values, CUDA_R_32F, leading, values,
+      CUDA_R_32F, 2, &zero, results, CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT)));
+  std::printf("%g %g %g %g\n", results[0], results[1], results[2], results[3]);
+  cublasDestroy(handle);
+}
+
 const std::map<std::string, std::function<void()>> kCases = {
     {"sum", [] { PrintSums(true); }},
     {"no_barrier", [] { PrintSums(false); }},
@@ -92,6 +106,8 @@ const std::map<std::string, std::function<void()>> kCases = {
     {"read_a_lane_that_left", [] { Launch(&ReadALaneThatLeft, 1, 32, 0); }},
     {"beyond_array", [] { Launch(&WriteAt, 1, 1, 0, +results, 8); }},
     {"beyond_shared", [] { Launch(&WriteSharedAt, 1, 1, 0, 4); }},
+    {"product", [] { Multiply(2); }},
+    {"small_leading", [] { Multiply(1); }},
     {"no_block", [] { Launch(&Nothing, 0, 1, 0); }},
     {"large_block", [] { Launch(&Nothing, 1, {32, 33}, 0); }},
     {"high_grid", [] { Launch(&Nothing, {1, 65536}, 1, 0); }},
