@@ -40,7 +40,7 @@ template <typename From, typename To>
 void ConvertElements(const void* from, void* to, std::int64_t count) {
   const From* const source = static_cast<const From*>(from);
   To* const target = static_cast<To*>(to);
-#pragma GCC ivdep
+  INFINI_OPS_INDEPENDENT
   for (std::int64_t i = 0; i < count; ++i) target[i] = ConvertElement<To>(source[i]);
 }
 

@@ -21,4 +21,12 @@ Isa ActiveIsa();
 // the kernel that calls it.
 #define INFINI_OPS_INLINE __attribute__((always_inline))
 
+// Before a loop: what it writes is none of what it reads later, though it may be what it reads in
+// the same step, which the compiler's own check at run time takes for an overlap.
+#ifdef __clang__
+#define INFINI_OPS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INFINI_OPS_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #endif  // INFINI_OPS_CPU_ISA_H_

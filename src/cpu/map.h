@@ -19,7 +19,7 @@ INFINI_OPS_INLINE inline void Map(const T* a, const T* b, T* out, std::int64_t c
     }
   } else {
     // The compiler finds out that the upper bits are not needed, and takes narrower vectors.
-#pragma GCC ivdep
+    INFINI_OPS_INDEPENDENT
     for (; i < count; ++i) {
       out[i] = static_cast<T>(function(static_cast<C>(a[i]), static_cast<C>(b[i])));
     }
