@@ -135,6 +135,8 @@ def multiply_bfloat16() -> None:
 
 def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
     types = {each for row in plans()[operator].variants[TARGET] for each in row.types.values()}
+    if "*i8" in types:
+        types.add("*u8")  # which a kernel of signed ones takes, too
     for dtype in (dtype for name, dtype in DTYPES.items() if name in types):
         for example in OPERATORS[operator].examples(dtype):
             # Which differ by type only in how they are converted, and take seconds.
@@ -201,11 +203,22 @@ def aligned_swiglu(dtype: torch.dtype) -> Iterator[Example]:
 
 
 def rows_of_add(dtype: torch.dtype) -> Iterator[Example]:
+    """Rows long enough for a program of their own, in up to six dimensions that do not merge."""
     make = Maker(dtype)
-    for title, gap in (("aligned", 16), ("odd", 1)):
-        x, y, out = make(3, 1024 + gap)[:, :1024], make(1024), make(3, 1024)
+
+    def inside(*shape: int) -> torch.Tensor:
+        larger = make(*(size + 1 for size in shape[:-1]), shape[-1] + 16)
+        return larger[tuple(map(slice, shape))]
+
+    for title, x, y, out in (
+        ("padded rows and a bias", inside(3, 1040), make(1040), inside(3, 1040)),
+        ("rows and a column", inside(3, 700), make(3, 1), inside(3, 700)),
+        ("odd rows", make(3, 701)[:, :700], make(3, 700), inside(3, 700)),
+        ("five dimensions", *(inside(2, 3, 2, 3, 528) for _ in range(3))),
+        ("six dimensions", *(inside(2, 1, 2, 2, 2, 2, 300) for _ in range(3))),
+    ):
         yield Example(
-            title=f"{title} rows",
+            title=title,
             arguments={"input": x, "other": y, "alpha": 3},
             out=out,
             expected=(wide(x) + 3 * wide(y)).to(dtype),
