@@ -13,15 +13,18 @@ from codegen.errors import GenerationError
 PINNED = "3.9.0"  # of the dependency group `triton`
 OLDEST = (3, 4)
 
-# Without importing triton, which takes a second.
+# Without importing triton, which takes a second, and without asking for the distribution of this
+# name: the one of some builds of torch is called otherwise.
 _FIND = """
-import importlib.metadata, importlib.util, json, pathlib
+import importlib.util, json, pathlib, re
 spec = importlib.util.find_spec("triton")
 if spec and spec.origin:
-    folder = pathlib.Path(spec.origin).parent
+    origin = pathlib.Path(spec.origin)
+    folder = origin.parent
+    version = re.search(r"^__version__ = .([^'\\"]+)", origin.read_text(), re.MULTILINE)
     print(json.dumps({
         "folder": str(folder),
-        "version": importlib.metadata.version("triton"),
+        "version": version[1] if version else "of unknown version",
         "assemblers": sorted(map(str, folder.glob("backends/nvidia/bin/ptxas*"))),
     }))
 """

@@ -62,7 +62,7 @@ def test_this_project_is_configured_for_all_platforms() -> None:
     assert list(config.platforms) == list(PLATFORMS)
     for name in ACCELERATORS:
         options = config.platforms[name].environment["SKBUILD_CMAKE_DEFINE"]
-        backends = "WITH_CUDA_KERNELS=ON;" if name == "nvidia" else ""
+        backends = "WITH_CUDA_KERNELS=ON;WITH_TRITON=ON;" if name == "nvidia" else ""
         assert options == f"WITH_CPU=ON;WITH_{name.upper()}=ON;{backends}AUTO_DETECT_DEVICES=OFF"
         assert config.platforms[name].requirements == "docker/requirements-vendor.txt"
         assert config.platforms[name].devices == DevicePolicy()

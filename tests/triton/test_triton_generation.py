@@ -247,9 +247,8 @@ def test_an_isolated_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_triton_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("triton/__init__.py", "triton-2.1.0.dist-info/METADATA"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("Name: triton\nVersion: 2.1.0\n" if "META" in name else "")
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text("__version__ = '2.1.0'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(GenerationError, match=r"is Triton 2\.1\.0; expected 3\.\d or later\. Run "):
         find_toolchain(sys.executable)
