@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,29 @@ T Read() {
   return value;
 }
 
-using Buffer = std::vector<char>;
+// Aligned as by cudaMalloc.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t size) : size_(size) {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 256, size) != 0) throw std::bad_alloc();
+    data_.reset(static_cast<char*>(memory));
+  }
+  char* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> data_;
+  std::size_t size_;
+};
 
 std::vector<Buffer> ReadBuffers() {
-  std::vector<Buffer> buffers(Read<std::size_t>());
-  for (Buffer& buffer : buffers) buffer = Buffer(Read<std::size_t>());
+  const auto count = Read<std::size_t>();
+  std::vector<Buffer> buffers;
+  for (std::size_t i = 0; i < count; ++i) buffers.emplace_back(Read<std::size_t>());
   std::cin.get();
   for (Buffer& buffer : buffers) std::cin.read(buffer.data(), buffer.size());
   return buffers;
