@@ -135,7 +135,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Plant 20 faults in generated code, one by one; the operator suite has to catch them all."""
+    """Plant 21 faults in the library, one by one; the operator suite has to catch them all."""
     install_groups(session, "mutants")
     session.run("python", "-m", "tests.mutants", *session.posargs)
 
