@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -15,13 +16,14 @@ from codegen.devices import PLATFORMS
 from codegen.errors import GenerationError
 from codegen.generation import Outcome, generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.manual import BACKEND_STUBS, INSPECT, REGISTRY, counted
+from codegen.manual import BACKEND_STUBS, INSPECT, REGISTRY, TRITON, counted
 from codegen.output import differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
+_OLDEST_TARGET = 80  # that src/triton/ops has variants for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,7 +148,11 @@ def _add_registry(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _add_triton(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     triton = commands.add_parser(
-        "triton", help="the Triton kernels of src/triton/ops, ahead of time", allow_abbrev=False
+        "triton",
+        help="the Triton kernels of src/triton/ops, ahead of time",
+        description=TRITON,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     _add_output(triton, required=True)
     triton.add_argument(
@@ -174,9 +180,13 @@ def _add_triton(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _targets(text: str) -> tuple[int, ...]:
     """In ascending order, so that how they are listed does not count."""
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}; expected compute capabilities, with commas between: 80,90"
+        )
     targets = {int(target) for target in text.split(",")}
-    if min(targets) < 70:
-        raise argparse.ArgumentTypeError(f"{min(targets)} is none; expected 80 or 90, for instance")
+    if min(targets) < _OLDEST_TARGET:
+        raise argparse.ArgumentTypeError(f"got {min(targets)}; expected {_OLDEST_TARGET} or later")
     return tuple(sorted(targets))
 
 

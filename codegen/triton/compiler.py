@@ -157,5 +157,5 @@ def _ask(process: subprocess.Popen[str], job: Job) -> Kernel:
     except (OSError, ValueError) as error:
         raise GenerationError(f"{where}: Triton ended unexpectedly; its output is above") from error
     if "error" in answer:
-        raise GenerationError(f"{where}: {answer['error']}")
+        raise GenerationError(f"{where}:\n{answer['error']}")
     return cache.decode(answer)

@@ -7,11 +7,13 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from codegen.errors import GenerationError
 
 PINNED = "3.9.0"  # of the dependency group `triton`
 OLDEST = (3, 4)
+_CHOOSE = "Set TRITON_PYTHON_EXECUTABLE to a Python that has Triton, or WITH_TRITON to OFF."
 
 # Without importing triton, which takes a second, and without asking for the distribution of this
 # name: the one of some builds of torch is called otherwise.
@@ -45,11 +47,20 @@ def find_toolchain(python: str) -> Toolchain:
     for flags in ((), ("-I",)):
         command = (python, *flags)
         if answer := _run([*command, "-c", _FIND], python).strip():
-            found = json.loads(answer)
+            found = _parse(answer, python)
             _check_version(found, python)
             said = [_run([path, "--version"], python) for path in found["assemblers"]]
             return Toolchain(python=command, version=found["version"], assemblers="".join(said))
     raise GenerationError(f"{python} has no Triton. {_remedy(python)}")
+
+
+def _parse(answer: str, python: str) -> Any:
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        raise GenerationError(
+            f"{python} is no Python: it printed {answer[:40]!r}. {_CHOOSE}"
+        ) from error
 
 
 def _check_version(found: Mapping[str, str], python: str) -> None:
@@ -73,8 +84,9 @@ def _run(command: list[str], python: str) -> str:
         finished = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise GenerationError(
-            f"{command[0]} can't be run ({error.strerror}). {_remedy(python)}"
+            f"{command[0]!r} can't be run ({error.strerror}). {_CHOOSE}"
         ) from error
     if finished.returncode:
-        raise GenerationError(f"{command[0]} failed: {finished.stderr.strip()}. {_remedy(python)}")
+        said = finished.stderr.strip() or f"exit code {finished.returncode}"
+        raise GenerationError(f"{command[0]} failed: {said}. {_remedy(python)}")
     return finished.stdout

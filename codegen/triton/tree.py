@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from codegen.errors import GenerationError
 from codegen.triton import spec
+from codegen.triton.worker import explain
 
 _ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = _ROOT / "src" / "triton" / "ops"
@@ -44,10 +44,14 @@ class Plan:
 
 def find_sources(folder: Path) -> list[Source]:
     """The operators below ``folder``, by name."""
-    paths = sorted(folder.glob("*/build.py"))
-    if not paths:
+    folders = sorted({path.parent for path in folder.glob("*/*.*")})
+    if not folders:
         raise GenerationError(f"{folder}: no */build.py there; expected one for each operator")
-    return [Source(name=path.parent.name, folder=path.parent) for path in paths]
+    sources = [Source(name=each.name, folder=each) for each in folders]
+    for path in (path for source in sources for path in (source.build, source.kernel)):
+        if not path.exists():
+            raise GenerationError(f"{path} is not there; expected one for each operator")
+    return sources
 
 
 def read_plan(source: Source, targets: Iterable[int]) -> Plan:
@@ -61,7 +65,8 @@ def read_plan(source: Source, targets: Iterable[int]) -> Plan:
         operator: spec.Operator = module.OPERATOR
         variants = {target: tuple(operator.variants(target)) for target in targets}
     except Exception as error:
-        raise GenerationError(f"{source.build} failed:\n{traceback.format_exc()}") from error
+        said = explain(error, str(source.build))
+        raise GenerationError(f"{source.build} failed:\n{said}") from error
     for target, each in variants.items():
         spec.check(operator, each, f"{source.build}, target {target}")
     return Plan(source=source, operator=operator, variants=variants)

@@ -20,11 +20,25 @@ def main() -> None:
     # Nothing else may write between the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
+        job = json.loads(line)
         try:
-            answer = compile_kernel(json.loads(line))
-        except Exception:
-            answer = {"error": traceback.format_exc()}
+            answer = compile_kernel(job)
+        except Exception as error:
+            answer = {"error": explain(error, job["path"])}
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def explain(error: BaseException | None, path: str) -> str:
+    """What the error and its causes say, and where in the file at ``path``: no other place is the
+    author's. An error that says nothing is shown with its last place."""
+    lines: list[str] = []
+    while error:
+        places = traceback.extract_tb(error.__traceback__)
+        own = [place for place in places if place.filename == path]
+        lines += traceback.format_list(own if own or str(error) else places[-1:])
+        lines += traceback.format_exception_only(error)
+        error = error.__cause__
+    return "".join(lines).strip()
 
 
 def compile_kernel(job: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ function(infini_ops_generate_triton output)
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     ERROR_VARIABLE error RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
+    string(STRIP "${error}" error)
+    string(REPLACE "\n" "\n  " error "${error}")  # indented lines are left as they are
     message(FATAL_ERROR "WITH_TRITON is ON, but its kernels can't be compiled. ${error}")
   endif()
   if(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import venv
 from collections.abc import Callable
@@ -205,10 +206,15 @@ def test_mistakes_in_a_build(tree: Path, old: str, new: str, message: str) -> No
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("* factor", "* facter", "variant 'aligned', target 80: (.*\n)*.*facter is not defined"),
+        ("* factor", "* facter", "variant 'aligned', target 80:\n(.*\n)*.*facter is not defined"),
         ("count, factor", "count, more, factor", r"scale takes \['more'\] too"),
         ("count, factor", "factor", r"scale takes no \['count'\]"),
         ("def scale", "def scala", "has no attribute 'scale'"),
+        (
+            "import triton\n",
+            "import triton\n1 / 0\n",
+            r"kernel\.py.*, line 3, (.*\n)+.*ZeroDivision",
+        ),
         ("import triton\n", "import os; os._exit(3)\n", "Triton ended unexpectedly"),
     ],
 )
@@ -217,8 +223,9 @@ def test_mistakes_in_a_kernel(
 ) -> None:
     path = tree / "scale" / "kernel.py"
     path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(GenerationError, match=message):
+    with pytest.raises(GenerationError, match=message) as caught:
         run()
+    assert "worker.py" not in str(caught.value)  # no place but the author's
     assert not (tmp_path / "out").exists()
 
 
@@ -227,13 +234,24 @@ def test_no_operators(tmp_path: Path) -> None:
         find_sources(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["build.py", "kernel.py"])
+def test_a_part_of_an_operator_is_missing(tree: Path, name: str) -> None:
+    (tree / "scale" / name).unlink()
+    with pytest.raises(GenerationError, match=rf"scale/{name} is not there; expected one for each"):
+        find_sources(tree)
+
+
 def test_a_python_without_triton(tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=False)
     python = str(tmp_path / "bin" / "python")
     with pytest.raises(GenerationError, match=f"{python} has no Triton. Run `{python} -m pip inst"):
         find_toolchain(python)
-    with pytest.raises(GenerationError, match=r"/no/python can't be run \(No such file"):
+    with pytest.raises(GenerationError, match=r"'/no/python' can't be run \(No such file.*\. Set "):
         find_toolchain("/no/python")
+    with pytest.raises(
+        GenerationError, match=r"echo is no Python: it printed '-c .*\. Set TRITON_"
+    ):
+        find_toolchain("echo")
 
 
 @pytest.mark.usefixtures("_triton")
@@ -254,8 +272,8 @@ def test_a_triton_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         find_toolchain(sys.executable)
 
 
-@pytest.mark.parametrize("targets", ["", "sm_80", "80;90", "8"])
+@pytest.mark.parametrize("targets", ["", "sm_80", "80;90", "75"])
 def test_targets_that_are_none(targets: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["triton", "--output-dir", "out", "--targets", targets])
-    assert "argument --targets: " in capsys.readouterr().err
+    assert re.search(f"argument --targets: got '?{targets}'?; expected ", capsys.readouterr().err)
