@@ -9,6 +9,10 @@
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
 
+#ifdef INFINI_OPS_WITH_TORCH
+#include "torch/foreign.h"
+#endif
+
 namespace infini::ops::cpu {
 namespace {
 
@@ -379,24 +383,110 @@ void Merge(MatrixProduct<T>* one, Batch* batch) {
 }
 
 template <typename T>
+MatrixProduct<T> At(const MatrixProduct<T>& first, const Batch& batch, std::int64_t i) {
+  MatrixProduct<T> one = first;
+  one.a.data += batch.Offset(0, i);
+  one.b.data += batch.Offset(1, i);
+  if (one.bias.data) one.bias.data += batch.Offset(2, i);
+  one.out.data += batch.Offset(3, i);
+  return one;
+}
+
+template <typename T>
 void RunBatch(const MatrixProduct<T>& first, const Batch& batch) {
   const std::int64_t count = batch.Count();
   const std::int64_t multiplications = std::max<std::int64_t>(first.m * first.n * first.k, 1);
   const auto run = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      MatrixProduct<T> one = first;
-      one.a.data += batch.Offset(0, i);
-      one.b.data += batch.Offset(1, i);
-      if (one.bias.data) one.bias.data += batch.Offset(2, i);
-      one.out.data += batch.Offset(3, i);
-      one.Run();
-    }
+    for (std::int64_t i = begin; i < end; ++i) At(first, batch, i).Run();
   };
   // Many small ones side by side; large ones one after the other, each on all threads.
   const bool is_many = count >= 4 * ThreadCount() || multiplications < kMultiplicationsPerThread;
   if (!is_many) return run(0, count);
   ParallelFor(count, kMultiplicationsPerThread / multiplications, run);
 }
+
+#ifdef INFINI_OPS_WITH_TORCH
+
+// Multiplications that oneDNN's 15 us before it begins are worth.
+constexpr std::int64_t kOneDnnMultiplications = 1 << 20;
+
+// Our kernels for few rows are 1.5 to 2 times as fast as MKL's with so few, where the other operand
+// has so many elements. With fewer elements they reach half of its speed.
+constexpr std::int64_t kFewRowsOfBlas = 8;
+constexpr std::int64_t kElementsOfFewRows = 1 << 20;
+
+// True when a library takes the matrix as it lies, which torch would copy otherwise.
+template <typename T>
+bool IsForBlas(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns) {
+  const auto is_along = [](std::int64_t inner, std::int64_t inner_size, std::int64_t outer,
+                           std::int64_t outer_size) {
+    return (inner == 1 || inner_size == 1) && (outer >= inner_size || outer_size == 1);
+  };
+  return is_along(matrix.column_stride, columns, matrix.row_stride, rows) ||
+         is_along(matrix.row_stride, rows, matrix.column_stride, columns);
+}
+
+// True for sizes with which torch's library is faster than our kernels.
+template <typename T>
+bool IsFasterOnTorch(const MatrixProduct<T>& one, const Batch& batch) {
+  const std::int64_t rows = std::min(one.m, one.n);
+  if (!std::is_same_v<T, Computed<T>>) {
+    return rows > kFewRowsAcross && one.m * one.n * one.k * batch.Count() >= kOneDnnMultiplications;
+  }
+  const bool has_few = one.n < one.m ? one.Transposed().HasFewRows() : one.HasFewRows();
+  return !has_few || rows > kFewRowsOfBlas || one.k * std::max(one.m, one.n) < kElementsOfFewRows;
+}
+
+// True when torch can have each operand as it lies: it takes no negative strides, and of those that
+// a library does not take it makes copies.
+template <typename T>
+bool IsForTorch(const MatrixProduct<T>& one, const Batch& batch) {
+  if (one.m == 0 || one.n == 0 || one.k == 0) return false;
+  for (const std::vector<std::int64_t>& strides : batch.strides) {
+    if (std::any_of(strides.begin(), strides.end(), [](auto stride) { return stride < 0; })) {
+      return false;
+    }
+  }
+  return IsForBlas(one.a, one.m, one.k) && IsForBlas(one.b, one.k, one.n) &&
+         IsForBlas(one.out, one.m, one.n) && (!one.bias.data || one.bias.column_stride >= 0);
+}
+
+// `rows` x `columns`, or as many of them as the last dimension of the batch has.
+template <typename T>
+Tensor ViewOf(const Matrix<T>& matrix, std::int64_t rows, std::int64_t columns, const Batch& batch,
+              std::size_t operand, DataType type) {
+  const bool is_stack = !batch.shape.empty();
+  const std::int64_t shape[] = {is_stack ? batch.shape.back() : 1, rows, columns};
+  // Strides of single rows and columns count in torch's choice of a kernel.
+  const std::int64_t alone = matrix.column_stride > 1 ? 1 : columns;
+  const std::int64_t strides[] = {is_stack ? batch.strides[operand].back() : 0,
+                                  rows == 1 ? alone : matrix.row_stride,
+                                  columns == 1 ? 1 : matrix.column_stride};
+  const std::size_t dimensions = is_stack ? 3 : 2;
+  return {const_cast<std::remove_const_t<T>*>(matrix.data),
+          {shape + 3 - dimensions, dimensions},
+          {strides + 3 - dimensions, dimensions},
+          type};
+}
+
+template <typename T>
+void RunOnTorch(const MatrixProduct<T>& first, const Batch& batch, DataType type) {
+  const std::int64_t at_once = batch.shape.empty() ? 1 : batch.shape.back();
+  for (std::int64_t i = 0; i < batch.Count(); i += at_once) {
+    const MatrixProduct<T> one = At(first, batch, i);
+    const Tensor a = ViewOf(one.a, one.m, one.k, batch, 0, type);
+    const Tensor b = ViewOf(one.b, one.k, one.n, batch, 1, type);
+    const Tensor out = ViewOf(one.out, one.m, one.n, batch, 3, type);
+    if (one.bias.data) {
+      const Tensor bias = ViewOf(one.bias, one.m, one.n, batch, 2, type);
+      torch_backend::Multiply(a, b, bias, one.alpha, 1, out);
+    } else {
+      torch_backend::Multiply(a, b, out, one.alpha, one.beta, out);
+    }
+  }
+}
+
+#endif  // INFINI_OPS_WITH_TORCH
 
 template <typename T>
 void RunProduct(const Product& product) {
@@ -411,6 +501,14 @@ void RunProduct(const Product& product) {
                        MatrixOf<T>(product.out), alpha, product.beta.To<C>()};
   Batch batch = BatchOf(product);
   Merge(&one, &batch);
+#ifdef INFINI_OPS_WITH_TORCH
+  if constexpr (std::is_floating_point_v<C>) {
+    if (torch_backend::HasFastProducts(product.type) && IsFasterOnTorch(one, batch) &&
+        IsForTorch(one, batch)) {
+      return RunOnTorch(one, batch, product.type);
+    }
+  }
+#endif
   RunBatch(one, batch);
 }
 

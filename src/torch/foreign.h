@@ -33,6 +33,18 @@ Kernel KernelOf(std::string_view operator_name);
 // What `torch.set_num_threads` says on this thread.
 int ThreadCount();
 
+// True where torch multiplies matrices of this type on the CPU with a library: its BLAS, oneDNN.
+bool HasFastProducts(DataType type);
+
+// out = alpha * a @ b + beta * term, of matrices or of stacks of them on the CPU, past torch's
+// dispatcher and its modes. `term` has the shape of `out`, and may be `out`.
+//
+// ATen's kernel rather than `sgemm_`: in a process with several BLAS libraries, some with 64-bit
+// sizes, that name may be another's; and torch's kernel knows which of its libraries is best here
+// and obeys `torch.set_num_threads`.
+void Multiply(const Tensor& a, const Tensor& b, const Tensor& term, const Scalar& alpha,
+              const Scalar& beta, const Tensor& out);
+
 }  // namespace infini::ops::torch_backend
 
 #endif  // INFINI_OPS_TORCH_FOREIGN_H_

@@ -286,6 +286,11 @@ def matmul_examples(dtype: torch.dtype) -> Examples:
     yield example("a matrix and a vector", make(5, 7), make(7), make(5))
     yield example("a vector and batches", make(7), make(2, 7, 5), make(2, 5))
     yield example("batches and a vector", make(2, 3, 5, 7), make(7, 2)[:, 0], make(2, 3, 5))
+    yield example("large batches", make(3, 130, 65), make(3, 129, 65).mT, make(3, 130, 129))
+    if dtype in (torch.float32, torch.float64):
+        # From so many elements on, the CPU's own kernels are faster than a BLAS.
+        yield example("few rows", make(3, 1023), make(1023, 1030), make(3, 1030))
+        yield example("few rows, along", make(3, 1023), make(1030, 1023).t(), make(3, 1030))
 
 
 def gemm_examples(dtype: torch.dtype) -> Examples:

@@ -33,6 +33,7 @@ from reasons import SkipReason, skip
 from samples import load
 from samples.values import dtype_name
 from target import skip_without_device
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import infini.ops
 import torch
@@ -343,3 +344,37 @@ def test_torch_says_how_many_threads_there_are() -> None:
         torch.set_num_threads(1)
     assert started[0] == 0
     assert 0 < started[1] <= 3
+
+
+def test_products_on_any_thread_heed_torchs_number_of_threads() -> None:
+    """A BLAS has a pool of its own, and a setting for each thread."""
+    x, out = torch.ones(512, 512), torch.zeros(512, 512)
+
+    def started() -> set[Path]:
+        before = set(TASKS.iterdir())
+        infini.ops.gemm(x, x, out=out, implementation_index=0)
+        return set(TASKS.iterdir()) - before
+
+    torch.set_num_threads(1)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(started).result() == set()
+
+
+class _Recording(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_products_by_torchs_kernels_show_no_mode_what_they_do() -> None:
+    x, bias, out = torch.ones(64, 64), torch.ones(64), torch.zeros(64, 64)
+    with _Recording() as mode:
+        infini.ops.linear(x, x, bias, out=out, implementation_index=0)
+    assert mode.seen == []
+    assert out.unique().tolist() == [65.0]

@@ -1,0 +1,53 @@
+#include <ATen/Config.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/baddbmm_cpu_dispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "torch/foreign.h"
+#include "torch/kernel.h"
+#include "torch/shells.h"
+
+namespace infini::ops::torch_backend {
+namespace {
+
+// oneDNN's, where the CPU multiplies bfloat16: elsewhere they are no faster than float32's.
+bool HasFastBFloat16() {
+#if AT_MKLDNN_ENABLED() && defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") && at::globalContext().userEnabledMkldnn();
+#else
+  return false;
+#endif
+}
+
+// What `shells` lend is theirs to change, as in `To<at::Tensor>`.
+at::Tensor& Borrow(ShellLoan& shells, const Tensor& view) {
+  return const_cast<at::Tensor&>(shells.Around(view));
+}
+
+}  // namespace
+
+bool HasFastProducts(DataType type) {
+  if (type == DataType::kBFloat16) return HasFastBFloat16();
+  return AT_BUILD_WITH_BLAS() && (type == DataType::kFloat32 || type == DataType::kFloat64);
+}
+
+void Multiply(const Tensor& a, const Tensor& b, const Tensor& term, const Scalar& alpha,
+              const Scalar& beta, const Tensor& out) {
+  // The kernels copy `term` through the dispatcher, where a mode of Python's would see it.
+  using Key = c10::DispatchKey;
+  const c10::impl::ExcludeDispatchKeyGuard no_modes(
+      c10::DispatchKeySet({Key::Python, Key::PythonTLSSnapshot}));
+  // What was set on another thread MKL would not heed on this one.
+  at::internal::lazy_init_num_threads();
+  ShellLoan shells;
+  at::Tensor& result = Borrow(shells, out);
+  const at::Tensor& self = term.data() == out.data() ? result : shells.Around(term);
+  const at::Tensor& left = shells.Around(a);
+  const at::Tensor& right = shells.Around(b);
+  const auto multiply = out.dimensions() == 2 ? at::cpu::addmm_out : at::cpu::baddbmm_out;
+  multiply(result, self, left, right, ToScalar(beta), ToScalar(alpha));
+}
+
+}  // namespace infini::ops::torch_backend
