@@ -13,7 +13,8 @@ namespace infini::ops {
 // along each adds to the address of each operand, in bytes. Operand 0 is the output.
 template <int operands>
 struct Geometry {
-  static constexpr int kMaxRank = 64;  // as torch's
+  // More dimensions of two elements or more there are in no memory.
+  static constexpr int kMaxRank = 64;
 
   int rank = 0;
   std::int64_t sizes[kMaxRank];
@@ -24,6 +25,18 @@ struct Geometry {
     std::int64_t product = 1;
     for (int i = 0; i < rank; ++i) product *= sizes[i];
     return product;
+  }
+
+  // Outside of all others, without steps.
+  void AddDimension(std::int64_t size) {
+    sizes[rank] = size;
+    for (auto& of_operand : strides) of_operand[rank] = 0;
+    ++rank;
+  }
+
+  void SwapDimensions(int a, int b) {
+    std::swap(sizes[a], sizes[b]);
+    for (auto& of_operand : strides) std::swap(of_operand[a], of_operand[b]);
   }
 
   void RemoveDimension(int dimension) {
@@ -42,12 +55,6 @@ struct Geometry {
 
 namespace internal {
 
-template <int operands>
-void SwapDimensions(Geometry<operands>& geometry, int a, int b) {
-  std::swap(geometry.sizes[a], geometry.sizes[b]);
-  for (auto& strides : geometry.strides) std::swap(strides[a], strides[b]);
-}
-
 // The output's nearest neighbours innermost, so that tensors of one layout are walked in it,
 // whatever their dimensions' order.
 template <int operands>
@@ -55,7 +62,7 @@ void SortDimensions(Geometry<operands>& geometry) {
   const auto& strides = geometry.strides[0];
   for (int i = 1; i < geometry.rank; ++i) {
     for (int j = i; j > 0 && std::abs(strides[j]) < std::abs(strides[j - 1]); --j) {
-      SwapDimensions(geometry, j, j - 1);
+      geometry.SwapDimensions(j, j - 1);
     }
   }
 }
@@ -77,20 +84,24 @@ Geometry<1 + sizeof...(Inputs)> MakeGeometry(const Tensor& out, const Inputs&...
   constexpr int kOperands = 1 + sizeof...(Inputs);
   const Tensor* tensors[kOperands] = {&out, &inputs...};
   Geometry<kOperands> geometry;
+  for (int operand = 0; operand < kOperands; ++operand) {
+    geometry.data[operand] = tensors[operand]->template data<char>();
+  }
+  if (out.element_count() == 0) {
+    geometry.AddDimension(0);
+    return geometry;
+  }
   for (std::size_t i = out.dimensions(); i-- > 0;) {
     if (out.shape()[i] == 1) continue;
-    geometry.sizes[geometry.rank] = out.shape()[i];
+    geometry.AddDimension(out.shape()[i]);
     for (int operand = 0; operand < kOperands; ++operand) {
       const Tensor& tensor = *tensors[operand];
       const std::size_t missing = out.dimensions() - tensor.dimensions();
-      const bool repeats = i < missing || tensor.shape()[i - missing] == 1;
-      const auto size = static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
-      geometry.strides[operand][geometry.rank] = repeats ? 0 : tensor.strides()[i - missing] * size;
+      if (i < missing || tensor.shape()[i - missing] == 1) continue;
+      geometry.strides[operand][geometry.rank - 1] =
+          tensor.strides()[i - missing] *
+          static_cast<std::int64_t>(DataTypeSize(tensor.data_type()));
     }
-    ++geometry.rank;
-  }
-  for (int operand = 0; operand < kOperands; ++operand) {
-    geometry.data[operand] = tensors[operand]->template data<char>();
   }
   internal::SortDimensions(geometry);
   for (int i = geometry.rank - 1; i > 0; --i) {

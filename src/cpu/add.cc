@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <type_traits>
 
+#include "core/requirements.h"
 #include "cpu/elementwise.h"
 #include "cpu/kernels.h"
 
@@ -16,7 +16,7 @@ namespace {
 template <typename T>
 void AddAll(const Tensor& input, const Tensor& other, const Scalar& alpha, const Tensor& out) {
   // As the type itself holds it.
-  const auto factor = static_cast<cpu::Computed<T>>(static_cast<T>(alpha.To<cpu::Computed<T>>()));
+  const auto factor = static_cast<Computed<T>>(static_cast<T>(alpha.To<Computed<T>>()));
   const auto kernel = INFINI_OPS_KERNEL(AddElements<T>);
   cpu::Elementwise<T>(input, other, out, [=](const T* a, const T* b, T* c, std::int64_t count) {
     kernel(a, b, c, count, factor);
@@ -29,10 +29,8 @@ template <>
 struct Operator<Add, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& other, const Scalar& alpha,
                        const Tensor& out) {
-    return cpu::FitElementwise(input, other, out) &&
-           cpu::WithRealType(out.data_type(), [&](auto* element) {
-             return cpu::CanHold<std::remove_pointer_t<decltype(element)>>(alpha);
-           });
+    return IsElementwise(out, {&input, &other}) && IsRealType(out.data_type()) &&
+           IsFactor(alpha, out.data_type());
   }
 
   static void Run(const Tensor& input, const Tensor& other, const Scalar& alpha,
@@ -45,8 +43,7 @@ struct Operator<Add, Device::Type::kCpu, 0> {
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cpu::WithRealType(out.data_type(), [&](auto* element) {
-      AddAll<std::remove_pointer_t<decltype(element)>>(input, other, alpha, out);
-      return true;
+      AddAll<ElementOf<decltype(element)>>(input, other, alpha, out);
     });
   }
 };

@@ -2,9 +2,9 @@
 
 #include <stdexcept>
 
+#include "core/elements.h"
+#include "core/requirements.h"
 #include "cpu/convert.h"
-#include "cpu/elements.h"
-#include "cpu/iteration.h"
 #include "infini/ops/tensor.h"
 
 namespace infini::ops {
@@ -12,9 +12,8 @@ namespace infini::ops {
 template <>
 struct Operator<Cast, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& out) {
-    return input.defined() && out.defined() && cpu::IsConvertible(input.data_type()) &&
-           cpu::IsConvertible(out.data_type()) && cpu::BroadcastsTo(out.shape(), input) &&
-           cpu::IsAligned(input) && cpu::IsAligned(out) && IsWritable(out, input);
+    return IsInput(input, out) && IsStoredType(input.data_type()) &&
+           IsStoredType(out.data_type()) && BroadcastsTo(input, out);
   }
 
   static void Run(const Tensor& input, const Tensor& out) {

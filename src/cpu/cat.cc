@@ -7,47 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "core/concatenation.h"
+#include "core/elements.h"
 #include "cpu/convert.h"
-#include "cpu/elements.h"
 #include "cpu/parallel.h"
 #include "infini/ops/tensor.h"
 
 namespace infini::ops {
 namespace {
-
-// What torch takes beside tensors of any rank, from the time before it had empty ones of several
-// dimensions.
-bool IsSkipped(const Tensor& tensor) { return tensor.dimensions() == 1 && tensor.shape()[0] == 0; }
-
-// True when the shapes are the same but for the dimension.
-bool SameBut(std::size_t dimension, const Tensor& a, const Tensor& b) {
-  if (a.dimensions() != b.dimensions()) return false;
-  for (std::size_t i = 0; i < a.dimensions(); ++i) {
-    if (i != dimension && a.shape()[i] != b.shape()[i]) return false;
-  }
-  return true;
-}
-
-bool IsOperand(const Tensor& tensor, const Tensor& out) {
-  return tensor.defined() && tensor.data_type() == out.data_type() && cpu::IsAligned(tensor) &&
-         IsWritable(out, tensor);
-}
-
-// The part of `out` that a tensor fills from `begin` on.
-Tensor Part(const Tensor& out, std::size_t dimension, std::int64_t begin, const Tensor& tensor) {
-  const std::int64_t offset =
-      begin * out.strides()[dimension] * static_cast<std::int64_t>(DataTypeSize(out.data_type()));
-  return {out.data<char>() + offset, tensor.shape(), out.strides(), out.data_type()};
-}
-
-void CopyEach(Span<Tensor> tensors, std::size_t dimension, const Tensor& out) {
-  std::int64_t begin = 0;
-  for (const Tensor& tensor : tensors) {
-    if (IsSkipped(tensor)) continue;
-    cpu::Convert(tensor, Part(out, dimension, begin, tensor));
-    begin += tensor.shape()[dimension];
-  }
-}
 
 std::int64_t CountBefore(std::size_t dimension, const Tensor& tensor) {
   std::int64_t count = 1;
@@ -113,18 +80,7 @@ std::string DescribeAll(Span<Tensor> tensors) {
 template <>
 struct Operator<Cat, Device::Type::kCpu, 0> {
   static bool Supports(Span<Tensor> tensors, std::int64_t dim, const Tensor& out) {
-    if (tensors.empty() || !out.defined() || !cpu::IsAligned(out)) return false;
-    const auto rank = static_cast<std::int64_t>(out.dimensions());
-    if (!cpu::IsConvertible(out.data_type()) || dim < -rank || dim >= rank) return false;
-    const auto dimension = static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
-    std::int64_t size = 0;
-    for (const Tensor& tensor : tensors) {
-      if (!IsOperand(tensor, out)) return false;
-      if (IsSkipped(tensor)) continue;
-      if (!SameBut(dimension, tensor, out)) return false;
-      size += tensor.shape()[dimension];
-    }
-    return size == out.shape()[dimension];
+    return IsStoredType(out.data_type()) && IsConcatenation(tensors, dim, out);
   }
 
   static void Run(Span<Tensor> tensors, std::int64_t dim, const Tensor& out) {
@@ -135,11 +91,11 @@ struct Operator<Cat, Device::Type::kCpu, 0> {
           "neither itself nor an input; got " +
           DescribeAll(tensors) + ", dim " + std::to_string(dim) + " and out " + Describe(out));
     }
-    const std::size_t dimension = static_cast<std::size_t>(dim) + (dim < 0 ? out.dimensions() : 0);
+    const std::size_t dimension = DimensionOf(dim, out);
     if (HasManyContiguousRows(tensors, dimension, out)) {
       ContiguousRows(tensors, dimension, out).Copy();
     } else {
-      CopyEach(tensors, dimension, out);
+      ForEachPart(tensors, dimension, out, cpu::Convert);
     }
   }
 };

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
-#include <type_traits>
 #include <vector>
 
+#include "core/requirements.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
@@ -23,7 +23,7 @@ constexpr std::size_t kMostLanes = 16;
 
 template <typename T>
 void NormalizeAll(const Tensor& input, const Tensor& out) {
-  using C = cpu::Computed<T>;
+  using C = Computed<T>;
   const cpu::Rows from(input);
   const cpu::Rows to(out);
   if (out.element_count() == 0) return;
@@ -52,12 +52,7 @@ void NormalizeAll(const Tensor& input, const Tensor& out) {
 template <>
 struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& out) {
-    if (!input.defined() || !out.defined() || input.dimensions() < 2) return false;
-    return input.data_type() == out.data_type() &&
-           cpu::WithFloatType(out.data_type(), [](auto*) { return true; }) &&
-           cpu::HaveSameShape(input, out) &&
-           out.shape()[out.dimensions() - 2] <= out.shape()[out.dimensions() - 1] &&
-           cpu::IsAligned(input) && cpu::IsAligned(out) && IsWritable(out, input);
+    return IsCausalSoftmax(input, out) && IsFloatType(out.data_type());
   }
 
   static void Run(const Tensor& input, const Tensor& out) {
@@ -69,8 +64,7 @@ struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
           Describe(input) + " and out " + Describe(out));
     }
     cpu::WithFloatType(out.data_type(), [&](auto* element) {
-      NormalizeAll<std::remove_pointer_t<decltype(element)>>(input, out);
-      return true;
+      NormalizeAll<ElementOf<decltype(element)>>(input, out);
     });
   }
 };

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "cpu/elements.h"
+#include "core/elements.h"
+#include "core/geometry.h"
+#include "cpu/half.h"
 #include "cpu/iteration.h"
 #include "cpu/kernels.h"
 #include "cpu/row_elements.h"
@@ -48,31 +50,14 @@ void ConvertElements(const void* from, void* to, std::int64_t count) {
 // float, count as that.
 template <typename Function>
 auto WithWideType(DataType type, const Function& function) {
-  switch (type) {
-    case DataType::kBool:
-      return function(static_cast<Bool*>(nullptr));
-    case DataType::kUInt8:
-      return function(static_cast<std::uint8_t*>(nullptr));
-    case DataType::kInt8:
-      return function(static_cast<std::int8_t*>(nullptr));
-    case DataType::kInt16:
-      return function(static_cast<std::int16_t*>(nullptr));
-    case DataType::kInt32:
-      return function(static_cast<std::int32_t*>(nullptr));
-    case DataType::kInt64:
-      return function(static_cast<std::int64_t*>(nullptr));
-    case DataType::kFloat64:
-      return function(static_cast<double*>(nullptr));
-    default:
-      return function(static_cast<float*>(nullptr));
-  }
+  if (type == DataType::kBool) return function(static_cast<Bool*>(nullptr));
+  return ops::WithRealType<float, float>(type, function);
 }
 
 Step StepBetween(DataType from, DataType to) {
   return WithWideType(from, [&](auto* source) {
     return WithWideType(to, [&](auto* target) -> Step {
-      return &ConvertElements<std::remove_pointer_t<decltype(source)>,
-                              std::remove_pointer_t<decltype(target)>>;
+      return &ConvertElements<ElementOf<decltype(source)>, ElementOf<decltype(target)>>;
     });
   });
 }
@@ -166,18 +151,15 @@ void WithSizeOf(DataType type, const Function& function) {
 
 }  // namespace
 
-bool IsConvertible(DataType type) {
-  return type == DataType::kBool || WithRealType(type, [](auto*) { return true; });
-}
-
 void Convert(const Tensor& from, const Tensor& to) {
   WithSizeOf(to.data_type(), [&](auto* target) {
-    using To = std::remove_pointer_t<decltype(target)>;
-    if (from.data_type() == to.data_type()) return ForEachTile(to, {&from}, CopyTile<To>);
+    using To = ElementOf<decltype(target)>;
+    if (from.data_type() == to.data_type())
+      return ForEachTile(MakeGeometry(to, from), CopyTile<To>);
     const Conversion conversion(from.data_type(), to.data_type());
     WithSizeOf(from.data_type(), [&](auto* source) {
-      ForEachTile(to, {&from}, [&](const Tile& tile) {
-        ConvertTile<std::remove_pointer_t<decltype(source)>, To>(tile, conversion);
+      ForEachTile(MakeGeometry(to, from), [&](const Tile& tile) {
+        ConvertTile<ElementOf<decltype(source)>, To>(tile, conversion);
       });
     });
   });

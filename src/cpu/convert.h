@@ -5,11 +5,8 @@
 
 namespace infini::ops::cpu {
 
-// True for bool and for the real types that torch computes in.
-bool IsConvertible(DataType type);
-
-// Copies `from`, which broadcasts to the shape of `to`, in the element type of `to`. Both types are
-// convertible.
+// Copies `from`, which broadcasts to the shape of `to`, in the element type of `to`. Both are
+// stored types.
 void Convert(const Tensor& from, const Tensor& to);
 
 }  // namespace infini::ops::cpu

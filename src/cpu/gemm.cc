@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "core/requirements.h"
 #include "cpu/product.h"
 #include "infini/ops/tensor.h"
 
@@ -27,7 +28,7 @@ template <>
 struct Operator<Gemm, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& a, const Tensor& b, const Scalar& alpha, const Scalar& beta,
                        bool trans_a, bool trans_b, const Tensor& out) {
-    if (!cpu::IsOperand(a, out) || !cpu::IsOperand(b, out)) return false;
+    if (!IsProductInput(a, out) || !IsProductInput(b, out)) return false;
     const cpu::Product product = ProductOf(a, b, alpha, beta, trans_a, trans_b, out);
     return product.HasFittingShapes() && product.HasFittingScalars();
   }

@@ -13,7 +13,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "cpu/computed.h"
+#include "core/elements.h"
+#include "cpu/half.h"
 #include "cpu/isa.h"
 
 // A kernel, given as an expression, from the namespace of the active instruction set.

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "core/requirements.h"
 #include "cpu/product.h"
 #include "infini/ops/tensor.h"
 
@@ -31,9 +32,9 @@ template <>
 struct Operator<Linear, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                        const Tensor& out) {
-    if (!cpu::IsOperand(input, out) || !cpu::IsOperand(weight, out)) return false;
+    if (!IsProductInput(input, out) || !IsProductInput(weight, out)) return false;
     if (weight.dimensions() > 2) return false;
-    if (bias && (!cpu::IsOperand(*bias, out) || bias->dimensions() != 1)) return false;
+    if (bias && (!IsProductInput(*bias, out) || bias->dimensions() != 1)) return false;
     const cpu::Product product = ProductOf(input, weight, bias, out);
     return product.HasFittingShapes() && product.HasFittingScalars();
   }

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "core/requirements.h"
 #include "cpu/product.h"
 #include "infini/ops/tensor.h"
 
@@ -28,7 +29,7 @@ cpu::Product ProductOf(const Tensor& input, const Tensor& other, const Tensor& o
 template <>
 struct Operator<Matmul, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& other, const Tensor& out) {
-    if (!cpu::IsOperand(input, out) || !cpu::IsOperand(other, out)) return false;
+    if (!IsProductInput(input, out) || !IsProductInput(other, out)) return false;
     const cpu::Product product = ProductOf(input, other, out);
     return product.HasFittingShapes() && product.HasFittingScalars();
   }

@@ -1,8 +1,8 @@
 #include "base/mul.h"
 
 #include <stdexcept>
-#include <type_traits>
 
+#include "core/requirements.h"
 #include "cpu/elementwise.h"
 #include "cpu/kernels.h"
 
@@ -14,8 +14,7 @@ namespace infini::ops {
 template <>
 struct Operator<Mul, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& other, const Tensor& out) {
-    return cpu::FitElementwise(input, other, out) &&
-           cpu::WithRealType(out.data_type(), [](auto*) { return true; });
+    return IsElementwise(out, {&input, &other}) && IsRealType(out.data_type());
   }
 
   static void Run(const Tensor& input, const Tensor& other, const Tensor& out) {
@@ -26,9 +25,8 @@ struct Operator<Mul, Device::Type::kCpu, 0> {
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cpu::WithRealType(out.data_type(), [&](auto* element) {
-      using T = std::remove_pointer_t<decltype(element)>;
+      using T = ElementOf<decltype(element)>;
       cpu::Elementwise<T>(input, other, out, INFINI_OPS_KERNEL(MultiplyElements<T>));
-      return true;
     });
   }
 };

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/requirements.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
@@ -565,10 +566,7 @@ bool Product::HasFittingShapes() const {
 }
 
 bool Product::HasFittingScalars() const {
-  return WithRealType(type, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
-    return CanHold<T>(alpha) && CanHold<T>(beta);
-  });
+  return IsRealType(type) && IsFactor(alpha, type) && IsFactor(beta, type);
 }
 
 void Product::Run() const {
@@ -576,14 +574,6 @@ void Product::Run() const {
     RunProduct<std::remove_pointer_t<decltype(element)>>(*this);
     return true;
   });
-}
-
-bool IsOperand(const Tensor& input, const Tensor& out) {
-  if (!input.defined() || !out.defined() || input.data_type() != out.data_type()) return false;
-  if (!IsAligned(input) || !IsAligned(out)) return false;
-  // The same view would do for elementwise operators only.
-  return IsWritable(out, input) &&
-         (input.data() != out.data() || input.element_count() == 0 || out.element_count() == 0);
 }
 
 }  // namespace infini::ops::cpu

@@ -43,10 +43,6 @@ struct Product {
   void Run() const;
 };
 
-// True when a product can read `input` while it writes `out`: both are aligned, of the same type,
-// and share no memory.
-bool IsOperand(const Tensor& input, const Tensor& out);
-
 }  // namespace infini::ops::cpu
 
 #endif  // INFINI_OPS_CPU_PRODUCT_H_

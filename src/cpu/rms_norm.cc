@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <type_traits>
 #include <vector>
 
+#include "core/requirements.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
@@ -49,14 +49,8 @@ bool HasWeightType(const Tensor& weight, const Tensor& input) {
 template <>
 struct Operator<RmsNorm, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& weight, double, const Tensor& out) {
-    if (!input.defined() || !weight.defined() || !out.defined()) return false;
-    if (input.dimensions() == 0 || weight.dimensions() != 1) return false;
-    return input.data_type() == out.data_type() &&
-           cpu::WithFloatType(out.data_type(), [](auto*) { return true; }) &&
-           HasWeightType(weight, input) && cpu::HaveSameShape(input, out) &&
-           weight.shape()[0] == out.shape()[out.dimensions() - 1] && cpu::IsAligned(input) &&
-           cpu::IsAligned(weight) && cpu::IsAligned(out) && IsWritable(out, input) &&
-           IsWritable(out, weight);
+    return IsRmsNorm(input, weight, out) && IsFloatType(out.data_type()) &&
+           HasWeightType(weight, input);
   }
 
   static void Run(const Tensor& input, const Tensor& weight, double eps, const Tensor& out) {
@@ -68,12 +62,11 @@ struct Operator<RmsNorm, Device::Type::kCpu, 0> {
           Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
     }
     cpu::WithFloatType(out.data_type(), [&](auto* element) {
-      using T = std::remove_pointer_t<decltype(element)>;
+      using T = ElementOf<decltype(element)>;
       if constexpr (sizeof(T) == 2) {
         if (weight.data_type() == DataType::kFloat32) Normalize<T, float>(input, weight, eps, out);
       }
       if (weight.data_type() == out.data_type()) Normalize<T, T>(input, weight, eps, out);
-      return true;
     });
   }
 };

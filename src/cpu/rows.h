@@ -1,17 +1,12 @@
 #ifndef INFINI_OPS_CPU_ROWS_H_
 #define INFINI_OPS_CPU_ROWS_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "infini/ops/tensor.h"
 
 namespace infini::ops::cpu {
-
-inline bool HaveSameShape(const Tensor& a, const Tensor& b) {
-  return std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
-}
 
 // So many elements are worth another thread.
 inline constexpr std::int64_t kElementsPerThread = 16384;

@@ -1,8 +1,8 @@
 #include "base/swiglu.h"
 
 #include <stdexcept>
-#include <type_traits>
 
+#include "core/requirements.h"
 #include "cpu/elementwise.h"
 #include "cpu/kernels.h"
 
@@ -14,8 +14,7 @@ namespace infini::ops {
 template <>
 struct Operator<Swiglu, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& gate, const Tensor& out) {
-    return cpu::FitElementwise(input, gate, out) &&
-           cpu::WithFloatType(out.data_type(), [](auto*) { return true; });
+    return IsElementwise(out, {&input, &gate}) && IsFloatType(out.data_type());
   }
 
   static void Run(const Tensor& input, const Tensor& gate, const Tensor& out) {
@@ -27,9 +26,8 @@ struct Operator<Swiglu, Device::Type::kCpu, 0> {
           Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
     }
     cpu::WithFloatType(out.data_type(), [&](auto* element) {
-      using T = std::remove_pointer_t<decltype(element)>;
+      using T = ElementOf<decltype(element)>;
       cpu::Elementwise<T>(input, gate, out, INFINI_OPS_KERNEL(SwigluElements<T>));
-      return true;
     });
   }
 };

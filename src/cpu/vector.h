@@ -1,6 +1,6 @@
 // Vectors of one instruction set: no include guard, since for_each_isa.h includes it once for each.
 // Whoever includes for_each_isa.h includes what this needs before: <cstdint>, <cstring>,
-// <type_traits>, "cpu/computed.h", and <immintrin.h> on x86-64.
+// <type_traits>, "core/elements.h", "cpu/half.h", and <immintrin.h> on x86-64.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 

@@ -1,7 +1,7 @@
 #include <stdexcept>
 
 #include "base/add.h"
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 template <typename T>
 struct AddFunction {
-  using C = cuda::ComputedType<T>;
+  using C = Computed<T>;
 
   C alpha;
 
@@ -25,9 +25,8 @@ template <>
 struct Operator<Add, cuda::kDevice, 0> {
   static bool Supports(const Tensor& input, const Tensor& other, const Scalar& alpha,
                        const Tensor& out) {
-    const DataType type = out.data_type();
-    return IsElementwise(out, {&input, &other}) && input.data_type() == type &&
-           other.data_type() == type && cuda::IsRealType(type) && IsFactor(alpha, type);
+    return IsElementwise(out, {&input, &other}) && IsRealType(out.data_type()) &&
+           IsFactor(alpha, out.data_type());
   }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
@@ -40,10 +39,9 @@ struct Operator<Add, cuda::kDevice, 0> {
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cuda::WithRealType(out.data_type(), [&](auto* element) {
-      using T = cuda::ElementOf<decltype(element)>;
-      const AddFunction<T> function{alpha.To<cuda::ComputedType<T>>()};
+      using T = ElementOf<decltype(element)>;
+      const AddFunction<T> function{alpha.To<Computed<T>>()};
       cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, other), function);
-      return true;
     });
   }
 };

@@ -1,7 +1,7 @@
 #include <stdexcept>
 
 #include "base/cast.h"
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/copy.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
@@ -20,7 +20,7 @@ struct Number {
     if constexpr (std::is_integral_v<T>) {
       return {0, static_cast<std::int64_t>(value), true};
     } else {
-      return {static_cast<double>(static_cast<cuda::ComputedType<T>>(value)), 0, false};
+      return {static_cast<double>(static_cast<Computed<T>>(value)), 0, false};
     }
   }
 
@@ -32,7 +32,7 @@ struct Number {
       // Through the widest, as torch: there is no other way from a negative number to uint8.
       return static_cast<T>(is_integer ? integer : static_cast<std::int64_t>(real));
     } else {
-      using C = cuda::ComputedType<T>;
+      using C = Computed<T>;
       return static_cast<T>(is_integer ? static_cast<C>(integer) : static_cast<C>(real));
     }
   }
@@ -143,8 +143,8 @@ bool CastFloats(const Invocation& invocation, const Tensor& input, const Tensor&
   }
   return cuda::WithFloatType(out.data_type(), [&](auto* out_element) {
     return cuda::WithFloatType(input.data_type(), [&](auto* input_element) {
-      using Out = cuda::ElementOf<decltype(out_element)>;
-      using In = cuda::ElementOf<decltype(input_element)>;
+      using Out = ElementOf<decltype(out_element)>;
+      using In = ElementOf<decltype(input_element)>;
       constexpr bool kWide = std::is_same_v<Out, double> || std::is_same_v<In, double>;
       if constexpr (!kWide && !std::is_same_v<Out, In>) {
         cuda::RunElementwise<Out, In>(invocation, MakeGeometry(out, input), RoundFunction<Out>());
@@ -159,9 +159,8 @@ bool CastFloats(const Invocation& invocation, const Tensor& input, const Tensor&
 template <>
 struct Operator<Cast, cuda::kDevice, 0> {
   static bool Supports(const Tensor& input, const Tensor& out) {
-    return input.defined() && out.defined() && cuda::IsStoredType(input.data_type()) &&
-           cuda::IsStoredType(out.data_type()) && IsAligned(input) && IsAligned(out) &&
-           BroadcastsTo(input, out) && IsWritable(out, input);
+    return IsInput(input, out) && IsStoredType(input.data_type()) &&
+           IsStoredType(out.data_type()) && BroadcastsTo(input, out);
   }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "base/causal_softmax.h"
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/rows.h"
 
 namespace infini::ops {
@@ -30,7 +30,7 @@ __device__ inline std::int64_t VisibleOf(std::int64_t row, const Rows& rows, std
 // sees a NaN, plus infinity or nothing but minus infinity is NaN: in `sum`, each of them is.
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads) SoftmaxInRegisters(Rows rows, Operands<T> operands) {
-  using A = ComputedType<T>;
+  using A = Computed<T>;
   constexpr int width = kWidth<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
   const int vectors = static_cast<int>(rows.size) / width;
@@ -97,7 +97,7 @@ struct OnlineSum {
 // All other rows: they are read twice, the second time from a cache if that holds them.
 template <typename T, int width>
 __global__ void __launch_bounds__(kMaxThreads) SoftmaxTwice(Rows rows, Operands<T> operands) {
-  using A = ComputedType<T>;
+  using A = Computed<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
   ForEachRow(rows, [&](std::int64_t row, bool is_row) {
     const RowOffsets offsets = OffsetsOf(rows, row);
@@ -141,14 +141,8 @@ void Softmax(const Rows& rows, const Operands<T>& operands, bool vectorized, Str
 template <>
 struct Operator<CausalSoftmax, cuda::kDevice, 0> {
   static bool Supports(const Tensor& input, const Tensor& out) {
-    if (!input.defined() || !out.defined() || input.dimensions() < 2) return false;
-    const std::size_t rank = input.dimensions();
-    return input.data_type() == out.data_type() &&
-           std::equal(input.shape().begin(), input.shape().end(), out.shape().begin(),
-                      out.shape().end()) &&
-           input.shape()[rank - 2] <= input.shape()[rank - 1] && IsAligned(input) &&
-           IsAligned(out) && IsWritable(out, input) && cuda::RowsOf(input, out).has_value() &&
-           cuda::IsFloatType(out.data_type());
+    return IsCausalSoftmax(input, out) && IsFloatType(out.data_type()) &&
+           cuda::RowsOf(input, out).has_value();
   }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
@@ -163,12 +157,11 @@ struct Operator<CausalSoftmax, cuda::kDevice, 0> {
     const bool vectorized = cuda::IsVectorizable(input) && cuda::IsVectorizable(out);
     const cuda::DeviceGuard guard(invocation.device);
     cuda::WithFloatType(out.data_type(), [&](auto* element) {
-      using T = cuda::ElementOf<decltype(element)>;
+      using T = ElementOf<decltype(element)>;
       const cuda::Operands<T> operands{input.data<T>(), out.data<T>(),
                                        input.shape()[input.dimensions() - 2]};
       cuda::Softmax(*cuda::RowsOf(input, out), operands, vectorized,
                     cuda::CurrentStream(invocation));
-      return true;
     });
   }
 };

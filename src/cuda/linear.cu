@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "base/linear.h"
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/product.h"
 #include "cuda/runtime.h"
 
@@ -12,8 +12,7 @@ namespace {
 
 // The bias has the dimensions of the weight but its last.
 bool FitsBias(const Tensor& bias, const Tensor& weight, const Tensor& out) {
-  return bias.defined() && bias.data_type() == out.data_type() && IsAligned(bias) &&
-         AreApart(out, bias) && bias.dimensions() + 1 == weight.dimensions() &&
+  return IsProductInput(bias, out) && bias.dimensions() + 1 == weight.dimensions() &&
          (bias.dimensions() == 0 || bias.shape()[0] == weight.shape()[0]);
 }
 

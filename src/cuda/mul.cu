@@ -1,7 +1,7 @@
 #include <stdexcept>
 
 #include "base/mul.h"
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 template <typename T>
 struct MulFunction {
-  using C = cuda::ComputedType<T>;
+  using C = Computed<T>;
 
   __device__ T operator()(T input, T other) const {
     return static_cast<T>(static_cast<C>(input) * static_cast<C>(other));
@@ -22,9 +22,7 @@ struct MulFunction {
 template <>
 struct Operator<Mul, cuda::kDevice, 0> {
   static bool Supports(const Tensor& input, const Tensor& other, const Tensor& out) {
-    const DataType type = out.data_type();
-    return IsElementwise(out, {&input, &other}) && input.data_type() == type &&
-           other.data_type() == type && cuda::IsRealType(type);
+    return IsElementwise(out, {&input, &other}) && IsRealType(out.data_type());
   }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& other,
@@ -36,9 +34,8 @@ struct Operator<Mul, cuda::kDevice, 0> {
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     cuda::WithRealType(out.data_type(), [&](auto* element) {
-      using T = cuda::ElementOf<decltype(element)>;
+      using T = ElementOf<decltype(element)>;
       cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, other), MulFunction<T>());
-      return true;
     });
   }
 };

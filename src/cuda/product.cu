@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/blas.h"
 #include "cuda/product.h"
 #include "cuda/types.h"
@@ -60,10 +60,6 @@ bool AddBatch(Product& product, const Tensor& a, const Tensor& b, const Tensor& 
 Matrix MatrixOf(const Tensor& tensor) {
   const std::size_t rank = tensor.dimensions();
   return {tensor.data(), tensor.strides()[rank - 2], tensor.strides()[rank - 1], {}};
-}
-
-bool HasType(const Tensor& tensor, DataType type) {
-  return tensor.data_type() == type && IsAligned(tensor);
 }
 
 std::int64_t CountOf(const Product& product) {
@@ -182,7 +178,7 @@ void MultiplyBatch(const Blas& blas, const BlasProduct& first, const Product& pr
 // One thread per element of `out`.
 template <typename T>
 __global__ void MultiplySimply(Product product, std::int64_t count) {
-  using A = ComputedType<T>;
+  using A = Computed<T>;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (std::int64_t i = first; i < count; i += step) {
@@ -220,7 +216,6 @@ void MultiplySimply(Stream stream, const Product& product) {
   WithFloatType(product.data_type, [&](auto* element) {
     using T = ElementOf<decltype(element)>;
     Launch(MultiplySimply<T>, dim3(blocks), dim3(kThreads), 0, stream, product, count);
-    return true;
   });
 }
 
@@ -240,8 +235,7 @@ std::optional<Product> ProductOf(const Tensor& a, const Tensor& b, const Tensor&
   if (std::min(a.dimensions(), b.dimensions()) < 2) return std::nullopt;
   if (std::max(a.dimensions(), b.dimensions()) > rank) return std::nullopt;
   const DataType type = out.data_type();
-  if (!IsFloatType(type) || !HasType(a, type) || !HasType(b, type) || !HasType(out, type) ||
-      !AreApart(out, a) || !AreApart(out, b)) {
+  if (!IsFloatType(type) || !IsProductInput(a, out) || !IsProductInput(b, out)) {
     return std::nullopt;
   }
   const auto size = [](const Tensor& tensor, std::size_t from_end) {
@@ -310,11 +304,6 @@ Tensor Transposed(const Tensor& tensor) {
   std::swap(shape[last], shape[last - 1]);
   std::swap(strides[last], strides[last - 1]);
   return {tensor.data(), shape, strides, tensor.data_type(), tensor.device()};
-}
-
-bool AreApart(const Tensor& out, const Tensor& input) {
-  const bool is_empty = out.element_count() == 0 || input.element_count() == 0;
-  return is_empty || (IsWritable(out, input) && out.data() != input.data());
 }
 
 }  // namespace infini::ops::cuda

@@ -47,8 +47,6 @@ void ClearProductCache();
 Tensor Unsqueezed(const Tensor& tensor, std::size_t index);
 // A view with the last two dimensions swapped.
 Tensor Transposed(const Tensor& tensor);
-// True when writing `out` changes nothing of the input.
-bool AreApart(const Tensor& out, const Tensor& input);
 
 }  // namespace infini::ops::cuda
 

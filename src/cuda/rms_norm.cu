@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "base/rms_norm.h"
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/rows.h"
 
 namespace infini::ops {
@@ -15,13 +15,13 @@ struct Operands {
   const T* weight;
   T* out;
   std::int64_t weight_stride;
-  ComputedType<T> epsilon;
+  Computed<T> epsilon;
 };
 
 template <typename T, int width>
 __device__ Vector<T, width> Scaled(const Vector<T, width>& values, const Vector<T, width>& weights,
-                                   ComputedType<T> scale) {
-  using A = ComputedType<T>;
+                                   Computed<T> scale) {
+  using A = Computed<T>;
   Vector<T, width> scaled;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
@@ -32,8 +32,8 @@ __device__ Vector<T, width> Scaled(const Vector<T, width>& values, const Vector<
 }
 
 template <typename T, int width>
-__device__ ComputedType<T> SumOfSquares(const Vector<T, width>& values) {
-  using A = ComputedType<T>;
+__device__ Computed<T> SumOfSquares(const Vector<T, width>& values) {
+  using A = Computed<T>;
   A sum = 0;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
@@ -51,7 +51,7 @@ __device__ A ScaleOf(A sum_of_squares, std::int64_t size, A epsilon) {
 // Rows of whole vectors, few enough that the threads keep them.
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operands<T> operands) {
-  using A = ComputedType<T>;
+  using A = Computed<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
   const int vectors = static_cast<int>(rows.size) / kWidth<T>;
   ForEachRow(rows, [&](std::int64_t row, bool is_row) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operan
 // All other rows: they are read twice, the second time from a cache if that holds them.
 template <typename T, int width>
 __global__ void __launch_bounds__(kMaxThreads) NormTwice(Rows rows, Operands<T> operands) {
-  using A = ComputedType<T>;
+  using A = Computed<T>;
   __shared__ A partial[kMaxThreads / kWarpSize];
   const std::int64_t vectors = rows.size / width;
   ForEachRow(rows, [&](std::int64_t row, bool is_row) {
@@ -119,16 +119,8 @@ void Norm(const Rows& rows, const Operands<T>& operands, bool vectorized, Stream
 template <>
 struct Operator<RmsNorm, cuda::kDevice, 0> {
   static bool Supports(const Tensor& input, const Tensor& weight, double, const Tensor& out) {
-    if (!input.defined() || !weight.defined() || !out.defined()) return false;
-    if (input.dimensions() == 0 || weight.dimensions() != 1) return false;
-    const DataType type = out.data_type();
-    return input.data_type() == type && weight.data_type() == type &&
-           std::equal(input.shape().begin(), input.shape().end(), out.shape().begin(),
-                      out.shape().end()) &&
-           weight.shape()[0] == input.shape()[input.dimensions() - 1] && IsAligned(input) &&
-           IsAligned(weight) && IsAligned(out) && IsWritable(out, input) &&
-           IsWritable(out, weight) && cuda::RowsOf(input, out).has_value() &&
-           cuda::IsFloatType(type);
+    return IsRmsNorm(input, weight, out) && weight.data_type() == out.data_type() &&
+           IsFloatType(out.data_type()) && cuda::RowsOf(input, out).has_value();
   }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& weight,
@@ -145,12 +137,10 @@ struct Operator<RmsNorm, cuda::kDevice, 0> {
         cuda::IsVectorizable(input) && cuda::IsVectorizable(weight) && cuda::IsVectorizable(out);
     const cuda::DeviceGuard guard(invocation.device);
     cuda::WithFloatType(out.data_type(), [&](auto* element) {
-      using T = cuda::ElementOf<decltype(element)>;
+      using T = ElementOf<decltype(element)>;
       const cuda::Operands<T> operands{input.data<T>(), weight.data<T>(), out.data<T>(),
-                                       weight.strides()[0],
-                                       static_cast<cuda::ComputedType<T>>(eps)};
+                                       weight.strides()[0], static_cast<Computed<T>>(eps)};
       cuda::Norm(*cuda::RowsOf(input, out), operands, vectorized, cuda::CurrentStream(invocation));
-      return true;
     });
   }
 };

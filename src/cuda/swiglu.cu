@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "base/swiglu.h"
-#include "core/elementwise.h"
+#include "core/requirements.h"
 #include "cuda/elementwise.h"
 #include "cuda/types.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 template <typename T>
 struct SwigluFunction {
-  using C = cuda::ComputedType<T>;
+  using C = Computed<T>;
 
   __device__ T operator()(T input, T gate) const {
     const C value = static_cast<C>(gate);
@@ -24,9 +24,7 @@ struct SwigluFunction {
 template <>
 struct Operator<Swiglu, cuda::kDevice, 0> {
   static bool Supports(const Tensor& input, const Tensor& gate, const Tensor& out) {
-    const DataType type = out.data_type();
-    return IsElementwise(out, {&input, &gate}) && input.data_type() == type &&
-           gate.data_type() == type && cuda::IsFloatType(type);
+    return IsElementwise(out, {&input, &gate}) && IsFloatType(out.data_type());
   }
 
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& gate,
@@ -39,9 +37,8 @@ struct Operator<Swiglu, cuda::kDevice, 0> {
           Describe(input) + ", " + Describe(gate) + " and out " + Describe(out));
     }
     cuda::WithFloatType(out.data_type(), [&](auto* element) {
-      using T = cuda::ElementOf<decltype(element)>;
+      using T = ElementOf<decltype(element)>;
       cuda::RunElementwise<T, T>(invocation, MakeGeometry(out, input, gate), SwigluFunction<T>());
-      return true;
     });
   }
 };

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 
-#include "core/elementwise.h"
 #include "core/geometry.h"
 #include "infini/ops/tensor.h"
 
@@ -24,19 +22,9 @@ inline Tensor Leading(const Tensor& tensor, std::size_t own) {
           tensor.device()};
 }
 
-inline bool HaveSameShape(const Tensor& a, const Tensor& b) {
-  return std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
-}
-
-// True for aligned tensors of one type, of those that kernels are compiled for.
-inline bool AreFloats(std::initializer_list<const Tensor*> tensors) {
-  const DataType type = (*tensors.begin())->data_type();
-  if (type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32) {
-    return false;
-  }
-  return std::all_of(tensors.begin(), tensors.end(), [&](const Tensor* tensor) {
-    return tensor->defined() && tensor->data_type() == type && IsAligned(*tensor);
-  });
+// True for the types that the kernels of all operators but add are compiled for.
+inline bool IsSmallFloatType(DataType type) {
+  return type == DataType::kFloat16 || type == DataType::kBFloat16 || type == DataType::kFloat32;
 }
 
 // True where kernels can count along every dimension with 32 bits, to the end of the last block.

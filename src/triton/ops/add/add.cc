@@ -4,8 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "core/elementwise.h"
 #include "core/geometry.h"
+#include "core/requirements.h"
 #include "triton/add.h"
 #include "triton/launch.h"
 
@@ -90,8 +90,7 @@ struct Operator<Add, Device::Type::kNvidia, 9> {
  private:
   static bool TakesArguments(const Tensor& input, const Tensor& other, const Scalar& alpha,
                              const Tensor& out) {
-    return IsElementwise(out, {&input, &other}) && input.data_type() == out.data_type() &&
-           other.data_type() == out.data_type() && HasKernels(out.data_type()) &&
+    return IsElementwise(out, {&input, &other}) && HasKernels(out.data_type()) &&
            IsFactor(alpha, out.data_type());
   }
 };

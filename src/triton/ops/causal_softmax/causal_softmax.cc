@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "core/requirements.h"
 #include "triton/causal_softmax.h"
 #include "triton/launch.h"
 #include "triton/rows.h"
@@ -57,10 +58,8 @@ struct Operator<CausalSoftmax, Device::Type::kNvidia, 9> {
 
  private:
   static bool TakesArguments(const Tensor& input, const Tensor& out) {
-    return triton::AreFloats({&input, &out}) && out.dimensions() >= 2 &&
-           triton::HaveSameShape(input, out) && triton::IsCountable(out) &&
-           out.shape()[out.dimensions() - 2] <= out.shape()[out.dimensions() - 1] &&
-           IsWritable(out, input);
+    return IsCausalSoftmax(input, out) && triton::IsSmallFloatType(out.data_type()) &&
+           triton::IsCountable(out);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/requirements.h"
 #include "triton/gemm.h"
 #include "triton/launch.h"
 #include "triton/rows.h"
@@ -95,10 +96,6 @@ void TransposeIfByColumns(Product* product, Geometry<3>* batches) {
   std::swap(batches->strides[1], batches->strides[2]);
 }
 
-bool AreApart(const Tensor& out, const Tensor& input) {
-  return IsWritable(out, input) && (out.data() != input.data() || input.element_count() == 0);
-}
-
 bool IsReal(const Scalar& value) { return value.kind() != Scalar::Kind::kComplex; }
 
 }  // namespace
@@ -139,15 +136,16 @@ struct Operator<Gemm, Device::Type::kNvidia, 9> {
  private:
   static bool TakesArguments(const Tensor& a, const Tensor& b, const Scalar& alpha,
                              const Scalar& beta, bool trans_a, bool trans_b, const Tensor& out) {
-    if (!triton::AreFloats({&a, &b, &out}) || !IsReal(alpha) || !IsReal(beta)) return false;
+    if (!IsProductInput(a, out) || !IsProductInput(b, out) ||
+        !triton::IsSmallFloatType(out.data_type()) || !IsReal(alpha) || !IsReal(beta))
+      return false;
     if (a.dimensions() < 2 || b.dimensions() < 2 || out.dimensions() < 2) return false;
     if (!triton::IsCountable(a) || !triton::IsCountable(b)) return false;
     const Matrix left(a, trans_a), right(b, trans_b), result(out);
     return left.rows == result.rows && left.columns == right.rows &&
            right.columns == result.columns &&
            BroadcastsTo(triton::Leading(a, 2), triton::Leading(out, 2)) &&
-           BroadcastsTo(triton::Leading(b, 2), triton::Leading(out, 2)) && AreApart(out, a) &&
-           AreApart(out, b);
+           BroadcastsTo(triton::Leading(b, 2), triton::Leading(out, 2));
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "core/requirements.h"
 #include "triton/launch.h"
 #include "triton/rms_norm.h"
 #include "triton/rows.h"
@@ -63,10 +64,8 @@ struct Operator<RmsNorm, Device::Type::kNvidia, 9> {
 
  private:
   static bool TakesArguments(const Tensor& input, const Tensor& weight, const Tensor& out) {
-    return triton::AreFloats({&input, &weight, &out}) && out.dimensions() >= 1 &&
-           triton::HaveSameShape(input, out) && triton::IsCountable(out) &&
-           weight.dimensions() == 1 && weight.shape()[0] == out.shape()[out.dimensions() - 1] &&
-           IsWritable(out, input) && IsWritable(out, weight);
+    return IsRmsNorm(input, weight, out) && weight.data_type() == out.data_type() &&
+           triton::IsSmallFloatType(out.data_type()) && triton::IsCountable(out);
   }
 };
 

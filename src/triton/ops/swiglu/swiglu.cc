@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "core/requirements.h"
 #include "triton/launch.h"
 #include "triton/rows.h"
 #include "triton/swiglu.h"
@@ -58,7 +59,7 @@ struct Operator<Swiglu, Device::Type::kNvidia, 9> {
 
  private:
   static bool TakesArguments(const Tensor& input, const Tensor& gate, const Tensor& out) {
-    return IsElementwise(out, {&input, &gate}) && triton::AreFloats({&input, &gate, &out});
+    return IsElementwise(out, {&input, &gate}) && triton::IsSmallFloatType(out.data_type());
   }
 };
 

@@ -1,0 +1,33 @@
+#include "core/concatenation.h"
+
+#include "core/requirements.h"
+
+namespace infini::ops {
+namespace {
+
+// True when the shapes are the same but for the dimension.
+bool SameBut(std::size_t dimension, const Tensor& a, const Tensor& b) {
+  if (a.dimensions() != b.dimensions()) return false;
+  for (std::size_t i = 0; i < a.dimensions(); ++i) {
+    if (i != dimension && a.shape()[i] != b.shape()[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IsConcatenation(Span<Tensor> tensors, std::int64_t dim, const Tensor& out) {
+  const auto rank = static_cast<std::int64_t>(out.dimensions());
+  if (tensors.empty() || dim < -rank || dim >= rank) return false;
+  const std::size_t dimension = DimensionOf(dim, out);
+  std::int64_t size = 0;
+  for (const Tensor& tensor : tensors) {
+    if (!IsInput(tensor, out) || tensor.data_type() != out.data_type()) return false;
+    if (IsNothing(tensor)) continue;
+    if (!SameBut(dimension, tensor, out)) return false;
+    size += tensor.shape()[dimension];
+  }
+  return size == out.shape()[dimension];
+}
+
+}  // namespace infini::ops
