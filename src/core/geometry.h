@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "infini/ops/tensor.h"
@@ -153,6 +154,12 @@ void ForEachPiece(const Geometry<operands>& geometry, int max_rank, std::int64_t
     if (piece.sizes[cut] == 1) piece.RemoveDimension(cut);
     ForEachPiece(piece, max_rank, max_offset, function);
   }
+}
+
+// The same, however far they reach.
+template <int operands, typename Function>
+void ForEachPiece(const Geometry<operands>& geometry, int max_rank, const Function& function) {
+  ForEachPiece(geometry, max_rank, std::numeric_limits<std::int64_t>::max(), function);
 }
 
 }  // namespace infini::ops

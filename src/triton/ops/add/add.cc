@@ -1,13 +1,13 @@
 #include "base/add.h"
 
 #include <cstdint>
-#include <limits>
 #include <stdexcept>
 
-#include "core/geometry.h"
+#include "core/elements.h"
 #include "core/requirements.h"
 #include "triton/add.h"
 #include "triton/launch.h"
+#include "triton/operands.h"
 
 namespace infini::ops {
 namespace {
@@ -15,24 +15,8 @@ namespace {
 using Request = InfiniOpsTritonAddRequest;
 
 constexpr int kMaxRank = 5;
-// Kernels count with 32 bits, to the end of the last block of elements.
-constexpr std::int64_t kMaxOffset = std::numeric_limits<std::int32_t>::max() - 1024;
 
-bool HasKernels(DataType type) {
-  switch (type) {
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-    case DataType::kFloat32:
-    case DataType::kInt64:
-    case DataType::kInt32:
-    case DataType::kInt16:
-    case DataType::kInt8:
-    case DataType::kUInt8:
-      return true;
-    default:
-      return false;
-  }
-}
+bool HasKernels(DataType type) { return IsRealType(type) && type != DataType::kFloat64; }
 
 Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& alpha) {
   Request request{};
@@ -44,7 +28,7 @@ Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& al
   request.integer_alpha = alpha.is_integral() ? alpha.To<std::int64_t>() : 0;
   request.count = geometry.count();
   std::int64_t* const sizes[] = {&request.size0, &request.size1, &request.size2, &request.size3};
-  for (int i = 0; i < kMaxRank - 1; ++i) *sizes[i] = i < geometry.rank ? geometry.sizes[i] : 1;
+  for (int i = 0; i < kMaxRank - 1; ++i) *sizes[i] = triton::SizeOf(geometry, i);
   std::int64_t* const strides[3][kMaxRank] = {
       {&request.out_stride0, &request.out_stride1, &request.out_stride2, &request.out_stride3,
        &request.out_stride4},
@@ -52,10 +36,9 @@ Request MakeRequest(const Geometry<3>& geometry, DataType type, const Scalar& al
        &request.input_stride3, &request.input_stride4},
       {&request.other_stride0, &request.other_stride1, &request.other_stride2,
        &request.other_stride3, &request.other_stride4}};
-  const auto size = static_cast<std::int64_t>(DataTypeSize(type));
   for (int operand = 0; operand < 3; ++operand) {
-    for (int i = 0; i < geometry.rank; ++i) {
-      *strides[operand][i] = geometry.strides[operand][i] / size;
+    for (int i = 0; i < kMaxRank; ++i) {
+      *strides[operand][i] = triton::StrideOf(geometry, operand, i, type);
     }
   }
   return request;
@@ -80,7 +63,7 @@ struct Operator<Add, Device::Type::kNvidia, 9> {
           Describe(input) + ", " + Describe(other) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;
-    ForEachPiece(MakeGeometry(out, input, other), kMaxRank, kMaxOffset,
+    ForEachPiece(MakeGeometry(out, input, other), kMaxRank, triton::kMaxOffset,
                  [&](const Geometry<3>& piece) {
                    triton::Launch("add", &InfiniOpsTritonAdd,
                                   MakeRequest(piece, out.data_type(), alpha), invocation);

@@ -5,7 +5,7 @@
 #include "core/requirements.h"
 #include "triton/causal_softmax.h"
 #include "triton/launch.h"
-#include "triton/rows.h"
+#include "triton/operands.h"
 
 namespace infini::ops {
 namespace {
@@ -50,7 +50,7 @@ struct Operator<CausalSoftmax, Device::Type::kNvidia, 9> {
     }
     if (out.element_count() == 0) return;
     const auto matrices = MakeGeometry(triton::Leading(out, 2), triton::Leading(input, 2));
-    triton::ForEachPart(matrices, 1, [&](const Geometry<2>& part) {
+    ForEachPiece(matrices, 1, [&](const Geometry<2>& part) {
       triton::Launch("causal_softmax", &InfiniOpsTritonCausalSoftmax, MakeRequest(part, input, out),
                      invocation);
     });

@@ -7,7 +7,7 @@
 #include "core/requirements.h"
 #include "triton/gemm.h"
 #include "triton/launch.h"
-#include "triton/rows.h"
+#include "triton/operands.h"
 
 namespace infini::ops {
 namespace {
@@ -128,7 +128,7 @@ struct Operator<Gemm, Device::Type::kNvidia, 9> {
         MakeGeometry(triton::Leading(out, 2), triton::Leading(a, 2), triton::Leading(b, 2));
     MergeBatchesIntoRows(&product, &batches, type);
     TransposeIfByColumns(&product, &batches);
-    triton::ForEachPart(batches, 2, [&](const Geometry<3>& part) {
+    ForEachPiece(batches, 2, [&](const Geometry<3>& part) {
       triton::Launch("gemm", &InfiniOpsTritonGemm, MakeRequest(product, part, type), invocation);
     });
   }

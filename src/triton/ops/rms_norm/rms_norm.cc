@@ -4,8 +4,8 @@
 
 #include "core/requirements.h"
 #include "triton/launch.h"
+#include "triton/operands.h"
 #include "triton/rms_norm.h"
-#include "triton/rows.h"
 
 namespace infini::ops {
 namespace {
@@ -56,7 +56,7 @@ struct Operator<RmsNorm, Device::Type::kNvidia, 9> {
     }
     if (out.element_count() == 0) return;
     const auto rows = MakeGeometry(triton::Leading(out, 1), triton::Leading(input, 1));
-    triton::ForEachPart(rows, 2, [&](const Geometry<2>& part) {
+    ForEachPiece(rows, 2, [&](const Geometry<2>& part) {
       triton::Launch("rms_norm", &InfiniOpsTritonRmsNorm,
                      MakeRequest(part, input, weight, eps, out), invocation);
     });

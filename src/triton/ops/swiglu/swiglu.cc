@@ -4,16 +4,13 @@
 
 #include "core/requirements.h"
 #include "triton/launch.h"
-#include "triton/rows.h"
+#include "triton/operands.h"
 #include "triton/swiglu.h"
 
 namespace infini::ops {
 namespace {
 
 using Request = InfiniOpsTritonSwigluRequest;
-
-// Kernels count with 32 bits, to the end of the last block of elements.
-constexpr std::int64_t kMaxOffset = std::numeric_limits<std::int32_t>::max() - 1024;
 
 Request MakeRequest(const Geometry<3>& geometry, DataType type) {
   Request request{};
@@ -51,10 +48,11 @@ struct Operator<Swiglu, Device::Type::kNvidia, 9> {
           Describe(input) + ", gate " + Describe(gate) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;
-    ForEachPiece(MakeGeometry(out, input, gate), 2, kMaxOffset, [&](const Geometry<3>& piece) {
-      triton::Launch("swiglu", &InfiniOpsTritonSwiglu, MakeRequest(piece, out.data_type()),
-                     invocation);
-    });
+    ForEachPiece(MakeGeometry(out, input, gate), 2, triton::kMaxOffset,
+                 [&](const Geometry<3>& piece) {
+                   triton::Launch("swiglu", &InfiniOpsTritonSwiglu,
+                                  MakeRequest(piece, out.data_type()), invocation);
+                 });
   }
 
  private:

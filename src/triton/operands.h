@@ -1,15 +1,16 @@
-#ifndef INFINI_OPS_TRITON_ROWS_H_
-#define INFINI_OPS_TRITON_ROWS_H_
+#ifndef INFINI_OPS_TRITON_OPERANDS_H_
+#define INFINI_OPS_TRITON_OPERANDS_H_
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "core/elements.h"
 #include "core/geometry.h"
 #include "infini/ops/tensor.h"
 
-// What the glue of operators shares whose kernels work on the rows or the matrices of tensors.
+// How the glue of operators looks at tensors, and what it tells kernels of them.
 namespace infini::ops::triton {
 
 // Where the rows (`own` is 1) or matrices (2) of a tensor begin.
@@ -24,7 +25,7 @@ inline Tensor Leading(const Tensor& tensor, std::size_t own) {
 
 // True for the types that the kernels of all operators but add are compiled for.
 inline bool IsSmallFloatType(DataType type) {
-  return type == DataType::kFloat16 || type == DataType::kBFloat16 || type == DataType::kFloat32;
+  return IsFloatType(type) && type != DataType::kFloat64;
 }
 
 // True where kernels can count along every dimension with 32 bits, to the end of the last block.
@@ -34,11 +35,8 @@ inline bool IsCountable(const Tensor& tensor) {
                      [](std::int64_t size) { return size <= std::int64_t{1} << 30; });
 }
 
-// Calls `function` with geometries of at most `max_rank` dimensions that together are this one.
-template <int operands, typename Function>
-void ForEachPart(const Geometry<operands>& geometry, int max_rank, const Function& function) {
-  ForEachPiece(geometry, max_rank, std::numeric_limits<std::int64_t>::max(), function);
-}
+// Kernels with 32-bit offsets count with them to the end of the last block of elements.
+inline constexpr std::int64_t kMaxOffset = std::numeric_limits<std::int32_t>::max() - 1024;
 
 // In elements; 1 and 0 for a dimension that is not there.
 template <int operands>
@@ -54,4 +52,4 @@ std::int64_t StrideOf(const Geometry<operands>& geometry, int operand, int dimen
 
 }  // namespace infini::ops::triton
 
-#endif  // INFINI_OPS_TRITON_ROWS_H_
+#endif  // INFINI_OPS_TRITON_OPERANDS_H_
