@@ -271,6 +271,21 @@ def test_what_no_native_slot_takes_falls_to_torch(shadowing: str, device: str) -
     torch.testing.assert_close(out.cpu().real.float(), example.expected)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "alpha"),
+    [(torch.float16, 65505.0), (torch.bfloat16, 3.39e38), (torch.float32, 3.5e38)],
+)
+def test_no_slot_of_add_takes_an_alpha_that_torch_does_not(
+    dtype: torch.dtype, alpha: float, device: str
+) -> None:
+    x = torch.ones(3, dtype=dtype, device=device)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.add(x, x, alpha=alpha)
+    for slot in slots_of("add", device):
+        with pytest.raises(ValueError, match=rf"^add: slot {slot} takes .+; got .+"):
+            infini.ops.add(x, x, alpha=alpha, out=x.clone(), implementation_index=slot)
+
+
 def test_what_no_slot_takes_the_lowest_refuses(alone: str, device: str) -> None:
     arguments, out = _complex(alone, device)
     lowest, *_ = slots_of(alone, device)
