@@ -6,6 +6,9 @@
 # alone of the four vendors' compilers, and not the toolkit of NVIDIA's wheels, whose libraries lie
 # where its nvcc does not look for them (and takes 2 seconds to find that out).
 
+# As where CMake knows the language, the environment counts once: Ninja configures again without it.
+set(CMAKE_CUDA_COMPILER "$ENV{CUDACXX}" CACHE FILEPATH
+  "NVIDIA's compiler; empty: that of the first complete toolkit that is found")
 set(CMAKE_CUDA_ARCHITECTURES "$ENV{CUDAARCHS}" CACHE STRING
   "NVIDIA's architectures to compile kernels for; empty: 80-real;90")
 set(CUDA_KERNEL_FLAGS "" CACHE STRING "More options for the compiler of the kernels")
@@ -49,6 +52,10 @@ endfunction()
 
 # All nvcc that there are, the one to prefer first.
 function(infini_ops_find_nvcc result)
+  if(CMAKE_CUDA_COMPILER)
+    set(${result} "${CMAKE_CUDA_COMPILER}" PARENT_SCOPE)
+    return()
+  endif()
   find_program(found nvcc NO_CACHE
     HINTS "${CUDAToolkit_ROOT}" ENV CUDAToolkit_ROOT ENV CUDA_HOME
     PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -67,9 +74,6 @@ print(*sorted(found, reverse=True)[:1], end="")
   endforeach()
   list(FILTER found INCLUDE REGEX "/nvcc$")
   list(REMOVE_DUPLICATES found)
-  if(NOT "$ENV{CUDACXX}" STREQUAL "")
-    set(found "$ENV{CUDACXX}")
-  endif()
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
@@ -111,9 +115,18 @@ macro(infini_ops_use_nvidia)
     endif()
     set(infini_ops_cuda_problem "the toolkit of ${nvcc} lacks ${toolkit_lacks}")
   endforeach()
-  set(infini_ops_cuda_remedy
-    "Run `pip install 'cuda-toolkit[cccl,nvcc,cudart,cublas]'`, or set CUDACXX in the environment to "
-    "the nvcc of a complete toolkit")
+  if(CMAKE_CUDA_COMPILER)
+    set(infini_ops_cuda_remedy
+      "Set CMAKE_CUDA_COMPILER, or CUDACXX in the environment, to the nvcc of a complete toolkit, or "
+      "to nothing so that one is searched for")
+  else()
+    set(infini_ops_cuda_remedy
+      "Run `pip install 'cuda-toolkit[cccl,nvcc,cudart,cublas]'`, or set CUDACXX in the environment "
+      "to the nvcc of a complete toolkit")
+  endif()
+  if(infini_ops_cuda_problem)
+    unset(CMAKE_CUDA_COMPILER CACHE)  # what does not work is not kept
+  endif()
   infini_ops_nvcc_architectures(architectures)
   set(infini_ops_cuda_vendor nvidia)
   set(infini_ops_cuda_flags ${architectures}
@@ -140,7 +153,7 @@ macro(infini_ops_use_clang vendor sdk compiler language)
   set(infini_ops_cuda_libraries "-L${root}/lib" "-L${root}/lib64" ${ARGN})
   set(infini_ops_cuda_library_folders "${root}/lib" "${root}/lib64")
   set(infini_ops_cuda_problem "")
-  if(NOT EXISTS "${infini_ops_cuda_compiler}")
+  if(root STREQUAL "" OR NOT EXISTS "${infini_ops_cuda_compiler}")
     set(infini_ops_cuda_problem "${sdk} is '${root}', where there is no ${compiler}")
   endif()
   set(infini_ops_cuda_remedy "Set ${sdk} in the environment to the folder of the vendor's SDK")

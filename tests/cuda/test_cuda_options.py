@@ -50,7 +50,7 @@ def test_a_toolkit_with_nothing_in_it(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("CUDACXX", str(nvcc))
     message = refusal(tmp_path / "build", "WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON")
     assert f"WITH_CUDA_KERNELS is ON, but the toolkit of {nvcc} lacks cuda_runtime.h, " in message
-    assert "libcublas, libcublasLt. Run `pip install 'cuda-toolkit[" in message
+    assert "libcublas, libcublasLt. Set CMAKE_CUDA_COMPILER, or CUDACXX in the environm" in message
     assert "or set WITH_CUDA_KERNELS to OFF." in message
 
 
@@ -60,6 +60,20 @@ def test_nobody_asked_and_there_is_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert configured.returncode == 0, configured.stderr
     assert f"No CUDA kernels: the toolkit of {tmp_path}/nvcc lacks a working" in configured.stdout
     assert "cuda/add.cu" not in (tmp_path / "build" / "build.ninja").read_text()
+
+
+def test_the_compiler_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it does not work: then another may be given in the same way."""
+    nvcc = tmp_path / "bin" / "nvcc"
+    make_program(nvcc, f'exec {find_nvcc()} "$@"')
+    build = tmp_path / "build"
+    options = ["WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON"]
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "none"))
+    assert "lacks a working nvcc" in refusal(build, *options)
+    monkeypatch.setenv("CUDACXX", str(nvcc))
+    assert f"Found {nvcc}: enabling" in configure(build, *options).stdout
+    monkeypatch.delenv("CUDACXX")
+    assert f"Found {nvcc}: enabling" in configure(build, *options).stdout
 
 
 @pytest.mark.parametrize(
@@ -97,6 +111,8 @@ def test_a_vendor_without_its_sdk(
 ) -> None:
     """And with it: how its compiler would be called, which is all that can be tested without."""
     options = [f"WITH_{platform.upper()}=ON", "WITH_CUDA_KERNELS=ON"]
+    monkeypatch.delenv(variable, raising=False)
+    assert f"{variable} is '', where" in refusal(tmp_path / "build", *options)
     monkeypatch.setenv(variable, str(tmp_path / "sdk"))
     message = refusal(tmp_path / "build", *options)
     assert f"{variable} is '{tmp_path}/sdk', where there is no {compiler}. Set " in message
