@@ -17,7 +17,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: tests/e2e waits until no child is left
 def emulated(programs: Path) -> Iterator[Emulated]:
     """The CUDA implementations on host memory."""
     process = Emulated(programs)
