@@ -412,7 +412,7 @@ void RunBatch(const MatrixProduct<T>& first, const Batch& batch) {
 constexpr std::int64_t kOneDnnMultiplications = 1 << 20;
 
 // Our kernels for few rows are 1.5 to 2 times as fast as MKL's with so few, where the other operand
-// has so many elements. With fewer elements they reach half of its speed.
+// has so many elements. With fewer elements they reach half of its speed, with one row all of it.
 constexpr std::int64_t kFewRowsOfBlas = 8;
 constexpr std::int64_t kElementsOfFewRows = 1 << 20;
 
@@ -435,7 +435,8 @@ bool IsFasterOnTorch(const MatrixProduct<T>& one, const Batch& batch) {
     return rows > kFewRowsAcross && one.m * one.n * one.k * batch.Count() >= kOneDnnMultiplications;
   }
   const bool has_few = one.n < one.m ? one.Transposed().HasFewRows() : one.HasFewRows();
-  return !has_few || rows > kFewRowsOfBlas || one.k * std::max(one.m, one.n) < kElementsOfFewRows;
+  return !has_few || rows == 1 || rows > kFewRowsOfBlas ||
+         one.k * std::max(one.m, one.n) < kElementsOfFewRows;
 }
 
 // True when torch can have each operand as it lies: it takes no negative strides, and of those that
