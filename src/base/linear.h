@@ -5,8 +5,8 @@
 
 namespace infini::ops {
 
-// out = input @ weight^T + bias: `input` is [..., in], `weight` [out, in] or [in], `bias` [out] or
-// absent.
+// out = input @ weight^T + bias: `input` is [..., in], `weight` [out, in] and `bias` [out], or
+// `weight` [in] and `bias` []; or there is no bias.
 class Linear : public OperatorBase<Linear> {
  public:
   static constexpr char kName[] = "linear";

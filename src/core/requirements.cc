@@ -80,6 +80,11 @@ bool IsProductInput(const Tensor& input, const Tensor& out) {
          (input.data() != out.data() || input.element_count() == 0 || out.element_count() == 0);
 }
 
+bool IsBias(const Tensor& bias, const Tensor& weight, const Tensor& out) {
+  return IsProductInput(bias, out) && bias.dimensions() + 1 == weight.dimensions() &&
+         std::equal(bias.shape().begin(), bias.shape().end(), weight.shape().begin());
+}
+
 bool IsElementwise(const Tensor& out, std::initializer_list<const Tensor*> inputs) {
   for (const Tensor* input : inputs) {
     if (!IsInput(*input, out) || input->data_type() != out.data_type()) return false;

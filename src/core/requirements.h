@@ -21,6 +21,9 @@ bool IsInput(const Tensor& input, const Tensor& out);
 // `out`, either.
 bool IsProductInput(const Tensor& input, const Tensor& out);
 
+// True for a bias with the dimensions of linear's weight but the last.
+bool IsBias(const Tensor& bias, const Tensor& weight, const Tensor& out);
+
 // True for inputs of the type of `out`, which has the shape that they broadcast to. Torch resizes
 // any other.
 bool IsElementwise(const Tensor& out, std::initializer_list<const Tensor*> inputs);

@@ -7,9 +7,6 @@
 namespace infini::ops::cpu {
 namespace {
 
-// So many elements are worth another thread: a few microseconds.
-constexpr std::int64_t kGrain = 16384;
-
 // A row costs a few nanoseconds beside its elements. Where the innermost dimension is not longer
 // than this, the longest one is taken in its place.
 constexpr std::int64_t kShortRow = 3;
@@ -96,7 +93,7 @@ class Loops {
 template <int operands>
 void ForEachTile(Geometry<operands>&& geometry, const std::function<void(const Tile&)>& function) {
   const Loops<operands> loops(geometry);
-  ParallelFor(geometry.count(), kGrain,
+  ParallelFor(geometry.count(), kElementsPerThread,
               [&](std::int64_t begin, std::int64_t end) { loops.Walk(begin, end, function); });
 }
 

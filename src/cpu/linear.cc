@@ -22,7 +22,10 @@ cpu::Product ProductOf(const Tensor& input, const Tensor& weight, const std::opt
     product.a = product.a.With1(1);
     product.out = product.out.With1(1);
   }
-  if (bias) product.bias = cpu::Matrices(*bias).With1(1);
+  if (bias) {
+    const cpu::Matrices columns(*bias);
+    product.bias = (weight.dimensions() == 1 ? columns.With1(0) : columns).With1(1);
+  }
   return product;
 }
 
@@ -33,8 +36,7 @@ struct Operator<Linear, Device::Type::kCpu, 0> {
   static bool Supports(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                        const Tensor& out) {
     if (!IsProductInput(input, out) || !IsProductInput(weight, out)) return false;
-    if (weight.dimensions() > 2) return false;
-    if (bias && (!IsProductInput(*bias, out) || bias->dimensions() != 1)) return false;
+    if (weight.dimensions() > 2 || (bias && !IsBias(*bias, weight, out))) return false;
     const cpu::Product product = ProductOf(input, weight, bias, out);
     return product.HasFittingShapes() && product.HasFittingScalars();
   }
@@ -43,9 +45,9 @@ struct Operator<Linear, Device::Type::kCpu, 0> {
                   const Tensor& out) {
     if (!Supports(input, weight, bias, out)) {
       throw std::invalid_argument(
-          "linear: slot 0 takes aligned strided tensors of one real type, a weight of [out, in] or "
-          "[in], a bias of [out] or none, and an out of the product's shape that overlaps neither "
-          "itself nor an input; got " +
+          "linear: slot 0 takes aligned strided tensors of one real type, a weight [out, in] and a "
+          "bias [out], or a weight [in] and a bias [], and an out of the product's shape that "
+          "overlaps neither itself nor an input; got " +
           Describe(input) + ", weight " + Describe(weight) + ", bias " +
           (bias ? Describe(*bias) : "none") + " and out " + Describe(out));
     }

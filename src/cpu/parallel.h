@@ -10,6 +10,9 @@ namespace infini::ops::cpu {
 // as the process has CPUs.
 int ThreadCount();
 
+// So many elements are worth another thread: a few microseconds.
+inline constexpr std::int64_t kElementsPerThread = 16384;
+
 // Calls `function(begin, end)` on disjoint pieces that cover [0, count), each at least `grain` long
 // (but where `count` is shorter), on this thread and on others. Calls from within `function` run on
 // the thread that makes them. What `function` throws first is thrown here, when all is at rest.

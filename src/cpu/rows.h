@@ -8,9 +8,6 @@
 
 namespace infini::ops::cpu {
 
-// So many elements are worth another thread.
-inline constexpr std::int64_t kElementsPerThread = 16384;
-
 // Where the rows of a tensor, its last dimension, begin.
 class Rows {
  public:

@@ -10,12 +10,6 @@ namespace infini::ops {
 namespace cuda {
 namespace {
 
-// The bias has the dimensions of the weight but its last.
-bool FitsBias(const Tensor& bias, const Tensor& weight, const Tensor& out) {
-  return IsProductInput(bias, out) && bias.dimensions() + 1 == weight.dimensions() &&
-         (bias.dimensions() == 0 || bias.shape()[0] == weight.shape()[0]);
-}
-
 std::optional<Product> LinearOf(const Tensor& input, const Tensor& weight,
                                 const std::optional<Tensor>& bias, const Tensor& out) {
   if (!input.defined() || !weight.defined() || !out.defined()) return std::nullopt;
@@ -26,7 +20,7 @@ std::optional<Product> LinearOf(const Tensor& input, const Tensor& weight,
   if (!std::equal(input.shape().begin(), input.shape().end() - 1, out.shape().begin())) {
     return std::nullopt;
   }
-  if (bias && !FitsBias(*bias, weight, out)) return std::nullopt;
+  if (bias && !IsBias(*bias, weight, out)) return std::nullopt;
 
   const Tensor b = is_matrix ? Transposed(weight) : Unsqueezed(weight, 1);
   const Tensor columns = is_matrix ? out : Unsqueezed(out, rank - 1);

@@ -80,16 +80,10 @@ static pthread_once_t opened = PTHREAD_ONCE_INIT;
 
 static const int kTargets[] = {INFINI_OPS_TRITON_TARGETS};
 
-static InfiniOpsTritonStatus Report(InfiniOpsTritonCall* call, InfiniOpsTritonStatus status,
-                                    const char* format, va_list arguments) {
-  vsnprintf(call->message, sizeof(call->message), format, arguments);
-  return status;
-}
-
 InfiniOpsTritonStatus InfiniOpsTritonFail(InfiniOpsTritonCall* call, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  Report(call, kInfiniOpsTritonUnsupported, format, arguments);
+  vsnprintf(call->message, sizeof(call->message), format, arguments);
   va_end(arguments);
   return kInfiniOpsTritonUnsupported;
 }

@@ -344,7 +344,7 @@ def linear_examples(dtype: torch.dtype) -> Examples:
     yield example("no bias", make(4, 6), make(5, 6), make(4, 5))
     yield example("a vector", make(6), make(5, 6), make(5), make(5))
     yield example("one output", make(4, 6), make(6), make(4))
-    yield example("and its bias", make(4, 6), make(6), make(), make(4), is_optional=True)
+    yield example("and its bias", make(4, 6), make(6), make(), make(4))
     yield example("batches", make(2, 3, 6), make(5, 6), make(5), make(2, 3, 5))
     yield example("odd", make(17, 33), make(65, 33), make(65), make(17, 65))
     yield example("transposed", make(33, 17).t(), make(33, 65).t(), make(65), make(17, 65))
