@@ -114,7 +114,7 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._text = without_comments(path.read_text(encoding="utf-8"))
+        self._text = without_comments(path.read_text(encoding="utf-8", errors="replace"))
 
     def base(self) -> Base:
         found = self._find(_CLASS, "class <Name> : public OperatorBase<Name> {")
