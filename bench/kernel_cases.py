@@ -6,15 +6,13 @@ do not fit the caches; ``exact`` is the same in float64, on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch.nn import functional
 
 import torch
-
-Operands = Mapping[str, Any]
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -35,7 +33,6 @@ class Case:
     exact: Callable[..., torch.Tensor]
     out_dtype: torch.dtype
     flops: int = 0  # 0: bound by memory
-    keywords: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -47,8 +47,7 @@ class Timing:
         for slot in slots(case.operator, device):
             name = f"slot {slot}"
             self.calls[name] = [
-                functools.partial(function, *i, o, **case.keywords, implementation_index=slot)
-                for i, o in operands
+                functools.partial(function, *i, o, implementation_index=slot) for i, o in operands
             ]
             check(case, name, self.calls[name][0], inputs, out)
         if not case.flops:

@@ -37,22 +37,21 @@ def measure_cuda(context: Context) -> Iterator[Measurement]:
             yield Measurement(key=key, note="no CUDA device is here")
         return
     memory, _ = worker.split()
-    native, triton = _natives, _triton
     tables = [worker.table()]
-    yield worker.slowest("kernels-cuda-native", worker.cases, "torch", native, tables=tables)
-    yield worker.slowest("kernels-cuda-triton", worker.cases, "torch", triton)
+    yield worker.slowest("kernels-cuda-native", worker.cases, "torch", _is_native, tables=tables)
+    yield worker.slowest("kernels-cuda-triton", worker.cases, "torch", _is_triton)
     yield worker.slowest("kernels-cuda-bandwidth", memory, "copy")
 
 
-def _natives(implementation: str) -> bool:
-    return implementation.startswith("slot ") and implementation != "slot 9"
+def _is_native(implementation: str) -> bool:
+    return _is_ours(implementation) and not _is_triton(implementation)
 
 
-def _triton(implementation: str) -> bool:
+def _is_triton(implementation: str) -> bool:
     return implementation == "slot 9"
 
 
-def _ours(implementation: str) -> bool:
+def _is_ours(implementation: str) -> bool:
     return implementation.startswith("slot ")
 
 
@@ -79,7 +78,7 @@ class Worker:
         key: str,
         cases: Sequence[Figures],
         reference: str,
-        chosen: Callable[[str], bool] = _ours,
+        chosen: Callable[[str], bool] = _is_ours,
         tables: Sequence[Table] = (),
     ) -> Measurement:
         """The row of the implementation that is slowest against ``reference``."""
