@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from ci.details import Details
 from ci.engines.base import ExecutionFacts
 from ci.events import RunRecord, StageFinished, parse_events
 from ci.network import mask_credentials
@@ -86,6 +87,11 @@ def read_log(folder: Path) -> PytestLog | None:
     """The per-test log in a platform's results folder, if pytest began one."""
     path = folder / PYTEST_LOG
     return parse_log(_lines(path)) if path.is_file() and path.stat().st_size else None
+
+
+def details_of(log: PytestLog | None) -> Details:
+    """What the store keeps of a platform beside its result."""
+    return Details(tests=log.tests if log else ())
 
 
 def read_record(folder: Path) -> RunRecord:

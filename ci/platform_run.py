@@ -5,17 +5,16 @@ It runs in a process of its own (``ci.workers``) and knows nothing of the other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from ci.collect import judged, not_run_result, read_log, read_record
+from ci.collect import details_of, judged, not_run_result, read_log, read_record
+from ci.details import NO_DETAILS, Details
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts, Observer
 from ci.errors import CiError, UsageError
 from ci.interrupts import interrupts_go_to
 from ci.plan import RunPlan
-from ci.pytest_log import TestOutcome
 from ci.request import RunRequest, changed_sources
 from ci.results import PlatformResult
 
@@ -24,10 +23,10 @@ RESUMED = "resumed: the first caller's image and sync times are lost"
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A platform at its end: its row of the table, and its tests for the store."""
+    """A platform at its end: its row of the table, and what the store keeps beside it."""
 
     result: PlatformResult
-    tests: Sequence[TestOutcome] = ()
+    details: Details = NO_DETAILS
     interrupted: bool = False
 
 
@@ -120,7 +119,7 @@ class PlatformRun:
 def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> Finished:
     """Judge what lies in the platform's results folder."""
     log = read_log(plan.results)
-    return Finished(result=judged(plan, facts, log), tests=log.tests if log else ())
+    return Finished(result=judged(plan, facts, log), details=details_of(log))
 
 
 def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None) -> Finished:

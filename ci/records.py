@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ci.collect import read_log
+from ci.collect import details_of, read_log
+from ci.details import Details
 from ci.errors import UsageError
-from ci.pytest_log import TestOutcome
 from ci.report import results_markdown
 from ci.request import REQUEST_FILE, RunRequest
 from ci.results import PlatformResult, RunResult, write_atomically
@@ -30,7 +30,7 @@ class Records:
         self._open_store = open_store
         self._store: Store | None = None
         self._stack = ExitStack()
-        self._unsaved: dict[str, Sequence[TestOutcome]] = {}
+        self._unsaved: dict[str, Details] = {}
 
     def __enter__(self) -> Records:
         return self
@@ -54,19 +54,19 @@ class Records:
     def write_request(self, request: RunRequest) -> None:
         write_atomically(self._folder / REQUEST_FILE, request.model_dump_json(indent=2))
 
-    def add_tests(self, platform: str, tests: Sequence[TestOutcome]) -> None:
-        """Keep a platform's tests for the next ``save``."""
-        self._unsaved[platform] = tests
+    def add(self, platform: str, details: Details) -> None:
+        """Keep a platform's tests and other details for the next ``save``."""
+        self._unsaved[platform] = details
 
-    def restore_tests(self, run_id: str, results: Iterable[PlatformResult]) -> None:
+    def restore(self, run_id: str, results: Iterable[PlatformResult]) -> None:
         """Read again what an earlier caller did not live to store."""
         for result in results:
             if self._store is not None and not self._store.holds(run_id, result):
                 log = read_log(self._folder / result.platform)
-                self.add_tests(result.platform, log.tests if log else ())
+                self.add(result.platform, details_of(log))
 
     def save(self, result: RunResult) -> None:
-        """Write the results so far; the store gets each platform's tests once."""
+        """Write the results so far; the store gets each platform's details once."""
         write_atomically(self._folder / "results.json", result.to_json())
         write_atomically(self._folder / "results.md", results_markdown(result))
         if self._store is not None:

@@ -16,7 +16,7 @@ from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.platforms import PLATFORMS
 from ci.text import Storable, Text, near_match
 
-SCHEMA_VERSION = 3  # 1 had no counts of overloads, 2 no simulated devices
+SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 
@@ -118,6 +118,17 @@ class StageResult(_Model):
     in_total: bool
 
 
+class BuildResult(_Model):
+    """What the build was made of, as far as its logs and artifacts say; ``None``: they do not."""
+
+    configure_s: float | None = None  # as CMake says, its generation included
+    compile_s: float | None = None  # wall time in which something was compiled
+    link_s: float | None = None  # wall time in which something was linked
+    translation_units: int | None = None
+    wheel_bytes: int | None = None
+    generated_lines: int | None = None
+
+
 class PlatformResult(_Model):
     """One row of the table, and what is behind it."""
 
@@ -128,6 +139,7 @@ class PlatformResult(_Model):
     pytest: PytestResult | None  # None: there is no per-test log
     overloads: tuple[OverloadCount, ...] = ()
     stages: tuple[StageResult, ...]
+    build: BuildResult | None = None
     build_install_s: float | None
     pytest_s: float | None
     total_s: float | None

@@ -116,7 +116,7 @@ class Run:
         self.records.open()
         self.records.write_request(self.request)
         if self.resumed:
-            self.records.restore_tests(self.request.run_id, self._done.values())
+            self.records.restore(self.request.run_id, self._done.values())
         else:
             self._save()
         for plan in self.plans:
@@ -134,7 +134,7 @@ class Run:
 
     def _finish(self, plan: RunPlan, finished: Finished) -> None:
         self._done[plan.platform] = finished.result
-        self.records.add_tests(plan.platform, finished.tests)
+        self.records.add(plan.platform, finished.details)
         self.progress.finished(_title(plan), finished.result)
         try:
             self._save()

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, column, create_engine, event, insert, inspect, se
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from ci.details import NO_DETAILS, Details
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import PlatformResult, RunResult
@@ -44,15 +45,15 @@ class Store:
             message = f"the store {self._engine.url} cannot be opened: {error}"
             raise InfrastructureError(message) from error
 
-    def save(self, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
+    def save(self, run: RunResult, details: Mapping[str, Details]) -> None:
         """Save a run, in place of an earlier save of it.
 
-        ``tests`` are those of platforms that have just ended: one that is stored as it is, and
-        that ``tests`` does not name, keeps its own.
+        ``details`` are those of platforms that have just ended: one that is stored as it is, and
+        that ``details`` does not name, keeps its own.
         """
         try:
             with Session(self._engine) as session, session.begin():
-                _save(session, run, tests)
+                _save(session, run, details)
         except (SQLAlchemyError, ValueError) as error:  # ValueError: a driver's own checks
             raise InfrastructureError(f"the store rejects run {run.run_id}: {error}") from error
 
@@ -117,13 +118,13 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
     return UsageError(message, remedy=remedy)
 
 
-def _save(session: Session, run: RunResult, tests: Mapping[str, Sequence[TestOutcome]]) -> None:
+def _save(session: Session, run: RunResult, details: Mapping[str, Details]) -> None:
     row = session.get(RunRow, run.run_id) or RunRow()
     set_run(row, run)
     kept = {
         platform.platform: platform
         for platform in row.platforms
-        if platform.platform not in tests and platform_result(platform) in run.platforms
+        if platform.platform not in details and platform_result(platform) in run.platforms
     }
     row.platforms = list(kept.values())
     session.add(row)
@@ -137,7 +138,7 @@ def _save(session: Session, run: RunResult, tests: Mapping[str, Sequence[TestOut
     rows = [
         _test_values(platform.id, test)
         for platform in row.platforms
-        for test in tests.get(platform.platform, ())
+        for test in details.get(platform.platform, NO_DETAILS).tests
     ]
     if rows:
         session.execute(insert(OutcomeRow), rows)

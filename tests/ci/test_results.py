@@ -35,6 +35,7 @@ PLATFORM_FIELDS = {
         "pytest",
         "overloads",
         "stages",
+        "build",
         "build_install_s",
         "pytest_s",
         "total_s",
@@ -70,7 +71,7 @@ def test_the_fields_are_those_of_the_contract(published: RunResult) -> None:
     assert set(platform["stages"][0]) == STAGE_FIELDS
     assert set(platform["verdict"]) == {"product", "harness", "evidence"}
     assert set(platform["verdict"]["evidence"][0]) == {"grade", "text"}
-    assert document["schema_version"] == 3
+    assert document["schema_version"] == 4
 
 
 def test_seconds_are_exact(published: RunResult) -> None:
@@ -85,16 +86,17 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 4}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": 1', '{"schema_version": 5}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
-    with pytest.raises(InfrastructureError, match="not a results file up to version 3"):
+    with pytest.raises(InfrastructureError, match="not a results file up to version 4"):
         read_results(path)
 
 
 @pytest.mark.parametrize(
-    ("version", "missing"), [(1, ("overloads", "simulated")), (2, ("simulated",))]
+    ("version", "missing"),
+    [(1, ("overloads", "simulated", "build")), (2, ("simulated", "build")), (3, ("build",))],
 )
 def test_a_file_of_an_earlier_version_is_read(
     published: RunResult, tmp_path: Path, version: int, missing: tuple[str, ...]
@@ -107,6 +109,7 @@ def test_a_file_of_an_earlier_version_is_read(
     path.write_text(json.dumps(document))
     read = read_results(path)
     assert read.platforms == published.platforms
+    assert read.platforms[0].build is None
     assert (read.platforms[0].overloads, read.platforms[0].simulated) == ((), False)
 
 

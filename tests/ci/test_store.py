@@ -15,6 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Dialect, create_engine, func, select, text
 
+from ci.details import Details
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import OverloadCount, RunResult
@@ -22,6 +23,10 @@ from ci.store import default_url, store
 from ci.store.store import Store
 from ci.store.tables import Base, OutcomeRow, UtcDateTime
 from ci.store.upgrade import configuration
+
+
+def ran(*tests: TestOutcome) -> Details:
+    return Details(tests=tests)
 
 
 def outcomes(*node_ids: str) -> list[TestOutcome]:
@@ -38,7 +43,7 @@ def stored_tests(results: Path) -> int:
 
 def test_a_run_comes_back_as_it_was(published: RunResult, tmp_path: Path) -> None:
     with Store(default_url(tmp_path)) as store:
-        store.save(published, {"moore": outcomes("a::b", "a::c")})
+        store.save(published, {"moore": ran(*outcomes("a::b", "a::c"))})
         assert store.load(published.run_id) == published
         assert store.load() == published
     assert stored_tests(tmp_path) == 2
@@ -58,8 +63,10 @@ def test_a_simulated_device_comes_back_as_one(published: RunResult, tmp_path: Pa
 def test_saving_again_replaces(published: RunResult, tmp_path: Path) -> None:
     shorter = published.model_copy(update={"platforms": published.platforms[:2]})
     with Store(default_url(tmp_path)) as store:
-        store.save(published, {"nvidia": outcomes("a::b", "a::c"), "moore": outcomes("a::b")})
-        store.save(shorter, {"nvidia": outcomes("a::b")})
+        store.save(
+            published, {"nvidia": ran(*outcomes("a::b", "a::c")), "moore": ran(*outcomes("a::b"))}
+        )
+        store.save(shorter, {"nvidia": ran(*outcomes("a::b"))})
         assert store.load() == shorter
     assert stored_tests(tmp_path) == 1
 
@@ -70,7 +77,7 @@ def test_a_platform_brings_its_tests_once(published: RunResult, tmp_path: Path) 
     later = published.model_copy(update={"platforms": (first, changed, *others)})
     with Store(default_url(tmp_path)) as store:
         store.save(
-            published, {name: outcomes("a::b") for name in (first.platform, second.platform)}
+            published, {name: ran(*outcomes("a::b")) for name in (first.platform, second.platform)}
         )
         assert store.holds(published.run_id, second)
         store.save(later, {})
@@ -102,9 +109,9 @@ def test_of_runs_begun_in_one_second_the_latest_ended_last(
 
 
 def test_one_transaction_per_run(published: RunResult, tmp_path: Path) -> None:
-    twice = {"nvidia": outcomes("a::b", "a::b")}
+    twice = {"nvidia": ran(*outcomes("a::b", "a::b"))}
     with Store(default_url(tmp_path)) as store:
-        store.save(published, {"nvidia": outcomes("a::b")})
+        store.save(published, {"nvidia": ran(*outcomes("a::b"))})
         with pytest.raises(InfrastructureError, match=f"rejects run {published.run_id}"):
             store.save(published.model_copy(update={"project": "other"}), twice)
         assert store.load() == published
@@ -220,7 +227,9 @@ def test_tests_come_back_platform_by_platform(published: RunResult, tmp_path: Pa
         outcomes("a::c")[0], outcome=Outcome.SKIPPED, reason="x: y", skip_reason="no sample"
     )
     with Store(default_url(tmp_path)) as opened:
-        opened.save(published, {"moore": [*outcomes("a::b"), skipped], "metax": outcomes("a::b")})
+        opened.save(
+            published, {"moore": ran(*outcomes("a::b"), skipped), "metax": ran(*outcomes("a::b"))}
+        )
         assert opened.tests(published.run_id, "moore") == [*outcomes("a::b"), skipped]
         assert opened.tests(published.run_id, "nvidia") == []
 
@@ -251,7 +260,7 @@ def test_what_a_driver_refuses_is_a_typed_error(published: RunResult, tmp_path: 
         Store(default_url(tmp_path)) as opened,
         pytest.raises(InfrastructureError, match=f"rejects run {published.run_id}"),
     ):
-        opened.save(published, {"nvidia": outcomes("half a \udce9 character")})
+        opened.save(published, {"nvidia": ran(*outcomes("half a \udce9 character"))})
 
 
 def test_a_time_with_a_zone_is_converted_and_one_without_is_utc() -> None:
