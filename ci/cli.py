@@ -28,6 +28,7 @@ from ci.contract import written_contract
 from ci.doctor import add_doctor
 from ci.engines import select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
+from ci.exchange import import_command
 from ci.gc import add_gc
 from ci.inputs import (
     CONFIG_FILE,
@@ -113,6 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_report(add_parser("report", help="show the results of a run"))
     _add_compare(add_parser("compare", help="show what changed between runs or platforms"))
     _add_contract(add_parser("contract", help="write what a platform's tests are expected to do"))
+    importer = add_parser("import", help="take over runs that were made elsewhere")
+    import_command.add_options(importer)
+    _add_results(importer)
     _add_platforms(add_parser("platforms", help="list the configured platforms"))
     doctor = add_parser("doctor", help="check what runs of platforms need")
     add_doctor(doctor)

@@ -44,11 +44,11 @@ class Records:
 
     def open(self) -> None:
         """Make the folder and let no other caller go on with the same run."""
-        _make_results(self._folder.parent)
+        make_results(self._folder.parent)
         store = self._stack.enter_context(self._open_store())
         self._folder.mkdir(exist_ok=True)
-        self._stack.enter_context(_only_caller(self._folder))
-        _link_latest(self._folder)
+        self._stack.enter_context(only_caller(self._folder))
+        link_latest(self._folder)
         self._store = store
 
     def write_request(self, request: RunRequest) -> None:
@@ -74,14 +74,15 @@ class Records:
         self._unsaved.clear()
 
 
-def _make_results(folder: Path) -> None:
+def make_results(folder: Path) -> None:
+    """Make the folder of all runs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UsageError(f"--results: {folder}: there is a file in the way") from None
 
 
-def _only_caller(folder: Path) -> AbstractContextManager[object]:
+def only_caller(folder: Path) -> AbstractContextManager[object]:
     """A second caller would take the first one's container away. The kernel unlocks."""
     try:
         return FileLock(folder / LOCK_FILE).acquire(timeout=0)
@@ -90,7 +91,7 @@ def _only_caller(folder: Path) -> AbstractContextManager[object]:
         raise UsageError(message, remedy="Wait for it, or interrupt it where it runs.") from None
 
 
-def _link_latest(folder: Path) -> None:
+def link_latest(folder: Path) -> None:
     """Point ``results/latest`` to ``folder``, at once."""
     temporary = folder.parent / f".latest-{folder.name}"
     temporary.unlink(missing_ok=True)

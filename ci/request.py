@@ -7,6 +7,7 @@ configuration that it began with.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from ci.source import SourceState
 from ci.text import storable
 
 REQUEST_FILE = "request.json"
+RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 
 
 class RunRequest(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Set
 from contextlib import suppress
@@ -57,6 +58,20 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
     requests = sorted(results.glob(f"*/{REQUEST_FILE}"))
     found = (_run_folder(path) for path in requests if not path.parent.is_symlink())
     return tuple(run for run in found if run is not None)
+
+
+def is_going_on(folder: Path) -> bool:
+    """Tell whether a caller or an agent, which can outlive its caller, is at work on a run."""
+    locks = (folder / LOCK_FILE, *folder.glob(f"*/{STATE}"))
+    return any(_held(lock) for lock in locks if is_regular(lock))
+
+
+def is_regular(path: Path) -> bool:
+    """Whether it is a file that can be read: no link to one, no pipe that blocks its reader."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def results_items(runs: tuple[RunFolder, ...], project: str, busy: Set[str]) -> Iterator[Item]:
@@ -136,25 +151,15 @@ def _run_folder(request: Path) -> RunFolder | None:
             project=asked.project,
             platforms=asked.platforms,
             used=max([asked.started_at, *map(_changed, path.glob("results.json"))]),
-            going_on=_locked(path / LOCK_FILE) or any(map(_alive, path.glob(f"*/{STATE}"))),
+            going_on=is_going_on(path),
         )
     except (OSError, ValidationError):  # of another user, or not written by this program
         return None
 
 
-def _locked(lock: Path) -> bool:
-    if not lock.exists():
-        return False
-    try:
-        with FileLock(lock, timeout=0):
-            return False
-    except Timeout:
-        return True
-
-
-def _alive(state: Path) -> bool:
-    """Tell whether an agent still runs, which has outlived its caller."""
-    return WorkFolder(path=state.parent, state=state).alive()
+def _held(lock: Path) -> bool:
+    """Both kinds of lock are the kernel's; to look at one takes no right to write."""
+    return WorkFolder(path=lock.parent, state=lock).alive()
 
 
 def _remove_results(folder: Path) -> None:

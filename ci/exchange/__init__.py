@@ -1,0 +1,1 @@
+"""Runs that come from elsewhere, and tables that go there."""

@@ -1,0 +1,90 @@
+"""``python -m ci import``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ci.errors import CiError, ExitCode, InfrastructureError
+from ci.exchange.foreign import runs_in
+from ci.exchange.importing import Change, Imported, Importer
+from ci.network import mask_credentials
+from ci.records import make_results
+from ci.store import open_store
+from ci.text import counted, printable
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options beside --results."""
+    parser.set_defaults(command=import_runs)
+    parser.description = (
+        "Take over runs that were made elsewhere: on other machines, or artifacts of a CI system,"
+        " unpacked. Importing a run again changes nothing; one that has got further since, with"
+        " --resume, is updated. `latest` stays the run that began last."
+    )
+    parser.add_argument(
+        "folders",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="the folder of a run (results/<run id>), or one that holds several",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="where a run is here with other results, take those of DIR",
+    )
+
+
+def import_runs(options: argparse.Namespace) -> int:
+    """Import every run that can be; what cannot is told, and stops no other."""
+    errors: list[CiError] = []
+    taken: Counter[Change] = Counter()
+    make_results(options.results)
+    with (
+        open_store(options.results) as store,
+        Importer(options.results, store, replace=options.replace) as importer,
+    ):
+        for folder in _folders(options.folders, errors):
+            try:
+                imported = importer.take(folder)
+            except (CiError, OSError) as error:
+                errors.append(_told(folder, error))
+            else:
+                taken[imported.change] += 1
+                _print(imported)
+    if taken.total() + len(errors) > 1:
+        print(_summary(taken, errors))
+    return max((error.exit_code for error in errors), default=ExitCode.PASSED)
+
+
+def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
+    for folder in named:
+        try:
+            yield from runs_in(folder)
+        except CiError as error:
+            errors.append(_told(folder, error))
+
+
+def _told(folder: Path, error: CiError | OSError) -> CiError:
+    if not isinstance(error, CiError):
+        error = InfrastructureError(f"{folder}: {error}")
+    message = "\n".join(filter(None, (str(error), error.remedy)))
+    print(f"error: {mask_credentials(printable(message))}", file=sys.stderr)
+    return error
+
+
+def _print(imported: Imported) -> None:
+    verdicts = (f"{result.platform} {result.verdict.product}" for result in imported.run.platforms)
+    print(f"{imported.run.run_id}: {imported.change}: {', '.join(verdicts)}")
+    for note in imported.notes:
+        print(f"  {printable(note)}")
+
+
+def _summary(taken: Counter[Change], errors: Sequence[CiError]) -> str:
+    """``3 runs imported, 1 run already here, 1 refused``."""
+    parts = [f"{counted(taken[change], 'run')} {change}" for change in Change if taken[change]]
+    return ", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])])

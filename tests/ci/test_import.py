@@ -1,0 +1,283 @@
+"""Runs of elsewhere: taken over as a whole, once, and nothing that they could smuggle in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from foreign_runs import RUN_ID, resumed, small, write_run
+from operator_log import node_id
+
+from ci import cli
+from ci.collect import read_log
+from ci.errors import ExitCode, UsageError
+from ci.exchange.foreign import runs_in
+from ci.exchange.importing import Change, Importer, change_of
+from ci.results import RunResult, read_results
+from ci.store import default_url
+from ci.store.store import Store
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def run(published: RunResult) -> RunResult:
+    return small(published)
+
+
+@pytest.fixture
+def there(run: RunResult, tmp_path: Path) -> Path:
+    return write_run(tmp_path / "there" / run.run_id, run)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    return tmp_path / "here"
+
+
+def imported(here: Path, *folders: Path, options: tuple[str, ...] = ()) -> int:
+    return cli.main(["import", *map(str, folders), "--results", str(here), *options])
+
+
+def snapshot(folder: Path) -> dict[str, tuple[float, int]]:
+    """Every file but those of the database, which reading changes."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "ci.db" not in path.name)
+    return {str(path): (path.stat().st_mtime, path.stat().st_ino) for path in files}
+
+
+def test_a_run_is_copied_and_stored_with_its_tests(
+    run: RunResult, there: Path, here: Path, capsys: Output
+) -> None:
+    assert imported(here, there) == ExitCode.PASSED
+    assert capsys.readouterr().out == f"{RUN_ID}: imported: nvidia passed, iluvatar incomplete\n"
+    assert (here / RUN_ID / "iluvatar" / "install.log").read_text() == "built\n"
+    assert (here / "latest").readlink() == Path(RUN_ID)
+    with Store(default_url(here)) as store:
+        assert store.load(RUN_ID) == run
+        tests = store.tests(RUN_ID, "nvidia")
+    assert [(test.node_id, test.skip_reason) for test in tests] == [
+        (node_id("add.out"), None),
+        (node_id("abs.out"), "no sample"),
+    ]
+
+
+def test_importing_again_changes_nothing(there: Path, here: Path, capsys: Output) -> None:
+    imported(here, there)
+    before = snapshot(here)
+    assert imported(here, there, there.parent) == ExitCode.PASSED
+    assert snapshot(here) == before
+    assert capsys.readouterr().out.endswith("2 runs already here\n")
+
+
+def test_a_run_that_was_resumed_elsewhere_is_updated_and_never_set_back(
+    run: RunResult, published: RunResult, there: Path, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    later = resumed(run, published.platforms[1])
+    folder = write_run(tmp_path / "later", later)
+    imported(here, there)
+    assert imported(here, folder) == ExitCode.PASSED
+    assert imported(here, there) == ExitCode.PASSED
+    said = [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        "imported: nvidia passed, iluvatar incomplete",
+        "updated: nvidia passed, iluvatar passed",
+        "already here, and has got further since: nvidia passed, iluvatar incomplete",
+    ]
+    assert read_results(here / RUN_ID / "results.json") == later
+    assert [path.name for path in (here / ".import").iterdir()] == [".lock"]
+    with Store(default_url(here)) as store:
+        assert store.load(RUN_ID) == later
+        assert [len(store.tests(RUN_ID, name)) for name in ("nvidia", "iluvatar")] == [2, 2]
+
+
+def test_other_results_of_a_known_run_are_refused_unless_they_are_to_win(
+    run: RunResult, there: Path, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    other = run.platforms[0].model_copy(update={"built": False, "pytest": None})
+    changed = run.model_copy(update={"platforms": (other, run.platforms[1])})
+    folder = write_run(tmp_path / "other", changed)
+    imported(here, there)
+    assert imported(here, folder) == ExitCode.USAGE
+    summary = run.platforms[0].pytest and run.platforms[0].pytest.summary
+    assert capsys.readouterr().err == (
+        f"error: run {RUN_ID} is here with other results:"
+        f" nvidia passed ({summary}), there passed (without a pytest summary)\n"
+        "It stays as it is; --replace takes the one you name.\n"
+    )
+    assert read_results(here / RUN_ID / "results.json") == run
+    assert imported(here, folder, options=("--replace",)) == ExitCode.PASSED
+    with Store(default_url(here)) as store:
+        assert store.load(RUN_ID) == changed == read_results(here / RUN_ID / "results.json")
+
+
+def test_what_is_the_same_run_says_so_of_anything_but_its_progress(run: RunResult) -> None:
+    for field, value in {"commit": "ff" * 20, "project": "x", "dirty": True}.items():
+        other = run.model_copy(update={field: value})
+        with pytest.raises(UsageError, match=f"other results: {field} is .*, there {value}"):
+            change_of(run, other)
+    assert change_of(None, run) is Change.NEW
+
+
+def test_latest_stays_the_run_that_began_last(
+    run: RunResult, there: Path, here: Path, tmp_path: Path
+) -> None:
+    imported(here, there)
+    for year, latest in ((2025, run.run_id), (2027, "20270101T120000Z-nogit-0000")):
+        started = run.started_at.replace(year=year)
+        other = run.model_copy(
+            update={"run_id": f"{year}0101T120000Z-nogit-0000", "started_at": started}
+        )
+        imported(here, write_run(tmp_path / str(year), other))
+        assert (here / "latest").readlink() == Path(latest)
+
+
+def test_results_of_the_first_version_are_read(run: RunResult, there: Path, here: Path) -> None:
+    document = json.loads((there / "results.json").read_text())
+    document["schema_version"] = 1
+    for platform in document["platforms"]:
+        for newer in ("overloads", "simulated", "build"):
+            del platform[newer]
+    (there / "results.json").write_text(json.dumps(document))
+    for _ in range(2):
+        assert imported(here, there) == ExitCode.PASSED
+    with Store(default_url(here)) as store:
+        assert store.load(RUN_ID) == run
+
+
+def test_one_bad_folder_stops_no_other(
+    there: Path, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    (tmp_path / "archive.zip").write_text("")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "results.json").write_text('{"run_id": ')
+    bad = [tmp_path / name for name in ("archive.zip", "empty", "half", "nowhere")]
+    assert imported(here, *bad, there) == ExitCode.INFRASTRUCTURE
+    printed = capsys.readouterr()
+    for part in (
+        "archive.zip: not a folder\nName a folder; unpack an archive first.",
+        "empty: no results.json in it or below, expected the results of a run\nName a folder",
+        "half/results.json: not a results file up to version",
+        "nowhere: no such folder",
+    ):
+        assert part in printed.err
+    assert printed.out.endswith("1 run imported, 4 refused\n")
+    assert imported(here, tmp_path / "empty") == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("name", ["../../x", "latest", "ci.db", ".import", "", "a/b"])
+def test_a_run_id_that_is_no_run_id_becomes_no_path(
+    run: RunResult, here: Path, tmp_path: Path, name: str, capsys: Output
+) -> None:
+    folder = write_run(tmp_path / "there", run.model_copy(update={"run_id": name}))
+    assert imported(here, folder) == ExitCode.USAGE
+    assert f"run_id: got {name!r}, expected one such as" in capsys.readouterr().err
+    assert sorted(path.name for path in here.iterdir() if "ci.db" not in path.name) == [".import"]
+
+
+def test_nor_does_the_name_of_a_platform(
+    run: RunResult, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    path = run.platforms[0].model_copy(update={"platform": "../cpu"})
+    twice = run.model_copy(update={"platforms": (path, *run.platforms[1:] * 2)})
+    folder = write_run(tmp_path / "there", run)
+    (folder / "results.json").write_text(twice.to_json())
+    assert imported(here, folder) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert "platforms: got '../cpu', expected some of cpu, nvidia" in error
+    assert "platforms: iluvatar is there 2 times" in error
+
+
+def test_links_and_special_files_stay_where_they_are(
+    there: Path, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    (tmp_path / "secret").write_text("of this machine")
+    (there / "nvidia" / "pytest.log").symlink_to(tmp_path / "secret")
+    (there / "metax").symlink_to(tmp_path)
+    os.mkfifo(there / "pipe")
+    (there.parent / "other").symlink_to(there)
+    assert runs_in(there.parent) == [there]
+    assert imported(here, there) == ExitCode.PASSED
+    assert "  left out: 3 links or special files\n" in capsys.readouterr().out
+    copied = {str(path.relative_to(here / RUN_ID)) for path in (here / RUN_ID).rglob("*")}
+    assert {"results.json", "nvidia/install.log"} < copied
+    assert not {"nvidia/pytest.log", "metax", "pipe"} & copied
+    (there / "results.json").rename(tmp_path / "results.json")
+    (there / "results.json").symlink_to(tmp_path / "results.json")
+    assert imported(here, there) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("lock", [".lock", "nvidia/host.lock"])
+def test_a_run_that_goes_on_is_refused(there: Path, here: Path, lock: str, capsys: Output) -> None:
+    with FileLock(there / lock):
+        assert imported(here, there) == ExitCode.USAGE
+    assert f"{there}: its run is still going on\n" in capsys.readouterr().err
+    assert imported(here, there) == ExitCode.PASSED
+    assert not list((here / RUN_ID).rglob("host.lock"))
+
+
+def test_a_run_that_is_resumed_here_meanwhile_is_left_alone(
+    run: RunResult, published: RunResult, there: Path, here: Path, tmp_path: Path, capsys: Output
+) -> None:
+    imported(here, there)
+    later = write_run(tmp_path / "later", resumed(run, published.platforms[1]))
+    with FileLock(here / RUN_ID / ".lock"):
+        assert imported(here, later) == ExitCode.USAGE
+    assert f"run {RUN_ID} is still going on" in capsys.readouterr().err
+    assert read_results(here / RUN_ID / "results.json") == run
+
+
+def test_an_import_that_was_interrupted_is_made_good(
+    run: RunResult, there: Path, here: Path, capsys: Output
+) -> None:
+    """Between any two of its steps: copying, renaming, storing."""
+    half = here / ".import" / RUN_ID
+    half.mkdir(parents=True)
+    (half / "results.json").write_text("{")
+    aside = write_run(here / ".import" / f"{RUN_ID}-aside", run)
+    assert imported(here, there) == ExitCode.PASSED
+    assert not aside.exists()
+    assert not half.exists()
+    assert "already here" in capsys.readouterr().out
+    with Store(default_url(here)) as store:  # which had nothing
+        assert store.load(RUN_ID) == run
+        assert len(store.tests(RUN_ID, "nvidia")) == 2
+
+
+def test_the_store_is_made_anew_from_the_folders(run: RunResult, there: Path, here: Path) -> None:
+    imported(here, there)
+    (here / "ci.db").unlink()
+    assert imported(here, here) == ExitCode.PASSED
+    with Store(default_url(here)) as store:
+        assert store.load() == run
+
+
+def test_of_a_run_whose_folder_is_gone_the_store_knows_enough(
+    there: Path, here: Path, capsys: Output
+) -> None:
+    imported(here, there)
+    shutil.rmtree(here / RUN_ID)
+    assert imported(here, there) == ExitCode.PASSED
+    assert f"{RUN_ID}: already here" in capsys.readouterr().out
+    assert read_log(here / RUN_ID / "nvidia") is not None
+
+
+def test_a_missing_log_is_told(there: Path, here: Path, capsys: Output) -> None:
+    (there / "nvidia" / "pytest.jsonl").unlink()
+    assert imported(here, there) == ExitCode.PASSED
+    assert "  nvidia: stored without its tests, whose log is missing\n" in capsys.readouterr().out
+
+
+def test_two_imports_do_not_mix(here: Path) -> None:
+    here.mkdir()
+    with (
+        Store(default_url(here)) as store,
+        Importer(here, store),
+        pytest.raises(UsageError, match=r"another import into .*here is going on"),
+        Importer(here, store),
+    ):
+        pass
