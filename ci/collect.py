@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from ci.details import Details
 from ci.engines.base import ExecutionFacts
 from ci.events import RunRecord, StageFinished, parse_events
+from ci.measures import Build, read_build
 from ci.network import mask_credentials
 from ci.notes import cache_notes, notes_of
 from ci.plan import Column, RunPlan, StageKind, StagePlan
@@ -89,9 +90,16 @@ def read_log(folder: Path) -> PytestLog | None:
     return parse_log(_lines(path)) if path.is_file() and path.stat().st_size else None
 
 
-def details_of(log: PytestLog | None) -> Details:
-    """What the store keeps of a platform beside its result."""
-    return Details(tests=log.tests if log else ())
+def read_plan_build(plan: RunPlan) -> Build | None:
+    """What the stages that build left in a platform's results folder."""
+    stages = [stage.name for stage in plan.stages if stage.column is Column.BUILD_INSTALL]
+    return read_build(plan.results, stages=stages)
+
+
+def details_of(folder: Path, log: PytestLog | None, built: Build | None = None) -> Details:
+    """What the store keeps of a platform beside its result; ``built`` where it is read already."""
+    built = built or read_build(folder)
+    return Details(tests=log.tests if log else (), build=built.details if built else None)
 
 
 def read_record(folder: Path) -> RunRecord:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from ci.collect import details_of, judged, not_run_result, read_log, read_record
+from ci.collect import (
+    details_of,
+    judged,
+    not_run_result,
+    read_log,
+    read_plan_build,
+    read_record,
+)
 from ci.details import NO_DETAILS, Details
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts, Observer
 from ci.errors import CiError, UsageError
@@ -119,7 +126,8 @@ class PlatformRun:
 def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> Finished:
     """Judge what lies in the platform's results folder."""
     log = read_log(plan.results)
-    return Finished(result=judged(plan, facts, log), details=details_of(log))
+    built = read_plan_build(plan)
+    return Finished(result=judged(plan, facts, log), details=details_of(plan.results, log, built))
 
 
 def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None) -> Finished:

@@ -62,8 +62,8 @@ class Records:
         """Read again what an earlier caller did not live to store."""
         for result in results:
             if self._store is not None and not self._store.holds(run_id, result):
-                log = read_log(self._folder / result.platform)
-                self.add(result.platform, details_of(log))
+                folder = self._folder / result.platform
+                self.add(result.platform, details_of(folder, read_log(folder)))
 
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""

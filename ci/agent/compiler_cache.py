@@ -13,6 +13,7 @@ from typing import Any
 STATISTICS = "ccache.txt"  # in the results: every compilation, and what came of it
 LARGEST = "5G"
 TIMEOUT_S = 60.0
+HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 
 
 class CompilerCache:
@@ -94,7 +95,7 @@ def printed(text: str) -> Counter[str]:
 
 def hits_and_misses(counters: Mapping[str, int]) -> tuple[int, int]:
     """Of the compilations that can be cached; what was to be compiled anew was not found."""
-    hits = counters.get("direct_cache_hit", 0) + counters.get("preprocessed_cache_hit", 0)
+    hits = sum(counters.get(name, 0) for name in HITS)
     return hits, counters.get("cache_miss", 0) + counters.get("recache", 0)
 
 

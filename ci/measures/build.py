@@ -1,0 +1,78 @@
+"""All that is read of a build, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.agent.compiler_cache import STATISTICS
+from ci.details import BuildDetails, Unit, UnitKind
+from ci.measures.ccache import cached_units
+from ci.measures.files import lines_of, members_of, text_of
+from ci.measures.flags import compiler_flags
+from ci.measures.logs import BuildLog
+from ci.measures.ninja import Command, parse_ninja_log, units_in_order, wall_seconds
+from ci.results import BuildResult
+
+# Artifacts of ``ci.yaml`` with a meaning, by the names of their files in the results.
+NINJA_LOG = "ninja_log"
+COMPILE_COMMANDS = "compile_commands.json"
+GENERATED = "generated.tar.gz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """A build: what the table's row has of it, and what the store keeps beside."""
+
+    result: BuildResult
+    details: BuildDetails
+
+
+def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
+    """What a platform's results folder says of the build; ``None`` where it says nothing.
+
+    ``stages`` are those that build, whose logs are read.
+    """
+    log = BuildLog()
+    for stage in stages:
+        log.read(lines_of(folder / f"{stage}.log"))
+    commands = parse_ninja_log(text_of(folder / NINJA_LOG) or "")
+    generated = _generated(folder / GENERATED)
+    units = [command for command in commands if command.kind is UnitKind.COMPILE]
+    result = BuildResult(
+        configure_s=log.configure_s,
+        compile_s=wall_seconds(commands, UnitKind.COMPILE),
+        link_s=wall_seconds(commands, UnitKind.LINK),
+        translation_units=len(units) if commands else None,
+        wheel_bytes=log.wheel_bytes,
+        generated_lines=None if generated is None else sum(generated.values()),
+    )
+    details = BuildDetails(
+        units=_units(commands, text_of(folder / STATISTICS)),
+        generated=generated or {},
+        flags=compiler_flags(text_of(folder / COMPILE_COMMANDS)),
+    )
+    nothing = (result, details) == (BuildResult(), BuildDetails())
+    return None if nothing else Build(result=result, details=details)
+
+
+def _units(commands: list[Command], cache_log: str | None) -> tuple[Unit, ...]:
+    cached = cached_units(cache_log, commands)
+    return tuple(
+        Unit(
+            output=command.output,
+            kind=command.kind,
+            seconds=command.seconds,
+            cached=cached(command),
+        )
+        for command in units_in_order(commands)
+    )
+
+
+def _generated(path: Path) -> Mapping[str, int] | None:
+    """Lines of every file of the generated sources; binary ones have none."""
+    members = members_of(path)
+    if members is None:
+        return None
+    return {m.name: m.content.count(b"\n") for m in members if b"\0" not in m.content}

@@ -1,0 +1,112 @@
+"""``.ninja_log``: what Ninja ran, and when.
+
+A line is start, end (milliseconds since that invocation began), a time stamp, an output and the
+hash of the command: https://ninja-build.org/manual.html#ref_log
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ci.details import UnitKind
+from ci.measures.files import without_place
+
+VERSIONS = range(5, 8)
+_HEADER = re.compile(r"# ninja log v(\d+)\s*")
+_OBJECT = re.compile(r"\.(?:o|obj|cubin|fatbin|ptx|gch|pch)$")
+_LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|a|lib|dylib|dll|pyd|exe)$")
+_DEVICE_LINK = "cmake_device_link."
+_INTERNAL = "CMakeFiles/"  # what is no file that anybody asked for: stamps of custom targets
+
+
+class Command(NamedTuple):
+    """A command of the build."""
+
+    output: str
+    kind: UnitKind
+    invocation: int
+    start: int  # milliseconds
+    end: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / 1000
+
+
+class _Line(NamedTuple):
+    start: int
+    end: int
+    output: str
+    command: str  # its hash
+
+
+def parse_ninja_log(text: str) -> list[Command]:
+    """The commands, each as it ran last; none for what is no log of a version that is known."""
+    header, _, rest = text.partition("\n")
+    match = _HEADER.fullmatch(header)
+    if match is None or int(match[1]) not in VERSIONS:
+        return []
+    return _commands(filter(None, map(_line, rest.splitlines())))
+
+
+def wall_seconds(commands: Iterable[Command], kind: UnitKind) -> float | None:
+    """Seconds in which at least one such command ran; ``None`` where there is none."""
+    spans = sorted((c.invocation, c.start, c.end) for c in commands if c.kind is kind)
+    if not spans:
+        return None
+    total, place = 0, (0, 0)  # of the invocation, until when it is counted
+    for invocation, start, end in spans:
+        covered = place[1] if place[0] == invocation else 0
+        total += max(0, end - max(start, covered))
+        place = (invocation, max(end, covered))
+    return total / 1000
+
+
+def _line(text: str) -> _Line | None:
+    fields = text.split("\t")
+    if len(fields) != 5 or not (fields[0].isdecimal() and fields[1].isdecimal()):
+        return None  # cut off, or somebody else's
+    start, end = int(fields[0]), int(fields[1])
+    return _Line(start, end, fields[3], fields[4]) if fields[3] and start <= end else None
+
+
+def _commands(lines: Iterable[_Line]) -> list[Command]:
+    """Put the outputs of one command together; of an output that was made twice, the last counts.
+
+    Ninja writes a line when a command ends, so that a time before the last one's is of another
+    invocation.
+    """
+    owner: dict[str, tuple[int, int, int, str]] = {}
+    invocation, last = 0, 0
+    for line in lines:
+        invocation += line.end < last
+        last = line.end
+        owner[line.output] = (invocation, line.start, line.end, line.command)
+    outputs: dict[tuple[int, int, int, str], list[str]] = {}
+    for output, command in owner.items():
+        outputs.setdefault(command, []).append(output)
+    return [_command(names, *command[:3]) for command, names in outputs.items()]
+
+
+def _command(names: list[str], invocation: int, start: int, end: int) -> Command:
+    kinds = {name: _kind(name) for name in names}
+    kind = next((k for k in UnitKind if k in kinds.values()), UnitKind.OTHER)
+    output = next(name for name in names if kinds[name] is kind)
+    return Command(without_place(output), kind, invocation, start, end)
+
+
+def _kind(output: str) -> UnitKind:
+    folder, _, name = output.rpartition("/")
+    if name.startswith(_DEVICE_LINK) or _LIBRARY.search(name):
+        return UnitKind.LINK
+    if _OBJECT.search(name):
+        return UnitKind.COMPILE
+    # A program has no suffix, and lies where people look for it.
+    return UnitKind.OTHER if "." in name or _INTERNAL in f"{folder}/" else UnitKind.LINK
+
+
+def units_in_order(commands: Iterable[Command]) -> Iterator[Command]:
+    """The most expensive first."""
+    yield from sorted(commands, key=lambda command: (command.start - command.end, command.output))
