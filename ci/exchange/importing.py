@@ -186,8 +186,9 @@ class Importer:
         details = {}
         for result in run.platforms:
             if stored is None or result not in stored.platforms:
-                log = read_log(self._results / run.run_id / result.platform)
-                details[result.platform] = details_of(log)
+                folder = self._results / run.run_id / result.platform
+                log = read_log(folder)
+                details[result.platform] = details_of(folder, log)
                 if log is None and result.pytest is not None:
                     yield f"{result.platform}: stored without its tests, whose log is missing"
         self._store.save(run, details)
