@@ -1,65 +1,25 @@
 """Why the cost of a build changed between two runs. Pure.
 
 Nothing is claimed that the data does not show: what was counted is a fact, what merely changed at
-the same time is likely, and what is left over is said to be unexplained.
+the same time is likely, and what is left over is said to be unexplained. The shares of all
+contributors add up to the change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from ci.analysis.environment_key import environment_key
-from ci.analysis.measures import Quantity, measures_of, stage_and_quantity
-from ci.details import BuildDetails
-from ci.pytest_log import TestOutcome
-from ci.results import Grade, PlatformResult
+from ci.analysis.circumstances import circumstances
+from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, amount
+from ci.analysis.measures import Quantity, stage_and_quantity
+from ci.analysis.shares import LISTED, shares
+from ci.results import Grade
 
+MOST = 6  # shares in a text; all of them are in the contributors
+SPREAD = 0.1  # of the change
 
-class Kind(StrEnum):
-    """What a contributor is."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    GREW = "grew"
-    SHRANK = "shrank"
-    UNIFORM = "uniform"  # all alike: no single one is the cause
-    CACHE = "cache"
-    STAGE = "stage"  # another part of the same total
-    TRACE = "trace"
-    FLAGS = "flags"
-    ENVIRONMENT = "environment"
-    REST = "rest"
-    UNEXPLAINED = "unexplained"
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildSide:
-    """One of the two that are compared: a run, or several of the same sources and environment."""
-
-    result: PlatformResult
-    builds: tuple[BuildDetails, ...] = ()
-    """Of one run or of several; the medians of several are steadier."""
-    tests: Sequence[TestOutcome] = ()
-    values: Mapping[str, float] = field(default_factory=dict)
-    """Measures that are known better than by the one run: levels of a series."""
-
-    def value(self, measure: str) -> float | None:
-        return self.values.get(measure, measures_of(self.result).get(measure))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contributor:
-    """One reason of a change."""
-
-    kind: Kind
-    text: str
-    share: float | None
-    """Of the change, in the measure's own unit; ``None``: the data gives it no number."""
-    grade: Grade
-    names: tuple[str, ...] = ()
-    """Units, files, tests, flags, parts of the environment."""
+__all__ = ["BuildSide", "Contributor", "Explanation", "Kind", "explain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,53 +29,76 @@ class Explanation:
     measure: str
     before: float | None
     after: float | None
-    contributors: tuple[Contributor, ...]
+    contributors: tuple[Contributor, ...] = ()
+
+    @property
+    def change(self) -> float:
+        return 0.0 if self.before is None or self.after is None else self.after - self.before
 
     @property
     def headline(self) -> str:
         """``compile +38 s (+21 %)``."""
         if self.before is None or self.after is None:
-            return f"{self.measure}: not measured on both sides"
-        change = self.after - self.before
-        relative = f" ({change / self.before:+.0%})".replace("%", " %") if self.before else ""
+            return f"{self.measure} was not measured on both sides"
+        relative = f" ({self.change / self.before:+.0%})".replace("%", " %") if self.before else ""
         stage, quantity = stage_and_quantity(self.measure)
-        return f"{stage} {signed(change, quantity)}{relative}"
+        what = {Quantity.WHEEL: "wheel", Quantity.PEAK_MEMORY: f"{stage}'s peak memory"}
+        return f"{what.get(quantity, stage)} {amount(self.change, quantity, sign=True)}{relative}"
 
     @property
     def causes(self) -> str:
         """What comes behind the headline; empty where there is nothing to say."""
-        return "; ".join(contributor.text for contributor in self.contributors)
+        contexts = [each for each in self.contributors if each.share is None]
+        facts = [each.text for each in contexts if each.grade is Grade.FACT]
+        likely = [each.text for each in contexts if each.grade is Grade.LIKELY]
+        shares = ", ".join(self._shares())
+        told = [shares, *facts, *(f"at the same time: {text}" for text in likely[:1]), *likely[1:]]
+        return "; ".join(text for text in told if text)
 
     @property
     def text(self) -> str:
-        return f"{self.headline}, {self.causes}" if self.causes else self.headline
+        between = ", " if self._listed() else "; "
+        return between.join(text for text in (self.headline, self.causes) if text)
+
+    def _listed(self) -> list[tuple[float, Contributor]]:
+        """What is worth a word, with its share; what is spread over many is mostly noise."""
+        shares = [(each.share, each) for each in self.contributors if each.share is not None]
+        least = {Kind.REST: SPREAD, Kind.UNEXPLAINED: SPREAD}
+        change = abs(self.change)
+        return [
+            (share, each)
+            for share, each in shares
+            if abs(share) > change * least.get(each.kind, LISTED)
+        ][:MOST]
+
+    def _shares(self) -> Iterator[str]:
+        """``31 s of it in 4 new units``; with signs where not all go the same way."""
+        _, quantity = stage_and_quantity(self.measure)
+        listed = self._listed()
+        one_way = all(share * self.change > 0 for share, _ in listed)
+        nothing_known = [each.kind for _, each in listed] == [Kind.UNEXPLAINED]
+        for index, (share, each) in enumerate(listed):
+            of_it = " of it" if one_way and not index else ""
+            told = amount(abs(share) if one_way else share, quantity, sign=not one_way)
+            # Units are counted in the words.
+            in_words = nothing_known or quantity is Quantity.UNITS
+            yield each.text.removeprefix("in ") if in_words else f"{told}{of_it} {each.text}"
 
 
-def explain(measure: str, before: BuildSide, after: BuildSide) -> Explanation:
-    """Why ``measure`` (``compile.wall_s``) is not what it was."""
-    return Explanation(
-        measure=measure,
-        before=before.value(measure),
-        after=after.value(measure),
-        contributors=tuple(_environment(before, after)),
-    )
+def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
+    """Why the measure ``name`` (``compile.wall_s``) is not what it was."""
+    then, now = before.value(name), after.value(name)
+    stage, quantity = stage_and_quantity(name)
+    pair = Pair(before=before, after=after, quantity=quantity)
+    if then is None or now is None or then == now:
+        return Explanation(measure=name, before=then, after=now)
+    found = [*shares(pair, stage, now - then), *circumstances(pair, stage)]
+    if all(contributor.grade is not Grade.LIKELY for contributor in found):
+        found = [*map(_without_circumstances, found)]
+    return Explanation(measure=name, before=then, after=now, contributors=tuple(found))
 
 
-def _environment(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    then = environment_key(before.result)
-    for change in environment_key(after.result).changes(then):
-        name = change.partition(" changed")[0]
-        yield Contributor(
-            kind=Kind.ENVIRONMENT, text=change, share=None, grade=Grade.LIKELY, names=(name,)
-        )
-
-
-_UNITS = {Quantity.WALL: " s", Quantity.CPU: " CPU-s", Quantity.LINES: " lines"}
-
-
-def signed(value: float, quantity: Quantity) -> str:
-    """``+38 s``."""
-    if quantity in (Quantity.PEAK_MEMORY, Quantity.WHEEL):
-        return f"{value / 1e6:+,.1f} MB"
-    digits = 0 if abs(value) >= 10 else 1
-    return f"{value:+,.{digits}f}{_UNITS.get(quantity, ' units')}"
+def _without_circumstances(contributor: Contributor) -> Contributor:
+    if contributor.kind is not Kind.UNIFORM:
+        return contributor
+    return replace(contributor, text=f"{contributor.text}: the machine, or what all of them share")

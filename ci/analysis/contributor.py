@@ -1,0 +1,140 @@
+"""What a change is made of, and the two sides that it is between."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+
+from ci.analysis.measures import Quantity, measure, measures_of
+from ci.analysis.places import source_name
+from ci.analysis.shifts import Part, Parts
+from ci.details import BuildDetails, Unit, UnitKind
+from ci.pytest_log import TestOutcome
+from ci.results import Grade, PlatformResult
+
+
+class Kind(StrEnum):
+    """What a contributor is; the first ones as ``ci.analysis.shifts`` has them."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    GREW = "grew"
+    SHRANK = "shrank"
+    CACHE_LOST = "cache lost"
+    CACHE_GAINED = "cache gained"
+    UNIFORM = "uniform"  # all alike: no single one is the cause
+    REST = "rest"
+    PARALLEL = "parallel"  # the same work, less of it at a time
+    STAGE = "stage"  # another part of the same total
+    UNEXPLAINED = "unexplained"
+    CACHE_RATE = "cache rate"
+    TRACE = "trace"
+    LINES = "lines"
+    FLAGS = "flags"
+    PACKAGES = "packages"
+    ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contributor:
+    """One reason of a change."""
+
+    kind: Kind
+    text: str
+    """What follows the amount: ``in 4 new units of the triton backend``."""
+    share: float | None = None
+    """Of the change, in the measure's own unit; ``None``: the data gives it no number."""
+    grade: Grade = Grade.FACT
+    names: tuple[str, ...] = ()
+    """Units, files, tests, flags, parts of the environment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSide:
+    """One of the two that are compared: a run, or several of the same sources and environment."""
+
+    result: PlatformResult
+    builds: tuple[BuildDetails, ...] = ()
+    """Of one run or of several; the medians of several are steadier."""
+    tests: Sequence[TestOutcome] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Measures that are known better than by the one run: levels of a series."""
+
+    def value(self, measure: str) -> float | None:
+        return self.values.get(measure, measures_of(self.result).get(measure))
+
+    def outputs(self, kind: UnitKind) -> Parts:
+        """What the commands of a kind took, by what they made."""
+        found: dict[str, list[Unit]] = defaultdict(list)
+        for build in self.builds:
+            for unit in build.units:
+                if unit.kind is kind:
+                    found[unit.output].append(unit)
+        most = len(self.builds) / 2
+        return {name: _typical(units) for name, units in found.items() if len(units) > most}
+
+    @property
+    def generated(self) -> Mapping[str, int]:
+        return self.builds[-1].generated if self.builds else {}
+
+    @property
+    def flags(self) -> frozenset[str]:
+        return frozenset(self.builds[-1].flags if self.builds else ())
+
+
+def _typical(units: Sequence[Unit]) -> Part:
+    """The median of those that the cache had, or of those that it had not, if these are more."""
+    [(cached, _)] = Counter(unit.cached for unit in units).most_common(1)
+    seconds = median(unit.seconds for unit in units if unit.cached is cached)
+    return Part(amount=seconds, cached=cached)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two sides, and what is measured of them."""
+
+    before: BuildSide
+    after: BuildSide
+    quantity: Quantity
+
+    @property
+    def sides(self) -> tuple[BuildSide, BuildSide]:
+        return self.before, self.after
+
+    def change(self, stage: str) -> float | None:
+        then, now = (side.value(measure(stage, self.quantity)) for side in self.sides)
+        return None if then is None or now is None else now - then
+
+
+def units_of(before: BuildSide, after: BuildSide, kind: UnitKind) -> tuple[Parts, Parts]:
+    """The units of both sides, by their sources where that says enough: targets get renamed."""
+    sides = before.outputs(kind), after.outputs(kind)
+    counts = [Counter(map(source_name, parts)) for parts in sides]
+    twice = {name for count in counts for name, number in count.items() if number > 1}
+
+    def name_of(output: str) -> str:
+        name = source_name(output)
+        return output if name in twice else name
+
+    first, second = ({name_of(name): part for name, part in parts.items()} for parts in sides)
+    return first, second
+
+
+_UNITS = {
+    Quantity.WALL: " s",
+    Quantity.CPU: " CPU-s",
+    Quantity.LINES: " lines",
+    Quantity.UNITS: " units",
+}
+
+
+def amount(value: float, quantity: Quantity, *, sign: bool = False) -> str:
+    """``38 s``; with its sign ``+38 s``."""
+    flag = "+" if sign else ""
+    if quantity in (Quantity.PEAK_MEMORY, Quantity.WHEEL):
+        return f"{value / 2**20:{flag},.1f} MiB"
+    exact = quantity in (Quantity.LINES, Quantity.UNITS) or abs(value) >= 9.95
+    return f"{value:{flag},.{0 if exact else 1}f}{_UNITS[quantity]}"

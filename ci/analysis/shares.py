@@ -1,0 +1,331 @@
+"""The shares that parts of a run have in the change of one of its measures. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ci.analysis import shifts
+from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, amount, units_of
+from ci.analysis.measures import TOTAL, Quantity, measure
+from ci.analysis.places import Group, groups
+from ci.analysis.shifts import Part, Parts, Shift
+from ci.details import UnitKind
+from ci.pytest_log import TestOutcome
+from ci.results import Grade, PlatformResult
+from ci.text import counted
+
+LISTED = 0.05  # of the change; what is less is part of the rest
+FOLDED = 0.02  # of the change; a unit that grew by less is not named
+PARALLEL = 0.02  # relative; how many run at a time is never quite the same
+COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
+
+_NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
+_NO_LINES = "generated files (artifacts of ci.yaml: `generated: <their folder>`)"
+
+_NOUNS = {UnitKind.COMPILE: "unit", UnitKind.LINK: "link step", UnitKind.OTHER: "build step"}
+_STAGES = {UnitKind.COMPILE: COMPILE, UnitKind.LINK: LINK}
+_FOLDABLE = frozenset({Kind.ADDED, Kind.REMOVED, Kind.GREW, Kind.SHRANK, Kind.REST})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Subject:
+    """What is told of: what it is called, how it is grouped, what one of its seconds is worth."""
+
+    noun: str
+    quantity: Quantity
+    grouped: Callable[[Iterable[str]], Iterator[Group]] = groups
+    scale: float = 1.0
+    least: float = 0.0
+    """What a part must have changed by to be told on its own."""
+
+
+def shares(pair: Pair, stage: str, change: float) -> list[Contributor]:
+    """What the change of a stage is made of; nothing where no log can say it."""
+    seconds = pair.quantity in (Quantity.WALL, Quantity.CPU)
+    if not change:
+        return []
+    if pair.quantity is Quantity.UNITS:
+        return _settled(_unit_counts(pair), change, _missing(pair, _has_units, _NO_UNITS))
+    if pair.quantity is Quantity.LINES:
+        return _settled(_line_counts(pair), change, _missing(pair, _has_lines, _NO_LINES))
+    if seconds and stage == TOTAL:
+        return _settled(_of_total(pair), change)
+    if seconds and (stage in (COMPILE, LINK) or stage == _building_stage(pair)):
+        found = _of_build(pair, stage, change)
+        return _settled(found, change, _missing(pair, _has_units, _NO_UNITS))
+    if seconds and stage in _pytest_stages(pair) and pair.before.tests and pair.after.tests:
+        return _settled(_of_tests(pair, stage, change), change)
+    return []
+
+
+# What measures are made of
+
+
+def _unit_counts(pair: Pair) -> Iterator[Contributor]:
+    sides = units_of(pair.before, pair.after, UnitKind.COMPILE)
+    if all(sides):
+        parts = [{name: Part(amount=1.0) for name in side} for side in sides]
+        yield from _told(shifts.shifts(*parts), _Subject(noun="unit", quantity=pair.quantity))
+
+
+def _line_counts(pair: Pair) -> Iterator[Contributor]:
+    sides = [side.generated for side in pair.sides]
+    if all(sides):
+        parts = [{name: Part(amount=lines) for name, lines in side.items()} for side in sides]
+        found = shifts.shifts(*parts, noisy=False)
+        yield from _told(found, _Subject(noun="file", quantity=pair.quantity))
+
+
+def _of_total(pair: Pair) -> Iterator[Contributor]:
+    building = _building_stage(pair)
+    for stage in _stages(pair.after.result):
+        change = pair.change(stage) or 0.0
+        if stage == building:
+            yield from shares(pair, stage, change)
+        else:
+            yield _stage(f"in the {stage} stage", change, stage)
+
+
+def _of_build(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
+    only = {COMPILE: [UnitKind.COMPILE], LINK: [UnitKind.LINK]}
+    for kind in only.get(stage, UnitKind):
+        yield from _of_units(pair, stage, kind, change)
+    if stage not in only and pair.quantity is Quantity.WALL:
+        yield _stage("in CMake's configuration", pair.change(CONFIGURE) or 0.0, CONFIGURE)
+
+
+def _stage(text: str, share: float, name: str) -> Contributor:
+    return Contributor(kind=Kind.STAGE, text=text, share=share, names=(name,))
+
+
+def _of_units(pair: Pair, stage: str, kind: UnitKind, change: float) -> Iterator[Contributor]:
+    parts = units_of(pair.before, pair.after, kind)
+    if not all(parts):
+        return
+    paces = [_unit_pace(side, stage, kind, pair.quantity) for side in pair.sides]
+    scale = sum(paces) / 2
+    least = FOLDED * abs(change) / scale
+    subject = _Subject(noun=_NOUNS[kind], quantity=pair.quantity, scale=scale, least=least)
+    yield from _told(shifts.shifts(*parts), subject)
+    if pair.quantity is Quantity.WALL:
+        yield from _at_a_time(sum(map(_work, parts)) / 2, paces, change)
+
+
+def _unit_pace(side: BuildSide, stage: str, kind: UnitKind, quantity: Quantity) -> float:
+    """What a second of Ninja's is worth: of the wall time less, by what runs at a time."""
+    work = _work(side.outputs(kind))
+    if quantity is Quantity.WALL:
+        known = side.value(measure(_STAGES[kind], quantity)) if kind in _STAGES else None
+        return known / work if known and work else 1.0
+    everything = sum(_work(side.outputs(kind)) for kind in UnitKind)
+    used = side.value(measure(stage, quantity))
+    return min(1.0, used / everything) if used and everything else 1.0  # others' turns on a core
+
+
+def _at_a_time(work: float, paces: list[float], change: float) -> Iterator[Contributor]:
+    share = work * (paces[1] - paces[0])
+    if share * change > 0 and abs(paces[1] / paces[0] - 1) > PARALLEL:
+        then, now = (1 / pace for pace in paces)
+        text = f"because {'fewer' if now < then else 'more'} ran at a time"
+        text += f" ({then:.2f} -> {now:.2f})"
+        yield Contributor(kind=Kind.PARALLEL, text=text, share=share)
+
+
+def _of_tests(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
+    """By tests that are new or gone, and by families of those on both sides."""
+    before, after = ({test.node_id: test for test in side.tests} for side in pair.sides)
+    common = before.keys() & after.keys()
+    scale = sum(_test_pace(side, stage, pair.quantity) for side in pair.sides) / 2
+    least = FOLDED * abs(change) / scale
+    subject = _Subject(noun="test", quantity=pair.quantity, scale=scale, least=least)
+    families = {name: family_of(test) for name, test in {**before, **after}.items()}
+
+    def by_family(names: Iterable[str]) -> Iterator[Group]:
+        for family, members in _by(families.__getitem__, names).items():
+            yield Group(names=tuple(members), where=f"of {family}")
+
+    one_sided = [
+        {name: Part(amount=test.seconds) for name, test in side.items() if name not in common}
+        for side in (before, after)
+    ]
+    yield from _told(shifts.shifts(*one_sided), replace(subject, grouped=by_family))
+    together = [
+        {
+            f"tests of {family}": Part(amount=sum(side[name].seconds for name in names))
+            for family, names in _by(families.__getitem__, common).items()
+        }
+        for side in (before, after)
+    ]
+    yield from _told(shifts.shifts(*together), replace(subject, noun="group of tests"))
+
+
+def family_of(test: TestOutcome) -> str:
+    """The operator that it tests, else the file that it is in."""
+    if test.operator is not None:
+        return test.operator.overload.partition(".")[0]
+    return test.node_id.partition("::")[0]
+
+
+def _by(key: Callable[[str], str], names: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        found[key(name)].append(name)
+    return found
+
+
+def _test_pace(side: BuildSide, stage: str, quantity: Quantity) -> float:
+    work = sum(test.seconds for test in side.tests)
+    known = side.value(measure(stage, quantity))
+    return known / work if known and work else 1.0
+
+
+# The stages of a run
+
+
+def _building_stage(pair: Pair) -> str | None:
+    """The stage that compiles: the longest that is no test."""
+    stages = _stages(pair.after.result)
+    return max(stages.keys() - _pytest_stages(pair), key=stages.__getitem__, default=None)
+
+
+def _pytest_stages(pair: Pair) -> set[str]:
+    result = pair.after.result
+    return {name for name, seconds in _stages(result).items() if seconds == result.pytest_s}
+
+
+def _stages(result: PlatformResult) -> dict[str, float]:
+    return {
+        stage.name: stage.seconds
+        for stage in result.stages
+        if stage.in_total and stage.seconds is not None
+    }
+
+
+# From shifts to contributors
+
+
+def _work(parts: Parts) -> float:
+    return sum(part.amount for part in parts.values())
+
+
+_ALONE = frozenset({shifts.Kind.ADDED, shifts.Kind.REMOVED, shifts.Kind.GREW, shifts.Kind.SHRANK})
+_APART = frozenset(shifts.Kind) - {shifts.Kind.ADDED, shifts.Kind.REMOVED, shifts.Kind.UNIFORM}
+_RESIZED = frozenset({shifts.Kind.GREW, shifts.Kind.SHRANK})
+
+
+def _told(found: Iterable[Shift], subject: _Subject) -> Iterator[Contributor]:
+    """One contributor for each group of what is alike."""
+    kinds: dict[shifts.Kind, list[Shift]] = defaultdict(list)
+    for shift in found:
+        small = shift.kind in _RESIZED and abs(shift.amount) < subject.least
+        kinds[shifts.Kind.REST if small else shift.kind].append(shift)
+    for kind, members in kinds.items():
+        if kind in _ALONE:
+            by_name = {shift.names[0]: shift for shift in members}
+            for group in subject.grouped(by_name):
+                shift = _merged(kind, [by_name[name] for name in group.names])
+                yield _contributor(shift, _text(shift, group, subject), subject)
+        else:
+            shift = _merged(kind, members)
+            everything = not kinds.keys() & _APART
+            yield _contributor(shift, _text_of_all(shift, subject, everything), subject)
+
+
+def _merged(kind: shifts.Kind, members: Sequence[Shift]) -> Shift:
+    return Shift(
+        kind=kind,
+        names=tuple(name for shift in members for name in shift.names),
+        before=sum(shift.before for shift in members),
+        after=sum(shift.after for shift in members),
+    )
+
+
+def _contributor(shift: Shift, text: str, subject: _Subject) -> Contributor:
+    share = shift.amount * subject.scale
+    return Contributor(kind=Kind(shift.kind), text=text, share=share, names=shift.names)
+
+
+def _text(shift: Shift, group: Group, subject: _Subject) -> str:
+    if shift.kind is shifts.Kind.ADDED:
+        return f"in {group.text(f'new {subject.noun}')}"
+    if shift.kind is shifts.Kind.REMOVED:
+        return f"in {group.text(f'removed {subject.noun}')}"
+    sizes = [amount(size, subject.quantity) for size in (shift.before, shift.after)]
+    if len(group.names) == 1:
+        return f"in {group.names[0]} ({' -> '.join(sizes)})"
+    return f"in {group.text(subject.noun)} that {'grew' if shift.amount > 0 else 'shrank'}"
+
+
+def _text_of_all(shift: Shift, subject: _Subject, everything: bool) -> str:
+    parts = counted(len(shift.names), subject.noun)
+    if shift.kind is shifts.Kind.CACHE_LOST:
+        return f"in {parts} that the compiler cache had before"
+    if shift.kind is shifts.Kind.CACHE_GAINED:
+        return f"in {parts} that the compiler cache has now"
+    if shift.kind is shifts.Kind.REST:
+        return f"spread over {parts}"
+    relative = shift.after / shift.before - 1
+    percent = f"{abs(relative):.0%}".replace("%", " %")
+    way = "longer" if relative > 0 else "shorter"
+    return f"in {'all ' if everything else ''}{parts} alike, each about {percent} {way}"
+
+
+# From contributors to the whole change
+
+
+def _settled(found: Iterable[Contributor], change: float, missing: str = "") -> list[Contributor]:
+    """Contributors that add up to the change, the largest first; no more than it is claimed."""
+    fitted = _fitted(list(found), change)
+    small = [each for each in fitted if each.kind in _FOLDABLE and _is_small(each, change)]
+    kept = [each for each in fitted if each not in small and each.share]
+    if len(small) == 1:
+        kept += small
+    elif small:
+        kept.append(_rest(small))
+    left = change - sum(each.share or 0.0 for each in kept)
+    if abs(left) > 1e-6 * abs(change):
+        text = f"unexplained{missing}"
+        kept.append(Contributor(kind=Kind.UNEXPLAINED, text=text, share=left, grade=Grade.UNKNOWN))
+    return sorted(kept, key=lambda each: (each.kind in _LAST, -abs(each.share or 0.0)))
+
+
+_LAST = (Kind.REST, Kind.UNEXPLAINED)
+
+
+def _fitted(found: list[Contributor], change: float) -> list[Contributor]:
+    """Scaled down where the parts have changed by more than the whole."""
+    explained = sum(each.share or 0.0 for each in found)
+    scale = min(1.0, change / explained) if explained * change > 0 else 1.0
+    return [replace(each, share=(each.share or 0.0) * scale) for each in found]
+
+
+def _is_small(contributor: Contributor, change: float) -> bool:
+    return contributor.kind is Kind.REST or abs(contributor.share or 0.0) < LISTED * abs(change)
+
+
+def _rest(small: Sequence[Contributor]) -> Contributor:
+    names = tuple(name for each in small for name in each.names)
+    share = sum(each.share or 0.0 for each in small)
+    text = f"spread over {len(names):,} others"
+    return Contributor(kind=Kind.REST, text=text, share=share, names=names)
+
+
+# What is not there to be read
+
+
+def _missing(pair: Pair, has: Callable[[BuildSide], bool], remedy: str) -> str:
+    """Which side does not have what is needed, and how it would."""
+    names = [
+        name for name, side in zip(("before", "after"), pair.sides, strict=True) if not has(side)
+    ]
+    return f", as the run {' and '.join(names)} has no {remedy}" if names else ""
+
+
+def _has_units(side: BuildSide) -> bool:
+    return bool(side.outputs(UnitKind.COMPILE))
+
+
+def _has_lines(side: BuildSide) -> bool:
+    return bool(side.generated)
