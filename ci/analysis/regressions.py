@@ -1,0 +1,405 @@
+"""The history of a platform: what changed, between which runs, and what is a regression. Pure.
+
+Times are compared only within one environment key. Of a change of the key itself no more is said
+than that it happened.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ci.analysis.accepted import Accepted
+from ci.analysis.changes import ChangePoint, Finding, analyse
+from ci.analysis.environment_key import EnvironmentKey
+from ci.analysis.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
+from ci.analysis.series import Measured
+
+IN_USE = 20
+"""Latest runs of a platform: an environment that none of them had is a thing of the past."""
+WALL_ALONE = 20
+"""Runs that a rise of wall time alone has to last: what keeps a machine busy goes away, code does
+not; and what waits, for a device or a lock, burns no CPU seconds when it gets slower."""
+EXACT_ALARM = 0.05
+"""Relative rise from which a measure without noise alarms: almost every commit adds some lines."""
+TOGETHER = 3
+"""Runs between the changes of one cause: noise moves the place where one is found."""
+MOVES = 5
+"""Runs that a change which was accepted may have moved by since."""
+TOLERANCE = 0.05
+"""How far above the accepted level a level may be: few runs told it then, many do now."""
+
+INSTALL = "install"
+_PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
+_ORDER = (IMAGE, *_PARTS_OF_INSTALL, INSTALL)  # as they run; then the others, and the total
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A level of one measure that changed."""
+
+    measure: str
+    before_run: Measured
+    """The last run before the change."""
+    run: Measured
+    """The first run after it."""
+    place: int
+    """Of ``run``, among the runs of the environment."""
+    point: ChangePoint
+    runs_since: int
+    """Values that the new level was seen in, or what came after it."""
+    accepted: Accepted | None = None
+    undone: Measured | None = None
+    """The first run of a later level that is as low as the one before."""
+    wall_alone: bool = False
+    """Wall time rose, and CPU seconds, which would have shown as much, did not."""
+
+    @property
+    def is_worse(self) -> bool:
+        """A higher value of any measure is."""
+        return self.point.after > self.point.before
+
+    @property
+    def is_rise(self) -> bool:
+        """Whether it made things worse, still does, and nobody accepted it."""
+        return self.is_worse and self.accepted is None and self.undone is None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is certain, and too little to alarm."""
+        return _is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it alarms."""
+        waits = self.wall_alone and self.runs_since < WALL_ALONE
+        return self.is_rise and self.point.confirmed and not waits and not self.is_small
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """What got worse, or better, at one place: one cause, told once."""
+
+    changes: tuple[Change, ...]
+    """The most specific stage first."""
+
+    @property
+    def headline(self) -> Change:
+        """What alarms, where something does."""
+        return next((change for change in self.changes if change.is_open), self.changes[0])
+
+    @property
+    def others(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change is not self.headline)
+
+    @property
+    def is_open(self) -> bool:
+        return any(change.is_open for change in self.changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One measure within one environment."""
+
+    measure: str
+    runs: int
+    finding: Finding
+    drifts_since: Measured | None
+    """The first run of a drift, where there is one."""
+
+    @property
+    def level(self) -> float:
+        """What it is now; a series has values."""
+        return self.finding.level or 0.0
+
+    @property
+    def first(self) -> float:
+        """The level that it began with."""
+        return self.finding.changes[0].before if self.finding.changes else self.level
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The runs that had one environment key, the oldest first."""
+
+    key: EnvironmentKey
+    runs: tuple[Measured, ...]
+    series: tuple[Series, ...] = ()
+    """None for an environment of the past."""
+    shifts: tuple[Shift, ...] = ()
+    """The newest first."""
+
+    @property
+    def open(self) -> tuple[Shift, ...]:
+        return tuple(shift for shift in self.shifts if shift.is_open)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyChange:
+    """The first run of an environment, and what is new in it."""
+
+    run: Measured
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A platform's runs by environment, that of the newest run first."""
+
+    environments: tuple[Environment, ...]
+    past: tuple[Environment, ...]
+    key_changes: tuple[KeyChange, ...]
+    """The newest first."""
+
+    @property
+    def open(self) -> tuple[Shift, ...]:
+        """The regressions that alarm."""
+        return tuple(shift for environment in self.environments for shift in environment.open)
+
+
+def history(
+    rows: Sequence[Measured],
+    keys: Mapping[str, EnvironmentKey],
+    accepted: Sequence[Accepted] = (),
+    *,
+    stage: str | None = None,
+) -> History:
+    """What ``rows``, the oldest first, say of one platform; ``accepted`` is what it has of that.
+
+    With ``stage``, only what its own measures say is told.
+    """
+    grouped = _by_key(rows)
+    recent = {row.key for row in rows[-IN_USE:]}
+    in_use = {key: runs for key, runs in grouped.items() if key in recent}
+    findings = _findings(in_use)
+    return History(
+        environments=tuple(
+            _environment(keys[key], runs, findings[key], accepted, stage)
+            for key, runs in in_use.items()
+        ),
+        past=tuple(
+            Environment(key=keys[key], runs=runs)
+            for key, runs in grouped.items()
+            if key not in recent
+        ),
+        key_changes=tuple(_key_changes(rows, keys))[::-1],
+    )
+
+
+def accepted_levels(
+    environment: Environment, shift: Shift
+) -> Iterator[tuple[str, Measured, float]]:
+    """The measures, runs and levels that are accepted with a shift.
+
+    The stages that contain it rise with it, be it too little to be seen yet, and are accepted as
+    they are now.
+    """
+    found = {change.measure: change for change in shift.changes if change.is_rise}
+    for name, change in found.items():
+        yield name, change.run, change.point.after
+    first = min(found.values(), key=lambda change: change.place)
+    for name in sorted(set().union(*map(_containing, found)) - set(found)):
+        since = [row.values[name] for row in environment.runs[first.place :] if name in row.values]
+        if since:
+            yield name, first.run, median(since)
+
+
+def _by_key(rows: Sequence[Measured]) -> dict[str, tuple[Measured, ...]]:
+    """The runs of each environment, the one with the newest run first."""
+    grouped: dict[str, list[Measured]] = {}
+    for row in reversed(rows):
+        grouped.setdefault(row.key, []).append(row)
+    return {key: tuple(reversed(runs)) for key, runs in grouped.items()}
+
+
+def _findings(grouped: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, Finding]]:
+    """By key and measure; all are analysed at once, since all of them can raise an alarm."""
+    series: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for key, rows in grouped.items():
+        for row in rows:
+            for name, value in row.values.items():
+                series[key, name].append(value)
+    found = analyse(
+        {f"{key} {name}": values for (key, name), values in series.items()},
+        exact={f"{key} {name}" for key, name in series if _is_exact(name)},
+    )
+    findings: dict[str, dict[str, Finding]] = {key: {} for key in grouped}
+    for key, name in sorted(series, key=lambda pair: _place_of(pair[1])):
+        findings[key][name] = found[f"{key} {name}"]
+    return findings
+
+
+def _is_exact(name: str) -> bool:
+    return not stage_and_quantity(name)[1].is_noisy
+
+
+def _place_of(name: str) -> tuple[int, str, int]:
+    """Where a measure stands in a list: stages as they run, the total last."""
+    stage, quantity = stage_and_quantity(name)
+    places = {**{known: n for n, known in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
+    return places.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
+
+
+def _environment(
+    key: EnvironmentKey,
+    runs: tuple[Measured, ...],
+    findings: Mapping[str, Finding],
+    accepted: Sequence[Accepted],
+    stage: str | None,
+) -> Environment:
+    changes = {name: _changes(name, finding, runs) for name, finding in findings.items()}
+    judged = [
+        replace(
+            change,
+            accepted=_acceptance(change, findings[name], runs, accepted),
+            undone=_undone(change, changes[name], findings[name]),
+            wall_alone=_wall_alone(change, changes, findings),
+        )
+        for name, found in changes.items()
+        for change in found
+        if stage in (None, stage_and_quantity(name)[0])
+    ]
+    return Environment(
+        key=key,
+        runs=runs,
+        series=tuple(
+            _series(name, finding, runs)
+            for name, finding in findings.items()
+            if stage in (None, stage_and_quantity(name)[0])
+        ),
+        shifts=tuple(_shifts(judged)),
+    )
+
+
+def _series(name: str, finding: Finding, runs: Sequence[Measured]) -> Series:
+    measured = [run for run in runs if name in run.values]
+    since = measured[finding.drift.index] if finding.drift else None
+    return Series(measure=name, runs=len(measured), finding=finding, drifts_since=since)
+
+
+def _changes(name: str, finding: Finding, runs: Sequence[Measured]) -> list[Change]:
+    places = [place for place, run in enumerate(runs) if name in run.values]
+    return [
+        Change(
+            measure=name,
+            before_run=runs[places[point.index - 1]],
+            run=runs[places[point.index]],
+            place=places[point.index],
+            point=point,
+            runs_since=len(places) - point.index,
+        )
+        for point in finding.changes
+    ]
+
+
+def _undone(change: Change, changes: Sequence[Change], finding: Finding) -> Measured | None:
+    """The run that took a rise back, but for what nobody could have seen."""
+    limit = change.point.before * (1 + (finding.detectable or 0.0))
+    for later in changes:
+        is_later = later.place > change.place and later.point.confirmed
+        if change.is_worse and is_later and later.point.after <= limit:
+            return later.run
+    return None
+
+
+def _acceptance(
+    change: Change,
+    finding: Finding,
+    runs: Sequence[Measured],
+    accepted: Sequence[Accepted],
+) -> Accepted | None:
+    """The acceptance that a rise is covered by: near it, and of a level as high."""
+    margin = 1 + max(finding.detectable or 0.0, TOLERANCE)
+    for it in accepted:
+        if not change.is_worse or it.measure != change.measure:
+            continue
+        place = _place_of_acceptance(it, runs)
+        is_near = place is not None and abs(place - change.place) <= MOVES
+        if is_near and change.point.after <= it.level * margin:
+            return it
+    return None
+
+
+def _place_of_acceptance(accepted: Accepted, runs: Sequence[Measured]) -> int | None:
+    """By its run, or by its commit where that run is not kept any more."""
+    for place, run in enumerate(runs):
+        if run.run_id == accepted.run_id:
+            return place
+    commits = [run.commit for run in runs]
+    return commits.index(accepted.commit) if accepted.commit in commits else None
+
+
+def _wall_alone(
+    change: Change, changes: Mapping[str, Sequence[Change]], findings: Mapping[str, Finding]
+) -> bool:
+    stage, quantity = stage_and_quantity(change.measure)
+    if quantity is not Quantity.WALL or not change.is_worse:
+        return False
+    name = next((it for it in _cpu_measures(stage) if it in findings), None)
+    detectable = findings[name].detectable if name else None
+    if name is None or detectable is None or detectable > change.point.relative:
+        return False  # nobody can tell
+    near = (it for it in changes[name] if abs(it.place - change.place) <= MOVES)
+    return not any(it.is_worse for it in near)
+
+
+def _cpu_measures(stage: str) -> Iterator[str]:
+    """What measures the CPU seconds of a stage: its own, or those of the stage it is part of."""
+    yield measure(stage, Quantity.CPU)
+    if stage in _PARTS_OF_INSTALL:
+        yield measure(INSTALL, Quantity.CPU)
+
+
+def _shifts(changes: Sequence[Change]) -> Iterator[Shift]:
+    """Changes near each other, and in the same direction, as one; the newest first."""
+    pending = sorted(changes, key=lambda change: -change.place)
+    while pending:
+        newest = pending[0]
+        here = [
+            change
+            for change in pending
+            if newest.place - change.place <= TOGETHER and change.is_worse is newest.is_worse
+        ]
+        pending = [change for change in pending if change not in here]
+        yield Shift(changes=tuple(_specific_first(here)))
+
+
+def _specific_first(changes: Sequence[Change]) -> list[Change]:
+    """A stage before the stages that contain it; wall time first; the largest first."""
+    containing = set().union(*(_containing(change.measure) for change in changes))
+
+    def order(change: Change) -> tuple[bool, bool, int, float]:
+        stage, quantity = stage_and_quantity(change.measure)
+        size = abs(change.point.after - change.point.before)
+        contains = change.measure in containing
+        return stage == TOTAL, contains, list(Quantity).index(quantity), -size
+
+    return sorted(changes, key=order)
+
+
+def _containing(name: str) -> set[str]:
+    """The times that the time of a stage is part of."""
+    stage, quantity = stage_and_quantity(name)
+    if quantity not in (Quantity.WALL, Quantity.CPU) or stage in (TOTAL, IMAGE):
+        return set()
+    stages = (INSTALL, TOTAL) if stage in _PARTS_OF_INSTALL else (TOTAL,)
+    times = (Quantity.WALL, Quantity.CPU)
+    own = {measure(stage, Quantity.CPU)} - {name}
+    return {measure(it, time) for it in stages for time in times} | own
+
+
+def _key_changes(
+    rows: Sequence[Measured], keys: Mapping[str, EnvironmentKey]
+) -> Iterator[KeyChange]:
+    """Each key once, when it first appears, against the most similar one before it."""
+    known: dict[str, EnvironmentKey] = {}  # the latest used last
+    for row in rows:
+        now = keys[row.key]
+        if known.pop(row.key, None) is None:
+            alike = [it for it in reversed(known.values()) if it.platform == now.platform]
+            if alike:  # a simulated device is no change of a real one
+                fewest = min((now.changes(it) for it in alike), key=len)
+                yield KeyChange(run=row, changes=tuple(fewest))
+        known[row.key] = now

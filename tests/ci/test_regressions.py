@@ -1,0 +1,313 @@
+"""What a history says: regressions by environment, told once, accepted, undone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ci.analysis.accepted import Accepted
+from ci.analysis.environment_key import EnvironmentKey
+from ci.analysis.regressions import History, Shift, accepted_levels, history
+from ci.analysis.series import Measured
+
+KEY = EnvironmentKey(
+    platform="cpu",
+    machine="a CPU, 2 cores, 4 GiB",
+    image="none",
+    compiler="g++ 12.2",
+    build_tools="cmake 4.3.0, ninja 1.13.2",
+    python="Python 3.11.2",
+    torch="torch 2.13.0",
+    engine="host engine",
+    cache="cold compiler cache",
+    selection="all operators",
+)
+NEWER = replace(KEY, compiler="g++ 13.1")
+WARM = replace(KEY, cache="warm compiler cache, half or more hits")
+KEYS = {key.digest: key for key in (KEY, NEWER, WARM)}
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def runs(
+    values: Mapping[str, Sequence[float | None]], key: EnvironmentKey = KEY, at: int = 0
+) -> list[Measured]:
+    """One run for each value of the series, a commit each."""
+    count = max(map(len, values.values()))
+    return [
+        Measured(
+            run_id=f"run-{at + n}",
+            commit=f"{at + n:040x}",
+            dirty=False,
+            started_at=START + timedelta(hours=at + n),
+            key=key.digest,
+            values={name: series[n] for name, series in values.items() if series[n] is not None},
+        )
+        for n in range(count)
+    ]
+
+
+def noisy(*levels: tuple[float, int], seed: int = 1) -> list[float]:
+    """Levels, each for so many runs, in noise of 1 %."""
+    noise = random.Random(seed)  # noqa: S311
+    return [level * noise.gauss(1, 0.01) for level, count in levels for _ in range(count)]
+
+
+def step(
+    before: float = 100.0, after: float = 130.0, *, at: int = 20, since: int = 12, seed: int = 1
+) -> list[float]:
+    return noisy((before, at), (after, since), seed=seed)
+
+
+def only(found: History) -> Shift:
+    [environment] = found.environments
+    [shift] = environment.shifts
+    return shift
+
+
+def acceptance(measure: str, run: str, level: float, commit: str | None = None) -> Accepted:
+    return Accepted(
+        project="p",
+        platform="cpu",
+        measure=measure,
+        run_id=run,
+        commit=commit,
+        level=level,
+        reason="a new backend",
+        accepted_at=START,
+    )
+
+
+def test_a_step_is_told_between_the_runs_around_it() -> None:
+    found = history(runs({"install.wall_s": step()}), KEYS)
+    shift = only(found)
+    assert found.open == (shift,)
+    change = shift.headline
+    assert (change.before_run.run_id, change.run.run_id) == ("run-19", "run-20")
+    assert change.point.before == pytest.approx(100, rel=0.02)
+    assert change.point.after == pytest.approx(130, rel=0.02)
+    assert change.runs_since == 12
+
+
+def test_a_quiet_history_has_nothing_open_and_says_what_it_could_have_seen() -> None:
+    found = history(runs({"install.wall_s": noisy((100, 40))}), KEYS)
+    [environment] = found.environments
+    [series] = environment.series
+    assert not found.open
+    assert series.finding.detectable is not None
+    assert series.runs == 40
+
+
+def test_a_few_runs_are_no_error() -> None:
+    found = history(runs({"install.wall_s": [100.0, 101.0, 150.0]}), KEYS)
+    assert not found.open
+    assert found.environments[0].series[0].finding.detectable is None
+
+
+def test_no_runs_are_no_error() -> None:
+    assert history([], KEYS) == History(environments=(), past=(), key_changes=())
+
+
+def test_an_improvement_is_no_regression() -> None:
+    found = history(runs({"install.wall_s": step(130, 100)}), KEYS)
+    assert not only(found).headline.is_worse
+    assert not found.open
+
+
+def test_runs_that_failed_are_gaps() -> None:
+    values: list[float | None] = [*step()]
+    values[18:22] = [None] * 4  # the change is somewhere between
+    change = only(history(runs({"install.wall_s": values}), KEYS)).headline
+    assert (change.before_run.run_id, change.run.run_id) == ("run-17", "run-22")
+
+
+def test_measures_of_one_cause_are_told_once_the_specific_stage_first() -> None:
+    together = {
+        "install.wall_s": step(200, 240, seed=1),
+        "total.wall_s": step(300, 340, seed=2),
+        "install.cpu_s": step(380, 450, seed=3),
+        "compile.wall_s": step(180, 219, seed=4),
+        "pytest.wall_s": noisy((100, 32), seed=5),
+    }
+    found = history(runs(together), KEYS)
+    [shift] = found.open
+    names = [change.measure for change in shift.changes]
+    assert names == ["compile.wall_s", "install.wall_s", "install.cpu_s", "total.wall_s"]
+
+
+def test_changes_far_from_each_other_are_told_apart() -> None:
+    values = {
+        "install.wall_s": step(at=15, since=30, seed=1),
+        "pytest.wall_s": step(at=30, since=15, seed=2),
+    }
+    found = history(runs(values), KEYS)
+    newest, oldest = found.open
+    assert [newest.headline.measure, oldest.headline.measure] == ["pytest.wall_s", "install.wall_s"]
+
+
+def test_a_stage_alone_is_told_with_what_its_own_measures_say() -> None:
+    values = {"install.wall_s": step(seed=1), "pytest.wall_s": step(seed=2)}
+    found = history(runs(values), KEYS, stage="pytest")
+    assert [change.measure for change in only(found).changes] == ["pytest.wall_s"]
+    assert [series.measure for series in found.environments[0].series] == ["pytest.wall_s"]
+
+
+def test_a_rise_that_was_taken_back_does_not_alarm() -> None:
+    found = history(runs({"install.wall_s": noisy((100, 20), (130, 15), (100, 15))}), KEYS)
+    fall, rise = found.environments[0].shifts
+    assert not found.open
+    assert rise.headline.undone == fall.headline.run
+
+
+def test_a_rise_that_was_taken_back_in_part_alarms() -> None:
+    found = history(runs({"install.wall_s": noisy((100, 20), (150, 15), (125, 15))}), KEYS)
+    [shift] = found.open
+    assert shift.headline.undone is None
+
+
+def test_environments_are_never_compared() -> None:
+    rows = [*runs({"install.wall_s": noisy((100, 30))})]
+    rows += runs({"install.wall_s": noisy((150, 12))}, NEWER, at=30)
+    found = history(rows, KEYS)
+    assert not any(environment.shifts for environment in found.environments)
+    assert [environment.key for environment in found.environments] == [NEWER, KEY]
+    [change] = found.key_changes
+    assert change.run.run_id == "run-30"
+    assert change.changes == ("compiler changed: g++ 12.2 -> g++ 13.1",)
+
+
+def test_a_new_environment_is_told_once_against_the_most_similar_one() -> None:
+    both = replace(NEWER, cache=WARM.cache)
+    rows = []
+    for at, key in enumerate((KEY, WARM, KEY, WARM, both, KEY, both)):
+        rows += runs({"install.wall_s": [100.0]}, key, at)
+    found = history(rows, {**KEYS, both.digest: both})
+    last, first = found.key_changes
+    assert first.changes == (f"cache changed: {KEY.cache} -> {WARM.cache}",)
+    assert last.changes == ("compiler changed: g++ 12.2 -> g++ 13.1",)
+
+
+def test_environments_that_alternate_have_a_series_each() -> None:
+    cold, warm = noisy((100, 40)), step(10, 13, at=28, since=12)
+    rows = []
+    for n, (slow, fast) in enumerate(zip(cold, warm, strict=True)):
+        rows += runs({"install.wall_s": [slow]}, KEY, 2 * n)
+        rows += runs({"install.wall_s": [fast]}, WARM, 2 * n + 1)
+    found = history(rows, KEYS)
+    warm_runs, cold_runs = found.environments
+    assert len(warm_runs.open) == 1
+    assert not cold_runs.shifts
+
+
+def test_an_environment_of_the_past_does_not_alarm() -> None:
+    rows = runs({"install.wall_s": step()})
+    rows += runs({"install.wall_s": noisy((130, 25))}, NEWER, at=32)
+    found = history(rows, KEYS)
+    assert not found.open
+    assert [(it.key, len(it.runs)) for it in found.past] == [(KEY, 32)]
+
+
+def test_an_accepted_rise_is_the_new_level() -> None:
+    found = history(
+        runs({"install.wall_s": step()}), KEYS, [acceptance("install.wall_s", "run-20", 130)]
+    )
+    assert not found.open
+    accepted = only(found).headline.accepted
+    assert accepted is not None
+    assert accepted.reason == "a new backend"
+
+
+@pytest.mark.parametrize("run", ["run-18", "run-23"])
+def test_an_acceptance_survives_that_the_change_is_now_seen_elsewhere(run: str) -> None:
+    found = history(
+        runs({"install.wall_s": step()}), KEYS, [acceptance("install.wall_s", run, 128)]
+    )
+    assert not found.open
+
+
+def test_an_acceptance_is_found_by_its_commit_when_its_run_is_gone() -> None:
+    it = acceptance("install.wall_s", "no-more", 130, commit=f"{20:040x}")
+    assert not history(runs({"install.wall_s": step()}), KEYS, [it]).open
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        acceptance("pytest.wall_s", "run-20", 130),
+        acceptance("install.wall_s", "run-5", 130),
+        acceptance("install.wall_s", "no-more", 130),
+        acceptance("install.wall_s", "run-20", 115),  # of a smaller rise
+    ],
+    ids=["measure", "run", "lost run", "level"],
+)
+def test_an_acceptance_of_something_else_changes_nothing(other: Accepted) -> None:
+    assert history(runs({"install.wall_s": step()}), KEYS, [other]).open
+
+
+def test_what_rises_above_the_accepted_level_alarms_again() -> None:
+    it = acceptance("install.wall_s", "run-20", 130)
+    found = history(runs({"install.wall_s": noisy((100, 20), (130, 12), (160, 12))}), KEYS, [it])
+    [shift] = found.open
+    assert shift.headline.run.run_id == "run-32"
+
+
+def test_the_stages_that_contain_what_is_accepted_are_accepted_with_it() -> None:
+    values = {
+        "compile.wall_s": step(50, 65, seed=1),
+        "install.wall_s": step(200, 215, seed=2),
+        "total.wall_s": noisy((1000, 20), (1015, 12), seed=3),  # too little to be seen
+        "pytest.wall_s": noisy((800, 32), seed=4),
+    }
+    found = history(runs(values), KEYS)
+    accepted = accepted_levels(found.environments[0], only(found))
+    levels = {name: level for name, _, level in accepted}
+    assert set(levels) == {"compile.wall_s", "install.wall_s", "total.wall_s"}
+    assert levels["total.wall_s"] == pytest.approx(1015, rel=0.02)
+
+
+BUSY = {"pytest.wall_s": step(seed=1), "pytest.cpu_s": noisy((180, 32), seed=2)}
+
+
+def test_wall_time_alone_is_told_and_does_not_alarm() -> None:
+    found = history(runs(BUSY), KEYS)
+    change = only(found).headline
+    assert change.wall_alone
+    assert change.point.confirmed
+    assert not found.open
+
+
+def test_wall_time_alone_alarms_when_it_lasts() -> None:
+    lasting = {"pytest.wall_s": step(since=30), "pytest.cpu_s": noisy((180, 50), seed=2)}
+    assert history(runs(lasting), KEYS).open
+
+
+def test_counts_alarm_at_once_unless_they_grow_little() -> None:
+    rows = runs({"compile.units": [20.0] * 3 + [24.0], "generate.lines": [1000.0] * 3 + [1020.0]})
+    found = history(rows, KEYS)
+    [shift] = found.open
+    units, lines = sorted(shift.changes, key=lambda change: change.measure)
+    assert units.is_open
+    assert lines.is_small
+    assert not lines.is_open
+
+
+def test_a_drift_is_told_with_the_run_that_it_begins_with() -> None:
+    values = [value * (1 + n / 200) for n, value in enumerate(noisy((100, 60)))]
+    found = history(runs({"install.wall_s": values}), KEYS)
+    [series] = found.environments[0].series
+    assert not found.open
+    assert series.drifts_since is not None
+    assert series.drifts_since.run_id == "run-0"
+
+
+def test_wall_time_of_a_part_is_held_against_the_cpu_seconds_of_the_whole() -> None:
+    values = {"compile.wall_s": step(seed=1), "install.cpu_s": noisy((180, 32), seed=2)}
+    assert not history(runs(values), KEYS).open
+
+
+def test_cpu_seconds_that_nobody_can_judge_excuse_nothing() -> None:
+    few: list[float | None] = [None] * 30 + [180.0, 181.0]
+    assert history(runs({**BUSY, "pytest.cpu_s": few}), KEYS).open
