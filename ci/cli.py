@@ -23,7 +23,7 @@ from ci.analysis.difference import difference
 from ci.bundle import command as bundle_command
 from ci.bundle.unpack import opened_bundle
 from ci.compare import contract_side, sides
-from ci.config import schema_text
+from ci.config import MOST_RERUNS, schema_text
 from ci.contract import written_contract
 from ci.doctor import add_doctor
 from ci.engines import select_engine
@@ -152,6 +152,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cold", action="store_true", help="build without what the compiler cache holds"
     )
+    parser.add_argument(
+        "--reruns",
+        type=_reruns,
+        metavar="N",
+        help="run failed tests N times more, as evidence of flaky ones; verdict, counts and times"
+        " stay those of the first attempt (default: what the configuration says, else 0)",
+    )
     _add_config(parser)
     _add_results(parser)
     parser.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
@@ -241,6 +248,12 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _reruns(text: str) -> int:
+    if not text.isdecimal() or int(text) > MOST_RERUNS:
+        raise argparse.ArgumentTypeError(f"expected a number up to {MOST_RERUNS}, got '{text}'")
+    return int(text)
+
+
 def _run(options: argparse.Namespace) -> int:
     if options.bundle:
         return _run_bundle(options)
@@ -257,6 +270,7 @@ def _run(options: argparse.Namespace) -> int:
         engine=None if request.engine == "auto" else request.engine,
         engines=request.engines,
         cold=request.cold,
+        reruns=request.reruns,
     )
     return _begin(options, request, plans)
 
@@ -271,7 +285,12 @@ def _run_bundle(options: argparse.Namespace) -> int:
         project, request = (
             bundle.resumed(earlier)
             if earlier
-            else bundle.request(results=options.results, engine=options.engine, cold=options.cold)
+            else bundle.request(
+                results=options.results,
+                engine=options.engine,
+                cold=options.cold,
+                reruns=options.reruns,
+            )
         )
         return _begin(options, request, bundle.plans(project, request, options.results))
 
@@ -303,15 +322,16 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
         results=options.results,
         engine=options.engine or "auto",
         cold=options.cold,
+        reruns=options.reruns,
     )
     return project, request
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
     asked = (options.platforms, options.all, options.engine, options.source, options.config)
-    if any(asked) or options.cold:
+    if any(asked) or options.cold or options.reruns is not None:
         message = "--resume goes on with what the run was asked for"
-        remedy = "Leave out PLATFORM, --all, --engine, --source, --config and --cold."
+        remedy = "Leave out PLATFORM, --all, --engine, --source, --config, --cold and --reruns."
         raise UsageError(message, remedy=remedy)
 
 

@@ -16,6 +16,7 @@ from ci.network import mask_credentials
 from ci.notes import cache_notes, notes_of
 from ci.plan import Column, RunPlan, StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog, closing_summary, collected_tests, parse_log
+from ci.reruns import read_reruns
 from ci.results import PlatformResult, PytestResult, StageResult, title
 from ci.verdict import Case, judge, not_run
 
@@ -37,6 +38,7 @@ def judged(plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None) -> Platf
         torch_device=plan.torch_device,
         asked_simulated=plan.simulated,
         contract=plan.contract,
+        reruns=read_reruns(plan.results, log, record),
     )
     verdict = judge(case)
     environment = _environment(plan.results, facts)
@@ -99,7 +101,11 @@ def read_plan_build(plan: RunPlan) -> Build | None:
 def details_of(folder: Path, log: PytestLog | None, built: Build | None = None) -> Details:
     """What the store keeps of a platform beside its result; ``built`` where it is read already."""
     built = built or read_build(folder)
-    return Details(tests=log.tests if log else (), build=built.details if built else None)
+    return Details(
+        tests=log.tests if log else (),
+        reruns=read_reruns(folder, log, read_record(folder)),
+        build=built.details if built else None,
+    )
 
 
 def read_record(folder: Path) -> RunRecord:

@@ -96,6 +96,31 @@ class ArtifactMissing(_Event):
     path: str
 
 
+class RerunFinished(_Event):
+    """One more attempt at the tests of a stage that failed; no stage of its own."""
+
+    event: Literal["rerun_finished"]
+    stage: str
+    attempt: int
+    signal: int | None = None
+    timed_out: bool = False
+    interrupted: bool = False
+    oom_kills: int | None = None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether pytest died by itself."""
+        return self.signal is not None and not self.timed_out and not self.interrupted
+
+
+class RerunsEnded(_Event):
+    """Why there was no rerun, or none any more."""
+
+    event: Literal["reruns_ended"]
+    stage: str
+    reason: str
+
+
 class RunFinished(_Event):
     event: Literal["run_finished"]
     exit_code: int
@@ -111,6 +136,8 @@ Event = Annotated[
     | LeaseReleased
     | LeaseFailed
     | ArtifactMissing
+    | RerunFinished
+    | RerunsEnded
     | RunFinished,
     Field(discriminator="event"),
 ]
@@ -162,6 +189,15 @@ class RunRecord:
         return tuple((before, after) for before, after in pairs if before.health != after.health)
 
     @property
+    def reruns(self) -> dict[int, RerunFinished]:
+        """By attempt; one without an end is not there."""
+        return {e.attempt: e for e in self.events if isinstance(e, RerunFinished)}
+
+    @property
+    def reruns_ended(self) -> RerunsEnded | None:
+        return next((e for e in self.events if isinstance(e, RerunsEnded)), None)
+
+    @property
     def run_finished(self) -> RunFinished | None:
         return next((e for e in self.events if isinstance(e, RunFinished)), None)
 
@@ -184,6 +220,7 @@ def parse_events(lines: Iterable[str]) -> RunRecord:
 def _is_unknown(event: object) -> bool:
     known = {"run_started", "stage_started", "stage_finished", "stage_skipped"}
     known |= {"lease_taken", "lease_released", "lease_failed", "artifact_missing", "run_finished"}
+    known |= {"rerun_finished", "reruns_ended"}
     try:
         return _Named.model_validate(event).event not in known
     except ValidationError:

@@ -168,12 +168,14 @@ def plan_run(
     engine: str | None = None,
     engines: Mapping[str, str] | None = None,
     cold: bool = False,
+    reruns: int | None = None,
 ) -> tuple[RunPlan, ...]:
     """Plan every platform of a run.
 
     ``results`` is the run's own folder, ``engine`` the one of the command line, ``engines`` those
-    that platforms of a resumed run began on, and ``cold`` asks for builds without what a compiler
-    cache holds.
+    that platforms of a resumed run began on, ``cold`` asks for builds without what a compiler
+    cache holds, and ``reruns`` is how often failed tests are run again where it is not what the
+    configuration says.
     """
     _refuse_same_labels(project, platforms)
     if not source.is_dir():
@@ -194,6 +196,7 @@ def plan_run(
             engine=project.engine(platform.name, (engines or {}).get(platform.name, engine)),
             devices=project.devices(platform.name),
             cold=cold,
+            reruns=reruns,
             contract=_contract(project, platform, source),
         )
         plans.append(make_plan(project.config, platform, inputs))

@@ -9,6 +9,7 @@ from ci.analysis.contract import update_command
 from ci.analysis.difference import Difference, Kind, headline, lines_of
 from ci.analysis.operators import KERNELS, NO_DEVICE
 from ci.pytest_log import Outcome, TestOutcome
+from ci.reruns import rerun_notes
 from ci.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.text import counted, first_names
 from ci.verdict import BREACHES, Case, code_after_summary
@@ -31,12 +32,18 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     engine = [HOST] if case.facts.engine == "host" else []
     told = (
         *_verdict_notes(case, verdict),
+        *_rerun_notes(case),
         *_simulated_notes(case),
         *_contract_notes(case),
         *_operator_notes(case),
         *_lease_notes(case),
     )
     return (*told, *engine, *case.facts.notes)
+
+
+def _rerun_notes(case: Case) -> list[str]:
+    failed = case.tests.named(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
+    return rerun_notes(case.reruns, failed, case.record)
 
 
 def _lease_notes(case: Case) -> list[str]:

@@ -66,6 +66,7 @@ class StagePlan:
     timeout_s: float
     environment: Mapping[str, str]
     device: bool = False  # runs with the lease of the platform's devices, where it has any
+    reruns: int = 0  # of the tests that failed, for evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +276,7 @@ class PlanInputs:
     engine: EnginePlan
     devices: DevicePolicy
     cold: bool = False
+    reruns: int | None = None  # None: what the stage says
     contract: ContractPlan | None = None
 
 
@@ -307,7 +309,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         source=inputs.source,
         results=inputs.results / platform.name,
         stages=tuple(
-            _stage_plan(stage)
+            _stage_plan(stage, inputs.reruns)
             for stage in config.stages
             if stage.platforms is None or platform.name in stage.platforms
         ),
@@ -360,8 +362,9 @@ def cache_name(project: str, platform: str) -> str:
     return f"infini-ci-cache-{project}-{platform}"
 
 
-def _stage_plan(stage: StageConfig) -> StagePlan:
-    by_kind = Column.PYTEST if stage.kind is StageKind.PYTEST else Column.BUILD_INSTALL
+def _stage_plan(stage: StageConfig, reruns: int | None) -> StagePlan:
+    tests = stage.kind is StageKind.PYTEST
+    by_kind = Column.PYTEST if tests else Column.BUILD_INSTALL
     return StagePlan(
         name=stage.name,
         kind=stage.kind,
@@ -369,7 +372,8 @@ def _stage_plan(stage: StageConfig) -> StagePlan:
         column=stage.column or by_kind,
         timeout_s=stage.timeout_s,
         environment=stage.environment,
-        device=stage.kind is StageKind.PYTEST if stage.device is None else stage.device,
+        device=tests if stage.device is None else stage.device,
+        reruns=reruns if tests and reruns is not None else stage.reruns,
     )
 
 

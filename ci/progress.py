@@ -77,6 +77,8 @@ class Progress:
                 self._output(platform, str(event["text"]))
             case "engine" | "lease_waiting" | "lease_taken" | "lease_released" | "lease_failed":
                 self._say(platform, str(event["text"]))
+            case "rerun_started" | "reruns_ended":
+                self._say(platform, str(event["text"]))
             case "failure":
                 self.failure(label, str(event["text"]))
             case _:

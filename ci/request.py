@@ -44,6 +44,8 @@ class RunRequest(BaseModel):
     engines: dict[str, str] = {}
     """What each platform began on."""
     cold: bool = False
+    reruns: int | None = None
+    """Of failed tests; ``None``: what the configuration says."""
     started_at: datetime
     bundle: Path | None = None
     """The file that the sources and the configuration come from."""
@@ -57,6 +59,7 @@ def new_request(
     results: Path,
     engine: str,
     cold: bool = False,
+    reruns: int | None = None,
     packed: SourceState | None = None,
 ) -> RunRequest:
     """Describe a new run; its id holds the time, the commit and four random digits.
@@ -82,6 +85,7 @@ def new_request(
         platforms=tuple(platforms),
         engine=engine,
         cold=cold,
+        reruns=reruns,
         started_at=now,
     )
 

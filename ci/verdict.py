@@ -18,6 +18,7 @@ from ci.analysis.backend import fallbacks, mismatches
 from ci.analysis.difference import Difference, Kind, difference, headline, lines_of
 from ci.analysis.operators import overload_counts
 from ci.analysis.suite import suite_of
+from ci.details import Rerun
 from ci.events import RunRecord, StageFinished
 from ci.plan import ContractPlan, StageKind, StagePlan
 from ci.pytest_log import Outcome, PytestLog
@@ -58,6 +59,7 @@ class Case:
     collected: int | None = None
     """Tests that pytest said it would run; ``None``: it did not say."""
     contract: ContractPlan | None = None
+    reruns: Sequence[Rerun] = ()
 
     def finished(self, stage: StagePlan) -> StageFinished | None:
         return self.record.finished_stages.get(stage.name)
@@ -323,7 +325,8 @@ def _out_of_memory(case: Case) -> tuple[Harness, list[Evidence]] | None:
         end = victims[0]
         text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
         return Harness.OOM_KILLED, [_fact(text)]
-    if case.facts.oom_killed:
+    # What a rerun brought about is no part of the run that is judged.
+    if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
         return Harness.OOM_KILLED, [_fact("the engine reports an out-of-memory kill")]
     return None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .run import Run
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tarfile
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +17,7 @@ from .compiler_cache import CompilerCache
 from .events import EventLog
 from .lease import LeaseError, Leases
 from .output import StageOutput
+from .reruns import Reruns
 from .stage import Stage
 
 INTERRUPTED = 130
@@ -35,6 +37,7 @@ class Run:
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
         self._interrupted = False
+        self._reruns: Reruns | None = None
         self._leases: Leases | None = None
         if job["devices"] is not None and any(stage["device"] for stage in job["stages"]):
             self._leases = Leases(job, self._environment, self._log.emit, self._was_interrupted)
@@ -56,8 +59,13 @@ class Run:
         passed = self._run_stages(self._job["stages"])
         for artifact in self._job["artifacts"]:
             self._collect(**artifact)
-        tools = machine.tools(self._environment, self._workspace)
-        self._describe(machine=facts, **tools, compiler_cache=self._cache.facts())
+        facts = {"machine": facts, **machine.tools(self._environment, self._workspace)}
+        facts["compiler_cache"] = self._cache.facts()
+        self._describe(**facts)
+        if self._reruns is not None and not self._interrupted:
+            self._reruns.run()
+            self._release()
+            self._describe(**facts)  # with the state that the devices are left in
         if self._interrupted:
             self._log.emit("run_finished", exit_code=INTERRUPTED, interrupted=True)
             return INTERRUPTED
@@ -72,11 +80,17 @@ class Run:
                 reason = "not run: interrupted"
             if reason is not None:
                 self._log.emit("stage_skipped", stage=stage["name"], reason=reason)
-            elif not _ended_well(self._run_stage(stage)):
+            elif not _ended_well(outcome := self._run_stage(stage)):
                 reason = f"not run: {stage['name']} failed"
+                if stage["reruns"]:
+                    self._reruns = self._planned_reruns(stage, outcome)
+        if self._reruns is None:  # which need the devices once more
+            self._release()
+        return reason is None
+
+    def _release(self) -> None:
         if self._leases is not None:
             self._leases.release()
-        return reason is None
 
     def _lease_for(self, stage: dict[str, Any] | None) -> str | None:
         """Have the devices that a stage needs, and no others; return why that is impossible.
@@ -102,17 +116,30 @@ class Run:
     def _run_stage(self, stage: dict[str, Any]) -> dict[str, object]:
         name = stage["name"]
         command = [*stage["command"], *self._added_arguments(stage["kind"])]
-        leases = self._leases if stage["device"] else None
         self._log.emit("stage_started", stage=name, command=command)
+        outcome = self._carry_out(stage, name, command, {}, stage["timeout_s"])
+        self._log.emit("stage_finished", stage=name, **outcome)
+        return outcome
+
+    def _carry_out(
+        self,
+        stage: dict[str, Any],
+        name: str,
+        command: list[str],
+        added: dict[str, str],
+        timeout_s: float,
+    ) -> dict[str, object]:
+        """Run a command as the stage's own is, with its output in ``<name>.log``."""
+        leases = self._leases if stage["device"] else None
         self._stage = Stage(
             command,
             environment={
-                **self._environment,
-                **stage["environment"],
+                **self._stage_environment(stage),
+                **added,
                 **(leases.variables if leases else {}),
             },
             workspace=self._workspace,
-            timeout_s=stage["timeout_s"],
+            timeout_s=timeout_s,
             inherited=leases.descriptors if leases else (),
         )
         if self._interrupted:  # the signal came when there was no stage to tell yet
@@ -126,8 +153,21 @@ class Run:
         outcome = self._stage.follow(output)
         output.finish()
         self._stage = None
-        self._log.emit("stage_finished", stage=name, **outcome)
         return outcome
+
+    def _stage_environment(self, stage: dict[str, Any]) -> dict[str, str]:
+        return {**self._environment, **stage["environment"]}
+
+    def _planned_reruns(self, stage: dict[str, Any], outcome: dict[str, object]) -> Reruns | None:
+        """What to do when all else is done; nothing where that would be no evidence."""
+        reruns = Reruns(
+            stage,
+            results=self._results,
+            environment=self._stage_environment(stage),
+            emit=self._log.emit,
+            carry_out=partial(self._carry_out, stage),
+        )
+        return reruns if reruns.possible(outcome) else None
 
     def _added_arguments(self, kind: str) -> list[str]:
         if kind != "pytest":

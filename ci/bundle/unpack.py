@@ -33,7 +33,7 @@ class OpenBundle:
     platforms: tuple[str, ...]
 
     def request(
-        self, *, results: Path, engine: str | None, cold: bool
+        self, *, results: Path, engine: str | None, cold: bool, reruns: int | None = None
     ) -> tuple[Project, RunRequest]:
         """Load the project and describe a run of it; the commit is the one that was packed."""
         project = self._project()
@@ -44,6 +44,7 @@ class OpenBundle:
             results=results,
             engine=engine or "auto",
             cold=cold,
+            reruns=reruns,
             packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
         )
         return project, request.model_copy(update={"bundle": self.path})
@@ -76,6 +77,7 @@ class OpenBundle:
             engine=None if request.engine == "auto" else request.engine,
             engines=request.engines,
             cold=request.cold,
+            reruns=request.reruns,
         )
         return tuple(map(self._bundled, plans))
 

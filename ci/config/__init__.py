@@ -2,6 +2,7 @@
 
 from ci.config.load import load_config, load_site
 from ci.config.models import (
+    MOST_RERUNS,
     Config,
     DevicePolicy,
     NetworkConfig,
@@ -12,6 +13,7 @@ from ci.config.models import (
 from ci.config.schema import schema_text
 
 __all__ = [
+    "MOST_RERUNS",
     "Config",
     "DevicePolicy",
     "NetworkConfig",

@@ -34,6 +34,7 @@ RECORDS = frozenset(
     {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
     | {"host.lock", "ccache.txt"}
 )
+MOST_RERUNS = 100
 LEAST_MEMORY_BYTES = 6 * 2**20  # an engine takes no less
 MOST_BYTES = 2**63 - 1  # an engine counts in signed 64 bits
 SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
@@ -83,7 +84,7 @@ def _check_workspace_path(path: str) -> str:
 
 
 def _check_artifact(name: str) -> str:
-    if name in RECORDS or name.endswith(".log"):
+    if name in RECORDS or name.endswith(".log") or name.startswith("pytest.rerun-"):
         raise PydanticCustomError("artifact", "a name that is no record of the run's own")
     return name
 
@@ -159,6 +160,15 @@ class StageConfig(Model):
     device: bool | None = None
     """Whether the stage needs the platform's devices: their lease is held while it runs. By default
     a ``pytest`` stage does and a command does not."""
+    reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
+    """How often a ``pytest`` stage's failed tests are run again, after all else and for no longer
+    than ``timeout_s``: evidence of flaky tests, which changes no verdict. ``--reruns`` wins."""
+
+    @model_validator(mode="after")
+    def _only_tests_are_run_again(self) -> Self:
+        if self.reruns and self.kind is not StageKind.PYTEST:
+            raise PydanticCustomError("reruns", "a pytest stage for it", {"at": ["reruns"]})
+        return self
 
     @model_validator(mode="after")
     def _pytest_counts_as_pytest(self) -> Self:

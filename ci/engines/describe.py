@@ -107,7 +107,8 @@ def _stages(plan: RunPlan) -> Iterator[str]:
         variables = [f"{name}={value}" for name, value in stage.environment.items()]
         prefix = ["env", *variables] if variables else []
         command = shlex.join([*prefix, *stage.command])
-        yield f"{command}  # {stage.name}, at most {stage.timeout_s:g} s"
+        again = f", failed tests {stage.reruns} times more" if stage.reruns else ""
+        yield f"{command}  # {stage.name}, at most {stage.timeout_s:g} s{again}"
 
 
 def _flags(options: Mapping[str, object]) -> Iterator[str]:

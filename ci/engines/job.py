@@ -60,6 +60,7 @@ def job_document(
                 "environment": dict(stage.environment),
                 "timeout_s": stage.timeout_s,
                 "device": stage.device,
+                "reruns": stage.reruns,
             }
             for stage in plan.stages
         ],

@@ -31,6 +31,7 @@ class Job:
 
     def stage(self, name: str, *command: str, **changes: Any) -> None:
         fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, "device": False}
+        fields["reruns"] = 0
         self._stages.append({"name": name, "command": command, **fields, **changes})
 
     def python(self, name: str, program: str, **changes: Any) -> None:

@@ -25,9 +25,30 @@ from ci.agent.stage import Stage
 MODULES = sorted(Path(agent.__file__).parent.glob("*.py"))
 # Of the standard library of every Python from 3.8 on; what is added here must be, too.
 OLD_MODULES = frozenset(
-    {"collections", "contextlib", "ctypes", "dataclasses", "fcntl", "hashlib", "json", "os"}
-    | {"pathlib", "platform", "re", "resource", "select", "shutil", "signal", "subprocess", "sys"}
-    | {"tarfile", "time", "traceback", "types", "__future__", "typing"}
+    {
+        "collections",
+        "contextlib",
+        "ctypes",
+        "dataclasses",
+        "fcntl",
+        "functools",
+        "hashlib",
+        "json",
+        "os",
+    }
+    | {
+        "pathlib",
+        "pkgutil",
+        "platform",
+        "re",
+        "resource",
+        "select",
+        "shutil",
+        "signal",
+        "subprocess",
+        "sys",
+    }
+    | {"tarfile", "tempfile", "time", "traceback", "types", "__future__", "typing"}
 )
 
 

@@ -16,6 +16,7 @@ from ci.events import (
     ArtifactMissing,
     Event,
     LeaseFailed,
+    RerunFinished,
     RunFinished,
     RunRecord,
     StageFinished,
@@ -105,6 +106,13 @@ NO_LEASE = (
 )
 FEW = "devices.count is 9; found: GPU-1"
 
+
+def again(attempt: int, **more: Any) -> RerunFinished:
+    return RerunFinished(
+        event="rerun_finished", stage="pytest", attempt=attempt, **{**TIME, **more}
+    )
+
+
 CASES = {
     "all is well": (
         case(PASSING, end("install"), end("pytest"), last(), exit_code=0),
@@ -117,6 +125,30 @@ CASES = {
         (Product.FAILED, Harness.CLEAN),
         "fact: 1 failed, 1 error: t.py::test_1, t.py::test_2",
         "1 test failed, 1 error",
+    ),
+    "the agent dies in a rerun": (
+        case(FAILING, end("install"), end("pytest", 1), again(1), exit_code=137, lost=True),
+        (Product.FAILED, Harness.EXIT_AFTER_SUMMARY),
+        "fact: exit code 137 after the pytest summary",
+        "outer wrapper returned 137 after the pytest summary",
+    ),
+    "nobody sees the end of the reruns": (
+        case(FAILING, end("install"), end("pytest", 1), again(1), lost=True),
+        (Product.FAILED, Harness.LOST),
+        "fact: the agent vanished without a result",
+        "1 test failed, 1 error",
+    ),
+    "a rerun crashes, times out and takes all memory": (
+        case(
+            FAILING,
+            *(end("install"), end("pytest", 1)),
+            *(again(1, signal=11, oom_kills=1), again(2, signal=15, timed_out=True), last(1)),
+            exit_code=1,
+            oom_killed=True,
+        ),
+        (Product.FAILED, Harness.CLEAN),
+        "fact: 1 failed, 1 error",
+        "2 failed tests without a result in any rerun",
     ),
     "the build fails": (
         case(None, end("install", 1), last(1), exit_code=1),

@@ -1,0 +1,321 @@
+"""Further attempts at failed tests: a real suite with a flaky, a failing and a crashing test."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_job import Job
+from workplace import CONFIG, Workplace, new_workplace
+
+from ci.agent.reruns import MOST_TESTS, Reruns, failed_tests
+from ci.collect import details_of, read_log, read_record
+from ci.details import Rerun
+from ci.events import RunRecord, parse_events
+from ci.inputs import chosen_platforms, load_project, plan_run
+from ci.pytest_log import Outcome
+from ci.request import RunRequest, new_request
+from ci.reruns import read_reruns, rerun_notes
+from ci.results import Harness, Product
+
+# Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
+SUITE = """\
+import os, pathlib, signal, sys
+import pytest
+
+def attempt(name):
+    with pathlib.Path(name).open("a") as file:
+        file.write("x")
+    return pathlib.Path(name).stat().st_size
+
+@pytest.mark.parametrize("n", range(3))
+def test_good(n): attempt("good")
+
+def test_a_crash():
+    if attempt("crash") > 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    assert False
+
+def test_flaky(): assert attempt("flaky") % 2 == 0
+
+def test_failing(): assert "/mine" not in sys.path
+
+@pytest.fixture
+def broken(): assert attempt("broken") != 1
+
+def test_error(broken): pass
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    return new_workplace(tmp_path)
+
+
+@pytest.fixture
+def suite(job: Job) -> Job:
+    (job.workspace / "tests").mkdir()
+    (job.workspace / "tests/test_all.py").write_text(SUITE)
+    return job
+
+
+def pytest_stage(job: Job, *arguments: str, reruns: int = 2) -> None:
+    options = ("-p", "no:cacheprovider", "-p", "pytest_reportlog.plugin")
+    # Only the plug-ins that count: the others of a development environment take a second.
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": "/mine"}
+    command = (sys.executable, "-m", "pytest", *options, "tests", *arguments)
+    job.stage("pytest", *command, kind="pytest", reruns=reruns, environment=environment)
+
+
+def evidence(job: Job) -> tuple[Sequence[Rerun], Sequence[str], RunRecord]:
+    log, record = read_log(job.results), read_record(job.results)
+    assert log is not None
+    failed = log.named(Outcome.FAILED, Outcome.ERROR)
+    return read_reruns(job.results, log, record), failed, record
+
+
+def outcomes(job: Job) -> dict[str, list[Outcome]]:
+    """Of every test that was run again, in order of the attempts."""
+    found: dict[str, list[Outcome]] = {}
+    for rerun in evidence(job)[0]:
+        name = rerun.node_id.partition("::")[2]
+        found.setdefault(name, []).append(rerun.outcome)
+    return found
+
+
+def test_what_failed_is_run_again_and_nothing_else(suite: Job) -> None:
+    """The crash comes first, and takes the others with it; in the second rerun it comes last."""
+    pytest_stage(suite)
+    assert suite.run() == 1
+    assert outcomes(suite) == {
+        "test_a_crash": [Outcome.FAILED, Outcome.FAILED],
+        "test_flaky": [Outcome.PASSED],
+        "test_failing": [Outcome.FAILED],
+        "test_error": [Outcome.PASSED],
+    }
+    assert [e["signal"] for e in suite.events("rerun_finished")] == [signal.SIGSEGV] * 2
+    assert (suite.workspace / "good").read_text() == "xxx"
+    notes = rerun_notes(*evidence(suite))
+    assert notes == [
+        "2 failed tests failed again in all 3 reruns",
+        "2 failed tests passed in all 2 reruns: flaky, or dependent on the tests before",
+    ]
+
+
+def test_with_worker_processes_a_crash_takes_nothing_with_it(suite: Job) -> None:
+    pytest_stage(suite, "-p", "xdist.plugin", "-n", "2", reruns=1)
+    assert suite.run() == 1
+    assert outcomes(suite) == {
+        "test_a_crash": [Outcome.FAILED],
+        "test_flaky": [Outcome.PASSED],
+        "test_failing": [Outcome.FAILED],
+        "test_error": [Outcome.PASSED],
+    }
+    assert (suite.workspace / "good").read_text() == "xxx"
+
+
+# A stage like pytest's: the log of one failed test, then as each test says what it does.
+LIKE_PYTEST = """\
+import json, os, signal, sys, time
+again = "INFINI_CI_RERUN_FILE" in os.environ
+[log] = [word.partition("=")[2] for word in sys.argv if word.startswith("--report-log=")]
+test = {"$report_type": "TestReport", "nodeid": "t.py::a"}
+with open(log, "w") as file:
+    for when, outcome in ("setup", "passed"), ("call", "failed"), ("teardown", "passed"):
+        print(json.dumps({**test, "when": when, "outcome": outcome}), file=file, flush=True)
+        if again and when == "setup": during()
+    print('{"$report_type": "SessionFinish", "exitstatus": 1}', file=file)
+sys.exit(1)
+"""
+SLEEP = "def during(): time.sleep(600)\n"
+INTERRUPT = "def during():\n  os.kill(int(sys.argv[1]), signal.SIGTERM)\n  time.sleep(600)\n"
+
+
+def like_pytest(job: Job, during: str, *arguments: str, **changes: Any) -> None:
+    job.stage("pytest", sys.executable, "-c", during + LIKE_PYTEST, *arguments, **changes)
+
+
+def test_the_first_attempt_is_the_run(job: Job) -> None:
+    like_pytest(job, "def during(): open('left', 'w')\n", kind="pytest", reruns=2)
+    job.artifacts = [{"name": "left", "path": "left"}]
+    job.run()
+    kinds = [e["event"] for e in job.events() if e["event"] != "rerun_started"]
+    again = ["artifact_missing", "rerun_finished", "rerun_finished"]
+    assert kinds == ["run_started", "stage_started", "stage_finished", *again, "run_finished"]
+    assert (job.results / "environment.json").is_file()
+    assert not (job.results / "left").exists()
+    assert outcomes(job) == {"a": [Outcome.FAILED, Outcome.FAILED]}
+
+
+def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
+    like_pytest(job, SLEEP, kind="pytest", reruns=3, timeout_s=1.0)
+    assert job.run() == 1
+    (finished,) = job.events("rerun_finished")
+    assert finished["timed_out"] is True
+    (ended,) = job.events("reruns_ended")
+    assert ended["reason"] == "1 of 3 took their time limit of 1 s"
+    assert job.finished("pytest")["timed_out"] is False
+    assert rerun_notes(*evidence(job)) == [
+        "1 failed test without a result in any rerun",  # that it was ended says nothing about it
+        "no more reruns: 1 of 3 took their time limit of 1 s",
+    ]
+
+
+def test_interrupt_ends_the_reruns(job: Job) -> None:
+    # The agent is the parent of the supervisor, which is the shell's.
+    script = 'exec "$0" -c "$1" $(cut -d" " -f4 /proc/$PPID/stat) "$2" "$3" "$4"'
+    program = INTERRUPT + LIKE_PYTEST
+    job.stage("pytest", "sh", "-c", script, sys.executable, program, kind="pytest", reruns=3)
+    assert job.run() == 130
+    (finished,) = job.events("rerun_finished")
+    assert finished["interrupted"] is True
+    assert job.events("run_finished")[0]["interrupted"] is True
+
+
+@pytest.mark.parametrize(
+    ("failed", "end", "outcome", "reason"),
+    [
+        (1, True, {}, None),
+        (MOST_TESTS, True, {}, None),
+        (1, False, {}, "pytest did not get to its end"),
+        (1, True, {"timed_out": True}, "pytest did not get to its end"),
+        (1, True, {"interrupted": True}, "pytest did not get to its end"),
+        (0, True, {}, "pytest failed, and none of its tests did"),
+        (201, True, {}, "201 tests failed, more than 200 are not flaky"),
+    ],
+)
+def test_when_nothing_is_run_again(
+    tmp_path: Path, failed: int, end: bool, outcome: dict[str, bool], reason: str | None
+) -> None:
+    lines = [
+        json.dumps({"$report_type": "TestReport", "nodeid": f"t.py::a[{n}]", "outcome": "failed"})
+        for n in range(failed)
+    ]
+    lines += ['{"$report_type": "SessionFinish", "exitstatus": 1}'] if end else []
+    (tmp_path / "pytest.jsonl").write_text("\n".join(lines))
+    said: list[object] = []
+    reruns = Reruns(
+        {"name": "pytest", "reruns": 1},
+        results=tmp_path,
+        environment={},
+        emit=lambda _, **fields: said.append(fields["reason"]),
+        carry_out=lambda *_: {},
+    )
+    assert reruns.possible({"timed_out": False, **outcome}) is (reason is None)
+    assert said == [reason] * bool(reason)
+
+
+def test_a_log_without_an_end_names_no_tests(tmp_path: Path) -> None:
+    log = tmp_path / "pytest.jsonl"
+    failed = {"$report_type": "TestReport", "nodeid": "t.py::a", "outcome": "failed"}
+    log.write_text(json.dumps(failed) + "\n")
+    assert failed_tests(log) is None
+    log.write_text(log.read_text() + '{"$report_type": "SessionFinish", "exitstatus": 1}\n{"cut')
+    assert failed_tests(log) == ["t.py::a"]
+    assert failed_tests(tmp_path / "none") is None
+
+
+# What becomes of it
+
+
+def rerun(name: str, attempt: int, outcome: Outcome) -> Rerun:
+    return Rerun(node_id=name, attempt=attempt, outcome=outcome, seconds=0.1)
+
+
+def record(*events: dict[str, object]) -> RunRecord:
+    clocks = {"time": 0.0, "monotonic": 0.0, "stage": "pytest"}
+    return parse_events(json.dumps({**clocks, **event}) for event in events)
+
+
+ENDED = {"event": "rerun_finished", "attempt": 1}
+
+
+@pytest.mark.parametrize(
+    ("passed", "notes"),
+    [
+        ({"a": "ppf", "b": "ppp"[:2]}, None),
+        (
+            {"a": "pf", "b": "pp"[:1] + "f", "c": "pf"},
+            ["3 failed tests passed in 3 of 6 reruns: flaky"],
+        ),
+        ({"a": "fff", "b": "fff"}, ["2 failed tests failed again in all 6 reruns"]),
+        ({"a": "f"}, ["1 failed test failed again in all 1 rerun"]),
+        (
+            {"a": "pp"},
+            ["1 failed test passed in all 2 reruns: flaky, or dependent on the tests before"],
+        ),
+        ({"a": ""}, ["1 failed test without a result in any rerun"]),
+        ({"a": "s"}, ["1 failed test without a result in any rerun"]),
+    ],
+)
+def test_notes(passed: dict[str, str], notes: list[str] | None) -> None:
+    word = {"p": Outcome.PASSED, "f": Outcome.FAILED, "s": Outcome.SKIPPED}
+    reruns = [
+        rerun(name, attempt, word[letter])
+        for name, letters in passed.items()
+        for attempt, letter in enumerate(letters, 1)
+    ]
+    found = rerun_notes(reruns, passed, record(ENDED))
+    assert found == (
+        notes
+        if notes is not None
+        else [
+            "1 failed test passed in 2 of 3 reruns: flaky",
+            "1 failed test passed in all 2 reruns: flaky, or dependent on the tests before",
+        ]
+    )
+
+
+def test_a_note_says_why_there_are_none() -> None:
+    ended = {"event": "reruns_ended", "reason": "pytest did not get to its end"}
+    assert rerun_notes([], ["a"], record(ended))[-1] == ("no reruns: pytest did not get to its end")
+    assert rerun_notes([], ["a"], record()) == []
+
+
+def test_a_run_with_reruns_from_beginning_to_end(work: Workplace) -> None:
+    flaky = "import pathlib\ndef test_b():\n    p = pathlib.Path('x')\n    seen = p.exists()\n"
+    work.write("tests/test_b.py", flaky + "    p.touch()\n    assert seen\n")
+    work.write("ci.yaml", CONFIG.replace("kind: pytest", "kind: pytest\n  reruns: 1"))
+    result, run = work.run()
+    [platform] = result.platforms
+    assert (platform.verdict.product, platform.verdict.harness) == (Product.FAILED, Harness.CLEAN)
+    assert platform.pytest is not None
+    assert platform.pytest.summary is not None
+    assert platform.pytest.summary.startswith("1 failed, 1 passed in ")
+    flaky_note = "1 failed test passed in all 1 rerun: flaky, or dependent on the tests before"
+    assert platform.notes[:2] == ("1 test failed", flaky_note)
+    assert [stage.name for stage in platform.stages] == ["image", "sync", "build", "pytest"]
+    assert {"pytest.rerun-1.jsonl", "pytest.rerun-1.log"} <= set(platform.artifacts)
+    details = details_of(run.results / "cpu", read_log(run.results / "cpu"))
+    assert [(found.attempt, found.outcome) for found in details.reruns] == [(1, Outcome.PASSED)]
+
+
+@pytest.mark.parametrize(("asked", "configured", "reruns"), [(None, 3, 3), (0, 3, 0), (5, 0, 5)])
+def test_the_command_line_wins_and_a_resumed_run_keeps_it(
+    work: Workplace, asked: int | None, configured: int, reruns: int
+) -> None:
+    text = CONFIG.replace("kind: pytest", f"kind: pytest\n  reruns: {configured}")
+    work.write("ci.yaml", text)
+    source = work.folder / "source"
+    project = load_project(source / "ci.yaml", {})
+    request = new_request(
+        *(project, ["cpu"]),
+        source_folder=source,
+        results=work.results,
+        engine="auto",
+        reruns=asked,
+    )
+    request = RunRequest.model_validate_json(request.model_dump_json())
+    [plan] = plan_run(
+        *(project, chosen_platforms(project.config, ["cpu"])),
+        run_id=request.run_id,
+        source=source,
+        results=work.results,
+        reruns=request.reruns,
+    )
+    assert {stage.name: stage.reruns for stage in plan.stages} == {"build": 0, "pytest": reruns}
