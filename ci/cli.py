@@ -51,7 +51,7 @@ from ci.report.comparison import comparison_json, comparison_markdown, compariso
 from ci.request import RunRequest, load_request, new_request, read_request
 from ci.results import RunResult, exit_code, kind, title, write_atomically
 from ci.run import Run, together
-from ci.store import DATABASE, open_store
+from ci.store import DATABASE, default_url, open_store, store_url
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -402,7 +402,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _existing_store(results: Path) -> Store:
-    if not (results / DATABASE).is_file():
+    if store_url(results) == default_url(results) and not (results / DATABASE).is_file():
         message = f"--results: there is no {DATABASE} in {results}"
         raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
     return open_store(results)

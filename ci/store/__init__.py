@@ -5,12 +5,14 @@ Only who opens it imports SQLAlchemy, which takes 0.3 s: not the workers of a ru
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ci.store.store import Store
 
+URL_VARIABLE = "INFINI_CI_DB"
 DATABASE = "ci.db"
 LATEST = "latest"  # names the newest run, as it does beside the results
 
@@ -20,8 +22,13 @@ def default_url(results: Path) -> str:
     return f"sqlite:///{(results / DATABASE).resolve()}"
 
 
+def store_url(results: Path) -> str:
+    """The database that INFINI_CI_DB names, by default the one beside the results."""
+    return os.environ.get(URL_VARIABLE) or default_url(results)
+
+
 def open_store(results: Path) -> Store:
-    """Open the store beside the results, and make it where there is none."""
+    """Open the store of these results, and make it where there is none."""
     from ci.store.store import Store
 
-    return Store(default_url(results))
+    return Store(store_url(results))

@@ -1,29 +1,30 @@
-"""One transaction per save; the schema is brought up to date on opening."""
+"""The store's face: one transaction per save; the schema is brought up to date on opening."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, column, create_engine, event, insert, inspect, select, table
+from sqlalchemy import Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased, selectinload
+from sqlalchemy.orm.interfaces import LoaderOption
 
-from ci.details import NO_DETAILS, Details
+from ci.analysis.accepted import Accepted
+from ci.analysis.environment_key import EnvironmentKey
+from ci.analysis.series import Measured
+from ci.details import BuildDetails, Details, Rerun
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import PlatformResult, RunResult
-from ci.store import LATEST
-from ci.store.convert import (
-    TEST_COLUMNS,
-    platform_result,
-    platform_row,
-    run_result,
-    set_run,
-    test_outcome,
-)
-from ci.store.tables import OutcomeRow, PlatformRow, RunRow
+from ci.store import LATEST, blobs, queries
+from ci.store.connect import cause, connect, reading, shown, writing
+from ci.store.convert import platform_result, run_result
+from ci.store.rows import RunHead, SameEnvironment
+from ci.store.save import put, save
+from ci.store.tables import AcceptedRow, BlobRow, DetailsRow, PlatformRow, RunRow
 from ci.text import first_names, near_match
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -31,10 +32,10 @@ VERSION_TABLE = "alembic_version"
 
 
 class Store:
-    """Saves and loads runs; any SQLAlchemy URL."""
+    """Saves and loads runs; SQLite or PostgreSQL."""
 
     def __init__(self, url: str) -> None:
-        self._engine = _connect(url)
+        self._engine = connect(url)
         try:
             if not _up_to_date(self._engine):  # else reading is enough, without a lock
                 # Imported here: Alembic takes 0.11 s and 12 MB, and is seldom needed.
@@ -42,7 +43,7 @@ class Store:
 
                 upgrade(self._engine, MIGRATIONS)
         except SQLAlchemyError as error:
-            message = f"the store {self._engine.url} cannot be opened: {error}"
+            message = f"the store {shown(self._engine)} cannot be opened: {cause(error)}"
             raise InfrastructureError(message) from error
 
     def save(self, run: RunResult, details: Mapping[str, Details]) -> None:
@@ -52,47 +53,115 @@ class Store:
         that ``details`` does not name, keeps its own.
         """
         try:
-            with Session(self._engine) as session, session.begin():
-                _save(session, run, details)
-        except (SQLAlchemyError, ValueError) as error:  # ValueError: a driver's own checks
-            raise InfrastructureError(f"the store rejects run {run.run_id}: {error}") from error
+            with writing(self._engine) as connection:
+                save(connection, run, details)
+        # A driver's own checks, and durations that are no numbers.
+        except (SQLAlchemyError, ValueError, OverflowError) as error:
+            message = f"the store rejects run {run.run_id}: {cause(error)}"
+            raise InfrastructureError(message) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run, by default the latest, or the latest that tested a platform."""
-        query = select(RunRow).order_by(*_NEWEST_FIRST).limit(1)
+        query = select(RunRow).order_by(*queries.NEWEST_FIRST).limit(1).options(*_WHOLE)
         if run_id not in (None, LATEST):
             query = query.where(RunRow.run_id == run_id)
         elif platform is not None:
             tested = (PlatformRow.platform == platform) & PlatformRow.passed.is_not(None)
             query = query.where(RunRow.platforms.any(tested))
-        with Session(self._engine) as session:
+        with reading(self._engine) as connection, Session(connection) as session:
             row = session.scalars(query).one_or_none()
             if row is None:
-                raise _missing(run_id, platform, self._run_ids(session))
+                raise _missing(run_id, platform, _run_ids(connection))
             return run_result(row)
 
     def tests(self, run_id: str, platform: str) -> list[TestOutcome]:
-        """Load the tests of one platform of a run, without what operator tests recorded."""
+        """Load the tests of one platform of a run, in order of their node ids.
+
+        They come without what operator tests recorded; durations are kept to the microsecond.
+        """
+        node_ids, outcomes = aliased(BlobRow), aliased(BlobRow)
         query = (
-            select(*TEST_COLUMNS)
-            .join(PlatformRow, OutcomeRow.platform_id == PlatformRow.id)
-            .where(PlatformRow.run_id == run_id, PlatformRow.platform == platform)
-            .order_by(OutcomeRow.id)
+            select(node_ids.content, outcomes.content, DetailsRow.durations)
+            .join(node_ids, DetailsRow.node_ids == node_ids.digest)
+            .join(outcomes, DetailsRow.outcomes == outcomes.digest)
         )
-        with Session(self._engine) as session:
-            return [test_outcome(*row) for row in session.execute(query)]
+        row = self._details(query, run_id, platform)
+        return blobs.suite(*row) if row else []
+
+    def reruns(self, run_id: str, platform: str) -> list[Rerun]:
+        """Load what was tried again on one platform of a run."""
+        row = self._details(select(DetailsRow.reruns), run_id, platform)
+        return blobs.reruns(row[0]) if row and row[0] else []
+
+    def build_details(self, run_id: str, platform: str) -> BuildDetails | None:
+        """Load what the build of one platform of a run was made of."""
+        row = self._details(select(DetailsRow.build), run_id, platform)
+        return blobs.build_details(row[0]) if row and row[0] else None
 
     def holds(self, run_id: str, result: PlatformResult) -> bool:
         """Tell whether a platform of a run is stored as it is."""
         query = select(PlatformRow).where(
             PlatformRow.run_id == run_id, PlatformRow.platform == result.platform
         )
-        with Session(self._engine) as session:
+        with reading(self._engine) as connection, Session(connection) as session:
             row = session.scalars(query).one_or_none()
             return row is not None and platform_result(row) == result
 
-    def _run_ids(self, session: Session) -> Sequence[str]:
-        return session.scalars(select(RunRow.run_id).order_by(*_NEWEST_FIRST)).all()
+    def heads(
+        self,
+        *,
+        project: str | None = None,
+        commits: Collection[str] | None = None,
+        last: int | None = None,
+    ) -> list[RunHead]:
+        """List runs, the newest first: the ``last`` ones, those of some commits, or all."""
+        with reading(self._engine) as connection:
+            return queries.heads(connection, project=project, commits=commits, last=last)
+
+    def measured(
+        self,
+        platform: str,
+        *,
+        project: str,
+        last: int | None = None,
+        commits: Collection[str] | None = None,
+    ) -> list[Measured]:
+        """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are."""
+        with reading(self._engine) as connection:
+            return queries.measured(
+                connection, platform, project=project, last=last, commits=commits
+            )
+
+    def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
+        """Look up what digests stand for."""
+        with reading(self._engine) as connection:
+            return queries.environment_keys(connection, digests)
+
+    def same_environment(self, platform: str, *, project: str) -> list[SameEnvironment]:
+        """Group the runs that tested one commit in one environment, and again or twice."""
+        with reading(self._engine) as connection:
+            return queries.same_environment(connection, platform, project=project)
+
+    def accepted(self, project: str) -> list[Accepted]:
+        """List the changes that somebody has accepted, the oldest first."""
+        with reading(self._engine) as connection:
+            return queries.accepted(connection, project)
+
+    def accept(self, accepted: Accepted) -> None:
+        """Record that a change is as it should be; once more gives it another reason."""
+        try:
+            with writing(self._engine) as connection:
+                put(connection, AcceptedRow, asdict(accepted))
+        except (SQLAlchemyError, ValueError) as error:
+            message = f"the store rejects what was accepted: {cause(error)}"
+            raise InfrastructureError(message) from error
+
+    def _details(self, query: Any, run_id: str, platform: str) -> Any:
+        query = query.join(PlatformRow, DetailsRow.platform_id == PlatformRow.id).where(
+            PlatformRow.run_id == run_id, PlatformRow.platform == platform
+        )
+        with reading(self._engine) as connection:
+            return connection.execute(query).one_or_none()
 
     def close(self) -> None:
         self._engine.dispose()
@@ -104,8 +173,13 @@ class Store:
         self.close()
 
 
-# A start is known to the second only, and short runs share one.
-_NEWEST_FIRST = (RunRow.started_at.desc(), RunRow.finished_at.desc(), RunRow.run_id.desc())
+_WHOLE: tuple[LoaderOption, ...] = (
+    selectinload(RunRow.platforms).selectinload(PlatformRow.stages),
+)
+
+
+def _run_ids(connection: Connection) -> Sequence[str]:
+    return connection.scalars(select(RunRow.run_id).order_by(*queries.NEWEST_FIRST)).all()
 
 
 def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> UsageError:
@@ -116,56 +190,6 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
     message = f"the store holds no run '{run_id}'" + near_match(run_id, [*known, LATEST])
     remedy = f"The newest: {first_names(known)}." if known else "It holds none yet."
     return UsageError(message, remedy=remedy)
-
-
-def _save(session: Session, run: RunResult, details: Mapping[str, Details]) -> None:
-    row = session.get(RunRow, run.run_id) or RunRow()
-    set_run(row, run)
-    kept = {
-        platform.platform: platform
-        for platform in row.platforms
-        if platform.platform not in details and platform_result(platform) in run.platforms
-    }
-    row.platforms = list(kept.values())
-    session.add(row)
-    session.flush()  # the others are gone before new rows take their names
-    for position, result in enumerate(run.platforms):
-        if result.platform in kept:
-            kept[result.platform].position = position
-        else:
-            row.platforms.append(platform_row(result, position))
-    session.flush()  # gives the platforms their keys
-    rows = [
-        _test_values(platform.id, test)
-        for platform in row.platforms
-        for test in details.get(platform.platform, NO_DETAILS).tests
-    ]
-    if rows:
-        session.execute(insert(OutcomeRow), rows)
-
-
-def _test_values(platform_id: int, test: TestOutcome) -> dict[str, Any]:
-    return {
-        "platform_id": platform_id,
-        "node_id": test.node_id,
-        "outcome": test.outcome.value,
-        "seconds": test.seconds,
-        "reason": test.reason,
-        "skip_reason": test.skip_reason,
-    }
-
-
-def _connect(url: str) -> Engine:
-    engine = create_engine(url)
-    if engine.dialect.name == "sqlite":
-        if database := engine.url.database:
-            Path(database).parent.mkdir(parents=True, exist_ok=True)
-        event.listen(engine, "connect", _enforce_foreign_keys)
-    return engine
-
-
-def _enforce_foreign_keys(connection: Any, _: object) -> None:
-    connection.execute("PRAGMA foreign_keys = ON")  # off by default in SQLite
 
 
 def _up_to_date(engine: Engine) -> bool:

@@ -11,6 +11,7 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     ForeignKey,
+    Index,
     MetaData,
     String,
     UniqueConstraint,
@@ -68,7 +69,11 @@ class PlatformRow(Base):
     """One platform of a run: a row of the results table."""
 
     __tablename__ = "platforms"
-    __table_args__ = (UniqueConstraint("run_id", "platform"),)
+    __table_args__ = (
+        UniqueConstraint("run_id", "platform"),
+        # All that a series needs of these rows, which are long.
+        Index("ix_platforms_platform", "platform", "environment_key", "run_id"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id", ondelete="CASCADE"))
@@ -97,6 +102,9 @@ class PlatformRow(Base):
     overloads: Mapped[list[Any] | None] = mapped_column(JSON)
     environment: Mapped[dict[str, Any]] = mapped_column(JSON)
     artifacts: Mapped[dict[str, Any]] = mapped_column(JSON)
+    build: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    # Never empty; SQLite cannot add a column that refers to another table and says so.
+    environment_key: Mapped[str | None] = mapped_column(ForeignKey("environment_keys.digest"))
     stages: Mapped[list[StageRow]] = relationship(
         order_by="StageRow.position", cascade="all, delete-orphan", passive_deletes=True
     )
@@ -121,16 +129,62 @@ class StageRow(Base):
     in_total: Mapped[bool]
 
 
-class OutcomeRow(Base):
-    """One test of a platform's run."""
+class DetailsRow(Base):
+    """What is kept beside a platform's row, as ``ci.store.blobs`` encodes it."""
 
-    __tablename__ = "tests"
-    __table_args__ = (UniqueConstraint("platform_id", "node_id"),)
+    __tablename__ = "details"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    platform_id: Mapped[int] = mapped_column(ForeignKey("platforms.id", ondelete="CASCADE"))
-    node_id: Mapped[str]
-    outcome: Mapped[str] = mapped_column(String(16))
-    seconds: Mapped[float]
-    reason: Mapped[str | None]
-    skip_reason: Mapped[str | None]
+    platform_id: Mapped[int] = mapped_column(
+        ForeignKey("platforms.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    node_ids: Mapped[str | None] = mapped_column(ForeignKey("blobs.digest"))
+    outcomes: Mapped[str | None] = mapped_column(ForeignKey("blobs.digest"))
+    durations: Mapped[bytes | None]
+    reruns: Mapped[bytes | None]
+    build: Mapped[bytes | None]
+
+
+class BlobRow(Base):
+    """A list that runs share; ``digest`` is the SHA-256 of its text."""
+
+    __tablename__ = "blobs"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    content: Mapped[bytes]
+
+
+class EnvironmentKeyRow(Base):
+    """An environment that platforms ran in."""
+
+    __tablename__ = "environment_keys"
+
+    digest: Mapped[str] = mapped_column(String(16), primary_key=True)
+    components: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class MeasureRow(Base):
+    """One measure of a platform's run."""
+
+    __tablename__ = "measures"
+    __table_args__ = ({"sqlite_with_rowid": False},)  # those of a platform lie side by side
+
+    platform_id: Mapped[int] = mapped_column(
+        ForeignKey("platforms.id", ondelete="CASCADE"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float]
+
+
+class AcceptedRow(Base):
+    """A change of a measure that somebody has accepted; it outlives its run."""
+
+    __tablename__ = "accepted"
+
+    project: Mapped[str] = mapped_column(String(64), primary_key=True)
+    platform: Mapped[str] = mapped_column(String(64), primary_key=True)
+    measure: Mapped[str] = mapped_column(primary_key=True)
+    run_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    commit: Mapped[str | None] = mapped_column(String(64))
+    level: Mapped[float]
+    reason: Mapped[str]
+    accepted_at: Mapped[datetime] = mapped_column(UtcDateTime)

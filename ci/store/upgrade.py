@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import alembic.command
 import alembic.config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from filelock import FileLock
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, inspect, text
 
 from ci.errors import InfrastructureError
+from ci.store.connect import shown, writing
 
-LOCK_TIMEOUT_S = 60
+POSTGRESQL_LOCK = 0x696E66696E69  # any number that nobody else takes: "infini"
 
 
 def upgrade(engine: Engine, migrations: Path) -> None:
-    """Carry out the migrations that a store has not seen yet."""
+    """Carry out the migrations that a store has not seen yet: all of them, or none."""
     try:
-        with _lock(engine):
-            _migrate(engine, configuration(migrations))
+        with writing(engine) as connection:
+            _lock(connection)
+            _migrate(connection, configuration(migrations))
     except CommandError as error:  # Alembic has no migration of that name
-        message = f"the store {engine.url} is of a newer version of this program: {error}"
+        message = f"the store {shown(engine)} is of a newer version of this program: {error}"
         raise InfrastructureError(message, remedy="Update this program.") from error
 
 
@@ -37,32 +37,47 @@ def configuration(migrations: Path) -> alembic.config.Config:
     return config
 
 
-def _lock(engine: Engine) -> FileLock | nullcontext[None]:
-    """Two first runs at once must not both create the tables. SQLite has no lock for it."""
-    database = engine.url.database
-    if engine.dialect.name != "sqlite" or not database:
-        return nullcontext()
-    return FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S)
+def _lock(connection: Connection) -> None:
+    """Two first runs at once must not both create the tables. SQLite is locked already."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})"))
 
 
-def _migrate(engine: Engine, config: alembic.config.Config) -> None:
+def _migrate(connection: Connection, config: alembic.config.Config) -> None:
     migrations = ScriptDirectory.from_config(config)
-    with engine.begin() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-        if current == migrations.get_current_head():  # another run has just done it
-            return
-        if current is not None:
-            migrations.get_revision(current)  # raises for one of a newer version
-            _back_up(connection, current)
-        config.attributes["connection"] = connection
-        alembic.command.upgrade(config, "head")
+    current = MigrationContext.configure(connection).get_current_revision()
+    if current == migrations.get_current_head():  # another run has just done it
+        return
+    if current is not None:
+        migrations.get_revision(current)  # raises for one of a newer version
+        _back_up(connection, current)
+    config.attributes["connection"] = connection
+    alembic.command.upgrade(config, "head")
 
 
 def _back_up(connection: Connection, revision: str) -> None:
-    """Copy a SQLite file: there, a migration that fails half-way cannot be taken back."""
-    database = connection.engine.url.database
-    if connection.dialect.name != "sqlite" or not database:
-        return
-    with closing(sqlite3.connect(f"{database}.{revision}.backup")) as backup:
-        original: Any = connection.connection.driver_connection
-        original.backup(backup)
+    """Keep what a migration changes: it may be wrong, and there is no way back."""
+    if connection.dialect.name == "sqlite":
+        _copy_file(connection, revision)
+    else:
+        _copy_tables(connection, revision)
+
+
+def _copy_file(connection: Connection, revision: str) -> None:
+    """Copy a SQLite file, which nobody else can change meanwhile.
+
+    Through a connection of its own: SQLite copies from none that is about to write.
+    """
+    if database := connection.engine.url.database:
+        copy = f"{database}.{revision}.backup"
+        with closing(sqlite3.connect(database)) as original, closing(sqlite3.connect(copy)) as to:
+            original.backup(to)
+
+
+def _copy_tables(connection: Connection, revision: str) -> None:
+    """Copy each table beside itself: a schema of their own would take another privilege."""
+    for name in inspect(connection).get_table_names():
+        if not name.startswith("backup_"):
+            copy = f"backup_{revision}_{name}"
+            connection.execute(text(f'DROP TABLE IF EXISTS "{copy}"'))
+            connection.execute(text(f'CREATE TABLE "{copy}" AS TABLE "{name}"'))

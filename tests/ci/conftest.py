@@ -12,6 +12,7 @@ from agent_job import Job
 from published import PUBLISHED, ascend_after_summary, platform_result
 
 from ci.results import RunResult
+from ci.store import URL_VARIABLE
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +31,12 @@ def _no_outside_world(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
             pytest.fail(f"a unit test connects to {address}; mark it `docker` if it must")
 
         monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever database the caller's runs go to, those of the tests do not."""
+    monkeypatch.delenv(URL_VARIABLE, raising=False)
 
 
 @pytest.fixture

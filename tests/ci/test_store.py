@@ -21,7 +21,7 @@ from ci.pytest_log import Outcome, TestOutcome
 from ci.results import OverloadCount, RunResult
 from ci.store import default_url, store
 from ci.store.store import Store
-from ci.store.tables import Base, OutcomeRow, UtcDateTime
+from ci.store.tables import Base, DetailsRow, UtcDateTime
 from ci.store.upgrade import configuration
 
 
@@ -36,9 +36,9 @@ def outcomes(*node_ids: str) -> list[TestOutcome]:
     ]
 
 
-def stored_tests(results: Path) -> int:
+def stored_suites(results: Path) -> int:
     with create_engine(default_url(results)).connect() as connection:
-        return connection.scalar(select(func.count()).select_from(OutcomeRow)) or 0
+        return connection.scalar(select(func.count()).select_from(DetailsRow)) or 0
 
 
 def test_a_run_comes_back_as_it_was(published: RunResult, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_run_comes_back_as_it_was(published: RunResult, tmp_path: Path) -> Non
         store.save(published, {"moore": ran(*outcomes("a::b", "a::c"))})
         assert store.load(published.run_id) == published
         assert store.load() == published
-    assert stored_tests(tmp_path) == 2
+    assert stored_suites(tmp_path) == 1
 
 
 def test_a_simulated_device_comes_back_as_one(published: RunResult, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_saving_again_replaces(published: RunResult, tmp_path: Path) -> None:
         )
         store.save(shorter, {"nvidia": ran(*outcomes("a::b"))})
         assert store.load() == shorter
-    assert stored_tests(tmp_path) == 1
+    assert stored_suites(tmp_path) == 1
 
 
 def test_a_platform_brings_its_tests_once(published: RunResult, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_one_transaction_per_run(published: RunResult, tmp_path: Path) -> None:
         with pytest.raises(InfrastructureError, match=f"rejects run {published.run_id}"):
             store.save(published.model_copy(update={"project": "other"}), twice)
         assert store.load() == published
-    assert stored_tests(tmp_path) == 1
+    assert stored_suites(tmp_path) == 1
 
 
 def test_an_unknown_run_is_a_usage_error(published: RunResult, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def migrate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(store.MIGRATIONS, migrations)
     migration = """\
 from alembic import op
-revision, down_revision = "9999", "0003"
+revision, down_revision = "9999", "0004"
 def upgrade():
     op.execute("CREATE TABLE notes (text VARCHAR)")
 """
@@ -186,8 +186,8 @@ def test_a_database_is_copied_before_it_is_migrated(
     for _ in range(2):
         with Store(default_url(tmp_path)) as new:
             assert new.load() == published
-    assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0003.backup"]
-    backup = tables(tmp_path / "ci.db.0003.backup")
+    assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0004.backup"]
+    backup = tables(tmp_path / "ci.db.0004.backup")
     assert "runs" in backup
     assert tables(tmp_path / "ci.db") - backup == {"notes"}
 

@@ -89,7 +89,7 @@ def test_the_generated_source_is_kept(results: Path) -> None:
 def test_the_store_has_the_run(results: Path, document: dict[str, Any]) -> None:
     with sqlite3.connect(results / "ci.db") as store:
         tables = {name for (name,) in store.execute("select name from sqlite_master")}
-        assert {"runs", "stages", "tests"} <= tables
+        assert {"runs", "stages", "details"} <= tables
         runs = [run for (run,) in store.execute("select run_id from runs")]
     assert runs == [document["run_id"]]
 

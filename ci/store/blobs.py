@@ -1,0 +1,160 @@
+"""Lists to compressed bytes and back.
+
+Node ids and outcomes hardly change from run to run: each such list is kept once, under its
+digest, for all runs that have it. For that, tests are in order of their node ids, not in that of
+the log, which is another one whenever pytest-xdist runs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ci.details import BuildDetails, Rerun, Unit, UnitKind
+from ci.pytest_log import Outcome, TestOutcome
+
+SECOND = 1_000_000  # durations are kept in whole microseconds
+_WIDTH = 8  # bytes of one of them
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """A list that runs share, under the digest of its text."""
+
+    digest: str
+    text: bytes
+
+    @property
+    def content(self) -> bytes:
+        return zlib.compress(self.text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteBlobs:
+    """The tests of one platform's run; all three are of one length and in one order."""
+
+    node_ids: Shared
+    outcomes: Shared
+    durations: bytes
+
+
+def suite_blobs(tests: Iterable[TestOutcome]) -> SuiteBlobs:
+    """Encode tests; raises ``ValueError`` where two have one node id."""
+    ordered = sorted(tests, key=lambda test: test.node_id)
+    names = [test.node_id for test in ordered]
+    if len(set(names)) < len(names):
+        twice = next(name for name, later in pairwise(names) if name == later)
+        raise ValueError(f"test {twice} is there twice")
+    return SuiteBlobs(
+        node_ids=_shared(names),
+        outcomes=_shared(_states(ordered)),
+        durations=_durations([test.seconds for test in ordered]),
+    )
+
+
+def suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcome]:
+    """The tests that these were made of, in order of their node ids."""
+    states, indices = _json(outcomes)
+    known = [(Outcome(outcome), *reasons) for outcome, *reasons in states]
+    found = []
+    names = _json(node_ids)
+    for name, index, seconds in zip(names, indices, _seconds(durations), strict=True):
+        outcome, reason, skip_reason = known[index]
+        found.append(
+            TestOutcome(
+                node_id=name,
+                outcome=outcome,
+                seconds=seconds,
+                reason=reason,
+                skip_reason=skip_reason,
+            )
+        )
+    return found
+
+
+def build_blob(build: BuildDetails) -> bytes:
+    units = [[u.output, u.kind.value, u.seconds, u.cached] for u in build.units]
+    parts = [units, dict(build.generated), list(build.flags), dict(build.traced)]
+    return zlib.compress(_text(parts))
+
+
+def build_details(content: bytes) -> BuildDetails:
+    units, generated, flags, traced = _json(content)
+    return BuildDetails(
+        units=tuple(
+            Unit(output=output, kind=UnitKind(kind), seconds=seconds, cached=cached)
+            for output, kind, seconds, cached in units
+        ),
+        generated=generated,
+        flags=tuple(flags),
+        traced=traced,
+    )
+
+
+def reruns_blob(reruns: Iterable[Rerun]) -> bytes:
+    rows = [[r.node_id, r.attempt, r.outcome.value, r.seconds, r.reason] for r in reruns]
+    return zlib.compress(_text(rows))
+
+
+def reruns(content: bytes) -> list[Rerun]:
+    return [
+        Rerun(
+            node_id=node_id,
+            attempt=attempt,
+            outcome=Outcome(outcome),
+            seconds=seconds,
+            reason=reason,
+        )
+        for node_id, attempt, outcome, seconds, reason in _json(content)
+    ]
+
+
+def _states(tests: Iterable[TestOutcome]) -> list[Any]:
+    """The few ways in which tests end, and which of them each test did."""
+    known: dict[tuple[str, str | None, str | None], int] = {}
+    indices = [
+        known.setdefault((test.outcome.value, test.reason, test.skip_reason), len(known))
+        for test in tests
+    ]
+    return [list(known), indices]
+
+
+def _durations(seconds: Sequence[float]) -> bytes:
+    """Byte by byte of all numbers: the upper ones are zeros, which cost nothing."""
+    numbers = array("q", [round(value * SECOND) for value in seconds])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    plain = numbers.tobytes()
+    return zlib.compress(b"".join(plain[place::_WIDTH] for place in range(_WIDTH)))
+
+
+def _seconds(content: bytes) -> list[float]:
+    planes = zlib.decompress(content)
+    count = len(planes) // _WIDTH
+    plain = bytearray(len(planes))
+    for place in range(_WIDTH):
+        plain[place::_WIDTH] = planes[place * count : (place + 1) * count]
+    numbers = array("q", bytes(plain))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return [number / SECOND for number in numbers]
+
+
+def _shared(value: Any) -> Shared:
+    text = _text(value)
+    return Shared(digest=hashlib.sha256(text).hexdigest(), text=text)
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _json(content: bytes) -> Any:
+    return json.loads(zlib.decompress(content))

@@ -1,0 +1,95 @@
+"""Connections to SQLite and PostgreSQL, whose transactions mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from ci.errors import InfrastructureError, UsageError
+
+EXPECTED = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+CONNECT_TIMEOUT_S = 10
+# A save holds the lock for less than a second; this is a queue of many.
+SQLITE_TIMEOUT_S = 120
+
+
+def connect(url: str) -> Engine:
+    """An engine for a database; nothing is asked of that yet."""
+    try:
+        parsed = make_url(url)
+        return _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql(parsed)
+    except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
+        raise UsageError("the store's URL is none", remedy=f"Expected: {EXPECTED}") from error
+
+
+def shown(engine: Engine) -> str:
+    """The store's name in a message, without its password, which may also be a parameter."""
+    return engine.url.set(query={}).render_as_string()
+
+
+def cause(error: Exception) -> str:
+    """What the database says, without the statement and its values."""
+    original = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    return " ".join(str(original).split())
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A consistent view of what is stored."""
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        message = f"the store {shown(engine)} cannot be read: {cause(error)}"
+        raise InfrastructureError(message) from error
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes; it waits for others that do."""
+    with engine.connect().execution_options(writing=True) as connection, connection.begin():
+        yield connection
+
+
+def _postgresql(url: URL) -> Engine:
+    if url.get_backend_name() != "postgresql":
+        message = f"the store cannot be in {url.get_backend_name()}"
+        raise UsageError(message, remedy=f"Expected: {EXPECTED}")
+    try:
+        # All drivers of PostgreSQL that there are hand this on to libpq or know it themselves.
+        return create_engine(url, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
+    except ModuleNotFoundError as error:
+        message = f"the store is in PostgreSQL, and the Python package '{error.name}' is missing"
+        remedy = "python -m pip install --group postgresql"
+        raise UsageError(message, remedy=remedy) from error
+
+
+def _sqlite(url: URL) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": SQLITE_TIMEOUT_S})
+    if database := engine.url.database:
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # the module begins no transactions of its own
+    connection.execute("PRAGMA foreign_keys = ON")  # off by default in SQLite
+
+
+def _begin(connection: Connection) -> None:
+    """A transaction that is to write takes the lock at once, and waits for it if it must.
+
+    One that took it after its first read would have to give up where another has written since.
+    The journal stays the one that SQLite rolls back from: WAL would let readers go on during a
+    save, and needs memory that all share, which a network file system has not.
+    """
+    is_writing = connection.get_execution_options().get("writing", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")

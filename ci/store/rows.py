@@ -1,0 +1,33 @@
+"""What the store tells of many runs at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHead:
+    """What a run says of itself, without its results."""
+
+    run_id: str
+    project: str
+    commit: str | None
+    dirty: bool
+    started_at: datetime
+    platforms: tuple[str, ...]
+    """In order of their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameEnvironment:
+    """Runs of one commit in one environment, whose tests should end alike."""
+
+    commit: str
+    key: str
+    run_ids: tuple[str, ...]
+    """The oldest first."""
+    rerun: tuple[str, ...]
+    """Those of them that tried tests again."""
+    differing: bool
+    """Whether their tests, or the messages of these, are not all the same."""

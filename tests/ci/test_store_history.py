@@ -1,0 +1,190 @@
+"""What the store tells of many runs, and what it keeps beside their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ci.analysis.accepted import Accepted
+from ci.analysis.environment_key import environment_key
+from ci.analysis.measures import measures_of
+from ci.details import BuildDetails, Details, Rerun, Unit, UnitKind
+from ci.errors import InfrastructureError
+from ci.pytest_log import Outcome, TestOutcome
+from ci.results import BuildResult, RunResult
+from ci.store import default_url
+from ci.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(default_url(tmp_path)) as opened:
+        yield opened
+
+
+def number(run: RunResult, n: int, **changes: object) -> RunResult:
+    """The n-th run of a history."""
+    started = run.started_at + timedelta(hours=n)
+    return run.model_copy(update={"run_id": f"run-{n}", "started_at": started, **changes})
+
+
+def ended(outcome: Outcome, *, seconds: float = 0.25, reason: str | None = None) -> TestOutcome:
+    return TestOutcome(node_id="t::a", outcome=outcome, seconds=seconds, reason=reason)
+
+
+def test_a_build_comes_back_as_it_was(published: RunResult, store: Store) -> None:
+    made = BuildResult(compile_s=31.25, translation_units=15, wheel_bytes=1 << 40)
+    platform = published.platforms[0].model_copy(update={"build": made})
+    run = published.model_copy(update={"platforms": (platform,)})
+    build = BuildDetails(
+        units=(
+            Unit(output="a.o", kind=UnitKind.COMPILE, seconds=1.5, cached=True),
+            Unit(output="lib.so", kind=UnitKind.LINK, seconds=0.1),
+        ),
+        generated={"a.cc": 120},
+        flags=("-O2", "-g"),
+        traced={"Frontend": 3.5},
+    )
+    store.save(run, {platform.platform: Details(build=build)})
+    assert store.load() == run
+    assert store.build_details(run.run_id, platform.platform) == build
+    assert store.build_details(run.run_id, "elsewhere") is None
+    assert store.tests(run.run_id, platform.platform) == []
+
+
+def test_reruns_come_back_in_their_order(published: RunResult, store: Store) -> None:
+    reruns = [
+        Rerun(node_id="t::b", attempt=1, outcome=Outcome.FAILED, seconds=0.1, reason="no \0"),
+        Rerun(node_id="t::a", attempt=1, outcome=Outcome.PASSED, seconds=0.123456789),
+    ]
+    store.save(published, {"moore": Details(reruns=reruns)})
+    assert store.reruns(published.run_id, "moore") == reruns
+    assert store.reruns(published.run_id, "nvidia") == []
+
+
+def test_tests_are_kept_in_order_of_their_names_to_the_microsecond(
+    published: RunResult, store: Store
+) -> None:
+    tests = [
+        TestOutcome(node_id=f"t::{name}", outcome=outcome, seconds=seconds, reason=reason)
+        for name, outcome, seconds, reason in (
+            ("b[\u2603\n]", Outcome.FAILED, 86_400.0000014, "of \0 a kind"),
+            ("a", Outcome.PASSED, 0.0, None),
+            ("c", Outcome.FAILED, 0.000017, "another"),
+        )
+    ]
+    store.save(published, {"moore": Details(tests=tests)})
+    found = store.tests(published.run_id, "moore")
+    assert [(test.node_id, test.outcome, test.seconds, test.reason) for test in found] == [
+        ("t::a", Outcome.PASSED, 0.0, None),
+        ("t::b[\u2603\n]", Outcome.FAILED, 86_400.000001, "of \0 a kind"),
+        ("t::c", Outcome.FAILED, 0.000017, "another"),
+    ]
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e300])
+def test_a_duration_that_is_none_is_refused(
+    seconds: float, published: RunResult, store: Store
+) -> None:
+    tests = (ended(Outcome.PASSED, seconds=seconds),)
+    with pytest.raises(InfrastructureError, match=r"rejects run .*: cannot convert|int too"):
+        store.save(published, {"moore": Details(tests=tests)})
+
+
+def test_runs_are_listed_the_newest_first(published: RunResult, store: Store) -> None:
+    other = number(published, 1, project="other", platforms=())
+    for run in (number(published, 2, commit=None, dirty=True), published, other):
+        store.save(run, {})
+    heads = store.heads()
+    assert [head.run_id for head in heads] == ["run-2", "run-1", published.run_id]
+    assert (heads[0].commit, heads[0].dirty) == (None, True)
+    assert heads[0].started_at == published.started_at + timedelta(hours=2)
+    assert heads[1].platforms == ()
+    assert heads[2].platforms == ("ascend", "cambricon", "iluvatar", "metax", "moore", "nvidia")
+    assert [head.run_id for head in store.heads(project="other")] == ["run-1"]
+    assert [head.run_id for head in store.heads(last=1)] == ["run-2"]
+    assert published.commit is not None
+    for last, expected in ((None, ["run-1", published.run_id]), (1, ["run-1"])):
+        found = store.heads(commits={published.commit, "elsewhere"}, last=last)
+        assert [head.run_id for head in found] == expected
+
+
+def test_measures_come_the_oldest_first(published: RunResult, store: Store) -> None:
+    for run in (number(published, 2), number(published, 1, commit="c"), published):
+        store.save(run, {})
+    store.save(number(published, 3, project="other"), {})
+    found = store.measured("moore", project="infini-ops")
+    assert [run.run_id for run in found] == [published.run_id, "run-1", "run-2"]
+    result = published.platform("moore")
+    assert found[0].values == measures_of(result)
+    assert store.environment_keys([found[0].key, "unknown"]) == {
+        found[0].key: environment_key(result)
+    }
+    assert found[0].started_at == published.started_at
+    latest = store.measured("moore", project="infini-ops", last=2)
+    assert [run.run_id for run in latest] == ["run-1", "run-2"]
+    [named] = store.measured("moore", project="infini-ops", commits=["c"])
+    assert (named.run_id, named.commit, named.dirty) == ("run-1", "c", False)
+    assert store.measured("elsewhere", project="infini-ops") == []
+
+
+def test_what_replaces_a_platform_replaces_its_measures(published: RunResult, store: Store) -> None:
+    first = published.platforms[0]
+    store.save(published, {first.platform: Details(tests=(ended(Outcome.PASSED),))})
+    again = first.model_copy(update={"stages": (), "total_s": None})
+    later = published.model_copy(update={"platforms": (again, *published.platforms[1:])})
+    store.save(later, {})
+    [found] = store.measured(first.platform, project="infini-ops")
+    assert found.values == {}
+    [kept] = store.measured("moore", project="infini-ops")
+    assert kept.values == measures_of(published.platform("moore"))
+
+
+def test_runs_of_one_commit_and_environment_are_found(published: RunResult, store: Store) -> None:
+    passed, failed = (Details(tests=(ended(o),)) for o in (Outcome.PASSED, Outcome.FAILED))
+    slower = Details(tests=(ended(Outcome.PASSED, seconds=9.0),))
+    rerun = Rerun(node_id="t::a", attempt=1, outcome=Outcome.PASSED, seconds=0.1)
+    tried_again = Details(tests=passed.tests, reruns=(rerun,))
+    runs = [
+        (number(published, 1), passed),
+        (number(published, 2), slower),
+        (number(published, 3, commit="b"), passed),
+        (number(published, 4, commit="b"), failed),
+        (number(published, 5, commit="c"), tried_again),
+        (number(published, 6, commit="d"), passed),
+        (number(published, 7, dirty=True), failed),
+        (number(published, 8), Details()),
+    ]
+    for run, details in runs:
+        store.save(run, {"moore": details})
+    found = store.same_environment("moore", project="infini-ops")
+    assert [(group.run_ids, group.rerun, group.differing) for group in found] == [
+        (("run-1", "run-2"), (), False),
+        (("run-3", "run-4"), (), True),
+        (("run-5",), ("run-5",), False),
+    ]
+    assert found[0].commit == published.commit
+    assert found[0].key == environment_key(published.platform("moore")).digest
+
+
+def test_an_accepted_change_can_be_given_another_reason(store: Store) -> None:
+    accepted = [
+        Accepted(
+            project="infini-ops",
+            platform="moore",
+            measure="total.wall_s",
+            run_id="run-1",
+            commit=None,
+            level=12.5,
+            reason=reason,
+            accepted_at=datetime(2026, 1, 2, tzinfo=UTC),
+        )
+        for reason in ("new kernels", "new kernels, measured")
+    ]
+    for change in accepted:
+        store.accept(change)
+    assert store.accepted("infini-ops") == accepted[1:]
+    assert store.accepted("other") == []
