@@ -116,7 +116,13 @@ def compare(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers."""
     install_groups(session, "tests")
-    session.run("python", "-m", "pytest", *session.posargs)
+    if session.posargs:
+        session.run("python", "-m", "pytest", *session.posargs)
+        return
+    # Whole files side by side, as they share what they compile; engines only one at a time.
+    parallel = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+    session.run("python", "-m", "pytest", "--ignore", "tests/e2e", *parallel)
+    session.run("python", "-m", "pytest", "tests/e2e")
 
 
 @nox.session
