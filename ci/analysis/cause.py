@@ -40,7 +40,7 @@ class Explanation:
         """``compile +38 s (+21 %)``."""
         if self.before is None or self.after is None:
             return f"{self.measure} was not measured on both sides"
-        relative = f" ({self.change / self.before:+.0%})".replace("%", " %") if self.before else ""
+        relative = f" ({self.change / self.before:+,.0%})".replace("%", " %") if self.before else ""
         stage, quantity = stage_and_quantity(self.measure)
         what = {Quantity.WHEEL: "wheel", Quantity.PEAK_MEMORY: f"{stage}'s peak memory"}
         return f"{what.get(quantity, stage)} {amount(self.change, quantity, sign=True)}{relative}"

@@ -38,14 +38,20 @@ def source_name(output: str) -> str:
     """The source file that a build's output was made of, as far as its path says.
 
     ``src/CMakeFiles/ops.dir/__/generated/add.cc.o`` is ``generated/add.cc``: CMake puts a
-    target's folder in between and spells ``..`` with underscores; Meson's folder ends in ``.p``.
+    target's folder in between and spells ``..`` with underscores; Meson's folder ends in ``.p``;
+    setuptools puts all below ``build/temp.<platform>``.
     """
     parts = [".." if part == "__" else part for part in output.split("/")]
+    parts = parts[_after_setuptools(parts) :]
     kept = [part for part in parts if part != "CMakeFiles" and not part.endswith((".dir", ".p"))]
     name = posixpath.normpath("/".join(kept))
     for suffix in _OBJECTS:
         name = name.removesuffix(suffix)
     return name
+
+
+def _after_setuptools(parts: list[str]) -> int:
+    return next((n + 1 for n, part in enumerate(parts[:-1]) if part.startswith("temp.")), 0)
 
 
 def groups(names: Iterable[str]) -> Iterator[Group]:

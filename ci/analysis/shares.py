@@ -18,6 +18,7 @@ from ci.text import counted
 
 LISTED = 0.05  # of the change; what is less is part of the rest
 FOLDED = 0.02  # of the change; a unit that grew by less is not named
+LEAST_S = 0.1  # what a unit must have grown by to be named
 PARALLEL = 0.02  # relative; how many run at a time is never quite the same
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
 
@@ -106,7 +107,7 @@ def _of_units(pair: Pair, stage: str, kind: UnitKind, change: float) -> Iterator
         return
     paces = [_unit_pace(side, stage, kind, pair.quantity) for side in pair.sides]
     scale = sum(paces) / 2
-    least = FOLDED * abs(change) / scale
+    least = max(FOLDED * abs(change), LEAST_S) / scale
     subject = _Subject(noun=_NOUNS[kind], quantity=pair.quantity, scale=scale, least=least)
     yield from _told(shifts.shifts(*parts), subject)
     if pair.quantity is Quantity.WALL:
@@ -138,7 +139,7 @@ def _of_tests(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
     before, after = ({test.node_id: test for test in side.tests} for side in pair.sides)
     common = before.keys() & after.keys()
     scale = sum(_test_pace(side, stage, pair.quantity) for side in pair.sides) / 2
-    least = FOLDED * abs(change) / scale
+    least = max(FOLDED * abs(change), LEAST_S) / scale
     subject = _Subject(noun="test", quantity=pair.quantity, scale=scale, least=least)
     families = {name: family_of(test) for name, test in {**before, **after}.items()}
 

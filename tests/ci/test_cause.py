@@ -1,0 +1,336 @@
+"""Why a cost changed, told of sides that are made up; and what is never claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci.analysis.cause import BuildSide, Contributor, Explanation, Kind, explain
+from ci.analysis.operators import OperatorRecord
+from ci.analysis.places import source_name
+from ci.details import BuildDetails, Unit, UnitKind
+from ci.pytest_log import Outcome, TestOutcome
+from ci.results import BuildResult, Grade, StageResult
+from tests.ci.published import PUBLISHED, platform_result
+
+CPU = {f"cpu/op{number}.cc": 6.0 for number in range(60)}  # 360 s of work
+FOUR = {f"triton/{name}.c": 15.5 for name in ("add", "cast", "driver", "mul")}
+ENVIRONMENT = {"compiler": "g++ 12.2", "cmake": "cmake 4.3", "torch": "2.13"}
+
+
+def details(
+    seconds: Mapping[str, float], *, cached: Sequence[str] | None = None, **other: Any
+) -> BuildDetails:
+    """A build of sources below ``src``; ``cached``: those that the compiler cache had."""
+    units = tuple(
+        Unit(
+            output=f"src/CMakeFiles/ops.dir/{name}.o",
+            kind=UnitKind.COMPILE,
+            seconds=value,
+            cached=None if cached is None else name in cached,
+        )
+        for name, value in seconds.items()
+    )
+    return BuildDetails(units=units, **other)
+
+
+def side(
+    *builds: BuildDetails,
+    wall: float | None = None,
+    stages: Mapping[str, float] | None = None,
+    tests: Sequence[TestOutcome] = (),
+    environment: Mapping[str, object] = ENVIRONMENT,
+    **build: Any,
+) -> BuildSide:
+    """Two units ran at a time, unless ``wall`` says otherwise."""
+    units = builds[0].units if builds else ()
+    wall = sum(unit.seconds for unit in units) / 2 if wall is None else wall
+    seconds = {"install": wall + 10, "pytest": 100.0, **(stages or {})}
+    result = platform_result(
+        "CPU",
+        PUBLISHED[0][1:],
+        stages=tuple(
+            StageResult(name=name, seconds=value, exit_code=0, in_total=True)
+            for name, value in seconds.items()
+        ),
+        build=BuildResult(compile_s=wall, translation_units=len(units), **build),
+        pytest_s=seconds["pytest"],
+        total_s=sum(seconds.values()),
+        environment=dict(environment),
+    )
+    return BuildSide(result=result, builds=builds, tests=tests)
+
+
+def compile_time(before: BuildSide, after: BuildSide) -> Explanation:
+    return explain("compile.wall_s", before, after)
+
+
+def only(found: Explanation, kind: Kind) -> Contributor:
+    [contributor] = [each for each in found.contributors if each.kind is kind]
+    return contributor
+
+
+BEFORE = side(details(CPU))
+
+
+def with_cache(rate: float) -> dict[str, object]:
+    return {**ENVIRONMENT, "compiler_cache": {"state": "warm", "hit_rate": rate}}
+
+
+def test_the_message_that_all_this_is_for() -> None:
+    before = side(details(CPU), environment=with_cache(0.97))
+    slower = {**CPU, "cpu/op0.cc": 20.0}
+    after = side(details({**slower, **FOUR}), environment=with_cache(0.6))
+    assert compile_time(before, after).text == (
+        "compile +38 s (+21 %), 31 s of it in 4 new units of the triton backend (add.c, cast.c, "
+        "driver.c and 1 more), 7.0 s in src/cpu/op0.cc (6.0 s -> 20 s); "
+        "cache hits fell from 97 % to 60 %"
+    )
+
+
+def test_what_is_gone_is_named() -> None:
+    found = compile_time(side(details({**CPU, **FOUR})), BEFORE)
+    assert found.text == (
+        "compile -31 s (-15 %), 31 s of it in 4 removed units of the triton backend "
+        "(add.c, cast.c, driver.c and 1 more)"
+    )
+
+
+def test_signs_where_some_go_the_other_way() -> None:
+    before = side(details({**CPU, "torch/old.cc": 20.0}))
+    after = side(details({**CPU, **FOUR}))
+    assert compile_time(before, after).text == (
+        "compile +21 s (+11 %), +31 s in 4 new units of the triton backend (add.c, cast.c, "
+        "driver.c and 1 more), -10 s in 1 removed unit, src/torch/old.cc"
+    )
+
+
+def test_several_that_grew_are_told_by_their_common_folder() -> None:
+    names = [f"kernels/{place}/{name}.cu" for place in "abcd" for name in ("one", "two")]
+    small = {f"main/{number}.cc": 1.0 for number in range(9)}
+    before = side(details({**small, **dict.fromkeys(names, 4.0)}))
+    after = side(details({**small, **dict.fromkeys(names, 8.0)}))
+    found = compile_time(before, after)
+    assert only(found, Kind.GREW).text == (
+        "in 8 units in src/kernels (one.cu, two.cu, one.cu and 5 more) that grew"
+    )
+
+
+def test_units_that_are_all_slower_are_no_units_fault() -> None:
+    after = side(details({name: seconds * 1.2 for name, seconds in CPU.items()}))
+    assert compile_time(BEFORE, after).text == (
+        "compile +36 s (+20 %), 36 s of it in all 60 units alike, each about 20 % longer: "
+        "the machine, or what all of them share"
+    )
+
+
+def test_what_changed_with_them_is_likely_and_no_more() -> None:
+    environment = {**ENVIRONMENT, "compiler": "g++ 13.1", "packages": {"nanobind": "3.1"}}
+    before = side(
+        details(CPU, flags=("-O2", "-g")),
+        environment={**ENVIRONMENT, "packages": {"nanobind": "3.0"}},
+    )
+    slower = {name: seconds * 1.2 for name, seconds in CPU.items()}
+    found = compile_time(
+        before, side(details(slower, flags=("-O3", "-g")), environment=environment)
+    )
+    assert found.causes == (
+        "36 s of it in all 60 units alike, each about 20 % longer; at the same time: compiler "
+        "flags changed: added -O3, removed -O2; packages changed: nanobind 3.0 -> 3.1; "
+        "compiler changed: g++ 12.2 -> g++ 13.1"
+    )
+    likely = [each.kind for each in found.contributors if each.grade is Grade.LIKELY]
+    assert likely == [Kind.FLAGS, Kind.PACKAGES, Kind.ENVIRONMENT]
+
+
+def test_hits_that_were_lost_cost_what_is_compiled_again() -> None:
+    names = [*CPU]
+    hits = dict.fromkeys(names[:20], 0.1)
+    before = side(details({**CPU, **hits}, cached=names[:20]))
+    found = compile_time(before, side(details(CPU, cached=())))
+    assert found.text == (
+        "compile +59 s (+49 %), 59 s of it in 20 units that the compiler cache had before; "
+        "cache hits fell from 33 % to 0 %"
+    )
+    assert compile_time(side(details(CPU, cached=())), before).causes.startswith(
+        "59 s of it in 20 units that the compiler cache has now; cache hits rose"
+    )
+
+
+def test_the_same_work_with_less_of_it_at_a_time() -> None:
+    found = compile_time(BEFORE, side(details(CPU), wall=240.0))
+    assert found.causes == "60 s of it because fewer ran at a time (2.00 -> 1.50)"
+
+
+def test_a_single_slow_one_is_not_taken_for_all() -> None:
+    small = {f"a/{number}.cc": 0.5 for number in range(9)}
+    before = side(details({**small, "a/large.cc": 40.0}))
+    after = side(details({**small, "a/large.cc": 80.0}))
+    assert compile_time(before, after).causes == "20 s of it in src/a/large.cc (40 s -> 80 s)"
+
+
+def test_noise_is_spread_over_many_and_names_none() -> None:
+    noise = [1.0, 1.09, 0.95, 1.12, 1.03]
+    noisy = {name: value * noise[n % 5] for n, (name, value) in enumerate(CPU.items())}
+    found = compile_time(BEFORE, side(details(noisy)))
+    assert found.causes == "6.8 s of it spread over 60 units"
+
+
+def test_on_a_busy_machine_much_is_noise() -> None:
+    """As measured: half of the units moved by more than a fifth."""
+    noise = [0.67, 0.8, 1.25, 1.5, 1.6, 0.9, 1.1]
+    noisy = {name: value * noise[n % 7] for n, (name, value) in enumerate(CPU.items())}
+    found = compile_time(BEFORE, side(details({**noisy, "cpu/op0.cc": 60.0})))
+    assert only(found, Kind.GREW).names == ("src/cpu/op0.cc",)
+    assert Kind.SHRANK not in {each.kind for each in found.contributors}
+
+
+def test_medians_of_several_runs_leave_a_spike_out() -> None:
+    spike = details({**CPU, "cpu/op3.cc": 60.0})
+    steady = [details({**CPU, "cpu/op5.cc": 30.0})] * 2
+    found = compile_time(BEFORE, side(*steady, spike))
+    assert only(found, Kind.GREW).names == ("src/cpu/op5.cc",)
+
+
+def test_a_target_that_was_renamed_is_no_change() -> None:
+    renamed = tuple(
+        Unit(output=unit.output.replace("ops.dir", "infini.dir"), kind=unit.kind, seconds=7.5)
+        for unit in BEFORE.builds[0].units
+    )
+    found = compile_time(BEFORE, side(BuildDetails(units=renamed)))
+    assert [each.kind for each in found.contributors] == [Kind.UNIFORM]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "who"),
+    [
+        (side(wall=100.0), BEFORE, "before"),
+        (side(wall=100.0), side(wall=200.0), "before and after"),
+    ],
+)
+def test_where_nothing_is_known_the_remedy_is_said(
+    before: BuildSide, after: BuildSide, who: str
+) -> None:
+    assert compile_time(before, after).causes == (
+        f"unexplained, as the run {who} has no log of Ninja's (artifacts of ci.yaml: "
+        "`ninja_log: build/.ninja_log`)"
+    )
+
+
+def test_a_total_is_told_by_stages_and_by_units() -> None:
+    after = side(details({**CPU, **FOUR}), stages={"pytest": 112.0})
+    found = explain("total.wall_s", BEFORE, after)
+    assert found.causes.startswith("31 s of it in 4 new units of the triton backend (")
+    assert found.causes.endswith("), 12 s in the pytest stage")
+
+
+def test_generated_lines_are_told_by_files() -> None:
+    generated = {"generated/torch/table.cc": 1000, "generated/torch/add.cc": 200}
+    more = {**generated, "generated/triton/add.c": 900, "generated/torch/add.cc": 300}
+    before = side(details(CPU, generated=generated), generated_lines=1200)
+    after = side(details(CPU, generated=more), generated_lines=2200, wall=200.0)
+    assert explain("generate.lines", before, after).text == (
+        "generate +1,000 lines (+83 %), 900 lines of it in 1 new file, generated/triton/add.c, "
+        "100 lines in generated/torch/add.cc (200 lines -> 300 lines)"
+    )
+    assert compile_time(before, after).causes.endswith(
+        "; at the same time: +1,000 generated lines, most of it in 1 file, generated/triton/add.c"
+    )
+
+
+def test_units_are_counted_in_words() -> None:
+    found = explain("compile.units", BEFORE, side(details({**CPU, **FOUR})))
+    assert found.text == (
+        "compile +4 units (+7 %), 4 new units of the triton backend "
+        "(add.c, cast.c, driver.c and 1 more)"
+    )
+
+
+def test_of_a_wheel_only_the_units_are_known() -> None:
+    before = side(details(CPU), wheel_bytes=10 << 20)
+    after = side(details({**CPU, **FOUR}), wheel_bytes=12 << 20)
+    found = explain("install.wheel_bytes", before, after)
+    assert found.text == (
+        "wheel +2.0 MiB (+20 %); at the same time: 4 new units of the triton backend "
+        "(add.c, cast.c, driver.c and 1 more)"
+    )
+    assert [each.share for each in found.contributors] == [None]
+
+
+def test_time_traces_name_what_the_units_spent_more_on() -> None:
+    before = side(details(CPU, traced={"Eigen/Core": 20.0, "vector": 9.0}))
+    slower = {**CPU, "cpu/op0.cc": 20.0}
+    after = side(details(slower, traced={"Eigen/Core": 33.0, "vector": 9.0}))
+    assert compile_time(before, after).causes.endswith(
+        "; the compiler's time traces grew at Eigen/Core (+13.0 s)"
+    )
+
+
+def outcomes(seconds: float, *operators: str) -> list[TestOutcome]:
+    return [
+        TestOutcome(
+            node_id=f"tests/test_ops.py::test_{name}[{number}]",
+            outcome=Outcome.PASSED,
+            seconds=seconds,
+            reason=None,
+            operator=OperatorRecord(overload=f"{name}.out"),
+        )
+        for name in operators
+        for number in range(10)
+    ]
+
+
+def test_tests_are_told_by_operators() -> None:
+    same = outcomes(1.0, "add", "mul", "cat", "relu")
+    before = side(details(CPU), tests=[*same, *outcomes(1.0, "sort")], stages={"pytest": 50.0})
+    slower = [*same, *outcomes(3.0, "sort"), *outcomes(1.5, "fft")]
+    after = side(details(CPU), tests=slower, stages={"pytest": 85.0})
+    assert explain("pytest.wall_s", before, after).text == (
+        "pytest +35 s (+70 %), 20 s of it in tests of sort (10 s -> 30 s), 15 s in 10 new tests of "
+        "fft (test_ops.py::test_fft[0], test_ops.py::test_fft[1], test_ops.py::test_fft[2] "
+        "and 7 more)"
+    )
+
+
+def test_nothing_is_said_of_what_did_not_change_or_was_not_measured() -> None:
+    assert compile_time(BEFORE, BEFORE).text == "compile +0.0 s (+0 %)"
+    found = explain("link.wall_s", BEFORE, BEFORE)
+    assert found.text == "link.wall_s was not measured on both sides"
+
+
+SECONDS = st.floats(0.01, 100.0)
+UNITS = st.dictionaries(
+    st.sampled_from([f"{place}/{number}.cc" for place in ("cpu", "x/y") for number in range(6)]),
+    SECONDS,
+    min_size=1,
+)
+
+
+@given(UNITS, UNITS, SECONDS, SECONDS)
+def test_the_shares_are_the_change_whatever_the_units_took(
+    before: dict[str, float], after: dict[str, float], first: float, second: float
+) -> None:
+    sides = side(details(before), wall=first), side(details(after), wall=second)
+    for measure in ("compile.wall_s", "install.wall_s", "total.wall_s", "compile.units"):
+        found = explain(measure, *sides)
+        shares = sum(each.share or 0.0 for each in found.contributors)
+        assert shares == pytest.approx(found.change, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [
+        ("src/CMakeFiles/ops.dir/cpu/add.cc.o", "src/cpu/add.cc"),
+        ("src/CMakeFiles/ops.dir/__/generated/torch/kernels.cc.o", "generated/torch/kernels.cc"),
+        ("CMakeFiles/ops.dir/src/add.cu.o", "src/add.cu"),
+        ("libops.so.p/src_add.cc.o", "src_add.cc"),
+        ("build/temp.linux-x86_64-cpython-311/src/add.o", "src/add"),
+        ("src/libops.so", "src/libops.so"),
+    ],
+)
+def test_the_source_of_an_output(output: str, name: str) -> None:
+    assert source_name(output) == name
