@@ -209,6 +209,8 @@ def _environment(folder: Path, facts: ExecutionFacts) -> dict[str, JsonValue]:
             "digest": facts.image.digest,
             "built": facts.image.built,
             "reason": facts.image.reason,
+            "base": facts.image.base,
+            "base_digest": facts.image.base_digest,
         }
     return {**_agent_environment(folder / ENVIRONMENT), "engine": engine}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ci.agent.masking import mask_credentials as mask_credentials
 from ci.config import NetworkConfig
 from ci.errors import ConfigError
 from ci.plan import CONTAINER_CA_BUNDLE, NetworkPlan
@@ -25,14 +25,6 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "https_proxy": ("HTTPS_PROXY", "https_proxy"),
     "no_proxy": ("NO_PROXY", "no_proxy"),
 }
-
-# To the last @ of the word, as passwords hold @ and / too: rather too much than too little.
-# An engine's error can quote an address as it is written inside of another, percent-encoded.
-# A user whom ssh logs in is no secret, and who reads of an engine wants to know the whole address.
-_CREDENTIALS = re.compile(
-    r"(?<=://)(?<!ssh://)\S+(?=@)|(?<=ssh://)[^\s@:]*:\S*(?=@)|(?<=%3A%2F%2F)\S+(?=@|%40)",
-    re.IGNORECASE,
-)
 
 
 def resolve_network(
@@ -65,11 +57,6 @@ def resolve_network(
 def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> dict[str, str | None]:
     """Return every setting but the port: of the environment, else of the first section."""
     return {name: _setting(name, environ, sections) for name in VARIABLES}
-
-
-def mask_credentials(text: str) -> str:
-    """Hide the ``user:password`` of every address in ``text``; of ssh's only with a password."""
-    return _CREDENTIALS.sub("***", text)
 
 
 def _setting(

@@ -5,10 +5,22 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
+from typing import Mapping, Sequence
+
+from .masking import mask_credentials
 
 PROBE_TIMEOUT_S = 60.0
+# What narrows a build of this library to some operators.
+SELECTION = "INFINI_OPS_TORCH_OPS"
+# What changes what is compiled, by what, or how much of it at once.
+OPTIONS = re.compile(
+    r"SKBUILD_\w+|CMAKE_(ARGS|GENERATOR|BUILD_TYPE|BUILD_PARALLEL_LEVEL)|MAX_JOBS"
+    r"|CC|CXX|CUDACXX|CUDAARCHS|(C|CXX|CPP|LD|CUDA|NVCC_APPEND_|NVCC_PREPEND_)FLAGS"
+)
+_VERSION = re.compile(r"\d+\.\d+")
 
 # Run by the stages' Python, which need not be the agent's.
 PYTHON_PROBE = """
@@ -32,7 +44,9 @@ def machine() -> dict[str, object]:
     }
 
 
-def tools(variables: dict[str, str], workspace: str) -> dict[str, object]:
+def tools(
+    variables: dict[str, str], workspace: str, device_compiler: str | None = None
+) -> dict[str, object]:
     """Describe the Python and its packages, and the build tools."""
 
     def probe(*command: str) -> str | None:
@@ -43,10 +57,29 @@ def tools(variables: dict[str, str], workspace: str) -> dict[str, object]:
     return {
         **python,
         "compiler": _first_line(probe("c++", "--version")),
+        "device_compiler": device_compiler
+        and _version_line(device_compiler, probe(device_compiler, "--version")),
         "cmake": _first_line(probe("cmake", "--version")),
         "ninja": _first_line(probe("ninja", "--version")),
         "torch": python["packages"].get("torch"),
     }
+
+
+def build_settings(stages: Sequence[Mapping[str, str]]) -> dict[str, object]:
+    """Describe what the stages, by the environment of each, were asked to build and how."""
+    names = sorted({name for variables in stages for name in variables})
+    chosen = {
+        name: mask_credentials(" | ".join(_values(name, stages)))
+        for name in names
+        if name == SELECTION or OPTIONS.fullmatch(name)
+    }
+    operators = chosen.pop(SELECTION, "")
+    return {"selection": {"operators": operators} if operators else {}, "options": chosen}
+
+
+def _values(name: str, stages: Sequence[Mapping[str, str]]) -> list[str]:
+    """Each value of a variable once, in the order of the stages."""
+    return list(dict.fromkeys(variables[name] for variables in stages if name in variables))
 
 
 def _output(command: list[str], variables: dict[str, str], workspace: str) -> str | None:
@@ -68,6 +101,12 @@ def _output(command: list[str], variables: dict[str, str], workspace: str) -> st
 
 def _first_line(text: str | None) -> str | None:
     return text.splitlines()[0].strip() if text else None
+
+
+def _version_line(name: str, text: str | None) -> str | None:
+    """What a compiler says of its version, which nvcc does in its fourth line."""
+    lines = [line.strip() for line in (text or "").splitlines() if _VERSION.search(line)]
+    return f"{name}: {lines[0]}" if lines else None
 
 
 def _field(path: Path, key: str, separator: str) -> str | None:

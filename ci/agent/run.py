@@ -47,7 +47,8 @@ class Run:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._interrupt)
         facts = machine.machine()
-        self._describe(machine=facts)  # the rest is known when the stages have ended
+        built = machine.build_settings(list(map(self._stage_environment, self._job["stages"])))
+        self._describe(machine=facts, **built)  # the rest is known when the stages have ended
         self._log.emit(
             "run_started",
             protocol=self._job["protocol"],
@@ -59,8 +60,9 @@ class Run:
         passed = self._run_stages(self._job["stages"])
         for artifact in self._job["artifacts"]:
             self._collect(**artifact)
-        facts = {"machine": facts, **machine.tools(self._environment, self._workspace)}
-        facts["compiler_cache"] = self._cache.facts()
+        compiler = self._job["device_compiler"]
+        tools = machine.tools(self._environment, self._workspace, compiler)
+        facts = {"machine": facts, **built, **tools, "compiler_cache": self._cache.facts()}
         self._describe(**facts)
         if self._reruns is not None and not self._interrupted:
             self._reruns.run()

@@ -1,31 +1,55 @@
 """The environment key: times of runs are compared only where it is the same.
 
-It is made of all that changes how long the same sources take: the machine, the toolchain, the
-engine, what the compiler cache had, and what was selected to be built.
+It is made of all that changes how long the same sources take: the machine and its devices, the
+image, the toolchain, the engine, what the compiler cache had, and what was asked to be built.
+
+What is left out, and why:
+
+* The host's name, the kernel's release and the versions of the engine: a fleet of equal machines
+  is one environment, and an update of one of them is no reason to begin a history anew.
+* The digest of the image: every rebuild of one recipe has another, made a second later. Its tag is
+  a digest of all that the image is made of, but of the base image the name only, which is why that
+  one's digest stands beside it. What a rebuild brings of its own, since recipes name no version of
+  each package, shows in the versions of the compilers, of Python and of the packages below.
+* The versions of all other packages: in a fresh environment one of them changes every week.
+* The hit rate of a compiler cache, but for two bands: hits that are lost are a cause to be named.
+* Flags of the compilers and commands of the stages: they come with the sources. What the
+  environment sets beside them (``CXXFLAGS``, ``SKBUILD_CMAKE_DEFINE``) is no part of any commit.
+
+A run of before this or that was recorded says "unknown", or what is usual.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ci.results import PlatformResult, title
 
 UNKNOWN = "unknown"
+NONE = "none"
 GIB = 1 << 30
 HALF = 0.5  # of the compilations: what a cache had is one of two bands
+SHOWN_DIGITS = 12  # of a digest
+# Compiled as a part of what is built, or what runs the tests; the third number changes no times.
+LIBRARIES = ("nanobind", "pybind11", "triton")
+TEST_TOOLS = ("pytest", "pytest-xdist")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentKey:
-    """One environment, in words; every component is shown as it is."""
+    """One environment, in words; every component is shown as it is.
+
+    Whoever adds a component gives it a default, so that the keys of old runs stay as they are.
+    """
 
     platform: str
     machine: str  # CPU model, cores, memory
-    image: str  # its tag, a digest of all that it is made of; "none" on the host engine
+    image: str  # its tag, a digest of all that it is made of; on the host engine the Python
     compiler: str
     build_tools: str  # CMake, Ninja
     python: str
@@ -33,11 +57,17 @@ class EnvironmentKey:
     engine: str
     cache: str
     selection: str  # operators
+    base_image: str = NONE
+    device_compiler: str = NONE
+    devices: str = NONE
+    libraries: str = NONE
+    test_tools: str = NONE
+    options: str = NONE  # of the build, from the environment
 
     @property
     def digest(self) -> str:
         """What the store knows it by."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps(self._told(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def changes(self, before: EnvironmentKey) -> list[str]:
@@ -50,23 +80,36 @@ class EnvironmentKey:
         ]
 
     def __str__(self) -> str:
-        return "; ".join(asdict(self).values())
+        return "; ".join(self._told().values())
+
+    def _told(self) -> dict[str, str]:
+        """The components that say anything."""
+        usual = {field.name: field.default for field in fields(self)}
+        return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
 
 def environment_key(result: PlatformResult) -> EnvironmentKey:
     """The environment that a platform ran in, as far as the agent got to describe it."""
     facts = result.environment
+    image = _part(_part(facts, "engine"), "image")
+    packages = _part(facts, "packages")
     return EnvironmentKey(
         platform=title(result.platform, simulated=result.simulated),
         machine=_machine(_part(facts, "machine")),
-        image=_text(_part(_part(facts, "engine"), "image").get("reference"), "none"),
+        image=_text(image.get("reference"), NONE),
+        base_image=_base_image(image),
         compiler=_text(facts.get("compiler")),
+        device_compiler=_text(facts.get("device_compiler"), NONE),
         build_tools=f"{_text(facts.get('cmake'))}, ninja {_text(facts.get('ninja'))}",
+        libraries=_versions(packages, LIBRARIES),
+        test_tools=_versions(packages, TEST_TOOLS),
         python=f"Python {_text(facts.get('python'))}",
-        torch=f"torch {_text(facts.get('torch'), 'none')}",
+        torch=f"torch {_text(facts.get('torch'), NONE)}",
         engine=f"{_text(_part(facts, 'engine').get('name'))} engine",
+        devices=_devices(facts.get("devices")),
         cache=_cache(_part(facts, "compiler_cache")),
         selection=_text(_part(facts, "selection").get("operators"), "all operators"),
+        options=", ".join(f"{n}={v}" for n, v in sorted(_part(facts, "options").items())) or NONE,
     )
 
 
@@ -82,13 +125,46 @@ def _text(value: object, default: str = UNKNOWN) -> str:
 def _machine(facts: Mapping[str, Any]) -> str:
     memory = facts.get("memory_bytes")
     gib = f"{round(memory / GIB)} GiB" if isinstance(memory, int) else f"memory {UNKNOWN}"
-    return f"{_text(facts.get('cpu_model'))}, {_text(facts.get('cores'))} cores, {gib}"
+    # Processors other than x86 need not tell their model.
+    model = _text(facts.get("cpu_model") or facts.get("architecture"))
+    return f"{model}, {_text(facts.get('cores'))} cores, {gib}"
+
+
+def _base_image(facts: Mapping[str, Any]) -> str:
+    digest = _text(facts.get("base_digest"), "").partition(":")[2][:SHOWN_DIGITS]
+    base = _text(facts.get("base"), NONE)
+    return f"{base} ({digest})" if digest else base
+
+
+def _devices(leases: object) -> str:
+    """What kinds of devices the stages had, each device once however often it was leased."""
+    named = {str(d.get("uuid")): d for d in _list(leases) if isinstance(d, dict)}
+    kinds = Counter(_device(device) for device in named.values())
+    return ", ".join(f"{number} x {kind}" for kind, number in sorted(kinds.items())) or NONE
+
+
+def _device(facts: Mapping[str, Any]) -> str:
+    driver = facts.get("driver")
+    return _text(facts.get("name"), "device") + (f" (driver {driver})" if driver else "")
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _versions(packages: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    def told() -> Iterator[str]:
+        for name in names:
+            if name in packages:
+                yield f"{name} {'.'.join(_text(packages[name]).split('.')[:2])}"
+
+    return ", ".join(told()) or NONE
 
 
 def _cache(facts: Mapping[str, Any]) -> str:
     state, rate = facts.get("state"), facts.get("hit_rate")
     if not facts or state is None:
         return "no compiler cache"
-    if state == "cold" or not isinstance(rate, float):
+    if state == "cold" or not isinstance(rate, int | float):
         return f"{state} compiler cache"
     return f"warm compiler cache, {'half or more' if rate >= HALF else 'less than half'} hits"

@@ -31,6 +31,8 @@ class ImageFacts:
     built: bool
     seconds: float
     reason: str  # "cached", or why it was built
+    base: str | None = None  # what it was built on, and the digest of that
+    base_digest: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -151,6 +151,7 @@ class DockerEngine:
             built=False,
             seconds=0.0,
             reason="of the adopted container",
+            **self.images.base_of(container.attrs["Image"]),
         )
         return self._completed(facts, image, notes, start)
 

@@ -63,6 +63,7 @@ class ImageBuilder:
             built=archive is None and reason != "cached",
             seconds=monotonic() - start,
             reason=reason,
+            **self.base_of(str(image.id)),
         )
 
     def _find_or_build(self, plan: RunPlan, log: ImageLog) -> tuple[Image, str]:
@@ -101,6 +102,12 @@ class ImageBuilder:
             return self._client.images.get(reference)
         except ImageNotFound:
             return None
+
+    def base_of(self, image_id: str) -> dict[str, str | None]:
+        """Return what ``ImageFacts`` have of the image that an image was built on."""
+        image = self.find(image_id)
+        labels: Mapping[str, str] = image.labels if image else {}
+        return {"base": labels.get(BASE_LABEL), "base_digest": labels.get(BASE_DIGEST_LABEL)}
 
     def inspect(self, image_id: str) -> tuple[int, tuple[str, ...]]:
         """Return the size of an image in bytes, and the digests of its layers."""

@@ -13,6 +13,7 @@ from ci import agent
 from ci.agent.__main__ import PROTOCOL
 from ci.devices import PROBE, device_job
 from ci.plan import RunPlan
+from ci.platforms import PLATFORMS
 
 MAIN = "from agent.__main__ import main\n\nmain()\n"
 
@@ -44,6 +45,7 @@ def job_document(
     ``compiler_cache`` says where one lies (``ci.engines.compiler_cache``), ``probe`` which Python
     looks for devices, and by which program, where the agent is.
     """
+    facts = PLATFORMS[plan.platform].devices
     document = {
         "protocol": PROTOCOL,
         "run_id": plan.run_id,
@@ -68,6 +70,7 @@ def job_document(
             {"name": artifact.name, "path": artifact.path} for artifact in plan.artifacts
         ],
         "devices": device_job(plan.devices, probe) if plan.devices else None,
+        "device_compiler": facts.compiler if facts else None,
         "compiler_cache": compiler_cache and dict(compiler_cache),
     }
     return json.dumps(document, indent=2).encode()

@@ -31,6 +31,7 @@ class DeviceFacts:
         shm_size_bytes: size of /dev/shm that its frameworks need
         ulimits: resource limits that its driver needs, -1 for none
         management: the vendor's command line tool
+        compiler: the vendor's compiler, where it is known
     """
 
     manufacturer: str
@@ -43,6 +44,7 @@ class DeviceFacts:
     shm_size_bytes: int | None = 16 * 2**30
     ulimits: Mapping[str, int] = field(default_factory=dict)
     management: str
+    compiler: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,7 @@ _KNOWN: Final = (
             visible="CUDA_VISIBLE_DEVICES",
             visible_by="uuid",
             management="nvidia-smi",
+            compiler="nvcc",
         ),
     ),
     # The vendor hands out archives of corex, which no registry has.
@@ -118,6 +121,7 @@ _KNOWN: Final = (
             cdi="iluvatar.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",
             management="ixsmi",
+            compiler="clang++",
         ),
     ),
     Platform(
@@ -133,6 +137,7 @@ _KNOWN: Final = (
             shm_size_bytes=None,
             ulimits={"memlock": -1, "stack": 64 * 2**20},
             management="mx-smi",
+            compiler="mxcc",
         ),
     ),
     Platform(
@@ -146,6 +151,7 @@ _KNOWN: Final = (
             cdi="cambricon.com/mlu",
             visible="MLU_VISIBLE_DEVICES",
             management="cnmon",
+            compiler="cncc",
         ),
     ),
     Platform(
@@ -158,6 +164,7 @@ _KNOWN: Final = (
             cdi="mthreads.com/gpu",
             visible="MUSA_VISIBLE_DEVICES",
             management="mthreads-gmi",
+            compiler="mcc",
         ),
     ),
     Platform(
@@ -182,6 +189,7 @@ _KNOWN: Final = (
             cdi="huawei.com/npu",
             visible="ASCEND_RT_VISIBLE_DEVICES",
             management="npu-smi",
+            compiler="ccec",
         ),
     ),
 )

@@ -26,6 +26,7 @@ class Job:
         self._stages: list[dict[str, Any]] = []
         self.artifacts: list[dict[str, str]] = []
         self.devices: dict[str, Any] | None = None
+        self.device_compiler: str | None = None
         self.protocol = PROTOCOL
         self.printed_bytes_per_s = 1 << 24
 
@@ -51,6 +52,7 @@ class Job:
             "stages": self._stages,
             "artifacts": self.artifacts,
             "devices": self.devices,
+            "device_compiler": self.device_compiler,
             "compiler_cache": None,
         }
         job.write_text(json.dumps(document))

@@ -17,6 +17,7 @@ import pytest
 from agent_job import Job, printed_events, wait_for_end
 
 from ci import agent
+from ci.agent import machine
 from ci.agent.__main__ import PROTOCOL
 from ci.agent.events import Printer
 from ci.agent.output import PACE_S, StageOutput
@@ -50,6 +51,11 @@ OLD_MODULES = frozenset(
     }
     | {"tarfile", "tempfile", "time", "traceback", "types", "__future__", "typing"}
 )
+
+
+def described(job: Job) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((job.results / "environment.json").read_text())
+    return facts
 
 
 def running_in(folder: Path) -> list[str]:
@@ -236,8 +242,7 @@ def test_stage_does_not_outlive_a_killed_agent(job: Job) -> None:
         process.kill()
     wait_for_end(pid)
     assert job.events("run_finished") == []
-    facts = json.loads((job.results / "environment.json").read_text())
-    assert facts == {"machine": job.events("run_started")[0]["machine"]}
+    assert described(job)["machine"] == job.events("run_started")[0]["machine"]
 
 
 @pytest.mark.parametrize(
@@ -371,10 +376,39 @@ def test_artifacts(job: Job) -> None:
 
 def test_environment_is_described(job: Job) -> None:
     job.run()
-    facts = json.loads((job.results / "environment.json").read_text())
-    tools = {"python", "packages", "compiler", "cmake", "ninja", "torch", "compiler_cache"}
-    assert set(facts) == {"machine", *tools}
+    facts = described(job)
+    tools = {"python", "packages", "compiler", "device_compiler", "cmake", "ninja", "torch"}
+    assert set(facts) == {"machine", "selection", "options", "compiler_cache", *tools}
     assert facts["python"].startswith("3.")
+    assert facts["device_compiler"] is None
+
+
+def test_what_was_asked_to_be_built_is_described(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in filter(machine.OPTIONS.fullmatch, list(os.environ)):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CXXFLAGS", "-O2")
+    arguments = {"CMAKE_ARGS": "-DURL=https://user:secret@mirror/x", "INFINI_OPS_TORCH_OPS": "abs"}
+    job.stage("install", "true", environment=arguments)
+    job.stage("pytest", "true", environment={"CXXFLAGS": "-O0"})
+    job.run()
+    facts = described(job)
+    assert facts["selection"] == {"operators": "abs"}
+    assert facts["options"] == {
+        "CMAKE_ARGS": "-DURL=https://***@mirror/x",
+        "CXXFLAGS": "-O2 | -O0",
+    }
+
+
+def test_the_device_s_compiler_is_described(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = job.workspace / "nvcc"  # says what nvcc 13.0 says
+    lines = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88"
+    compiler.write_text(f"#!/bin/sh\necho '{lines}'\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{job.workspace}:{os.environ['PATH']}")
+    job.device_compiler = "nvcc"
+    job.run()
+    told = "nvcc: Cuda compilation tools, release 13.0, V13.0.88"
+    assert described(job)["device_compiler"] == told
 
 
 def test_unknown_protocol_is_refused(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
