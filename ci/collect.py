@@ -25,8 +25,13 @@ PYTEST_LOG = "pytest.jsonl"
 ENVIRONMENT = "environment.json"
 
 
-def judged(plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None) -> PlatformResult:
-    """Judge a platform by what lies in its results folder; ``log`` is the per-test log there."""
+def judged(
+    plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None, built: Build | None
+) -> PlatformResult:
+    """Judge a platform by what lies in its results folder.
+
+    ``log`` is the per-test log there, ``built`` what the build left.
+    """
     record = read_record(plan.results)
     case = Case(
         stages=plan.stages,
@@ -52,6 +57,7 @@ def judged(plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None) -> Platf
         pytest=_pytest_result(case, plan.results),
         overloads=case.overloads,
         stages=(*_engine_stages(facts), *(_stage_result(case, stage) for stage in plan.stages)),
+        build=built.result if built else None,
         build_install_s=build,
         pytest_s=pytest,
         total_s=None if build is None or pytest is None else build + pytest,

@@ -127,7 +127,9 @@ def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> Finished:
     """Judge what lies in the platform's results folder."""
     log = read_log(plan.results)
     built = read_plan_build(plan)
-    return Finished(result=judged(plan, facts, log), details=details_of(plan.results, log, built))
+    return Finished(
+        result=judged(plan, facts, log, built), details=details_of(plan.results, log, built)
+    )
 
 
 def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None) -> Finished:
