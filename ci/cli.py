@@ -28,7 +28,7 @@ from ci.contract import written_contract
 from ci.doctor import add_doctor
 from ci.engines import select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
-from ci.exchange import import_command
+from ci.exchange import export_command, import_command
 from ci.gc import add_gc
 from ci.inputs import (
     CONFIG_FILE,
@@ -117,6 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     importer = add_parser("import", help="take over runs that were made elsewhere")
     import_command.add_options(importer)
     _add_results(importer)
+    exporter = add_parser("export", help="write runs as tables, for pandas or DuckDB")
+    export_command.add_options(exporter, _existing_store)
+    _add_results(exporter)
     _add_platforms(add_parser("platforms", help="list the configured platforms"))
     doctor = add_parser("doctor", help="check what runs of platforms need")
     add_doctor(doctor)

@@ -44,7 +44,7 @@ class Records:
 
     def open(self) -> None:
         """Make the folder and let no other caller go on with the same run."""
-        make_results(self._folder.parent)
+        make_folder(self._folder.parent)
         store = self._stack.enter_context(self._open_store())
         self._folder.mkdir(exist_ok=True)
         self._stack.enter_context(only_caller(self._folder))
@@ -74,12 +74,12 @@ class Records:
         self._unsaved.clear()
 
 
-def make_results(folder: Path) -> None:
-    """Make the folder of all runs."""
+def make_folder(folder: Path, option: str = "--results") -> None:
+    """Make a folder that the command line names."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"--results: {folder}: there is a file in the way") from None
+        raise UsageError(f"{option}: {folder}: there is a file in the way") from None
 
 
 def only_caller(folder: Path) -> AbstractContextManager[object]:

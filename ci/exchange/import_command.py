@@ -12,7 +12,7 @@ from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.exchange.foreign import runs_in
 from ci.exchange.importing import Change, Imported, Importer
 from ci.network import mask_credentials
-from ci.records import make_results
+from ci.records import make_folder
 from ci.store import open_store
 from ci.text import counted, printable
 
@@ -43,7 +43,7 @@ def import_runs(options: argparse.Namespace) -> int:
     """Import every run that can be; what cannot is told, and stops no other."""
     errors: list[CiError] = []
     taken: Counter[Change] = Counter()
-    make_results(options.results)
+    make_folder(options.results)
     with (
         open_store(options.results) as store,
         Importer(options.results, store, replace=options.replace) as importer,
