@@ -69,7 +69,7 @@ def _units(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     """Of a size: which units it is made of is known, not what each of them adds."""
     then, now = units_of(before, after, UnitKind.COMPILE)
     for names, verb in ((now.keys() - then.keys(), "new"), (then.keys() - now.keys(), "removed")):
-        for group in groups(names) if then and now else ():
+        for group in groups(sorted(names)) if then and now else ():
             yield _likely(
                 Kind.ADDED if verb == "new" else Kind.REMOVED,
                 group.text(f"{verb} unit"),
@@ -106,10 +106,8 @@ def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     if not then or not now:  # traces of one side only are all growth
         return
     growth = {name: now.get(name, 0.0) - then.get(name, 0.0) for name in {*then, *now}}
-    work = [
-        sum(p.amount for p in side.outputs(UnitKind.COMPILE).values()) for side in (before, after)
-    ]
-    least = max(TRACED * abs(work[1] - work[0]), 0.1)
+    work = after.work(UnitKind.COMPILE) - before.work(UnitKind.COMPILE)
+    least = max(TRACED * abs(work), 0.1)
     names = sorted((name for name in growth if growth[name] > least), key=lambda n: -growth[n])
     if names:
         told = [f"{name} (+{growth[name]:.1f} s)" for name in names]

@@ -58,13 +58,22 @@ class BuildSide:
 
     result: PlatformResult
     builds: tuple[BuildDetails, ...] = ()
-    """Of one run or of several; the medians of several are steadier."""
+    """The first is the result's own; the medians of several runs are steadier."""
     tests: Sequence[TestOutcome] = ()
     values: Mapping[str, float] = field(default_factory=dict)
     """Measures that are known better than by the one run: levels of a series."""
 
     def value(self, measure: str) -> float | None:
-        return self.values.get(measure, measures_of(self.result).get(measure))
+        return self.values.get(measure, self.own(measure))
+
+    def own(self, measure: str) -> float | None:
+        """As the one run has it, whose builds and tests are known."""
+        return measures_of(self.result).get(measure)
+
+    def work(self, *kinds: UnitKind) -> float:
+        """Seconds of all commands of the one run, as if one ran after the other."""
+        units = self.builds[0].units if self.builds else ()
+        return sum(unit.seconds for unit in units if unit.kind in kinds)
 
     def outputs(self, kind: UnitKind) -> Parts:
         """What the commands of a kind took, by what they made."""
@@ -78,11 +87,11 @@ class BuildSide:
 
     @property
     def generated(self) -> Mapping[str, int]:
-        return self.builds[-1].generated if self.builds else {}
+        return self.builds[0].generated if self.builds else {}
 
     @property
     def flags(self) -> frozenset[str]:
-        return frozenset(self.builds[-1].flags if self.builds else ())
+        return frozenset(self.builds[0].flags if self.builds else ())
 
 
 def _typical(units: Sequence[Unit]) -> Part:

@@ -6,6 +6,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from ci.platforms import PLATFORMS
 from ci.text import counted, first_names
@@ -34,6 +35,7 @@ class Group:
         return " ".join(part for part in parts if part)
 
 
+@cache  # both sides have nearly the same ones
 def source_name(output: str) -> str:
     """The source file that a build's output was made of, as far as its path says.
 
@@ -55,15 +57,15 @@ def _after_setuptools(parts: list[str]) -> int:
 
 
 def groups(names: Iterable[str]) -> Iterator[Group]:
-    """Put together what is of one backend, else what is in few common folders."""
+    """Put together what is of one backend, else what is in few common folders; in their order."""
     backends: dict[str, list[str]] = defaultdict(list)
     others = []
-    for name in sorted(names):
+    for name in names:
         if backend := _backend(name):
             backends[backend].append(name)
         else:
             others.append(name)
-    for backend, found in sorted(backends.items()):
+    for backend, found in backends.items():
         yield Group(names=tuple(found), where=f"of the {backend} backend")
     for found in _by_folder(others):
         paths = [posixpath.dirname(name).split("/") for name in found]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ci.analysis import shifts
@@ -18,6 +19,8 @@ from ci.text import counted
 
 LISTED = 0.05  # of the change; what is less is part of the rest
 FOLDED = 0.02  # of the change; a unit that grew by less is not named
+ALONE = 0.25  # of the change
+GROUPS = 4
 LEAST_S = 0.1  # what a unit must have grown by to be named
 PARALLEL = 0.02  # relative; how many run at a time is never quite the same
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
@@ -39,7 +42,9 @@ class _Subject:
     grouped: Callable[[Iterable[str]], Iterator[Group]] = groups
     scale: float = 1.0
     least: float = 0.0
-    """What a part must have changed by to be told on its own."""
+    """What a part must have changed by to be named."""
+    alone: float = math.inf
+    """What it must have changed by to be told apart from all that are like it."""
 
 
 def shares(pair: Pair, stage: str, change: float) -> list[Contributor]:
@@ -66,7 +71,7 @@ def shares(pair: Pair, stage: str, change: float) -> list[Contributor]:
 
 def _unit_counts(pair: Pair) -> Iterator[Contributor]:
     sides = units_of(pair.before, pair.after, UnitKind.COMPILE)
-    if all(sides):
+    if all(map(_has_units, pair.sides)):
         parts = [{name: Part(amount=1.0) for name in side} for side in sides]
         yield from _told(shifts.shifts(*parts), _Subject(noun="unit", quantity=pair.quantity))
 
@@ -103,26 +108,30 @@ def _stage(text: str, share: float, name: str) -> Contributor:
 
 def _of_units(pair: Pair, stage: str, kind: UnitKind, change: float) -> Iterator[Contributor]:
     parts = units_of(pair.before, pair.after, kind)
-    if not all(parts):
+    if not all(map(_has_units, pair.sides)):
         return
     paces = [_unit_pace(side, stage, kind, pair.quantity) for side in pair.sides]
     scale = sum(paces) / 2
     least = max(FOLDED * abs(change), LEAST_S) / scale
-    subject = _Subject(noun=_NOUNS[kind], quantity=pair.quantity, scale=scale, least=least)
+    alone = ALONE * abs(change) / scale
+    noun = _NOUNS[kind]
+    subject = _Subject(noun=noun, quantity=pair.quantity, scale=scale, least=least, alone=alone)
     yield from _told(shifts.shifts(*parts), subject)
     if pair.quantity is Quantity.WALL:
         yield from _at_a_time(sum(map(_work, parts)) / 2, paces, change)
 
 
 def _unit_pace(side: BuildSide, stage: str, kind: UnitKind, quantity: Quantity) -> float:
-    """What a second of Ninja's is worth: of the wall time less, by what runs at a time."""
-    work = _work(side.outputs(kind))
+    """What a second of Ninja's is worth: of the wall time less, by what runs at a time; of the CPU
+    time less where commands wait for a core."""
     if quantity is Quantity.WALL:
-        known = side.value(measure(_STAGES[kind], quantity)) if kind in _STAGES else None
-        return known / work if known and work else 1.0
-    everything = sum(_work(side.outputs(kind)) for kind in UnitKind)
-    used = side.value(measure(stage, quantity))
-    return min(1.0, used / everything) if used and everything else 1.0  # others' turns on a core
+        known = side.own(measure(_STAGES[kind], quantity)) if kind in _STAGES else None
+        return _ratio(known, side.work(kind))
+    return min(1.0, _ratio(side.own(measure(stage, quantity)), side.work(*UnitKind)))
+
+
+def _ratio(known: float | None, work: float) -> float:
+    return known / work if known and work else 1.0
 
 
 def _at_a_time(work: float, paces: list[float], change: float) -> Iterator[Contributor]:
@@ -137,29 +146,29 @@ def _at_a_time(work: float, paces: list[float], change: float) -> Iterator[Contr
 def _of_tests(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
     """By tests that are new or gone, and by families of those on both sides."""
     before, after = ({test.node_id: test for test in side.tests} for side in pair.sides)
-    common = before.keys() & after.keys()
     scale = sum(_test_pace(side, stage, pair.quantity) for side in pair.sides) / 2
     least = max(FOLDED * abs(change), LEAST_S) / scale
     subject = _Subject(noun="test", quantity=pair.quantity, scale=scale, least=least)
     families = {name: family_of(test) for name, test in {**before, **after}.items()}
 
     def by_family(names: Iterable[str]) -> Iterator[Group]:
-        for family, members in _by(families.__getitem__, names).items():
+        for family, members in _by(families, names).items():
             yield Group(names=tuple(members), where=f"of {family}")
 
     one_sided = [
-        {name: Part(amount=test.seconds) for name, test in side.items() if name not in common}
-        for side in (before, after)
+        {name: Part(amount=test.seconds) for name, test in side.items() if name not in other}
+        for side, other in ((before, after), (after, before))
     ]
     yield from _told(shifts.shifts(*one_sided), replace(subject, grouped=by_family))
+    common = _by(families, (name for name in before if name in after))
     together = [
         {
             f"tests of {family}": Part(amount=sum(side[name].seconds for name in names))
-            for family, names in _by(families.__getitem__, common).items()
+            for family, names in common.items()
         }
         for side in (before, after)
     ]
-    yield from _told(shifts.shifts(*together), replace(subject, noun="group of tests"))
+    yield from _told(shifts.shifts(*together), replace(subject, noun="test group"))
 
 
 def family_of(test: TestOutcome) -> str:
@@ -169,17 +178,15 @@ def family_of(test: TestOutcome) -> str:
     return test.node_id.partition("::")[0]
 
 
-def _by(key: Callable[[str], str], names: Iterable[str]) -> dict[str, list[str]]:
+def _by(families: Mapping[str, str], names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
-        found[key(name)].append(name)
+    for name in names:
+        found[families[name]].append(name)
     return found
 
 
 def _test_pace(side: BuildSide, stage: str, quantity: Quantity) -> float:
-    work = sum(test.seconds for test in side.tests)
-    known = side.value(measure(stage, quantity))
-    return known / work if known and work else 1.0
+    return _ratio(side.own(measure(stage, quantity)), sum(test.seconds for test in side.tests))
 
 
 # The stages of a run
@@ -224,14 +231,34 @@ def _told(found: Iterable[Shift], subject: _Subject) -> Iterator[Contributor]:
         kinds[shifts.Kind.REST if small else shift.kind].append(shift)
     for kind, members in kinds.items():
         if kind in _ALONE:
-            by_name = {shift.names[0]: shift for shift in members}
-            for group in subject.grouped(by_name):
+            by_name = {shift.names[0]: shift for shift in sorted(members, key=_by_size)}
+            for group in _grouped(by_name, subject):
                 shift = _merged(kind, [by_name[name] for name in group.names])
                 yield _contributor(shift, _text(shift, group, subject), subject)
         else:
             shift = _merged(kind, members)
             everything = not kinds.keys() & _APART
             yield _contributor(shift, _text_of_all(shift, subject, everything), subject)
+
+
+def _by_size(shift: Shift) -> tuple[float, str]:
+    return -abs(shift.amount), shift.names[0]
+
+
+def _grouped(shifted: Mapping[str, Shift], subject: _Subject) -> Iterator[Group]:
+    """Groups, the largest first, and few of them; what is large in itself is one."""
+    large = [
+        name
+        for name, shift in shifted.items()
+        if shift.kind in _RESIZED and abs(shift.amount) > subject.alone
+    ]
+    yield from (Group(names=(name,), where="") for name in large)
+    found = [*subject.grouped(name for name in shifted if name not in large)]
+    found.sort(key=lambda group: -abs(sum(shifted[name].amount for name in group.names)))
+    few = found if len(found) <= GROUPS + 1 else found[:GROUPS]
+    yield from few
+    if others := [name for group in found[len(few) :] for name in group.names]:
+        yield Group(names=tuple(others), where="elsewhere")
 
 
 def _merged(kind: shifts.Kind, members: Sequence[Shift]) -> Shift:
@@ -325,7 +352,7 @@ def _missing(pair: Pair, has: Callable[[BuildSide], bool], remedy: str) -> str:
 
 
 def _has_units(side: BuildSide) -> bool:
-    return bool(side.outputs(UnitKind.COMPILE))
+    return any(build.units for build in side.builds)
 
 
 def _has_lines(side: BuildSide) -> bool:

@@ -10,10 +10,10 @@ from enum import StrEnum
 ALIKE = 5  # parts, from which on all of them can be said to have moved together
 UNIFORM = 0.05  # relative; a machine that is busy moves all parts by less, in the median
 OUTLIER = 0.2  # relative; a part that moved by less is not worth its name
-# How far a part has to move if all scatter, by the quarter that moved least: 2.7 standard
-# deviations, whatever half of the others did. Six builds of 16 units on 2 cores that 6 processes
+# How far a part has to move if all scatter, by the quarter that moved least: 4 standard deviations,
+# whatever half of the others did. Six builds of 16 units on 2 cores that 6 processes
 # used at the same time: half of the units moved by more than 20 % against the others.
-QUARTERS = 8.5
+QUARTERS = 12.6
 
 
 class Kind(StrEnum):

@@ -120,6 +120,14 @@ def test_several_that_grew_are_told_by_their_common_folder() -> None:
     )
 
 
+def test_one_that_is_much_of_it_is_told_apart() -> None:
+    grown = {**CPU, "cpu/op9.cc": 36.0, "cpu/op1.cc": 10.0, "cpu/op2.cc": 12.0}
+    assert compile_time(BEFORE, side(details(grown))).causes == (
+        "15 s of it in src/cpu/op9.cc (6.0 s -> 36 s), "
+        "5.0 s in 2 units of the cpu backend (op2.cc, op1.cc) that grew"
+    )
+
+
 def test_units_that_are_all_slower_are_no_units_fault() -> None:
     after = side(details({name: seconds * 1.2 for name, seconds in CPU.items()}))
     assert compile_time(BEFORE, after).text == (
