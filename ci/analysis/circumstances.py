@@ -20,19 +20,8 @@ RATE = 0.05  # hits of a compiler cache; less is not worth a word
 LINES = 0.01  # relative
 TRACED = 0.05  # of what all units together took longer
 
-# Beside what the environment key has: what makes a build or its tests slower or faster.
-_PACKAGES = (
-    "triton",
-    "numpy",
-    "nanobind",
-    "pybind11",
-    "Cython",
-    "scikit-build-core",
-    "setuptools",
-    "meson-python",
-    "pytest",
-    "pytest-xdist",
-)
+# Beside those of the environment key: what builds, and what the build or the tests spend time in.
+_PACKAGES = ("numpy", "Cython", "scikit-build-core", "setuptools", "meson-python")
 # Told on their own: by the cache's rate, and by whoever compares two platforms.
 IMAGE, PYTEST = "image", "pytest"
 _WITHOUT_FLAGS = frozenset({IMAGE, "generate", "configure", "sync"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ALIKE = 5  # parts, from which on all of them can be said to have moved together
-UNIFORM = 0.05  # relative; a machine that is busy moves all parts by less, in the median
+UNIFORM = 0.05  # relative; less is not worth a word
 OUTLIER = 0.2  # relative; a part that moved by less is not worth its name
 # How far a part has to move if all scatter, by the quarter that moved least: 4 standard deviations,
 # whatever half of the others did. Six builds of 16 units on 2 cores that 6 processes

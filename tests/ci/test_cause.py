@@ -137,10 +137,10 @@ def test_units_that_are_all_slower_are_no_units_fault() -> None:
 
 
 def test_what_changed_with_them_is_likely_and_no_more() -> None:
-    environment = {**ENVIRONMENT, "compiler": "g++ 13.1", "packages": {"nanobind": "3.1"}}
+    environment = {**ENVIRONMENT, "compiler": "g++ 13.1", "packages": {"numpy": "2.4"}}
     before = side(
         details(CPU, flags=("-O2", "-g")),
-        environment={**ENVIRONMENT, "packages": {"nanobind": "3.0"}},
+        environment={**ENVIRONMENT, "packages": {"numpy": "2.3"}},
     )
     slower = {name: seconds * 1.2 for name, seconds in CPU.items()}
     found = compile_time(
@@ -148,7 +148,7 @@ def test_what_changed_with_them_is_likely_and_no_more() -> None:
     )
     assert found.causes == (
         "36 s of it in all 60 units alike, each about 20 % longer; at the same time: compiler "
-        "flags changed: added -O3, removed -O2; packages changed: nanobind 3.0 -> 3.1; "
+        "flags changed: added -O3, removed -O2; packages changed: numpy 2.3 -> 2.4; "
         "compiler changed: g++ 12.2 -> g++ 13.1"
     )
     likely = [each.kind for each in found.contributors if each.grade is Grade.LIKELY]
