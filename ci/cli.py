@@ -30,6 +30,7 @@ from ci.engines import select_engine
 from ci.errors import CiError, ConfigError, ExitCode, UsageError
 from ci.exchange import export_command, import_command
 from ci.gc import add_gc
+from ci.history import command as history_command
 from ci.inputs import (
     CONFIG_FILE,
     REPOSITORY,
@@ -64,7 +65,7 @@ EXIT_CODES = """exit codes:
   1    product failure: build or tests
   2    wrong command line or configuration
   3    infrastructure failure: engine, image, network
-  4    a regression, where compare was told to fail on one
+  4    a regression, where compare or history was told to fail on one
   130  interrupted
 """
 
@@ -114,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_report(add_parser("report", help="show the results of a run"))
     _add_compare(add_parser("compare", help="show what changed between runs or platforms"))
     _add_contract(add_parser("contract", help="write what a platform's tests are expected to do"))
+    history = add_parser("history", help="show what a platform's runs cost over time")
+    history_command.add_options(history, _existing_store)
+    _add_results(history)
     importer = add_parser("import", help="take over runs that were made elsewhere")
     import_command.add_options(importer)
     _add_results(importer)

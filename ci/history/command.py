@@ -1,0 +1,138 @@
+"""The subcommand: its options, and what it says."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.errors import ExitCode, UsageError
+from ci.text import first_names, near_match
+
+if TYPE_CHECKING:
+    from ci.analysis.regressions import Environment, Shift
+    from ci.history.stored import Told
+    from ci.store.store import Store
+
+FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
+
+
+def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], Store]) -> None:
+    """Add the options beside --results."""
+    parser.set_defaults(command=lambda options: _history(options, open_store))
+    parser.description = (
+        "Show what the stages of a platform cost over its runs, what changed and between which"
+        " commits, and what of it is an open regression. Times are compared only where machine,"
+        " toolchain, engine, compiler cache and selection are the same."
+    )
+    parser.add_argument("platform", metavar="PLATFORM")
+    parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
+    parser.add_argument("--last", type=_positive, metavar="N", help="only the last N runs")
+    parser.add_argument(
+        "--project", metavar="NAME", help="default: the project of the platform's newest run"
+    )
+    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    parser.add_argument(
+        "--check", action="store_true", help="say only what alarms, and exit with 4 if anything"
+    )
+    parser.add_argument(
+        "--accept",
+        metavar="RUN",
+        help="record that what got worse with this run is all right: it alarms no more, and what"
+        " rises above the new level alarms again",
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="why, with --accept")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got '{text}'")
+    return int(text)
+
+
+def _history(options: argparse.Namespace, open_store: Callable[[Path], Store]) -> int:
+    _refuse_contradictions(options)
+    from ci.history.stored import told  # with the analysis: not for the other commands
+
+    with open_store(options.results) as store:
+        found = told(
+            store,
+            options.platform,
+            project=options.project,
+            stage=options.stage,
+            last=options.last,
+        )
+        if options.accept:
+            _accept(store, found, options)
+            return ExitCode.PASSED
+    _show(found, options)
+    failed = options.check and found.history.open
+    return ExitCode.REGRESSION if failed else ExitCode.PASSED
+
+
+def _refuse_contradictions(options: argparse.Namespace) -> None:
+    if options.accept and not (options.reason or "").strip():
+        message = "--accept: expected a reason, got none"
+        raise UsageError(message, remedy='Say why: --reason "torch 2.14 is slower to link".')
+    if options.reason and not options.accept:
+        raise UsageError("--reason: only --accept has one", remedy="Name the run: --accept RUN")
+    if options.accept and options.check:
+        raise UsageError("--accept and --check: one of them", remedy="Accept first, then check.")
+
+
+def _show(found: Told, options: argparse.Namespace) -> None:
+    from ci.history.report import check_text, history_json, history_markdown, print_history
+
+    if options.format == "json":
+        print(history_json(found), end="")
+    elif options.format == "markdown":
+        print(history_markdown(found, check=options.check), end="")
+    elif options.check:
+        print(check_text(found), end="")
+    else:
+        from rich.console import Console
+
+        print_history(found, Console(width=None if sys.stdout.isatty() else FILE_WIDTH))
+
+
+def _accept(store: Store, found: Told, options: argparse.Namespace) -> None:
+    from ci.analysis.accepted import Accepted
+    from ci.analysis.regressions import accepted_levels
+    from ci.history.words import amount, named
+
+    environment, shift = _shift_at(found, options)
+    for measure, run, level in accepted_levels(environment, shift):
+        store.accept(
+            Accepted(
+                project=found.project,
+                platform=found.platform,
+                measure=measure,
+                run_id=run.run_id,
+                commit=run.commit,
+                level=level,
+                reason=options.reason.strip(),
+                accepted_at=datetime.now(UTC),
+            )
+        )
+        print(f"accepted: {named(measure)} up to {amount(measure, level)}, from {run.run_id} on")
+
+
+def _shift_at(found: Told, options: argparse.Namespace) -> tuple[Environment, Shift]:
+    """What got worse with the run that is named: any run of those that changed with it."""
+    rises = [
+        (environment, shift)
+        for environment in found.history.environments
+        for shift in environment.shifts
+        if any(change.is_rise for change in shift.changes)
+    ]
+    for environment, shift in rises:
+        if options.accept in {change.run.run_id for change in shift.changes if change.is_rise}:
+            return environment, shift
+    runs = [shift.headline.run.run_id for _, shift in rises]
+    near = near_match(options.accept, runs, cutoff=0.9)
+    message = f"--accept: nothing of {found.platform} got worse with run '{options.accept}'{near}"
+    remedy = f"What did, and is not accepted: {first_names(runs)}." if runs else "Nothing is open."
+    raise UsageError(message, remedy=remedy)

@@ -1,0 +1,332 @@
+"""A platform's history: in a terminal, as Markdown, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ci.analysis.changes import POLICY
+from ci.analysis.measures import Quantity, stage_and_quantity
+from ci.analysis.regressions import (
+    EXACT_ALARM,
+    WALL_ALONE,
+    Change,
+    Environment,
+    KeyChange,
+    Series,
+    Shift,
+)
+from ci.analysis.series import Measured
+from ci.history import words
+from ci.history.stored import Told
+from ci.report.markdown import escape
+from ci.text import counted, first_names, printable
+
+MOST = 10
+"""Lines of a kind; JSON has them all."""
+ALARMS = (
+    "What alarms: a level that rose for good, as far as enough later runs tell, that nobody has"
+    " accepted and nothing has undone. A rise of wall time without one of CPU seconds alarms once"
+    f" it has lasted for {WALL_ALONE} runs: until then a busy machine explains it as well. Counts"
+    f" and sizes of files have no noise: they alarm from {words.percent(EXACT_ALARM)} on."
+)
+TOO_FEW = f"too few to judge: it takes {POLICY.confirm} runs before a change and as many after it"
+_MISSING = "-"
+_ALARMING = ("open regression", "suspected regression")
+_KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
+
+
+class Row(NamedTuple):
+    """One measure of an environment."""
+
+    measure: str
+    level: str
+    since: str
+    detectable: str
+    runs: str
+    last: str
+
+
+HEADINGS = Row("Measure", "level", "since the first run", "detectable", "runs", "last change")
+
+
+def print_history(told: Told, console: Console) -> None:
+    """Print a table for each environment in use, and below it what changed, in words."""
+    _print(console, title(told))
+    for number, environment in enumerate(told.history.environments, start=1):
+        _print(console, "", f"environment {number}: {environment.key}", _span(environment.runs), "")
+        console.print(_table(environment))
+        for heading, lines in _sections(told, environment):
+            _print(console, "", heading, *(f"  {line}" for line in lines))
+    for heading, lines in _beyond(told):
+        _print(console, "", heading, *(f"  {line}" for line in lines))
+    _print(console, "", ALARMS, "", *conclusion(told))
+
+
+def check_text(told: Told) -> str:
+    """What alarms, and what may soon."""
+    return printable("\n".join([title(told), *_alarms(told)])) + "\n"
+
+
+def history_markdown(told: Told, *, check: bool = False) -> str:
+    """The same for a pull request."""
+    if check:
+        return f"# {escape(title(told))}\n\n{_markdown_list(_alarms(told))}\n"
+    parts = [f"# {escape(title(told))}"]
+    for number, environment in enumerate(told.history.environments, start=1):
+        parts += [f"## Environment {number}", escape(str(environment.key)), _span(environment.runs)]
+        parts += [_markdown_table(environment)]
+        for heading, lines in _sections(told, environment):
+            parts += [f"### {escape(heading.capitalize())}", _markdown_list(lines)]
+    for heading, lines in _beyond(told):
+        parts += [f"## {escape(heading.capitalize())}", _markdown_list(lines)]
+    parts += [ALARMS, _markdown_list(conclusion(told))]
+    return "\n\n".join(parts) + "\n"
+
+
+def history_json(told: Told) -> str:
+    """Everything."""
+    document = {
+        "project": told.project,
+        "platform": told.platform,
+        "runs": told.runs,
+        "regression": bool(told.history.open),
+        "environments": [_environment_json(told, it) for it in told.history.environments],
+        "past_environments": [_key_json(it) for it in told.history.past],
+        "environment_changes": [
+            {"run": _run_json(it.run), "changes": it.changes} for it in told.history.key_changes
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def title(told: Told) -> str:
+    return f"{told.project}: {told.platform}, {counted(told.runs, 'run')}"
+
+
+def conclusion(told: Told) -> list[str]:
+    """Whether something alarms, and what could have been seen."""
+    found = told.history.open
+    count = counted(len(found), "open regression") if found else "no open regression"
+    return [count, *(_visible(*it) for it in enumerate(told.history.environments, start=1))]
+
+
+def _alarms(told: Told) -> list[str]:
+    """What alarms; what would, were it surer; the environments; and what to do."""
+    lines = [
+        line
+        for environment in told.history.environments
+        for heading, lines in [*_sections(told, environment, _ALARMING)]
+        for line in (f"{heading}:", *(f"  {line}" for line in lines))
+    ]
+    for number, environment in enumerate(told.history.environments, start=1):
+        lines.append(f"environment {number}: {environment.key}")
+    return [*lines, *conclusion(told)]
+
+
+def _visible(number: int, environment: Environment) -> str:
+    """``environment 1: the smallest change that would be seen: install 4 %, pytest 6 %``."""
+    walls = [it for it in environment.series if _is_wall(it)] or [*environment.series]
+    known = [
+        f"{words.named(it.measure)} {words.percent(it.finding.detectable, sign=False)}"
+        for it in walls
+        if it.finding.detectable is not None
+    ]
+    seen = f"the smallest change that would be seen: {', '.join(known)}" if known else TOO_FEW
+    return f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}"
+
+
+def _is_wall(series: Series) -> bool:
+    return stage_and_quantity(series.measure)[1] is Quantity.WALL
+
+
+def _rows(environment: Environment) -> list[Row]:
+    newest = {
+        change.measure: change for shift in environment.shifts[::-1] for change in shift.changes
+    }
+    return [_row(series, newest.get(series.measure)) for series in environment.series]
+
+
+def _row(series: Series, last: Change | None) -> Row:
+    finding = series.finding
+    since = series.level / series.first - 1 if series.first else 0.0
+    detectable = finding.detectable
+    return Row(
+        measure=words.named(series.measure),
+        level=words.amount(series.measure, series.level),
+        since=words.percent(since) if finding.changes else _MISSING,
+        detectable="too few" if detectable is None else words.percent(detectable, sign=False),
+        runs=f"{series.runs:,}",
+        last=f"{words.percent(last.point.relative)} on {last.run.started_at:%Y-%m-%d}"
+        if last
+        else _MISSING,
+    )
+
+
+def _table(environment: Environment) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    for heading in HEADINGS:
+        is_text = heading in (HEADINGS.measure, HEADINGS.last)
+        table.add_column(heading, justify="left" if is_text else "right")
+    for row in _rows(environment):
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def _markdown_table(environment: Environment) -> str:
+    rows = [HEADINGS, *_rows(environment)]
+    lines = [f"| {' | '.join(map(escape, row))} |" for row in rows]
+    return "\n".join([lines[0], "|---|---:|---:|---:|---:|---|", *lines[1:]])
+
+
+def _markdown_list(lines: Sequence[str]) -> str:
+    """What is indented belongs to the line before it."""
+    return "\n".join(
+        f"{'  ' if line.startswith(' ') else ''}* {escape(line.strip())}" for line in lines
+    )
+
+
+def _sections(
+    told: Told, environment: Environment, kinds: Sequence[str] = _KINDS
+) -> Iterator[tuple[str, list[str]]]:
+    for kind in kinds:
+        shifts = [it for it in environment.shifts if words.verdict(it) == kind]
+        if shifts:
+            lines = [line for shift in shifts[:MOST] for line in _shift_lines(told, shift)]
+            yield counted(len(shifts), kind), [*lines, *_more(len(shifts))]
+    if drifts := [*_drifts(environment)]:
+        yield counted(len(drifts), "drift") + ", no single change", drifts
+
+
+def _drifts(environment: Environment) -> Iterator[str]:
+    """``install +8.0 % little by little since run-012 (commit 0123abcd)``."""
+    for series in environment.series:
+        drift, since = series.finding.drift, series.drifts_since
+        if drift is not None and since is not None:
+            interval = f"between {words.percent(drift.low)} and {words.percent(drift.high)}"
+            size = f"{words.named(series.measure)} {words.percent(drift.relative)}"
+            yield f"{size} little by little, {interval}, since {words.run_name(since)}"
+
+
+def _shift_lines(told: Told, shift: Shift) -> Iterator[str]:
+    change, cause = shift.headline, told.cause(shift)
+    yield f"{words.size(change)}, {cause}" if cause else words.size(change)
+    yield f"  {words.levels(change)}"
+    yield f"  {words.where(change)}; seen for {counted(change.runs_since, 'run')}"
+    if shift.others:
+        yield f"  with it {first_names([words.size(it) for it in shift.others], MOST)}"
+    yield from (f"  {note}" for note in _notes(shift))
+    if shift.is_open:
+        accept = f"--accept {change.run.run_id} --reason TEXT"
+        yield f"  if it is all right: python -m ci history {told.platform} {accept}"
+
+
+def _notes(shift: Shift) -> Iterator[str]:
+    """What became of the change that is told, and of others where something else did."""
+    own = words.standing(shift.headline)
+    if own is not None:
+        yield own
+    for change in shift.others:
+        if not change.wall_alone and (note := words.standing(change)) not in (None, own):
+            yield f"{words.named(change.measure)}: {note}"
+
+
+def _beyond(told: Told) -> Iterator[tuple[str, list[str]]]:
+    """What environments there were, and when another came."""
+    changes, past = told.history.key_changes, told.history.past
+    if changes:
+        lines = [*map(_key_change, changes[:MOST]), *_more(len(changes))]
+        yield counted(len(changes), "change") + " of the environment", lines
+    if past:
+        lines = [f"{it.key}: {_span(it.runs)}" for it in past[:MOST]]
+        yield counted(len(past), "environment") + " of the past", [*lines, *_more(len(past))]
+
+
+def _key_change(change: KeyChange) -> str:
+    when = f"{change.run.started_at:%Y-%m-%d}"
+    return f"{when} run {words.run_name(change.run)}: {'; '.join(change.changes)}"
+
+
+def _span(runs: Sequence[Measured]) -> str:
+    first, last = runs[0].started_at, runs[-1].started_at
+    return f"{counted(len(runs), 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+
+
+def _more(count: int) -> list[str]:
+    return [f"and {count - MOST:,} more: --format json has all"] if count > MOST else []
+
+
+def _print(console: Console, *lines: str) -> None:
+    for line in lines:
+        console.print(Text(printable(line)))
+
+
+def _environment_json(told: Told, environment: Environment) -> dict[str, object]:
+    return {
+        **_key_json(environment),
+        "series": [
+            {
+                "measure": it.measure,
+                "runs": it.runs,
+                "level": it.level,
+                "first_level": it.first,
+                "detectable": it.finding.detectable,
+                "drift": asdict(it.finding.drift) if it.finding.drift else None,
+            }
+            for it in environment.series
+        ],
+        "shifts": [
+            {
+                "kind": words.verdict(shift),
+                "open": shift.is_open,
+                "cause": told.cause(shift) or None,
+                "changes": [_change_json(change) for change in shift.changes],
+            }
+            for shift in environment.shifts
+        ],
+    }
+
+
+def _key_json(environment: Environment) -> dict[str, object]:
+    return {
+        "key": asdict(environment.key),
+        "runs": len(environment.runs),
+        "first_run": _run_json(environment.runs[0]),
+        "last_run": _run_json(environment.runs[-1]),
+    }
+
+
+def _change_json(change: Change) -> dict[str, object]:
+    point = change.point
+    return {
+        "measure": change.measure,
+        "before": point.before,
+        "after": point.after,
+        "low": point.low,
+        "high": point.high,
+        "probability": point.probability,
+        "confirmed": point.confirmed,
+        "open": change.is_open,
+        "wall_alone": change.wall_alone,
+        "last_run_before": _run_json(change.before_run),
+        "first_run_after": _run_json(change.run),
+        "runs_since": change.runs_since,
+        "accepted": change.accepted.reason if change.accepted else None,
+        "undone": _run_json(change.undone) if change.undone else None,
+    }
+
+
+def _run_json(run: Measured) -> dict[str, object]:
+    return {
+        "run_id": run.run_id,
+        "commit": run.commit,
+        "dirty": run.dirty,
+        "started_at": run.started_at.isoformat(),
+    }
