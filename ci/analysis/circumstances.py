@@ -18,6 +18,7 @@ from ci.text import first_names
 NAMES = 3
 RATE = 0.05  # hits of a compiler cache; less is not worth a word
 LINES = 0.01  # relative
+LONGEST = 80  # characters
 TRACED = 0.05  # of what all units together took longer
 
 # Beside those of the environment key: what builds, and what the build or the tests spend time in.
@@ -94,14 +95,21 @@ def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     then, now = _traced(before), _traced(after)
     if not then or not now:  # traces of one side only are all growth
         return
-    growth = {name: now.get(name, 0.0) - then.get(name, 0.0) for name in {*then, *now}}
+    # Only the most expensive are kept: what one side does not name was less than all it names.
+    least_then, least_now = min(then.values()), min(now.values())
+    growth = {name: now.get(name, least_now) - then.get(name, least_then) for name in {*then, *now}}
     work = after.work(UnitKind.COMPILE) - before.work(UnitKind.COMPILE)
     least = max(TRACED * abs(work), 0.1)
     names = sorted((name for name in growth if growth[name] > least), key=lambda n: -growth[n])
     if names:
-        told = [f"{name} (+{growth[name]:.1f} s)" for name in names]
+        told = [f"{_short(name)} (+{growth[name]:.1f} s)" for name in names]
         text = f"the compiler's time traces grew at {first_names(told, NAMES)}"
         yield Contributor(kind=Kind.TRACE, text=text, names=tuple(names))
+
+
+def _short(name: str) -> str:
+    """Templates have names that fill screens."""
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
 
 
 def _traced(side: BuildSide) -> Mapping[str, float]:
@@ -118,8 +126,10 @@ def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Cont
         return
     parts = [{name: Part(amount=n) for name, n in side.items()} for side in (before, after)]
     found = {shift.names[0]: shift.amount for shift in shifts(*parts, noisy=False)}
-    largest = max(groups(found), key=lambda group: abs(sum(found[name] for name in group.names)))
-    text = f"{now - then:+,} generated lines, most of it in {largest.text('file')}"
+    names = sorted(found, key=lambda name: (-abs(found[name]), name))
+    changes = [(sum(found[name] for name in group.names), group) for group in groups(names)]
+    change, largest = max(changes, key=lambda pair: abs(pair[0]))
+    text = f"{now - then:+,.0f} generated lines, {change:+,.0f} in {largest.text('file')}"
     yield _likely(Kind.LINES, text, largest.names)
 
 

@@ -86,12 +86,12 @@ def _line_counts(pair: Pair) -> Iterator[Contributor]:
 
 def _of_total(pair: Pair) -> Iterator[Contributor]:
     building = _building_stage(pair)
-    for stage in _stages(pair.after.result):
-        change = pair.change(stage) or 0.0
+    for stage in {**_stages(pair.before.result), **_stages(pair.after.result)}:
+        then, now = (side.value(measure(stage, pair.quantity)) or 0.0 for side in pair.sides)
         if stage == building:
-            yield from shares(pair, stage, change)
+            yield from shares(pair, stage, now - then)
         else:
-            yield _stage(f"in the {stage} stage", change, stage)
+            yield _stage(f"in the {stage} stage", now - then, stage)
 
 
 def _of_build(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
