@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import tarfile
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from . import machine
+from .artifacts import collect
 from .compiler_cache import CompilerCache
 from .events import EventLog
 from .lease import LeaseError, Leases
@@ -59,7 +58,7 @@ class Run:
         )
         passed = self._run_stages(self._job["stages"])
         for artifact in self._job["artifacts"]:
-            self._collect(**artifact)
+            collect(self._workspace, self._results, self._log.emit, **artifact)
         compiler = self._job["device_compiler"]
         tools = machine.tools(self._environment, self._workspace, compiler)
         facts = {"machine": facts, **built, **tools, "compiler_cache": self._cache.facts()}
@@ -194,17 +193,6 @@ class Run:
             facts["detection"] = {"status": found.status, "reason": found.reason}
             facts["devices"] = self._leases.records
         _write(self._results / "environment.json", facts)
-
-    def _collect(self, name: str, path: str) -> None:
-        """Copy an artifact of the workspace into the results; a folder becomes an archive."""
-        source = Path(self._workspace, path)
-        if source.is_dir():
-            with tarfile.open(self._results / f"{name}.tar.gz", "w:gz") as archive:
-                archive.add(source, arcname=source.name)
-        elif source.is_file():
-            shutil.copyfile(source, self._results / name)
-        else:
-            self._log.emit("artifact_missing", name=name, path=path)
 
 
 def _ended_well(outcome: dict[str, object]) -> bool:

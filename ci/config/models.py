@@ -83,6 +83,12 @@ def _check_workspace_path(path: str) -> str:
     return path
 
 
+def _check_pattern(path: str) -> str:
+    if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
+        raise PydanticCustomError("pattern", "'**' as a whole part of the path only")
+    return path
+
+
 def _check_artifact(name: str) -> str:
     if name in RECORDS or name.endswith(".log") or name.startswith("pytest.rerun-"):
         raise PydanticCustomError("artifact", "a name that is no record of the run's own")
@@ -106,6 +112,7 @@ PlatformName = Annotated[str, AfterValidator(_check_platform)]
 IMAGE_REFERENCE = r"^[\w][\w./:@-]*$"
 ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
+ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
 
 
@@ -253,9 +260,11 @@ class Config(Model):
     stages: tuple[StageConfig, ...] = DEFAULT_STAGES
     """What runs, in order; by default ``pip install .`` and ``pytest``. A stage that fails
     ends the run: the later ones are not run."""
-    artifacts: dict[ArtifactName, WorkspacePath] = Field(default_factory=dict)
+    artifacts: dict[ArtifactName, ArtifactPath] = Field(default_factory=dict)
     """Files and folders of the workspace to bring back: name of the result to path. A folder
-    becomes ``<name>.tar.gz``."""
+    becomes ``<name>.tar.gz``, and so do all files that match a pattern with ``*``, ``?``, ``[]``
+    or ``**``, the largest first, up to 64 MiB. What a build was made of is read from those named
+    ``ninja_log``, ``generated``, ``compile_commands.json`` and ``time_traces``."""
     contracts: WorkspacePath | None = None
     """Folder of the sources with a contract for each platform, ``<platform>.yaml``: what its
     tests are expected to do (``python -m ci contract``). By default there is none."""

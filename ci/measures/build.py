@@ -13,12 +13,14 @@ from ci.measures.files import lines_of, members_of, text_of
 from ci.measures.flags import compiler_flags
 from ci.measures.logs import BuildLog
 from ci.measures.ninja import Command, parse_ninja_log, units_in_order, wall_seconds
+from ci.measures.traces import traced_seconds
 from ci.results import BuildResult
 
 # Artifacts of ``ci.yaml`` with a meaning, by the names of their files in the results.
 NINJA_LOG = "ninja_log"
 COMPILE_COMMANDS = "compile_commands.json"
 GENERATED = "generated.tar.gz"
+TIME_TRACES = "time_traces.tar.gz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
         units=_units(commands, text_of(folder / STATISTICS)),
         generated=generated or {},
         flags=compiler_flags(text_of(folder / COMPILE_COMMANDS)),
+        traced=traced_seconds(members_of(folder / TIME_TRACES) or ()),
     )
     nothing = (result, details) == (BuildResult(), BuildDetails())
     return None if nothing else Build(result=result, details=details)

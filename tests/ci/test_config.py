@@ -195,6 +195,11 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             " without '..'",
         ),
         (
+            MINIMAL + "artifacts: {x: build/**.json}\n",
+            "ci.yaml:4: artifacts.x: got \"build/**.json\" (string), expected '**' as a whole part"
+            " of the path only",
+        ),
+        (
             "a: &a\n  b: *a\n" + MINIMAL,
             "ci.yaml:2: a.b: got an alias of another value, expected the value itself",
         ),

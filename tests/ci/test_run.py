@@ -19,7 +19,7 @@ from ci.plan import RunPlan
 from ci.report import table_markdown
 from ci.report.rows import stage_rows
 from ci.request import RunRequest, load_request
-from ci.results import Harness, PlatformResult, Product, exit_code, read_results
+from ci.results import BuildResult, Harness, PlatformResult, Product, exit_code, read_results
 from ci.store.store import Store
 from ci.workers import Relay
 
@@ -50,6 +50,7 @@ def test_a_good_run(work: Workplace) -> None:
         result.artifacts
     )
     assert "full suite passed" in result.notes
+    assert result.build == BuildResult(generated_lines=0)  # of an empty file
 
 
 def test_what_lies_on_disk(work: Workplace) -> None:

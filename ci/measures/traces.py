@@ -1,0 +1,108 @@
+"""Time traces of compilers: what the seconds of a unit went into.
+
+clang's ``-ftime-trace`` and nvcc's ``-fdevice-time-trace`` write them, as JSON of the same form:
+https://clang.llvm.org/docs/ClangCommandLineReference.html#cmdoption-clang-ftime-trace. What GCC has
+(``-ftime-report``) names its own passes and nothing of the sources.
+"""
+
+from __future__ import annotations
+
+import heapq
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ci.measures.files import Member, without_place
+from ci.text import parse_json
+
+MOST = 50
+LONGEST_NAME = 200
+# Of clang, and of nvcc.
+_KINDS = {
+    "Source": "source",
+    "Processing Header File": "source",
+    "InstantiateClass": "template",
+    "InstantiateFunction": "template",
+    "Instantiating Template Class": "template",
+    "Instantiating Template Function": "template",
+    "OptFunction": "function",
+    "CodeGen Function": "function",
+    "Scanning Function Body": "function",
+}
+
+
+class _Span(NamedTuple):
+    """Something that took its time: microseconds, of one thread."""
+
+    thread: tuple[object, object]
+    start: float
+    end: float
+    what: str
+
+
+def traced_seconds(members: Iterable[Member]) -> dict[str, float]:
+    """Seconds by source, template and function over all traces: the most expensive ones.
+
+    Each has the time that it took itself, without what it includes or instantiates, so that
+    shares add up.
+    """
+    total: defaultdict[str, float] = defaultdict(float)
+    for member in members:
+        if member.name.endswith(".json"):
+            for what, time in _own_times(_spans(_events(member.content))).items():
+                total[what] += time
+    most = heapq.nlargest(MOST, total, key=lambda what: (total[what], what))
+    return {what: round(total[what] / 1e6, 6) for what in most if total[what] > 0}
+
+
+def _events(content: bytes) -> list[Any]:
+    try:
+        trace = parse_json(content.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return []
+    events = trace.get("traceEvents") if isinstance(trace, dict) else None
+    return events if isinstance(events, list) else []
+
+
+def _spans(events: Iterable[Any]) -> Iterator[_Span]:
+    begun: _Span | None = None
+    for event in events:
+        match event:
+            case {"ph": "X", "ts": int() | float() as start, "dur": int() | float() as duration}:
+                if what := _what(event):
+                    yield _Span(_thread(event), start, start + duration, what)
+            case {"ph": "b", "ts": int() | float() as start}:  # of clang 18 on, for sources
+                begun = _Span(_thread(event), start, start, _what(event))
+            case {"ph": "e", "ts": int() | float() as end} if begun and begun.what:
+                yield begun._replace(end=end)  # it writes the two one after the other
+                begun = None
+
+
+def _what(event: Mapping[str, Any]) -> str:
+    """``template std::vector<int>``; nothing for what is of no interest."""
+    kind, arguments = _KINDS.get(str(event.get("name"))), event.get("args")
+    detail = arguments.get("detail") if isinstance(arguments, dict) else None
+    if kind is None or not isinstance(detail, str) or not detail:
+        return ""
+    # A header that the compiler brings is named from where the compiler is.
+    name = without_place(posixpath.normpath(detail)) if kind == "source" else detail
+    return f"{kind} {name}"[:LONGEST_NAME]
+
+
+def _thread(event: Mapping[str, Any]) -> tuple[object, object]:
+    return str(event.get("pid")), str(event.get("tid"))
+
+
+def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:
+    """The time of each without those inside of it."""
+    own: defaultdict[str, float] = defaultdict(float)
+    around: list[_Span] = []
+    for span in sorted(spans, key=lambda s: (s.thread, s.start, -s.end)):
+        while around and (around[-1].thread != span.thread or around[-1].end <= span.start):
+            around.pop()
+        own[span.what] += span.end - span.start
+        if around:
+            own[around[-1].what] -= min(span.end, around[-1].end) - span.start
+        around.append(span)
+    return own
