@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from ci.errors import InfrastructureError, UsageError
 
-EXPECTED = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+EXPECTED = (
+    "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
+)
 CONNECT_TIMEOUT_S = 10
 # A save holds the lock for less than a second; this is a queue of many.
 SQLITE_TIMEOUT_S = 120
@@ -23,9 +25,12 @@ def connect(url: str) -> Engine:
     """An engine for a database; nothing is asked of that yet."""
     try:
         parsed = make_url(url)
-        return _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql(parsed)
     except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
-        raise UsageError("the store's URL is none", remedy=f"Expected: {EXPECTED}") from error
+        raise UsageError("the store's URL cannot be read", remedy=EXPECTED) from error
+    backend = parsed.get_backend_name()
+    if backend not in _BACKENDS:
+        raise UsageError(f"the store cannot be in {backend}", remedy=EXPECTED)
+    return _BACKENDS[backend](parsed)
 
 
 def shown(engine: Engine) -> str:
@@ -58,25 +63,26 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def _postgresql(url: URL) -> Engine:
-    if url.get_backend_name() != "postgresql":
-        message = f"the store cannot be in {url.get_backend_name()}"
-        raise UsageError(message, remedy=f"Expected: {EXPECTED}")
     try:
-        # All drivers of PostgreSQL that there are hand this on to libpq or know it themselves.
-        return create_engine(url, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
-    except ModuleNotFoundError as error:
-        message = f"the store is in PostgreSQL, and the Python package '{error.name}' is missing"
-        remedy = "python -m pip install --group postgresql"
-        raise UsageError(message, remedy=remedy) from error
+        return create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+        )
+    except ImportError as error:  # psycopg, or the C library that it needs
+        message = f"the store is in PostgreSQL, and its driver cannot be loaded: {error}"
+        raise UsageError(message, remedy="python -m pip install --group postgresql") from error
 
 
 def _sqlite(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": SQLITE_TIMEOUT_S})
+    engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": SQLITE_TIMEOUT_S})
     if database := engine.url.database:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+_BACKENDS: Mapping[str, Callable[[URL], Engine]] = {"sqlite": _sqlite, "postgresql": _postgresql}
 
 
 def _prepare(connection: Any, _: object) -> None:

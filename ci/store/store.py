@@ -37,14 +37,10 @@ class Store:
     def __init__(self, url: str) -> None:
         self._engine = connect(url)
         try:
-            if not _up_to_date(self._engine):  # else reading is enough, without a lock
-                # Imported here: Alembic takes 0.11 s and 12 MB, and is seldom needed.
-                from ci.store.upgrade import upgrade
-
-                upgrade(self._engine, MIGRATIONS)
-        except SQLAlchemyError as error:
-            message = f"the store {shown(self._engine)} cannot be opened: {cause(error)}"
-            raise InfrastructureError(message) from error
+            _bring_up_to_date(self._engine)
+        except BaseException:
+            self.close()
+            raise
 
     def save(self, run: RunResult, details: Mapping[str, Details]) -> None:
         """Save a run, in place of an earlier save of it.
@@ -190,6 +186,18 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
     message = f"the store holds no run '{run_id}'" + near_match(run_id, [*known, LATEST])
     remedy = f"The newest: {first_names(known)}." if known else "It holds none yet."
     return UsageError(message, remedy=remedy)
+
+
+def _bring_up_to_date(engine: Engine) -> None:
+    try:
+        if not _up_to_date(engine):  # else reading is enough, without a lock
+            # Imported here: Alembic takes 0.11 s and 12 MB, and is seldom needed.
+            from ci.store.upgrade import upgrade
+
+            upgrade(engine, MIGRATIONS)
+    except SQLAlchemyError as error:
+        message = f"the store {shown(engine)} cannot be opened: {cause(error)}"
+        raise InfrastructureError(message) from error
 
 
 def _up_to_date(engine: Engine) -> bool:

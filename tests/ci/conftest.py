@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_job import Job
+from postgresql_server import Server, missing, running_server
 from published import PUBLISHED, ascend_after_summary, platform_result
 
 from ci.results import RunResult
-from ci.store import URL_VARIABLE
+from ci.store import URL_VARIABLE, default_url
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +39,24 @@ def _no_outside_world(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever database the caller's runs go to, those of the tests do not."""
     monkeypatch.delenv(URL_VARIABLE, raising=False)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """A real server, started once."""
+    if reason := missing():
+        pytest.skip(reason)
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store, in each database that there is."""
+    if request.param == "sqlite":
+        return default_url(tmp_path)
+    server: Server = request.getfixturevalue("postgresql")
+    return server.new_store()
 
 
 @pytest.fixture

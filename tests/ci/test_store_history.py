@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,12 @@ from ci.details import BuildDetails, Details, Rerun, Unit, UnitKind
 from ci.errors import InfrastructureError
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import BuildResult, RunResult
-from ci.store import default_url
 from ci.store.store import Store
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(default_url(tmp_path)) as opened:
+def store(store_url: str) -> Iterator[Store]:
+    with Store(store_url) as opened:
         yield opened
 
 

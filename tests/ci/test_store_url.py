@@ -1,0 +1,89 @@
+"""Which database a store is in, and what is said of one that cannot be used."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from postgresql_server import connected
+from sqlalchemy import text
+
+from ci.cli import main
+from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.results import RunResult
+from ci.store import URL_VARIABLE, default_url, open_store
+from ci.store.connect import connect, shown
+from ci.store.store import Store
+
+
+def test_the_variable_names_the_store(
+    published: RunResult,
+    store_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, store_url)
+    with open_store(tmp_path / "results") as store:
+        store.save(published, {})
+    assert main(["report", "--results", str(tmp_path / "results")]) == ExitCode.PASSED
+    assert "9206 passed, 8664 skipped" in capsys.readouterr().out
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_empty_variable_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URL_VARIABLE, "")
+    open_store(tmp_path).close()
+    assert (tmp_path / "ci.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("results/ci.db", "the store's URL cannot be read"),
+        ("postgresql+psycopg://user:secret@host:port/name", "the store's URL cannot be read"),
+        ("mysql://user:secret@host/name", "the store cannot be in mysql"),
+    ],
+)
+def test_a_url_of_no_database_is_a_usage_error(
+    url: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, url)
+    assert main(["report", "--results", str(tmp_path)]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert f"{message}\n" in told
+    assert "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER" in told
+    assert "secret" not in told
+
+
+def test_a_missing_driver_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UsageError, match=r"its driver cannot be loaded: .*psycopg") as caught:
+        Store("postgresql://user:secret@host/name")
+    assert caught.value.remedy == "python -m pip install --group postgresql"
+
+
+def test_a_server_that_does_not_answer_is_named_without_the_password(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="the dependency group postgresql is not installed")
+    url = f"postgresql+psycopg://user:secret@/name?host={tmp_path}&password=secret"
+    with pytest.raises(InfrastructureError, match=r"\*\*\*@/name cannot be opened: .*") as caught:
+        Store(url)
+    assert "No such file or directory" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_cannot_be_read_is_a_typed_error(store_url: str) -> None:
+    with Store(store_url) as store:
+        with connected(store_url) as connection:
+            connection.execute(text("DROP TABLE accepted"))
+        with pytest.raises(InfrastructureError, match=r"cannot be read: .*accepted"):
+            store.accepted("infini-ops")
+
+
+def test_a_sqlite_store_is_shown_as_its_file(tmp_path: Path) -> None:
+    assert shown(connect(default_url(tmp_path))) == f"sqlite:///{tmp_path}/ci.db"
