@@ -23,6 +23,7 @@ ALONE = 0.25  # of the change
 GROUPS = 4
 LEAST_S = 0.1  # what a unit must have grown by to be named
 PARALLEL = 0.02  # relative; how many run at a time is never quite the same
+SIDE_BY_SIDE = 0.9  # wall seconds for each of the work, where more than one runs at a time
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
 
 _NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
@@ -282,7 +283,9 @@ def _text(shift: Shift, group: Group, subject: _Subject) -> str:
         return f"in {group.text(f'removed {subject.noun}')}"
     sizes = [amount(size, subject.quantity) for size in (shift.before, shift.after)]
     if len(group.names) == 1:
-        return f"in {group.names[0]} ({' -> '.join(sizes)})"
+        # Of a share that is less than they differ by, the reason.
+        pace = f", {1 / subject.scale:.1f} at a time" if subject.scale < SIDE_BY_SIDE else ""
+        return f"in {group.names[0]} ({' -> '.join(sizes)}{pace})"
     return f"in {group.text(subject.noun)} that {'grew' if shift.amount > 0 else 'shrank'}"
 
 

@@ -87,7 +87,7 @@ def test_the_message_that_all_this_is_for() -> None:
     after = side(details({**slower, **FOUR}), environment=with_cache(0.6))
     assert compile_time(before, after).text == (
         "compile +38 s (+21 %), 31 s of it in 4 new units of the triton backend (add.c, cast.c, "
-        "driver.c and 1 more), 7.0 s in src/cpu/op0.cc (6.0 s -> 20 s); "
+        "driver.c and 1 more), 7.0 s in src/cpu/op0.cc (6.0 s -> 20 s, 2.0 at a time); "
         "cache hits fell from 97 % to 60 %"
     )
 
@@ -123,7 +123,7 @@ def test_several_that_grew_are_told_by_their_common_folder() -> None:
 def test_one_that_is_much_of_it_is_told_apart() -> None:
     grown = {**CPU, "cpu/op9.cc": 36.0, "cpu/op1.cc": 10.0, "cpu/op2.cc": 12.0}
     assert compile_time(BEFORE, side(details(grown))).causes == (
-        "15 s of it in src/cpu/op9.cc (6.0 s -> 36 s), "
+        "15 s of it in src/cpu/op9.cc (6.0 s -> 36 s, 2.0 at a time), "
         "5.0 s in 2 units of the cpu backend (op2.cc, op1.cc) that grew"
     )
 
@@ -178,7 +178,10 @@ def test_a_single_slow_one_is_not_taken_for_all() -> None:
     small = {f"a/{number}.cc": 0.5 for number in range(9)}
     before = side(details({**small, "a/large.cc": 40.0}))
     after = side(details({**small, "a/large.cc": 80.0}))
-    assert compile_time(before, after).causes == "20 s of it in src/a/large.cc (40 s -> 80 s)"
+    assert (
+        compile_time(before, after).causes
+        == "20 s of it in src/a/large.cc (40 s -> 80 s, 2.0 at a time)"
+    )
 
 
 def test_noise_is_spread_over_many_and_names_none() -> None:
