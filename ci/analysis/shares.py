@@ -23,6 +23,7 @@ ALONE = 0.25  # of the change
 GROUPS = 4
 LEAST_S = 0.1  # what a unit must have grown by to be named
 PARALLEL = 0.02  # relative; how many run at a time is never quite the same
+TIMES = 2  # from which on a ratio is no percentage
 SIDE_BY_SIDE = 0.9  # wall seconds for each of the work, where more than one runs at a time
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
 
@@ -297,10 +298,15 @@ def _text_of_all(shift: Shift, subject: _Subject, everything: bool) -> str:
         return f"in {parts} that the compiler cache has now"
     if shift.kind is shifts.Kind.REST:
         return f"spread over {parts}"
-    relative = shift.after / shift.before - 1
-    percent = f"{abs(relative):.0%}".replace("%", " %")
-    way = "longer" if relative > 0 else "shorter"
-    return f"in {'all ' if everything else ''}{parts} alike, each about {percent} {way}"
+    alike = f"in {'all ' if everything else ''}{parts} alike"
+    return f"{alike}, each about {_relative(shift.after / shift.before)}"
+
+
+def _relative(ratio: float) -> str:
+    if ratio >= TIMES:
+        return f"{ratio:.1f} times as long"
+    percent = f"{abs(ratio - 1):.0%}".replace("%", " %")
+    return f"{percent} {'longer' if ratio > 1 else 'shorter'}"
 
 
 # From contributors to the whole change

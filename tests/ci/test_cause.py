@@ -128,10 +128,18 @@ def test_one_that_is_much_of_it_is_told_apart() -> None:
     )
 
 
-def test_units_that_are_all_slower_are_no_units_fault() -> None:
-    after = side(details({name: seconds * 1.2 for name, seconds in CPU.items()}))
+@pytest.mark.parametrize(
+    ("ratio", "change", "told"),
+    [
+        (1.2, "+36 s (+20 %), 36 s", "20 % longer"),
+        (0.8, "-36 s (-20 %), 36 s", "20 % shorter"),
+        (3.0, "+360 s (+200 %), 360 s", "3.0 times as long"),
+    ],
+)
+def test_units_that_are_all_alike_are_no_units_fault(ratio: float, change: str, told: str) -> None:
+    after = side(details({name: seconds * ratio for name, seconds in CPU.items()}))
     assert compile_time(BEFORE, after).text == (
-        "compile +36 s (+20 %), 36 s of it in all 60 units alike, each about 20 % longer: "
+        f"compile {change} of it in all 60 units alike, each about {told}: "
         "the machine, or what all of them share"
     )
 
