@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from ci.report.rows import HEADINGS, STAGE_HEADINGS, origin, stage_rows, table_rows
+from ci.report.rows import HEADINGS, STAGE_HEADINGS, build_text, origin, stage_rows, table_rows
 from ci.results import PlatformResult, RunResult
 from ci.text import printable
 
@@ -32,6 +32,9 @@ def _platform(result: PlatformResult) -> str:
     lines += [f"Product: **{verdict.product}**. Harness: **{verdict.harness}**.", ""]
     lines += [f"* {evidence.grade}: {escape(evidence.text)}" for evidence in verdict.evidence]
     lines += ["", _table(STAGE_HEADINGS, stage_rows(result))]
+    if result.build is not None:
+        text = build_text(result.build)
+        lines.append(f"{text[0].upper()}{text[1:]}.")
     return "\n".join(lines)
 
 

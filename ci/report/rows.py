@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ci.results import PlatformResult, Product, PytestResult, RunResult, StageResult
+from ci.results import (
+    BuildResult,
+    PlatformResult,
+    Product,
+    PytestResult,
+    RunResult,
+    StageResult,
+)
+from ci.text import counted
 
 MISSING = "-"
 NOT_RUN = "not run"
@@ -127,6 +135,20 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
             StageRow(LAUNCHER, _seconds(overhead), MISSING, MISSING, MISSING, MISSING, "no")
         )
     return rows
+
+
+def build_text(build: BuildResult) -> str:
+    """What the build was made of, on one line; all of it lies within the stages."""
+    units = build.translation_units
+    compiled = "" if units is None else f" ({counted(units, 'translation unit')})"
+    parts = [
+        None if build.configure_s is None else f"configure {_seconds(build.configure_s)}",
+        None if build.compile_s is None else f"compile {_seconds(build.compile_s)}{compiled}",
+        None if build.link_s is None else f"link {_seconds(build.link_s)}",
+        None if build.generated_lines is None else f"{build.generated_lines:,} generated lines",
+        None if build.wheel_bytes is None else f"wheel {build.wheel_bytes / 1e6:.2f} MB",
+    ]
+    return f"build, within the stages: {', '.join(filter(None, parts))}"
 
 
 def _launcher_seconds(result: PlatformResult) -> float | None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci.report.rows import HEADINGS, STAGE_HEADINGS, origin, stage_rows, table_rows
+from ci.report.rows import HEADINGS, STAGE_HEADINGS, build_text, origin, stage_rows, table_rows
 from ci.results import PlatformResult, Product, RunResult
 from ci.text import printable
 
@@ -29,6 +29,8 @@ def print_results(run: RunResult, console: Console) -> None:
     for platform in run.platforms:
         console.print()
         console.print(_table(STAGE_HEADINGS, stage_rows(platform), platform.label))
+        if platform.build is not None:
+            console.print(_text(build_text(platform.build)))
         for line in _verdict_lines(platform):
             console.print(line)
 

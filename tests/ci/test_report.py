@@ -10,8 +10,17 @@ from published import PUBLISHED, platform_result
 from rich.console import Console
 
 from ci.report import print_results, results_markdown, table_markdown
-from ci.report.rows import HEADINGS, stage_rows, table_rows, whole_seconds
-from ci.results import Evidence, Grade, Harness, Product, RunResult, StageResult, Verdict
+from ci.report.rows import HEADINGS, build_text, stage_rows, table_rows, whole_seconds
+from ci.results import (
+    BuildResult,
+    Evidence,
+    Grade,
+    Harness,
+    Product,
+    RunResult,
+    StageResult,
+    Verdict,
+)
 
 REFERENCE = Path(__file__).parent / "data" / "published.md"
 
@@ -48,6 +57,31 @@ def test_the_page_has_origin_evidence_and_stages(published: RunResult) -> None:
     assert "* fact: exit code 137 after the pytest summary" in text
     assert "| install | 888.8 s | 2667.0 s | 11.5 s | 3072 MiB | 0 | yes |" in text
     assert "| image | 0.4 s | - | - | - | 0 | no |" in text
+
+
+def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult) -> None:
+    build = BuildResult(
+        configure_s=0.44,
+        compile_s=12.224,
+        link_s=0.535,
+        translation_units=13,
+        wheel_bytes=1133561,
+        generated_lines=53253,
+    )
+    told = (
+        "build, within the stages: configure 0.4 s, compile 12.2 s (13 translation units),"
+        " link 0.5 s, 53,253 generated lines, wheel 1.13 MB"
+    )
+    result = published.platforms[0].model_copy(update={"build": build})
+    run = published.model_copy(update={"platforms": (result,)})
+    assert told in terminal(run)
+    assert f"\n\nB{told[1:]}.\n" in results_markdown(run)
+
+
+def test_of_a_build_only_what_is_known_is_told() -> None:
+    known = BuildResult(link_s=0.0, wheel_bytes=0)
+    assert build_text(known) == "build, within the stages: link 0.0 s, wheel 0.00 MB"
+    assert build_text(BuildResult(compile_s=2.0)) == "build, within the stages: compile 2.0 s"
 
 
 def test_a_platform_that_was_not_run(published: RunResult) -> None:
