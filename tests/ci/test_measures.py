@@ -1,0 +1,108 @@
+"""The measures of a run: all that was done, and nothing of what failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from published import PUBLISHED, platform_result
+
+from ci.analysis.measures import Quantity, measure, measures_of, stage_and_quantity
+from ci.results import BuildResult, PlatformResult, PytestResult, StageResult
+
+BUILD = BuildResult(
+    configure_s=0.5,
+    compile_s=12.0,
+    link_s=0.75,
+    translation_units=13,
+    wheel_bytes=1133561,
+    generated_lines=53253,
+)
+INSTALLED = {"install.wall_s": 888.75, "install.cpu_s": 2678.5, "install.peak_bytes": 3.0 * 2**30}
+BUILT = {
+    "configure.wall_s": 0.5,
+    "compile.wall_s": 12.0,
+    "compile.units": 13.0,
+    "link.wall_s": 0.75,
+    "install.wheel_bytes": 1133561.0,
+    "generate.lines": 53253.0,
+}
+
+
+def ran(**changes: Any) -> PlatformResult:
+    return platform_result("NVIDIA", PUBLISHED[0][1:], **{"build": BUILD, **changes})
+
+
+def with_exit_codes(*codes: int | None) -> tuple[StageResult, ...]:
+    return tuple(
+        stage.model_copy(
+            update={"exit_code": code} | ({} if code is not None else {"seconds": None})
+        )
+        for stage, code in zip(ran().stages, codes, strict=True)
+    )
+
+
+def suite(**counts: int) -> PytestResult:
+    pytest = ran().pytest
+    assert pytest is not None
+    return pytest.model_copy(update=counts)
+
+
+def test_all_that_was_measured() -> None:
+    expected = INSTALLED | BUILT | {"pytest.wall_s": 182.125, "total.wall_s": 1074.0}
+    assert measures_of(ran()) == expected
+
+
+def test_an_image_counts_where_it_was_made() -> None:
+    for built, told in ((True, 0.4), (False, None)):
+        found = measures_of(ran(environment={"engine": {"image": {"built": built}}}))
+        assert found.get("image.wall_s") == told
+
+
+def test_cpu_seconds_of_the_total_are_told_where_all_stages_have_some() -> None:
+    cpu = {"cpu_user_s": 2.0, "cpu_system_s": 1.0}
+    stages = tuple(stage.model_copy(update=cpu) for stage in ran().stages)
+    assert measures_of(ran(stages=stages))["total.cpu_s"] == 6.0
+
+
+def test_a_build_that_failed_has_no_measure() -> None:
+    result = ran(built=False, stages=with_exit_codes(0, 1, None), pytest=None, total_s=None)
+    assert measures_of(result) == {}
+
+
+@pytest.mark.parametrize(
+    ("counts", "counted"),
+    [
+        ({"failed": 3, "errors": 2}, True),
+        ({"failed": 181}, False),  # of 18,051, which is more than 1 %
+        ({}, False),  # the suite failed, and no test: whatever that was
+    ],
+)
+def test_a_suite_counts_where_it_failed_little(counts: dict[str, int], counted: bool) -> None:
+    found = measures_of(ran(stages=with_exit_codes(0, 0, 1), pytest=suite(**counts)))
+    assert ("pytest.wall_s" in found, "total.wall_s" in found) == (counted, counted)
+    assert found.items() >= (INSTALLED | BUILT).items()
+
+
+@pytest.mark.parametrize("code", [2, 137, None])
+def test_a_suite_that_did_not_get_to_its_end_has_no_measure(code: int | None) -> None:
+    result = ran(stages=with_exit_codes(0, 0, code), pytest=suite(failed=1), total_s=None)
+    assert measures_of(result) == INSTALLED | BUILT
+
+
+def test_a_stage_that_is_named_as_a_part_of_the_build_stands_for_it() -> None:
+    stage = StageResult(name="compile", seconds=40.0, exit_code=0, in_total=True)
+    found = measures_of(ran(stages=(*ran().stages, stage)))
+    assert found["compile.wall_s"] == 40.0
+    assert found["compile.units"] == 13.0
+
+
+def test_the_way_of_the_sources_is_no_measure() -> None:
+    stage = StageResult(name="sync", seconds=4.0, exit_code=0, in_total=False)
+    assert measures_of(ran(stages=(*ran().stages, stage))) == measures_of(ran())
+
+
+def test_names_of_measures_are_read_back() -> None:
+    for quantity in Quantity:
+        assert stage_and_quantity(measure("build.all", quantity)) == ("build.all", quantity)
+    assert [q for q in Quantity if not q.is_noisy] == ["wheel_bytes", "lines", "units"]
