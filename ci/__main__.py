@@ -5,7 +5,17 @@ from __future__ import annotations
 import signal
 import sys
 
-DEPENDENCIES = ("alembic", "docker", "filelock", "pydantic", "rich", "sqlalchemy", "yaml")
+DEPENDENCIES = (
+    "alembic",
+    "changeforest",
+    "docker",
+    "filelock",
+    "numpy",
+    "pydantic",
+    "rich",
+    "sqlalchemy",
+    "yaml",
+)
 REMEDY = """\
 `python3 noxfile.py -s build-cpu` installs what it needs by itself. Or, in a virtual
 environment with pip 25.1 or newer: `python -m pip install --group ci`"""
@@ -19,6 +29,9 @@ def _interrupt(_signal: int, _frame: object) -> None:
 def _main() -> int:
     try:
         from ci.cli import main
+
+        signal.signal(signal.SIGTERM, _interrupt)
+        return main()  # a command imports what it alone needs
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in DEPENDENCIES:
@@ -26,8 +39,6 @@ def _main() -> int:
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)
         print(REMEDY, file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, _interrupt)
-    return main()
 
 
 if __name__ == "__main__":
