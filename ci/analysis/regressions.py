@@ -26,14 +26,14 @@ EXACT_ALARM = 0.05
 """Relative rise from which a measure without noise alarms: almost every commit adds some lines."""
 TOGETHER = 3
 """Runs between the changes of one cause: noise moves the place where one is found."""
-MOVES = 5
+MOVES = 8
 """Runs that a change which was accepted may have moved by since."""
 TOLERANCE = 0.05
 """How far above the accepted level a level may be: few runs told it then, many do now."""
 
 INSTALL = "install"
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
-_ORDER = (IMAGE, *_PARTS_OF_INSTALL, INSTALL)  # as they run; then the others, and the total
+_ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)  # as they run; then the others, and the total
 
 
 @dataclass(frozen=True, kw_only=True)

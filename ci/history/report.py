@@ -35,7 +35,8 @@ ALARMS = (
     "What alarms: a level that rose for good, as far as enough later runs tell, that nobody has"
     " accepted and nothing has undone. A rise of wall time without one of CPU seconds alarms once"
     f" it has lasted for {WALL_ALONE} runs: until then a busy machine explains it as well. Counts"
-    f" and sizes of files have no noise: they alarm from {words.percent(EXACT_ALARM)} on."
+    f" and sizes of files have no noise: they alarm from {words.percent(EXACT_ALARM, sign=False)}"
+    " on."
 )
 TOO_FEW = f"too few to judge: it takes {POLICY.confirm} runs before a change and as many after it"
 _MISSING = "-"
@@ -119,16 +120,15 @@ def conclusion(told: Told) -> list[str]:
 
 
 def _alarms(told: Told) -> list[str]:
-    """What alarms; what would, were it surer; the environments; and what to do."""
-    lines = [
-        line
-        for environment in told.history.environments
-        for heading, lines in [*_sections(told, environment, _ALARMING)]
-        for line in (f"{heading}:", *(f"  {line}" for line in lines))
-    ]
-    for number, environment in enumerate(told.history.environments, start=1):
-        lines.append(f"environment {number}: {environment.key}")
-    return [*lines, *conclusion(told)]
+    """What alarms; what would, were it surer; and what could have been seen, and where."""
+    environments = [*enumerate(told.history.environments, start=1)]
+    lines: list[str] = []
+    for number, environment in environments:
+        place = f"environment {number}: " if len(environments) > 1 else ""
+        for heading, found in _sections(told, environment, _ALARMING):
+            lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
+    keys = [f"environment {number}: {environment.key}" for number, environment in environments]
+    return [*lines, *keys, *conclusion(told)]
 
 
 def _visible(number: int, environment: Environment) -> str:

@@ -80,7 +80,7 @@ def standing(change: Change) -> str | None:
     if change.undone is not None:
         return f"undone with {run_name(change.undone)}"
     if change.is_worse and change.is_small:
-        return f"too little to alarm: it has no noise, and alarms from {percent(EXACT_ALARM)} on"
+        return f"too little to alarm: below {percent(EXACT_ALARM, sign=False)}"
     if not change.point.confirmed:
         return "young: more runs have to confirm it"
     if change.wall_alone:

@@ -117,7 +117,7 @@ def regressed(ci: Ci, slower: Path) -> Ci:
 def test_check_tells_what_got_worse_and_between_which_commits(regressed: Ci) -> None:
     code, said = regressed.history("nvidia", "--check")
     assert code == ExitCode.REGRESSION
-    assert "1 open regression:" in said
+    assert "1 open regression\n" in said
     assert re.search(r"install \+\d+ s \(\+(19|20|21) %\)", said)
     assert "after run-023 (commit 000000000000), with run-024" in said
     assert re.search(r"with it install CPU seconds \+.*, total \+", said)
