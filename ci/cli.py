@@ -22,7 +22,8 @@ from ci.analysis.contract import Contract, load_contract
 from ci.analysis.difference import difference
 from ci.bundle import command as bundle_command
 from ci.bundle.unpack import opened_bundle
-from ci.compare import contract_side, sides
+from ci.comparison import command as comparison_command
+from ci.comparison.sides import contract_side
 from ci.config import MOST_RERUNS, schema_text
 from ci.contract import written_contract
 from ci.doctor import add_doctor
@@ -48,7 +49,7 @@ from ci.platforms import PLATFORMS, Platform
 from ci.progress import Progress
 from ci.records import Records
 from ci.report import print_results, results_markdown
-from ci.report.comparison import comparison_json, comparison_markdown, comparison_text
+from ci.report.comparison import tests_text
 from ci.request import RunRequest, load_request, new_request, read_request
 from ci.results import RunResult, exit_code, kind, title, write_atomically
 from ci.run import Run, together
@@ -68,13 +69,6 @@ EXIT_CODES = """exit codes:
   4    a regression, where compare or history was told to fail on one
   130  interrupted
 """
-
-
-COMPARISONS = {
-    "table": comparison_text,
-    "markdown": comparison_markdown,
-    "json": comparison_json,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_source(bundle)
     _add_config(bundle)
     _add_report(add_parser("report", help="show the results of a run"))
-    _add_compare(add_parser("compare", help="show what changed between runs or platforms"))
+    comparison = add_parser("compare", help="show what changed between runs or platforms")
+    comparison_command.add_options(comparison, _existing_store)
+    _add_results(comparison)
     _add_contract(add_parser("contract", help="write what a platform's tests are expected to do"))
     history = add_parser("history", help="show what a platform's runs cost over time")
     history_command.add_options(history, _existing_store)
@@ -184,20 +180,6 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_report)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run id (default: the latest)")
     parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
-    _add_results(parser)
-
-
-def _add_compare(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(command=_compare)
-    what = "RUN, RUN/PLATFORM, latest, latest/PLATFORM, or the file of a contract"
-    parser.add_argument("base", metavar="BASE", help=what)
-    parser.add_argument("head", metavar="HEAD", help="the same")
-    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
-    parser.add_argument(
-        "--fail-on",
-        choices=("regression",),
-        help="exit with 4 if tests vanished, newly fail or newly skip",
-    )
     _add_results(parser)
 
 
@@ -415,17 +397,6 @@ def _existing_store(results: Path) -> Store:
     return open_store(results)
 
 
-def _compare(options: argparse.Namespace) -> int:
-    base, head = sides(partial(_existing_store, options.results), options.base, options.head)
-    found = difference(base.suite, head.suite)
-    print(COMPARISONS[options.format](base, head, found), end="")
-    if options.fail_on and base.platform == head.platform and base.simulated != head.simulated:
-        message = f"neither stands for the other: {base.title} and {head.title}"
-        raise UsageError(message, remedy="Name another run of it, or leave out --fail-on.")
-    failed = options.fail_on == "regression" and found.regression
-    return ExitCode.REGRESSION if failed else ExitCode.PASSED
-
-
 def _contract(options: argparse.Namespace) -> int:
     with _existing_store(options.results) as store:
         run = store.load(options.run, platform=options.platform)
@@ -439,7 +410,7 @@ def _contract(options: argparse.Namespace) -> int:
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
     if before is not None:
         base, head = contract_side("before", before), contract_side("now", contract)
-        print(comparison_text(base, head, difference(base.suite, head.suite)), end="")
+        print(tests_text(base, head, difference(before.suite, contract.suite)), end="")
     return ExitCode.PASSED
 
 

@@ -1,48 +1,70 @@
-"""Two suites side by side: in a terminal, as Markdown, as JSON."""
+"""A comparison: in a terminal, as Markdown, as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ci.analysis import regressions
 from ci.analysis.difference import Change, Difference, Kind, lines_of
-from ci.analysis.suite import OperatorTest, Suite
-from ci.compare import Side
+from ci.analysis.suite import OperatorTest
+from ci.comparison.result import Comparison, PlatformComparison
+from ci.comparison.sides import Side
+from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
 from ci.pytest_log import Outcome
-from ci.report.markdown import escape
+from ci.report.markdown import escape, table
+from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, time_rows
 from ci.text import counted, printable
 
+SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
+MOST_SHOWN = 5  # names in a cell
+STYLES = {
+    Judgement.REGRESSION: "red",
+    Judgement.SUSPECTED: "yellow",
+    Judgement.IMPROVEMENT: "green",
+}
 
-def comparison_text(base: Side, head: Side, found: Difference) -> str:
-    """For a terminal: the sides, then a paragraph for each kind of change."""
-    lines = [f"base  {base.title}: {_counts(base.suite)}"]
-    lines += [f"head  {head.title}: {_counts(head.suite)}", ""]
+
+# Of tests alone
+
+
+def tests_text(base: Side, head: Side, found: Difference | None) -> str:
+    """The sides, then a paragraph for each kind of change."""
+    return "\n".join([*_side_lines(base, head), "", *_test_lines(found)]) + "\n"
+
+
+def _side_lines(base: Side, head: Side) -> Iterator[str]:
+    for name, side in (("base", base), ("head", head)):
+        yield f"{name}  {_side(side)}"
+
+
+def _side(side: Side) -> str:
+    origin = f" ({side.origin})" if side.origin else ""
+    tests = f"no tests: {side.missing}" if side.missing is not None else _counts(side)
+    return printable(f"{side.title}{origin}: {tests}")
+
+
+def _counts(side: Side) -> str:
+    counts = side.counts
+    return ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in Outcome if counts[outcome])
+
+
+def _test_lines(found: Difference | None) -> Iterator[str]:
+    if found is None:
+        yield "tests are not compared: one side has none"
+        return
     for kind, told in _sections(found):
-        lines += [f"{kind} ({found.count(kind):,})", *(f"  {line}" for line in told), ""]
-    return printable("\n".join([*lines, _last(found)])) + "\n"
-
-
-def comparison_markdown(base: Side, head: Side, found: Difference) -> str:
-    lines = [f"* base: {escape(base.title)}: {_counts(base.suite)}"]
-    lines += [f"* head: {escape(head.title)}: {_counts(head.suite)}", ""]
-    for kind, told in _sections(found):
-        lines += [f"### {escape(kind.capitalize())} ({found.count(kind):,})", ""]
-        lines += [*(f"* {escape(line)}" for line in told), ""]
-    return "\n".join([*lines, _last(found)]) + "\n"
-
-
-def comparison_json(base: Side, head: Side, found: Difference) -> str:
-    """Everything, test by test."""
-    document = {
-        "base": base.name,
-        "head": head.name,
-        "simulated": {"base": base.simulated, "head": head.simulated},
-        "regression": found.regression,
-        "unchanged": found.unchanged,
-        "counts": {_key(kind): found.count(kind) for kind in Kind},
-        "changes": {_key(kind): [*map(_change, found.of(kind))] for kind in Kind},
-    }
-    return json.dumps(document, indent=2) + "\n"
+        yield f"{kind} ({found.count(kind):,})"
+        yield from (f"  {printable(line)}" for line in told)
+        yield ""
+    yield _last(found)
 
 
 def _sections(found: Difference) -> Iterator[tuple[Kind, list[str]]]:
@@ -51,14 +73,203 @@ def _sections(found: Difference) -> Iterator[tuple[Kind, list[str]]]:
             yield kind, lines_of(changes)
 
 
-def _counts(suite: Suite) -> str:
-    counts = suite.counts()
-    return ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in Outcome if counts[outcome])
-
-
 def _last(found: Difference) -> str:
     unchanged = counted(found.unchanged, "test")
     return f"{unchanged} unchanged" if found.changes else f"no difference: {unchanged}"
+
+
+# In a terminal
+
+
+def print_comparison(found: Comparison, console: Console) -> None:
+    """What is the same for all platforms, then each of them."""
+    whole = len(found.platforms) == 1
+    if not whole:
+        count = counted(len(found.platforms), "platform")
+        _print(console, f"{found.base} -> {found.head}: {count}")
+    for line in _notes(found):
+        _print(console, line)
+    for platform in found.platforms:
+        if not whole:
+            _print(console, "")
+            _print(console, f"{platform.name}: {', '.join(_verdict(platform))}", style="bold")
+        for line in _side_lines(platform.base, platform.head):
+            _print(console, line)
+        _print(console, "")
+        _print_times(platform, console, whole=whole)
+        for line in _test_lines(platform.tests):
+            _print(console, line)
+
+
+def _print(console: Console, line: str, style: str = "") -> None:
+    """As it is: neither markup nor folded, so that it can be searched and copied."""
+    console.print(Text(printable(line), style=style), soft_wrap=True)
+
+
+def _print_times(platform: PlatformComparison, console: Console, *, whole: bool) -> None:
+    times = platform.times
+    for line in environment(times, platform.base):
+        _print(console, line)
+    if isinstance(times, Times):
+        for change, sentence in news(times, platform.explanations):
+            _print(console, sentence, style=STYLES.get(change.judgement, ""))
+        for line in advice(platform.head.platform, times):
+            _print(console, line)
+        shown, rest = _shown(times, whole=whole)
+        if shown:
+            _print(console, "")
+            console.print(_table(shown))
+        if rest:
+            _print(console, rest)
+    _print(console, "")
+
+
+def _shown(times: Times, *, whole: bool) -> tuple[Sequence[MeasureChange], str]:
+    """The rows of the table, and what is said of those that are none."""
+    shown = [change for change in times.changes if whole or change.judgement.is_news]
+    counts = [
+        f"{len(changes)} {judgement}"
+        for judgement in Judgement
+        if not (whole or judgement.is_news) and (changes := times.of(judgement))
+    ]
+    return shown, f"measures without news: {', '.join(counts)}" if counts else ""
+
+
+def _table(changes: Sequence[MeasureChange]) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    for name in TIME_HEADINGS:
+        is_number = name in (TIME_HEADINGS.base, TIME_HEADINGS.head, TIME_HEADINGS.change)
+        shown.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for change, row in zip(changes, time_rows(changes), strict=True):
+        style = STYLES.get(change.judgement, "")
+        shown.add_row(*(Text(printable(cell), style=style) for cell in row))
+    return shown
+
+
+def _notes(found: Comparison) -> Iterator[str]:
+    """What is said once, for all platforms."""
+    for name, only in (("base", found.only_base), ("head", found.only_head)):
+        if only:
+            yield f"only {name} has {', '.join(only)}"
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def _verdict(platform: PlatformComparison) -> Iterator[str]:
+    """``2 tests vanished``, ``regression: compile +38 s (+21 %)``."""
+    if platform.tests is None:
+        yield "no tests"
+    else:
+        for kind in Kind:
+            if count := platform.tests.count(kind):
+                yield f"{counted(count, 'test')} {kind}"
+    if isinstance(platform.times, NoTimes):
+        yield "no times"
+        return
+    for judgement in Judgement:
+        changes = [it for it in platform.times.of(judgement) if _leads(platform.times, it)]
+        if judgement.is_news and changes:
+            yield f"{judgement}: {', '.join(map(headline, changes[:MOST_SHOWN]))}"
+
+
+def _leads(times: Times, change: MeasureChange) -> bool:
+    return not change.steps or change.measure in times.headlines
+
+
+# As Markdown, for a pull request
+
+
+def comparison_markdown(found: Comparison) -> str:
+    """A row for each platform and what is news; the rest is folded."""
+    lines = [f"### {escape(found.base)} → {escape(found.head)}: {_outcome(found)}", ""]
+    if notes := [f"* {escape(line)}" for line in _notes(found)]:
+        lines += [*notes, ""]
+    rows = [(it.name, "; ".join(_verdict(it)) or "no difference") for it in found.platforms]
+    lines += [table(("Platform", "What changed"), rows)]
+    for platform in found.platforms:
+        lines += [*_platform_markdown(platform), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _outcome(found: Comparison) -> str:
+    if found.regression:
+        return "regression"
+    return "suspected regression" if found.suspected else "no regression"
+
+
+def _platform_markdown(platform: PlatformComparison) -> Iterator[str]:
+    times = platform.times
+    if isinstance(times, Times):
+        yield from (f"* {escape(text)}" for _, text in news(times, platform.explanations))
+        yield from (f"* {escape(text)}" for text in advice(platform.head.platform, times))
+        yield ""
+    yield f"<details><summary>{escape(platform.name)}: runs, times and tests</summary>"
+    yield ""
+    yield f"* base: {escape(_side(platform.base))}"
+    yield f"* head: {escape(_side(platform.head))}"
+    yield from (f"* {escape(text)}" for text in environment(times, platform.base))
+    yield ""
+    if isinstance(times, Times):
+        yield table(TIME_HEADINGS, time_rows(times.changes))
+    yield from _tests_markdown(platform.tests)
+    yield ""
+    yield "</details>"
+
+
+def _tests_markdown(found: Difference | None) -> Iterator[str]:
+    if found is None:
+        yield "Tests are not compared: one side has none."
+        return
+    for kind, told in _sections(found):
+        yield f"#### {escape(kind.capitalize())} ({found.count(kind):,})"
+        yield ""
+        yield from (f"* {escape(line)}" for line in told)
+        yield ""
+    yield _last(found)
+
+
+# As JSON
+
+
+def comparison_json(found: Comparison) -> str:
+    """Everything, test by test and measure by measure."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "base": found.base,
+        "head": found.head,
+        "regression": found.regression,
+        "suspected": found.suspected,
+        "only_base": found.only_base,
+        "only_head": found.only_head,
+        "notes": found.notes,
+        "platforms": [*map(_platform_json, found.platforms)],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _platform_json(platform: PlatformComparison) -> dict[str, object]:
+    return {
+        "base": _side_json(platform.base),
+        "head": _side_json(platform.head),
+        "regression": platform.regression,
+        "suspected": platform.suspected,
+        "tests": platform.tests and _tests_json(platform.tests),
+        "times": _times_json(platform),
+    }
+
+
+def _side_json(side: Side) -> dict[str, object]:
+    counts = {outcome.value: side.counts[outcome] for outcome in Outcome}
+    names = ("name", "platform", "simulated", "origin", "missing")
+    return {name: getattr(side, name) for name in names} | {"counts": counts}
+
+
+def _tests_json(found: Difference) -> dict[str, object]:
+    return {
+        "regression": found.regression,
+        "unchanged": found.unchanged,
+        "counts": {_key(kind): found.count(kind) for kind in Kind},
+        "changes": {_key(kind): [*map(_change, found.of(kind))] for kind in Kind},
+    }
 
 
 def _key(kind: Kind) -> str:
@@ -73,3 +284,45 @@ def _change(change: Change) -> dict[str, object]:
         name |= {"dtype": test.variant, "slot": test.slot}
     states = {"before": change.before, "after": change.after}
     return name | {key: state and str(state) for key, state in states.items()}
+
+
+def _times_json(platform: PlatformComparison) -> dict[str, Any]:
+    times = platform.times
+    if isinstance(times, NoTimes):
+        key = times.key and asdict(times.key)
+        return {"compared": False, "environment": key, "reasons": times.reasons}
+    causes = {it.measure: it.causes for it in platform.explanations}
+    return {
+        "compared": True,
+        "environment": asdict(times.key),
+        "base_run": times.base.run_id,
+        "head_run": times.head.run_id,
+        "baseline_runs": times.baseline,
+        "head_runs": times.head_runs,
+        "measures": [
+            _measure_json(change) | {"cause": causes.get(change.measure)}
+            for change in times.changes
+        ],
+    }
+
+
+def _measure_json(change: MeasureChange) -> dict[str, Any]:
+    names = ("measure", "base", "head", "before", "after", "relative", "detectable")
+    found = {name: getattr(change, name) for name in names}
+    found["judgement"] = change.judgement.value
+    return found | {"changes": [_step_json(step) for step in change.steps]}
+
+
+def _step_json(step: regressions.Change) -> dict[str, Any]:
+    point = step.point
+    return {
+        "before_run": step.before_run.run_id,
+        "before_commit": step.before_run.commit,
+        "run": step.run.run_id,
+        "commit": step.run.commit,
+        "low": point.low,
+        "high": point.high,
+        "probability": point.probability,
+        "confirmed": point.confirmed,
+        "accepted": step.accepted and step.accepted.reason,
+    }

@@ -16,7 +16,7 @@ _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
 def table_markdown(platforms: Sequence[PlatformResult]) -> str:
     """The results table."""
-    return _table(HEADINGS, table_rows(platforms))
+    return table(HEADINGS, table_rows(platforms))
 
 
 def results_markdown(run: RunResult) -> str:
@@ -31,14 +31,14 @@ def _platform(result: PlatformResult) -> str:
     lines = [f"## {escape(result.label)}", ""]
     lines += [f"Product: **{verdict.product}**. Harness: **{verdict.harness}**.", ""]
     lines += [f"* {evidence.grade}: {escape(evidence.text)}" for evidence in verdict.evidence]
-    lines += ["", _table(STAGE_HEADINGS, stage_rows(result))]
+    lines += ["", table(STAGE_HEADINGS, stage_rows(result))]
     if result.build is not None:
         text = build_text(result.build)
         lines.append(f"{text[0].upper()}{text[1:]}.")
     return "\n".join(lines)
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [_line(headings), "|" + "---|" * len(headings)]
     lines += [_line([escape(text) for text in row]) for row in rows]
     return "\n".join(lines) + "\n"

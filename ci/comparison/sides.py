@@ -1,0 +1,67 @@
+"""The tests of the two that are compared: those of a run, or those that a contract expects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ci.analysis.contract import Contract
+from ci.pytest_log import Outcome
+from ci.results import PlatformResult, PytestResult, title
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two that are compared, on one platform."""
+
+    name: str
+    platform: str
+    counts: Counter[Outcome]
+    simulated: bool = False
+    run_id: str | None = None
+    """``None``: a contract."""
+    origin: str = ""
+    """How the run follows from what was named."""
+    missing: str | None = None
+    """Why there are no tests."""
+
+    @property
+    def title(self) -> str:
+        return title(self.name, simulated=self.simulated)
+
+
+def contract_side(name: str, contract: Contract) -> Side:
+    return Side(
+        name=name,
+        platform=contract.platform,
+        counts=contract.suite.counts(),
+        simulated=contract.simulated,
+    )
+
+
+def run_side(run_id: str, result: PlatformResult, origin: str = "") -> Side:
+    pytest = result.pytest
+    incomplete = pytest is not None and not pytest.summary
+    note = " (its tests did not get to their end)" if incomplete else ""
+    return Side(
+        name=f"{run_id}/{result.platform}{note}",
+        platform=result.platform,
+        counts=_counts(pytest) if pytest else Counter(),
+        simulated=result.simulated,
+        run_id=run_id,
+        origin=origin,
+        missing=None if pytest else result.verdict.evidence[0].text,
+    )
+
+
+def _counts(pytest: PytestResult) -> Counter[Outcome]:
+    return Counter(
+        {
+            Outcome.PASSED: pytest.passed,
+            Outcome.FAILED: pytest.failed,
+            Outcome.ERROR: pytest.errors,
+            Outcome.SKIPPED: pytest.skipped,
+            Outcome.XFAILED: pytest.xfailed,
+            Outcome.XPASSED: pytest.xpassed,
+        }
+    )

@@ -1,0 +1,151 @@
+"""The times of a comparison in words and in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ci.analysis.cause import Explanation
+from ci.analysis.contributor import amount
+from ci.analysis.measures import Quantity, stage_and_quantity
+from ci.analysis.series import Measured
+from ci.comparison.references import SHORT
+from ci.comparison.sides import Side
+from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
+from ci.report.rows import MISSING
+from ci.text import counted
+
+LABELS = {
+    Quantity.WALL: "wall",
+    Quantity.CPU: "CPU",
+    Quantity.PEAK_MEMORY: "peak memory",
+    Quantity.WHEEL: "wheel",
+    Quantity.LINES: "generated lines",
+    Quantity.UNITS: "translation units",
+}
+
+
+class TimeRow(NamedTuple):
+    """One measure."""
+
+    stage: str
+    quantity: str
+    base: str
+    head: str
+    change: str
+    judgement: str
+
+
+TIME_HEADINGS = TimeRow("Stage", "Quantity", "base", "head", "change", "judgement")
+
+
+def time_rows(changes: Iterable[MeasureChange]) -> list[TimeRow]:
+    return [_row(change) for change in changes]
+
+
+def _row(change: MeasureChange) -> TimeRow:
+    stage, quantity = stage_and_quantity(change.measure)
+    return TimeRow(
+        stage=stage,
+        quantity=LABELS[quantity],
+        base=amount(change.before, quantity),
+        head=amount(change.after, quantity),
+        change=_size(change) if change.delta else MISSING,
+        judgement=_judgement(change),
+    )
+
+
+def _judgement(change: MeasureChange) -> str:
+    if change.judgement is Judgement.WITHIN_NOISE and change.detectable is not None:
+        return f"{change.judgement} (a change of {percent(change.detectable)} would be seen)"
+    return change.judgement.value
+
+
+def headline(change: MeasureChange) -> str:
+    """``compile +38 s (+21 %)``."""
+    return _unexplained(change).headline
+
+
+def _unexplained(change: MeasureChange) -> Explanation:
+    return Explanation(measure=change.measure, before=change.before, after=change.after)
+
+
+def _size(change: MeasureChange) -> str:
+    """``+38 s (+21 %)``."""
+    _, quantity = stage_and_quantity(change.measure)
+    relative = f" ({percent(change.relative, sign='+')})" if change.relative is not None else ""
+    return f"{amount(change.delta, quantity, sign=True)}{relative}"
+
+
+def percent(value: float, sign: str = "") -> str:
+    digits = 0 if abs(value) >= 0.1 else 1
+    return f"{100 * value:{sign},.{digits}f} %"
+
+
+def news(times: Times, explanations: Sequence[Explanation]) -> Iterator[tuple[MeasureChange, str]]:
+    """What is to be known of the times, the worst first, each in a sentence."""
+    known = {explanation.measure: explanation for explanation in explanations}
+    order = list(Judgement)
+    told = [change for change in times.changes if change.measure in known or not change.steps]
+    for change in sorted(told, key=lambda change: order.index(change.judgement)):
+        if change.judgement.is_news:
+            yield change, _sentence(change, known.get(change.measure))
+
+
+def _sentence(change: MeasureChange, explanation: Explanation | None) -> str:
+    text = (explanation or _unexplained(change)).text
+    return f"{change.judgement}: {text}{''.join(_evidence(change))}"
+
+
+def _evidence(change: MeasureChange) -> Iterator[str]:
+    """Where it happened, and how sure that is."""
+    if not change.steps:
+        return
+    first, last = change.steps[0], change.steps[-1]
+    yield f"; after {_run(first.before_run)}, since {_run(last.run)}"
+    if first is last:
+        point = first.point
+        interval = f"{percent(point.low, '+')} to {percent(point.high, '+')}"
+        yield f"; 95 % interval {interval}, probability {_probability(point.probability)}"
+    if change.judgement is Judgement.SUSPECTED:
+        yield f"; seen in {counted(last.runs_since, 'run')}"
+        if any(step.wall_alone for step in change.steps):
+            yield "; CPU seconds did not rise with it: what ran beside it may be why"
+    if first.accepted:
+        yield f"; accepted: {first.accepted.reason}"
+
+
+def _run(run: Measured) -> str:
+    commit = f"commit {run.commit[:SHORT]}" if run.commit else "no commit"
+    return f"{commit} (run {run.run_id})"
+
+
+def _probability(value: float) -> str:
+    return "> 0.999" if value > 0.999 else f"{value:.3f}"
+
+
+def advice(platform: str, times: Times) -> Iterator[str]:
+    """What is not known yet, and what would tell."""
+    if not times.of(Judgement.SUSPECTED) and not times.of(Judgement.HOPED):
+        return
+    commit = times.head.commit
+    checkout = f"git checkout {commit[:SHORT]} && " if commit and not times.head.dirty else ""
+    if times.head_runs == 1:
+        yield (
+            "one run cannot be told from a spike; a second one of the same sources:"
+            f" {checkout}python -m ci run {platform}"
+        )
+
+
+def environment(times: Times | NoTimes, base: Side) -> Iterator[str]:
+    """The key, or why no times are compared."""
+    if isinstance(times, Times):
+        yield f"environment: {times.key}"
+        if times.base.run_id != base.run_id:
+            run = times.base.run_id
+            yield f"times of base: run {run}, the newest of BASE in this environment"
+    elif times.key is not None:
+        yield "times are not compared, the environment is another one:"
+        yield from (f"  {reason}" for reason in times.reasons)
+    else:
+        yield f"times are not compared: {'; '.join(times.reasons)}"

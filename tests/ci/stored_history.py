@@ -1,0 +1,134 @@
+"""A project's repository, and a store of runs of its commits."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from published import platform_result
+
+from ci import cli
+from ci.details import BuildDetails, Details
+from ci.errors import ExitCode
+from ci.process import run
+from ci.pytest_log import Outcome, TestOutcome
+from ci.results import PlatformResult, RunResult
+from ci.store import default_url
+from ci.store.store import Store
+
+BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ENVIRONMENT: Mapping[str, Any] = {
+    "machine": {"cpu_model": "a CPU", "cores": 2, "memory_bytes": 4 << 30},
+    "compiler": "g++ 12.2",
+    "engine": {"name": "host"},
+}
+TESTS = {"test_a.py::test_one": Outcome.PASSED, "test_a.py::test_two": Outcome.SKIPPED}
+
+
+def result(
+    install: float = 100.0,
+    *,
+    platform: str = "cpu",
+    environment: Mapping[str, Any] = ENVIRONMENT,
+    **changes: Any,
+) -> PlatformResult:
+    """A run whose install took so long, and everything else as long as ever."""
+    row = (1, 1, 0, "1.00s", install, 50.0, install + 50.0)
+    return platform_result(platform, row, environment=environment, **changes)
+
+
+def tests(outcomes: Mapping[str, Outcome]) -> list[TestOutcome]:
+    return [
+        TestOutcome(node_id=name, outcome=outcome, seconds=0.5, reason=None)
+        for name, outcome in outcomes.items()
+    ]
+
+
+def noisy(level: float, count: int, seed: int = 1) -> list[float]:
+    """Values in noise of 1 %."""
+    noise = random.Random(seed)  # noqa: S311
+    return [level * noise.gauss(1, 0.01) for _ in range(count)]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    return run(["git", *who, *arguments], cwd=folder, environment=environment).stdout.strip()
+
+
+@dataclass
+class Project:
+    """Commits, runs of them, and the command line on both."""
+
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+    runs: list[str] = field(default_factory=list)
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "source"
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def main(self) -> str:
+        return git(self.source, "rev-parse", "main")
+
+    def commit(self, message: str = "change") -> str:
+        """Make a commit, and the repository where there is none."""
+        if not self.source.exists():
+            self.source.mkdir()
+            git(self.source, "init", "--quiet")
+        git(self.source, "commit", "--quiet", "--allow-empty", "--message", message)
+        return git(self.source, "rev-parse", "HEAD")
+
+    def run(
+        self,
+        commit: str | None,
+        *platforms: PlatformResult,
+        outcomes: Mapping[str, Outcome] = TESTS,
+        build: BuildDetails | None = None,
+        **changes: Any,
+    ) -> str:
+        """Store a run of a commit, an hour after the one before."""
+        run_id = f"run-{len(self.runs):03}"
+        started = BEGIN + timedelta(hours=len(self.runs))
+        fields = {
+            "run_id": run_id,
+            "project": "tiny",
+            "commit": commit,
+            "dirty": False,
+            "started_at": started,
+            "finished_at": started + timedelta(minutes=30),
+            "engine": "host",
+            "platforms": platforms or (result(),),
+        }
+        stored = RunResult(**{**fields, **changes})
+        details = Details(tests=tests(outcomes), build=build)
+        with Store(default_url(self.results)) as store:
+            store.save(stored, {it.platform: details for it in stored.platforms})
+        self.runs.append(run_id)
+        return run_id
+
+    def history(self, installs: Sequence[float], **changes: Any) -> list[str]:
+        """Commits, each with a run whose install took so long; returns the commits."""
+        commits = []
+        for seconds in installs:
+            commits.append(self.commit())
+            self.run(commits[-1], result(seconds, **changes))
+        return commits
+
+    def compare(self, *arguments: str) -> tuple[int, str]:
+        """The exit code, and what is said: on stdout, or as an error."""
+        options = ["--source", str(self.source), "--results", str(self.results)]
+        code = cli.main(["compare", *options, *arguments])
+        said = self.capsys.readouterr()
+        return code, said.err if code == ExitCode.USAGE else said.out

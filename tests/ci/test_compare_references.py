@@ -1,0 +1,177 @@
+"""What BASE and HEAD of ``compare`` may be, on a real repository and a real store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from stored_history import Project, git, result
+
+from ci.errors import ExitCode
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    return Project(folder=tmp_path, capsys=capsys)
+
+
+@pytest.fixture
+def branched(project: Project) -> tuple[Project, dict[str, str]]:
+    """``main`` with a run of its first commit; ``topic/fast`` with a run of its own."""
+    commits = {"main": project.commit("first"), "later": project.commit("never run")}
+    git(project.source, "tag", "--annotate", "v1", "--message", "one", commits["main"])
+    git(project.source, "checkout", "--quiet", "-b", "topic/fast", "v1")
+    commits["topic"] = project.commit("fast")
+    project.run(commits["main"], result(), result(platform="ascend"))
+    project.run(commits["topic"])
+    return project, commits
+
+
+def test_branches_tags_prefixes_and_revisions(branched: tuple[Project, dict[str, str]]) -> None:
+    project, commits = branched
+    first = f"base  run-000/cpu (commit {commits['main'][:12]}"
+    second = f"head  run-001/cpu (commit {commits['topic'][:12]}"
+    near = ", 1 commit before"
+    for base, told in {
+        "main": f"{near} main)",
+        "main/cpu": f"{near} main)",
+        "refs/heads/main": f"{near} refs/heads/main)",
+        "HEAD~1": " of HEAD~1)",
+        "v1": " of v1)",
+        commits["main"][:7].upper(): f" of {commits['main'][:7].upper()})",
+    }.items():
+        code, said = project.compare(base, "topic/fast")
+        assert (code, f"{first}{told}: 1 passed, 1 skipped\n" in said) == (0, True), said
+        assert f"{second} of topic/fast): " in said
+    assert "only base has ascend\n" in project.compare("main", "topic/fast")[1]
+    assert f"{second} of topic/fast): " in project.compare("v1", "topic/fast/cpu")[1]
+
+
+def test_a_commit_is_its_newest_run_of_each_platform(project: Project) -> None:
+    commit = project.commit()
+    project.run(commit, result(), result(platform="ascend"))
+    project.run(commit)
+    project.run(commit, dirty=True)
+    said = project.compare(commit, "run-000")[1]
+    assert "base  run-001/cpu (" in said
+    assert "base  run-000/ascend (" in said
+
+
+def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
+    commit = project.commit()
+    project.run(commit, dirty=True)
+    code, said = project.compare("main", "latest")
+    assert code == ExitCode.USAGE
+    assert "holds no run; runs with uncommitted changes stand for no commit\n" in said
+    assert "Name the run itself: run-000\n" in said
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("mian", "the store holds no run 'mian'"),
+        ("--all", "the store holds no run '--all'"),
+        ("v1..main", "the store holds no run 'v1..main'"),
+        ("0123456", "the store holds no run '0123456', nor a commit of that beginning"),
+        ("v1/cpuu", "holds no run with 'cpuu', but runs with ascend, cpu; did you mean 'cpu'?"),
+        ("run-001/ascend", "run run-001 has cpu, not 'ascend'"),
+        ("run-01", "the store holds no run 'run-01'; did you mean 'run-001'?"),
+    ],
+)
+def test_what_is_unknown(branched: tuple[Project, dict[str, str]], base: str, told: str) -> None:
+    code, said = branched[0].compare("--", base, "topic/fast")
+    assert (code, told in said) == (ExitCode.USAGE, True), said
+
+
+def test_the_beginning_of_two_commits(project: Project) -> None:
+    project.run("0123456a" + "0" * 32)
+    project.run("0123456b" + "0" * 32)
+    code, said = project.compare("0123456", "latest")
+    assert code == ExitCode.USAGE
+    assert "'0123456' begins 2 commits of the store: 0123456a" in said
+    assert "Write more of it." in said
+    assert project.compare("0123456a", "latest")[0] == ExitCode.PASSED  # which needs no git
+
+
+def test_what_was_never_run_says_how_to(branched: tuple[Project, dict[str, str]]) -> None:
+    project, _ = branched
+    git(project.source, "checkout", "--quiet", "--orphan", "new")
+    commit = project.commit("another beginning")[:12]
+    code, said = project.compare("new", "main")
+    assert code == ExitCode.USAGE
+    assert f"'new' is commit {commit}: of it and what led to it (1 commit) the store holds" in said
+    assert f"Run it: git checkout {commit} && python -m ci run cpu\n" in said
+
+
+def test_a_shallow_clone_says_that_it_is_one(branched: tuple[Project, dict[str, str]]) -> None:
+    project, _ = branched
+    origin = project.source.rename(project.folder / "origin")
+    clone = ("clone", "--quiet", "--depth=1", "--branch=main", origin.as_uri())
+    git(project.folder, *clone, str(project.source))
+    code, said = project.compare("main", "latest")
+    assert code == ExitCode.USAGE
+    assert f"{project.source} is a shallow clone: fetch the rest, git fetch --unshallow" in said
+
+
+@pytest.mark.parametrize("without", ["repository", "git", "folder"])
+def test_without_git_runs_and_commits_are_known(
+    branched: tuple[Project, dict[str, str]], monkeypatch: pytest.MonkeyPatch, without: str
+) -> None:
+    project, commits = branched
+    if without == "git":
+        monkeypatch.setenv("PATH", str(project.folder))
+        told = "git was not found"
+    elif without == "repository":
+        shutil.rmtree(project.source / ".git")
+        told = "not a git repository"
+    else:
+        shutil.rmtree(project.source)
+        told = "is not a folder"
+    assert project.compare(commits["main"][:9], "run-001")[0] == ExitCode.PASSED
+    code, said = project.compare("main", "latest")
+    assert (code, told in said) == (ExitCode.USAGE, True), said
+
+
+def test_what_base_has_and_head_has_not(branched: tuple[Project, dict[str, str]]) -> None:
+    project, _ = branched
+    assert "note: HEAD does not have 1 commit of BASE: " in project.compare("main", "topic/fast")[1]
+    assert "note: HEAD is older than BASE, by 1 commit\n" in project.compare("topic/fast", "v1")[1]
+    assert "note" not in project.compare("v1", "main")[1]
+
+
+def test_a_run_that_both_mean_says_nothing_of_head(
+    branched: tuple[Project, dict[str, str]],
+) -> None:
+    project, _ = branched
+    git(project.source, "checkout", "--quiet", "-b", "idle", "main")
+    project.commit("not run either")
+    for base, head, idle in (
+        ("v1", "idle", "idle"),
+        ("v1", "idle/cpu", "idle"),
+        ("main", "v1", "main"),
+    ):
+        code, said = project.compare(base, head)
+        assert code == ExitCode.USAGE
+        assert " mean one run, run-000: nothing of either to compare\n" in said
+        assert f"Run it: git checkout {git(project.source, 'rev-parse', idle)[:12]} && " in said
+    code, said = project.compare("v1", "run-000/cpu")
+    assert (code, "note: BASE and HEAD are one run, run-000\n" in said) == (0, True)
+
+
+def test_platforms_that_only_one_has(project: Project) -> None:
+    project.run(None, result(platform="moore"), result(platform="ascend"))
+    project.run(None, result(), result(platform="nvidia"))
+    code, said = project.compare("run-000", "run-001")
+    assert code == ExitCode.USAGE
+    assert "no platform is the same: run run-000 has ascend, moore, run run-001 has cpu, nv" in said
+    assert "Name one of each: run-000/ascend run-001/cpu\n" in said
+    assert project.compare("run-000/moore", "run-001/cpu")[0] == ExitCode.PASSED
+
+
+def test_a_commit_means_runs_of_the_same_project(project: Project) -> None:
+    commit = project.commit()
+    project.run(commit)
+    project.run(commit, project="another")
+    assert "base  run-001/cpu (" in project.compare("main", "run-001")[1]
+    assert "base  run-000/cpu (" in project.compare("main", "run-000")[1]

@@ -1,0 +1,216 @@
+"""What ``compare`` makes of times: what is planted in a history of runs is what it says."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from stored_history import ENVIRONMENT, Project, git, noisy, result
+
+from ci.analysis.accepted import Accepted
+from ci.details import BuildDetails, Unit, UnitKind
+from ci.errors import ExitCode
+from ci.pytest_log import Outcome
+from ci.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
+from ci.store import default_url
+from ci.store.store import Store
+
+STRICT = ("--fail-on", "suspected")
+FIRM = ("--fail-on", "regression")
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    return Project(folder=tmp_path, capsys=capsys)
+
+
+@pytest.fixture
+def topic(project: Project) -> Project:
+    """12 runs of ``main``, and a branch without a run."""
+    project.history(noisy(100, 12))
+    git(project.source, "checkout", "--quiet", "-b", "topic")
+    project.commit()
+    return project
+
+
+def head(project: Project) -> str:
+    return git(project.source, "rev-parse", "HEAD")
+
+
+def test_one_slow_run_is_suspected_and_more_are_a_regression(topic: Project) -> None:
+    topic.run(head(topic), result(130))
+    code, said = topic.compare("main", "topic", *FIRM)
+    assert code == ExitCode.PASSED
+    assert "\nsuspected: install +30 s (+30 %)" in said
+    assert "one run cannot be told from a spike" in said
+    assert f"git checkout {head(topic)[:12]} && python -m ci run cpu\n" in said
+    assert topic.compare("main", "topic", *STRICT)[0] == ExitCode.REGRESSION
+    for seconds in noisy(130, 4, seed=2):
+        topic.run(head(topic), result(seconds))
+    code, said = topic.compare("main", "topic", *FIRM)
+    assert code == ExitCode.REGRESSION
+    assert "\nregression: install +3" in said
+    assert (
+        f"after commit {topic.main[:12]} (run run-011), since commit {head(topic)[:12]} (ru" in said
+    )
+    assert "95 % interval +2" in said
+    assert "spike" not in said
+
+
+def test_noise_is_told_with_what_could_have_been_seen(topic: Project) -> None:
+    topic.run(head(topic), result(101))
+    code, said = topic.compare("main", "topic", *STRICT)
+    assert (code, "suspected" in said) == (ExitCode.PASSED, False)
+    assert " within noise (a change of " in said
+
+
+def test_few_runs_are_told(project: Project) -> None:
+    project.history([100, 130])
+    code, said = project.compare("run-000", "run-001", *STRICT)
+    assert (code, "too little data" in said) == (ExitCode.PASSED, True)
+
+
+def test_runs_of_other_branches_are_no_baseline(topic: Project) -> None:
+    """Slow runs of another branch, meanwhile, change nothing."""
+    topic.run(head(topic), result(130))
+    other = [*noisy(130, 12, seed=3)]
+    git(topic.source, "checkout", "--quiet", "--orphan", "other")
+    topic.history(other)
+    code, said = topic.compare("main", "topic", *STRICT)
+    assert (code, "seen in 1 run" in said) == (ExitCode.REGRESSION, True)
+
+
+def test_an_improvement_and_the_way_back(topic: Project) -> None:
+    for seconds in noisy(70, 6, seed=4):
+        topic.run(head(topic), result(seconds))
+    code, said = topic.compare("main", "topic", *STRICT)
+    assert (code, "\nimprovement: install -3" in said) == (ExitCode.PASSED, True)
+    code, said = topic.compare("topic", "main", *FIRM)
+    assert (code, "\nregression: install +" in said) == (ExitCode.REGRESSION, True)
+
+
+def test_what_is_accepted_does_not_fail(topic: Project) -> None:
+    for seconds in noisy(130, 6, seed=5):
+        topic.run(head(topic), result(seconds))
+    with Store(default_url(topic.results)) as store:
+        for measure in ("install.wall_s", "install.cpu_s", "total.wall_s", "total.cpu_s"):
+            accepted = Accepted(
+                project="tiny",
+                platform="cpu",
+                measure=measure,
+                run_id="run-012",
+                commit=head(topic),
+                level=600,
+                reason="one backend more",
+                accepted_at=datetime.now(UTC),
+            )
+            store.accept(accepted)
+    code, said = topic.compare("main", "topic", *STRICT)
+    assert (code, "\naccepted: install +" in said) == (ExitCode.PASSED, True)
+    assert "; accepted: one backend more\n" in said
+
+
+def test_another_environment_is_told_and_no_regression(topic: Project) -> None:
+    newer = {**ENVIRONMENT, "compiler": "g++ 13.1"}
+    topic.run(head(topic), result(200, environment=newer))
+    code, said = topic.compare("main", "topic", *STRICT)
+    assert code == ExitCode.PASSED
+    assert "the environment is another one:\n  compiler changed: g++ 12.2 -> g++ 13.1\n" in said
+    # As soon as something of BASE was run there as well, that is what is compared.
+    topic.run(topic.main, result(100, environment=newer))
+    topic.run(topic.main, result(100))
+    said = topic.compare("main", "topic")[1]
+    assert said.startswith("base  run-014/cpu (")
+    assert "\ntimes of base: run run-013, the newest of BASE in this environment\n" in said
+    assert "another one" not in said
+
+
+def test_what_has_no_noise_is_told_at_once(project: Project) -> None:
+    for units in (15, 15, 19):
+        build = BuildResult(translation_units=units, generated_lines=1000 + units)
+        project.run(project.commit(), result(build=build))
+    code, said = project.compare("run-000", "run-002", *FIRM)
+    assert (code, "\nregression: compile +4 units (+27 %)" in said) == (ExitCode.REGRESSION, True)
+    assert "\nchanged: generate +4 lines (+0 %)" in said
+
+
+def test_the_cause_is_told(topic: Project) -> None:
+    def build(*names: str) -> BuildDetails:
+        units = [Unit(output=f"{n}.o", kind=UnitKind.COMPILE, seconds=7) for n in names]
+        return BuildDetails(units=tuple(units))
+
+    topic.run(topic.main, result(build=BuildResult(compile_s=70)), build=build("a", "b"))
+    for number, compile_s in enumerate([70, 70, 70.5, 70, 71, 100, 101, 100, 100, 99]):
+        names = ["a", "b"] if number < 5 else ["a", "b", "triton/c", "triton/d", "triton/e"]
+        commit = topic.main if number < 5 else head(topic)
+        row = result(compile_s + 30, build=BuildResult(compile_s=compile_s))
+        topic.run(commit, row, build=build(*names))
+    said = topic.compare("main", "topic")[1]
+    new = "in 3 new units of the triton backend (c, d, e)"
+    assert f"\nregression: compile +30 s (+43 %), 30 s of it {new}; " in said
+
+
+def test_time_that_no_work_explains_is_suspected_only(topic: Project) -> None:
+    for compile_s in (70, 70, 70.5, 70, 71, 100, 101, 100, 100, 99):
+        commit = topic.main if compile_s < 80 else head(topic)
+        topic.run(commit, result(build=BuildResult(compile_s=compile_s)))
+    said = topic.compare("main", "topic")[1]
+    assert "\nsuspected: compile +30 s (+43 %)" in said
+    assert "seen in 5 runs; CPU seconds did not rise with it" in said
+
+
+def test_times_of_two_platforms_are_not_compared(project: Project) -> None:
+    project.run(None, result(100), result(300, platform="ascend"))
+    said = project.compare("latest/cpu", "latest/ascend")[1]
+    assert "times are not compared: they are compared on one platform only\n" in said
+
+
+def test_json_and_markdown_say_the_same(topic: Project) -> None:
+    evil = "test_a.py::test_<img src=x>[|`*]"
+    for seconds in noisy(130, 6, seed=6):
+        topic.run(head(topic), result(seconds), outcomes={evil: Outcome.FAILED})
+    code, said = topic.compare("main", "topic", "--format", "json", *FIRM)
+    document = json.loads(said)
+    [platform] = document["platforms"]
+    assert (code, document["schema_version"], document["regression"]) == (4, 2, True)
+    assert platform["tests"]["counts"]["newly_failing"] == 1
+    measures = {it["measure"]: it for it in platform["times"]["measures"]}
+    install = measures["install.wall_s"]
+    [change] = install["changes"]
+    assert (install["judgement"], change["confirmed"]) == ("regression", True)
+    assert (change["before_run"], change["run"]) == ("run-011", "run-012")
+    assert platform["times"]["environment"]["compiler"] == "g++ 12.2"
+    shown = topic.compare("main", "topic", "--format", "markdown")[1]
+    assert shown.startswith(
+        "### main → topic: regression\n\n| Platform | What changed |\n|---|---|\n"
+    )
+    assert "| cpu | 2 tests vanished; 1 test newly failing; regression: install +3" in shown
+    assert "\n* regression: install +3" in shown
+    assert "<img" not in shown
+    assert "test\\_&lt;img src=x&gt;\\[\\|\\`\\*\\] (failed)" in shown
+    assert shown.endswith("\n</details>\n")
+
+
+def test_what_cannot_be_judged_is_no_success(project: Project) -> None:
+    commit = project.commit()
+    evidence = (Evidence(grade=Grade.FACT, text="the engine went away"),)
+    lost = Verdict(product=Product.INCOMPLETE, harness=Harness.LOST, evidence=evidence)
+    project.run(commit)
+    project.run(commit, result(pytest=None, verdict=lost), outcomes={})
+    assert project.compare("run-000", "run-001")[0] == ExitCode.PASSED
+    code, said = project.compare("run-000", "run-001", *FIRM)
+    assert code == ExitCode.USAGE
+    assert "run-001/cpu has no tests: the engine went away\n" in said
+
+
+def test_all_platforms_that_both_have(project: Project) -> None:
+    commit = project.commit()
+    project.run(commit, result(), result(platform="ascend"), result(platform="moore"))
+    project.run(commit, result(), result(platform="ascend"), outcomes={})
+    code, said = project.compare("run-000", "run-001", *FIRM)
+    assert code == ExitCode.REGRESSION
+    assert said.startswith("run-000 -> run-001: 2 platforms\nonly base has moore\n")
+    for name in ("ascend", "cpu"):
+        assert f"\n{name}: 2 tests vanished\n" in said
