@@ -19,15 +19,17 @@ class Policy:
     """How many values have to stand by a change before it is confirmed."""
     window: int = 50
     """Levels are judged by at most so many values on either side of a change."""
-    alarm: float = 2e-4
+    alarm: float = 5e-5
     """p-value of one look at one series below which a change is confirmed."""
     suspicion: float = 0.005
     """The same for young changes."""
     family: float = 0.01
     """The probability that one look at all series together has any false alarm."""
-    rank: float = 2.5
+    welch: float = 2.2
+    """Least normal deviate of Welch's test, for levels whose noise differs."""
+    rank: float = 2.8
     """Least normal deviate of the rank test, which outliers and variance cannot move."""
-    beyond_slope: float = 2.5
+    beyond_slope: float = 3.0
     """Least t of a step beside a straight line: a drift is not a staircase."""
 
 

@@ -7,8 +7,6 @@ SciPy would have the tests, but importing ``scipy.stats`` alone takes 0.75 s, an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -29,71 +27,76 @@ _SMOOTHED = 7
 _LEAST_GAIN = 16.0
 
 
-@dataclass(frozen=True)
 class Level:
-    """A stretch of values around one level."""
+    """A stretch of values around one level; ``clipped`` has its outliers drawn in."""
 
-    values: Values
-
-    @cached_property
-    def median(self) -> float:
-        return float(np.median(self.values))
-
-    @cached_property
-    def clipped(self) -> Values:
-        """The values with outliers drawn in, unless there are too many of them to be outliers."""
-        if len(self.values) < 3:
-            return self.values
-        distance = np.abs(self.values - self.median)
-        reach = _OUTLIER * max(1.4826 * float(np.median(distance)), least_noise(self.median))
-        if np.count_nonzero(distance > reach) > max(1, len(self.values) // 10):
-            return self.values
-        return np.clip(self.values, self.median - reach, self.median + reach)
-
-    @cached_property
-    def mean(self) -> float:
-        return float(self.clipped.mean())
-
-    @cached_property
-    def squares(self) -> float:
-        """Sum of squared deviations."""
-        return float(np.square(self.clipped - self.mean).sum())
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.ordered: Values = np.sort(values)
+        self.median = _middle(self.ordered)
+        self.clipped = self._clipped()
+        self.mean = float(self.clipped.sum()) / len(values)
+        deviations = self.clipped - self.mean
+        self.squares = float(deviations @ deviations)
+        self.products = float(deviations[1:] @ deviations[:-1])  # of neighbours
 
     def __len__(self) -> int:
         return len(self.values)
 
+    def _clipped(self) -> Values:
+        """Unless there are too many of them to be outliers."""
+        if len(self) < 3:
+            return self.values
+        distance = np.abs(self.values - self.median)
+        usual = 1.4826 * _middle(np.sort(distance))
+        reach = _OUTLIER * max(usual, least_noise(self.median))
+        if np.count_nonzero(distance > reach) > max(1, len(self) // 10):
+            return self.values
+        clipped: Values = np.minimum(
+            np.maximum(self.values, self.median - reach), self.median + reach
+        )
+        return clipped
 
-@dataclass(frozen=True)
+
 class Step:
     """Two levels, one after the other."""
 
-    before: Level
-    after: Level
+    def __init__(self, before: Level, after: Level) -> None:
+        self.before, self.after = before, after
+        self.degrees = max(len(before) + len(after) - 2, 1)
+        # The standard deviation of single values, pooled.
+        self.noise = max(
+            math.sqrt((before.squares + after.squares) / self.degrees), least_noise(before.median)
+        )
+        self.deviate = self._deviate()
 
-    @cached_property
-    def degrees(self) -> int:
-        return max(len(self.before) + len(self.after) - 2, 1)
-
-    @cached_property
-    def noise(self) -> float:
-        """The standard deviation of single values, pooled."""
-        squares = self.before.squares + self.after.squares
-        return max(math.sqrt(squares / self.degrees), least_noise(self.before.median))
-
-    @cached_property
-    def error(self) -> float:
-        """The standard error of the difference between the two means."""
-        return self.noise * math.sqrt(1 / len(self.before) + 1 / len(self.after))
-
-    @cached_property
-    def deviate(self) -> float:
+    def _deviate(self) -> float:
         """Student's t of the step, as the normal deviate that is as improbable."""
         difference = self.after.mean - self.before.mean
         if not difference:
             return 0.0
-        if not self.error:  # from nothing at all to something
+        if not self.noise:  # from nothing at all to something
             return math.copysign(math.inf, difference)
-        return normal_of_student(difference / self.error, self.degrees)
+        error = self.noise * math.sqrt(1 / len(self.before) + 1 / len(self.after))
+        inflated = error * inflation(self.before, self.after)
+        return normal_of_student(difference / inflated, self.degrees)
+
+    def welch_deviate(self) -> float:
+        """Welch's t as a normal deviate: levels may have noise of their own, and are few."""
+        least = least_noise(self.before.median) ** 2
+        parts = [
+            max(level.squares / max(len(level) - 1, 1), least) / len(level)
+            for level in (self.before, self.after)
+        ]
+        if not (variance := sum(parts)):
+            return self.deviate
+        degrees = variance**2 / sum(
+            part**2 / max(len(level) - 1, 1)
+            for part, level in zip(parts, (self.before, self.after), strict=True)
+        )
+        return normal_of_student(
+            (self.after.mean - self.before.mean) / math.sqrt(variance), degrees
+        )
 
     @property
     def p_value(self) -> float:
@@ -117,7 +120,7 @@ class Step:
 
     def rank_deviate(self) -> float:
         """Mann and Whitney's U as a normal deviate, with ties: blind to distances."""
-        before, after = np.sort(self.before.values), self.after.values
+        before, after = self.before.ordered, self.after.values
         below = np.searchsorted(before, after, "left") + np.searchsorted(before, after, "right")
         pairs, count = len(before) * len(after), len(before) + len(after)
         ties = np.unique(np.concatenate((before, after)), return_counts=True)[1].astype(float)
@@ -149,9 +152,28 @@ def _without_line(values: Values, place: Values) -> Values:
     return remainder
 
 
+def _middle(ordered: Values) -> float:
+    """The median, in a tenth of the time of ``numpy.median``, whose checks cost 20 us."""
+    half = len(ordered) // 2
+    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+
+
 def _median_variance(count: int) -> float:
     """Of the median of normal values, in units of their variance: pi / 2 of the mean's for many."""
     return 1 / count * (1 if count < 3 else math.pi / 2 * count / (count + 0.57))
+
+
+def inflation(*levels: Level) -> float:
+    """How much larger a mean's standard error is, since values are like their neighbours.
+
+    By their correlation, less its own standard error: it is 0 until there is more to see.
+    """
+    squares, count = sum(level.squares for level in levels), sum(map(len, levels))
+    if not squares:
+        return 1.0
+    related = sum(level.products for level in levels) / squares - 1 / math.sqrt(count)
+    related = min(max(related, 0.0), 0.9)
+    return math.sqrt((1 + related) / (1 - related))
 
 
 def least_noise(level: float) -> float:
@@ -168,7 +190,7 @@ def two_sided(deviate: float) -> float:
     return math.erfc(abs(deviate) / math.sqrt(2))
 
 
-def normal_of_student(t: float, degrees: int) -> float:
+def normal_of_student(t: float, degrees: float) -> float:
     """The normal deviate as improbable as Student's t (Wallace 1959, off by less than 0.02)."""
     scale = (8 * degrees + 1) / (8 * degrees + 3)
     return math.copysign(scale * math.sqrt(degrees * math.log1p(t * t / degrees)), t)
@@ -185,7 +207,7 @@ def noise_of(values: Values) -> float:
     if len(values) < 2:
         return 0.0
     differences = np.abs(np.diff(values))
-    return 1.4826 * float(np.median(differences)) / math.sqrt(2)
+    return 1.4826 * _middle(np.sort(differences)) / math.sqrt(2)
 
 
 def candidates(values: Values) -> list[int]:
@@ -194,10 +216,11 @@ def candidates(values: Values) -> list[int]:
     Seeded binary segmentation for changes of the mean: O(n log n), deterministic.
     """
     count = len(values)
-    noise = max(noise_of(values), least_noise(float(np.median(values))))
+    median = _middle(np.sort(values))
+    noise = max(noise_of(values), least_noise(median))
     if count < 4 or not noise:
         return [int(place) + 1 for place in np.flatnonzero(np.diff(values))]
-    normalised = (_without_spikes(values, noise) - np.median(values)) / noise
+    normalised = (_without_spikes(values, noise) - median) / noise
     control = Control(
         minimal_relative_segment_length=1.5 / count, minimal_gain_to_split=_LEAST_GAIN, seed=0
     )

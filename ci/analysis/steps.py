@@ -15,6 +15,7 @@ from ci.analysis.levels import (
     Step,
     Values,
     candidates,
+    inflation,
     least_noise,
     normal_of_student,
     relative,
@@ -56,7 +57,7 @@ class Tests:
         young = self.young(values, start)
         return Finding(
             changes=(*changes, *([young] if young else [])),
-            level=float(np.median(values[start:])),
+            level=Level(values[start:]).median,
             detectable=self.detectable(values[start:]),
             drift=self.drift(values, start),
         )
@@ -87,12 +88,14 @@ class Tests:
         start, index = [0, *starts][-1], len(values) - self.policy.confirm
         if index < start + self.policy.confirm:
             return []
-        step, *younger = [
-            self.step(values, start, place, len(values)) for place in range(index, len(values))
-        ]
+        step = self.step(values, start, index, len(values))
+        if not self.holds(step):
+            return []
+        younger = (
+            self.step(values, start, place, len(values)) for place in range(index + 1, len(values))
+        )
         likeliest = max(abs(other.deviate) for other in younger)
-        fits = abs(step.deviate) >= _AS_LIKELY * likeliest
-        return [index] if fits and self.holds(step) else []
+        return [index] if abs(step.deviate) >= _AS_LIKELY * likeliest else []
 
     def _whole(self, step: Step) -> bool:
         return min(len(step.before), len(step.after)) >= self.policy.confirm
@@ -102,6 +105,7 @@ class Tests:
             self._whole(step)
             and abs(step.effect) >= self.policy.minimum
             and step.p_value <= self.policy.alarm * self.tightened
+            and abs(step.welch_deviate()) >= self.policy.welch
             and abs(step.rank_deviate()) >= self.policy.rank
             and abs(step.beyond_slope()) >= self.policy.beyond_slope
         )
@@ -160,7 +164,7 @@ class Tests:
         if len(level) < self.policy.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), least_noise(level.median))
-        error = noise * math.sqrt(1 / len(level) + 1 / self.policy.confirm)
+        error = noise * math.sqrt(1 / len(level) + 1 / self.policy.confirm) * inflation(level)
         deviate = -NORMAL.inv_cdf(self.policy.alarm * self.tightened / 2)
         limit = student_of_normal(deviate, len(level) + self.policy.confirm - 2) * error
         seen = max(limit, self.policy.minimum * abs(level.median)) + _POWER * error
