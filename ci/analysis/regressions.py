@@ -168,8 +168,10 @@ def history(
 ) -> History:
     """What ``rows``, the oldest first, say of one platform; ``accepted`` is what it has of that.
 
-    With ``stage``, only what its own measures say is told.
+    With ``stage``, only what its own measures say is told. A run of which nothing was measured
+    often did not get to say what its environment was either, and is left out.
     """
+    rows = [row for row in rows if row.values]
     grouped = _by_key(rows)
     recent = {row.key for row in rows[-IN_USE:]}
     in_use = {key: runs for key, runs in grouped.items() if key in recent}

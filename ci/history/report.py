@@ -114,6 +114,8 @@ def title(told: Told) -> str:
 
 def conclusion(told: Told) -> list[str]:
     """Whether something alarms, and what could have been seen."""
+    if not told.history.environments:
+        return [f"nothing to judge: no stage of {counted(told.runs, 'run')} got to its end"]
     found = told.history.open
     count = counted(len(found), "open regression") if found else "no open regression"
     return [count, *(_visible(*it) for it in enumerate(told.history.environments, start=1))]

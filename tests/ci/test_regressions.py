@@ -107,6 +107,13 @@ def test_a_few_runs_are_no_error() -> None:
     assert found.environments[0].series[0].finding.detectable is None
 
 
+def test_a_run_without_any_measure_is_no_environment() -> None:
+    lost = runs({"install.wall_s": [None]}, replace(KEY, compiler="unknown"), at=12)
+    found = history([*runs({"install.wall_s": noisy((100, 12))}), *lost], KEYS)
+    assert [environment.key for environment in found.environments] == [KEY]
+    assert not found.key_changes
+
+
 def test_no_runs_are_no_error() -> None:
     assert history([], KEYS) == History(environments=(), past=(), key_changes=())
 
