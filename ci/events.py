@@ -121,6 +121,15 @@ class RerunsEnded(_Event):
     reason: str
 
 
+class ArtifactCut(_Event):
+    """There was no room for all the files that match a pattern."""
+
+    event: Literal["artifact_cut"]
+    name: str
+    path: str
+    left_out: int
+
+
 class RunFinished(_Event):
     event: Literal["run_finished"]
     exit_code: int
@@ -136,6 +145,7 @@ Event = Annotated[
     | LeaseReleased
     | LeaseFailed
     | ArtifactMissing
+    | ArtifactCut
     | RerunFinished
     | RerunsEnded
     | RunFinished,
@@ -170,6 +180,10 @@ class RunRecord:
     @property
     def missing_artifacts(self) -> tuple[ArtifactMissing, ...]:
         return tuple(e for e in self.events if isinstance(e, ArtifactMissing))
+
+    @property
+    def cut_artifacts(self) -> tuple[ArtifactCut, ...]:
+        return tuple(e for e in self.events if isinstance(e, ArtifactCut))
 
     @property
     def lease_wait_s(self) -> float:
@@ -219,7 +233,8 @@ def parse_events(lines: Iterable[str]) -> RunRecord:
 
 def _is_unknown(event: object) -> bool:
     known = {"run_started", "stage_started", "stage_finished", "stage_skipped"}
-    known |= {"lease_taken", "lease_released", "lease_failed", "artifact_missing", "run_finished"}
+    known |= {"lease_taken", "lease_released", "lease_failed", "run_finished"}
+    known |= {"artifact_missing", "artifact_cut"}
     known |= {"rerun_finished", "reruns_ended"}
     try:
         return _Named.model_validate(event).event not in known

@@ -387,6 +387,10 @@ def _details(case: Case) -> list[Evidence]:
         _fact(f"artifact {missing.name} is missing: there is no {missing.path}")
         for missing in case.record.missing_artifacts
     ]
+    details += [
+        _fact(f"artifact {cut.name} is without {counted(cut.left_out, 'file')} of {cut.path}")
+        for cut in case.record.cut_artifacts
+    ]
     if case.record.unreadable_lines:
         lines = counted(case.record.unreadable_lines, "unreadable line")
         details.append(_fact(f"events.jsonl has {lines}"))

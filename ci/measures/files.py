@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LARGEST_FILE = 1 << 27  # bytes; a ninja log of 100,000 commands has 15 million
-LARGEST_CONTENT = 1 << 29  # of an archive
+LARGEST_CONTENT = 1 << 28  # of an archive
 GZIP = 31  # zlib's word for it
 # What a name begins with is of one run only: the workspace, the environment of the host engine.
 PLACES = ("/workspace/", "/site-packages/", "/dist-packages/")
@@ -75,4 +75,4 @@ def _members(content: bytes) -> Iterator[Member]:
 
 def without_place(path: str) -> str:
     """``path`` from where it is the same in every run."""
-    return max((path.rpartition(place)[2] for place in PLACES), key=lambda part: -len(part))
+    return min((path.rpartition(place)[2] for place in PLACES), key=len)

@@ -13,6 +13,7 @@ import pytest
 from ci.analysis.suite import suite_of
 from ci.engines.base import ExecutionFacts
 from ci.events import (
+    ArtifactCut,
     ArtifactMissing,
     Event,
     LeaseFailed,
@@ -479,13 +480,15 @@ def test_a_stage_that_never_ran_leaves_the_product_incomplete(pytest_exit: int) 
 
 def test_details_do_not_change_the_verdict() -> None:
     missing = ArtifactMissing(event="artifact_missing", name="log", path="a/b", **TIME)
-    events = (end("install", oom_kills=1), end("pytest"), missing, last())
+    cut = ArtifactCut(event="artifact_cut", name="x", path="*.json", left_out=2, **TIME)
+    events = (end("install", oom_kills=1), end("pytest"), missing, cut, last())
     verdict = judge(case(PASSING, *events, exit_code=0))
     assert (verdict.product, verdict.harness) == (Product.PASSED, Harness.CLEAN)
     assert "killed 1 processes of stage install for memory, yet the stage ended well" in texts(
         verdict
     )
     assert "artifact log is missing: there is no a/b" in texts(verdict)
+    assert "artifact x is without 2 files of *.json" in texts(verdict)
 
 
 def test_long_lists_of_tests_are_cut() -> None:
