@@ -77,9 +77,13 @@ class Explanation:
         listed = self._listed()
         one_way = all(share * self.change > 0 for share, _ in listed)
         nothing_known = [each.kind for _, each in listed] == [Kind.UNEXPLAINED]
+        # Noise that goes the other way, and is not worth a word, must not make them more than all.
+        most = abs(self.change) / sum(abs(share) for share, _ in listed) if listed else 1.0
+        scale = min(1.0, most) if one_way else 1.0
         for index, (share, each) in enumerate(listed):
             of_it = " of it" if one_way and not index else ""
-            told = amount(abs(share) if one_way else share, quantity, sign=not one_way)
+            size = share * scale
+            told = amount(abs(size) if one_way else size, quantity, sign=not one_way)
             # Units are counted in the words.
             in_words = nothing_known or quantity is Quantity.UNITS
             yield each.text.removeprefix("in ") if in_words else f"{told}{of_it} {each.text}"

@@ -109,6 +109,14 @@ def test_signs_where_some_go_the_other_way() -> None:
     )
 
 
+def test_never_more_than_the_whole_change() -> None:
+    """The others took a little less, which is not worth a word."""
+    faster = {name: seconds * 0.99 for name, seconds in CPU.items()}
+    found = compile_time(BEFORE, side(details({**faster, **FOUR})))
+    assert found.text.startswith("compile +29 s (+16 %), 29 s of it in 4 new units")
+    assert found.contributors[0].share == pytest.approx(31.0)
+
+
 def test_several_that_grew_are_told_by_their_common_folder() -> None:
     names = [f"kernels/{place}/{name}.cu" for place in "abcd" for name in ("one", "two")]
     small = {f"main/{number}.cc": 1.0 for number in range(9)}
