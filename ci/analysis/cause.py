@@ -16,7 +16,7 @@ from ci.analysis.measures import Quantity, stage_and_quantity
 from ci.analysis.shares import LISTED, shares
 from ci.results import Grade
 
-MOST = 6  # shares in a text; all of them are in the contributors
+MOST = 5  # shares in a text; all of them are in the contributors
 SPREAD = 0.1  # of the change
 
 __all__ = ["BuildSide", "Contributor", "Explanation", "Kind", "explain"]
@@ -69,7 +69,7 @@ class Explanation:
             (share, each)
             for share, each in shares
             if abs(share) > change * least.get(each.kind, LISTED)
-        ][:MOST]
+        ]
 
     def _shares(self) -> Iterator[str]:
         """``31 s of it in 4 new units``; with signs where not all go the same way."""
@@ -80,13 +80,15 @@ class Explanation:
         # Noise that goes the other way, and is not worth a word, must not make them more than all.
         most = abs(self.change) / sum(abs(share) for share, _ in listed) if listed else 1.0
         scale = min(1.0, most) if one_way else 1.0
-        for index, (share, each) in enumerate(listed):
+        for index, (share, each) in enumerate(listed[:MOST]):
             of_it = " of it" if one_way and not index else ""
             size = share * scale
             told = amount(abs(size) if one_way else size, quantity, sign=not one_way)
             # Units are counted in the words.
             in_words = nothing_known or quantity is Quantity.UNITS
             yield each.text.removeprefix("in ") if in_words else f"{told}{of_it} {each.text}"
+        if len(listed) > MOST:
+            yield f"and {len(listed) - MOST} more"
 
 
 def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:

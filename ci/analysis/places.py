@@ -31,7 +31,8 @@ class Group:
         if len(self.names) == 1:
             return f"1 {noun}, {self.names[0]}"
         short = [posixpath.basename(name) or name for name in self.names]
-        parts = [counted(len(self.names), noun), self.where, f"({first_names(short, NAMES)})"]
+        names = short if len({*short}) == len(short) else self.names
+        parts = [counted(len(self.names), noun), self.where, f"({first_names(names, NAMES)})"]
         return " ".join(part for part in parts if part)
 
 

@@ -117,6 +117,15 @@ def test_never_more_than_the_whole_change() -> None:
     assert found.contributors[0].share == pytest.approx(31.0)
 
 
+def test_a_long_list_is_cut_with_its_count() -> None:
+    backends = ("ascend", "cambricon", "cuda", "metax", "moore", "torch", "triton")
+    before = side(details({**CPU, "x/old.cc": 6.0, "y/old.cc": 6.0}))
+    after = side(details({**CPU, **{f"{name}/new.cc": 6.0 for name in backends}}))
+    found = compile_time(before, after)
+    assert found.causes.startswith("+9.0 s in 3 new units elsewhere (src/moore/new.cc, src/torch/")
+    assert found.causes.endswith(" s in 1 new unit, src/metax/new.cc, and 2 more")
+
+
 def test_several_that_grew_are_told_by_their_common_folder() -> None:
     names = [f"kernels/{place}/{name}.cu" for place in "abcd" for name in ("one", "two")]
     small = {f"main/{number}.cc": 1.0 for number in range(9)}
@@ -124,7 +133,8 @@ def test_several_that_grew_are_told_by_their_common_folder() -> None:
     after = side(details({**small, **dict.fromkeys(names, 8.0)}))
     found = compile_time(before, after)
     assert only(found, Kind.GREW).text == (
-        "in 8 units in src/kernels (one.cu, two.cu, one.cu and 5 more) that grew"
+        "in 8 units in src/kernels (src/kernels/a/one.cu, src/kernels/a/two.cu, "
+        "src/kernels/b/one.cu and 5 more) that grew"
     )
 
 
