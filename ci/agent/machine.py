@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Mapping, Sequence
@@ -56,13 +57,21 @@ def tools(
     python = json.loads(found) if found else {"python": None, "packages": {}}
     return {
         **python,
-        "compiler": _first_line(probe("c++", "--version")),
+        "compiler": _first_line(probe(*_compiler(variables), "--version")),
         "device_compiler": device_compiler
         and _version_line(device_compiler, probe(device_compiler, "--version")),
         "cmake": _first_line(probe("cmake", "--version")),
         "ninja": _first_line(probe("ninja", "--version")),
         "torch": python["packages"].get("torch"),
     }
+
+
+def _compiler(variables: Mapping[str, str]) -> list[str]:
+    """The C++ compiler that build systems take, which may have options of its own."""
+    try:
+        return shlex.split(variables.get("CXX", "")) or ["c++"]
+    except ValueError:  # a quotation without an end, which no build system takes either
+        return ["c++"]
 
 
 def build_settings(stages: Sequence[Mapping[str, str]]) -> dict[str, object]:

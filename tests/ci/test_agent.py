@@ -44,6 +44,7 @@ OLD_MODULES = frozenset(
         "re",
         "resource",
         "select",
+        "shlex",
         "shutil",
         "signal",
         "subprocess",
@@ -397,6 +398,17 @@ def test_what_was_asked_to_be_built_is_described(job: Job, monkeypatch: pytest.M
         "CMAKE_ARGS": "-DURL=https://***@mirror/x",
         "CXXFLAGS": "-O2 | -O0",
     }
+
+
+def test_the_compiler_that_was_asked_for_is_described(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = job.workspace / "clang++"
+    compiler.write_text("#!/bin/sh\necho clang version 14.0.6 $1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", f"'{compiler}' -m64")
+    job.run()
+    assert described(job)["compiler"] == "clang version 14.0.6 -m64"
 
 
 def test_the_device_s_compiler_is_described(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
