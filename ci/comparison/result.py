@@ -37,9 +37,14 @@ class PlatformComparison:
         return isinstance(self.times, Times) and bool(self.times.of(judgement))
 
     @property
+    def is_newly_broken(self) -> bool:
+        """Whether it was built, and is no more."""
+        return self.head.is_broken and self.base.missing is None
+
+    @property
     def regression(self) -> bool:
         tests = self.tests is not None and self.tests.regression
-        return tests or self.has(Judgement.REGRESSION)
+        return tests or self.is_newly_broken or self.has(Judgement.REGRESSION)
 
     @property
     def suspected(self) -> bool:

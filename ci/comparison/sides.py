@@ -24,6 +24,8 @@ class Side:
     """How the run follows from what was named."""
     missing: str | None = None
     """Why there are no tests."""
+    is_broken: bool = False
+    """Its build failed."""
 
     @property
     def title(self) -> str:
@@ -51,6 +53,7 @@ def run_side(run_id: str, result: PlatformResult, origin: str = "") -> Side:
         run_id=run_id,
         origin=origin,
         missing=None if pytest else result.verdict.evidence[0].text,
+        is_broken=result.built is False,
     )
 
 

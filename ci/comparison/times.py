@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ci.analysis.accepted import Accepted
-from ci.analysis.changes import POLICY
 from ci.analysis.environment_key import EnvironmentKey
 from ci.analysis.measures import stage_and_quantity
-from ci.analysis.regressions import Change, Environment, Series, history
+from ci.analysis.regressions import EXACT_ALARM, Change, Environment, Series, history
 from ci.analysis.series import Measured
 
 
@@ -208,5 +207,5 @@ def _judge_exact(_: Series, steps: Sequence[Change], before: float, after: float
         return Judgement.IMPROVEMENT
     if any(step.accepted for step in steps):
         return Judgement.ACCEPTED
-    is_small = after <= before * (1 + POLICY.exact_minimum)
+    is_small = after < before * (1 + EXACT_ALARM)
     return Judgement.CHANGED if is_small else Judgement.REGRESSION

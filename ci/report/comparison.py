@@ -156,6 +156,8 @@ def _notes(found: Comparison) -> Iterator[str]:
 
 def _verdict(platform: PlatformComparison) -> Iterator[str]:
     """``2 tests vanished``, ``regression: compile +38 s (+21 %)``."""
+    if platform.is_newly_broken:
+        yield "the build fails now"
     if platform.tests is None:
         yield "no tests"
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ci.analysis.cause import Explanation
+from ci.analysis.changes import POLICY
 from ci.analysis.contributor import amount
 from ci.analysis.measures import Quantity, stage_and_quantity
 from ci.analysis.series import Measured
@@ -126,15 +127,15 @@ def _probability(value: float) -> str:
 
 def advice(platform: str, times: Times) -> Iterator[str]:
     """What is not known yet, and what would tell."""
-    if not times.of(Judgement.SUSPECTED) and not times.of(Judgement.HOPED):
+    steps = [step for change in times.of(Judgement.SUSPECTED) for step in change.steps]
+    young = [step.runs_since for step in steps if not step.point.confirmed]
+    if not young:
         return
     commit = times.head.commit
     checkout = f"git checkout {commit[:SHORT]} && " if commit and not times.head.dirty else ""
-    if times.head_runs == 1:
-        yield (
-            "one run cannot be told from a spike; a second one of the same sources:"
-            f" {checkout}python -m ci run {platform}"
-        )
+    doubt = "one run cannot be told from a spike" if min(young) == 1 else "it may still be chance"
+    sure = f"{POLICY.confirm} runs make sure, one more:"
+    yield f"{doubt}; {sure} {checkout}python -m ci run {platform}"
 
 
 def environment(times: Times | NoTimes, base: Side) -> Iterator[str]:

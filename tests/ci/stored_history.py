@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import pytest
 from published import platform_result
 
 from ci import cli
@@ -67,8 +69,12 @@ class Project:
     """Commits, runs of them, and the command line on both."""
 
     folder: Path
-    capsys: pytest.CaptureFixture[str]
     runs: list[str] = field(default_factory=list)
+
+    def copy(self, folder: Path) -> Project:
+        """One that may be changed: what takes long to make is made once."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return Project(folder=folder, runs=[*self.runs])
 
     @property
     def source(self) -> Path:
@@ -129,6 +135,7 @@ class Project:
     def compare(self, *arguments: str) -> tuple[int, str]:
         """The exit code, and what is said: on stdout, or as an error."""
         options = ["--source", str(self.source), "--results", str(self.results)]
-        code = cli.main(["compare", *options, *arguments])
-        said = self.capsys.readouterr()
-        return code, said.err if code == ExitCode.USAGE else said.out
+        out, err = StringIO(), StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = cli.main(["compare", *options, *arguments])
+        return code, err.getvalue() if code == ExitCode.USAGE else out.getvalue()

@@ -12,26 +12,36 @@ from ci.errors import ExitCode
 
 
 @pytest.fixture
-def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
-    return Project(folder=tmp_path, capsys=capsys)
+def project(tmp_path: Path) -> Project:
+    return Project(folder=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def branched(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """``main`` with a run of its first commit, ``v1``; ``topic/fast`` with a run of its own."""
+    project = Project(folder=tmp_path_factory.mktemp("branched"))
+    first = project.commit("first")
+    git(project.source, "tag", "--annotate", "v1", "--message", "one", first)
+    project.commit("never run")
+    git(project.source, "checkout", "--quiet", "-b", "topic/fast", "v1")
+    project.run(first, result(), result(platform="ascend"))
+    project.run(project.commit("fast"))
+    return project
 
 
 @pytest.fixture
-def branched(project: Project) -> tuple[Project, dict[str, str]]:
-    """``main`` with a run of its first commit; ``topic/fast`` with a run of its own."""
-    commits = {"main": project.commit("first"), "later": project.commit("never run")}
-    git(project.source, "tag", "--annotate", "v1", "--message", "one", commits["main"])
-    git(project.source, "checkout", "--quiet", "-b", "topic/fast", "v1")
-    commits["topic"] = project.commit("fast")
-    project.run(commits["main"], result(), result(platform="ascend"))
-    project.run(commits["topic"])
-    return project, commits
+def copied(branched: Project, tmp_path: Path) -> Project:
+    return branched.copy(tmp_path)
 
 
-def test_branches_tags_prefixes_and_revisions(branched: tuple[Project, dict[str, str]]) -> None:
-    project, commits = branched
-    first = f"base  run-000/cpu (commit {commits['main'][:12]}"
-    second = f"head  run-001/cpu (commit {commits['topic'][:12]}"
+def commit_of(project: Project, revision: str) -> str:
+    return git(project.source, "rev-parse", f"{revision}^{{commit}}")
+
+
+def test_branches_tags_prefixes_and_revisions(branched: Project) -> None:
+    project, prefix = branched, commit_of(branched, "v1")[:7].upper()
+    first = f"base  run-000/cpu (commit {commit_of(branched, 'v1')[:12]}"
+    second = f"head  run-001/cpu (commit {commit_of(branched, 'topic/fast')[:12]}"
     near = ", 1 commit before"
     for base, told in {
         "main": f"{near} main)",
@@ -39,7 +49,7 @@ def test_branches_tags_prefixes_and_revisions(branched: tuple[Project, dict[str,
         "refs/heads/main": f"{near} refs/heads/main)",
         "HEAD~1": " of HEAD~1)",
         "v1": " of v1)",
-        commits["main"][:7].upper(): f" of {commits['main'][:7].upper()})",
+        prefix: f" of {prefix})",
     }.items():
         code, said = project.compare(base, "topic/fast")
         assert (code, f"{first}{told}: 1 passed, 1 skipped\n" in said) == (0, True), said
@@ -79,8 +89,8 @@ def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
         ("run-01", "the store holds no run 'run-01'; did you mean 'run-001'?"),
     ],
 )
-def test_what_is_unknown(branched: tuple[Project, dict[str, str]], base: str, told: str) -> None:
-    code, said = branched[0].compare("--", base, "topic/fast")
+def test_what_is_unknown(branched: Project, base: str, told: str) -> None:
+    code, said = branched.compare("--", base, "topic/fast")
     assert (code, told in said) == (ExitCode.USAGE, True), said
 
 
@@ -94,8 +104,8 @@ def test_the_beginning_of_two_commits(project: Project) -> None:
     assert project.compare("0123456a", "latest")[0] == ExitCode.PASSED  # which needs no git
 
 
-def test_what_was_never_run_says_how_to(branched: tuple[Project, dict[str, str]]) -> None:
-    project, _ = branched
+def test_what_was_never_run_says_how_to(copied: Project) -> None:
+    project = copied
     git(project.source, "checkout", "--quiet", "--orphan", "new")
     commit = project.commit("another beginning")[:12]
     code, said = project.compare("new", "main")
@@ -104,8 +114,8 @@ def test_what_was_never_run_says_how_to(branched: tuple[Project, dict[str, str]]
     assert f"Run it: git checkout {commit} && python -m ci run cpu\n" in said
 
 
-def test_a_shallow_clone_says_that_it_is_one(branched: tuple[Project, dict[str, str]]) -> None:
-    project, _ = branched
+def test_a_shallow_clone_says_that_it_is_one(copied: Project) -> None:
+    project = copied
     origin = project.source.rename(project.folder / "origin")
     clone = ("clone", "--quiet", "--depth=1", "--branch=main", origin.as_uri())
     git(project.folder, *clone, str(project.source))
@@ -116,9 +126,9 @@ def test_a_shallow_clone_says_that_it_is_one(branched: tuple[Project, dict[str, 
 
 @pytest.mark.parametrize("without", ["repository", "git", "folder"])
 def test_without_git_runs_and_commits_are_known(
-    branched: tuple[Project, dict[str, str]], monkeypatch: pytest.MonkeyPatch, without: str
+    copied: Project, monkeypatch: pytest.MonkeyPatch, without: str
 ) -> None:
-    project, commits = branched
+    project, commit = copied, commit_of(copied, "v1")
     if without == "git":
         monkeypatch.setenv("PATH", str(project.folder))
         told = "git was not found"
@@ -128,22 +138,22 @@ def test_without_git_runs_and_commits_are_known(
     else:
         shutil.rmtree(project.source)
         told = "is not a folder"
-    assert project.compare(commits["main"][:9], "run-001")[0] == ExitCode.PASSED
+    assert project.compare(commit[:9], "run-001")[0] == ExitCode.PASSED
     code, said = project.compare("main", "latest")
     assert (code, told in said) == (ExitCode.USAGE, True), said
 
 
-def test_what_base_has_and_head_has_not(branched: tuple[Project, dict[str, str]]) -> None:
-    project, _ = branched
+def test_what_base_has_and_head_has_not(branched: Project) -> None:
+    project = branched
     assert "note: HEAD does not have 1 commit of BASE: " in project.compare("main", "topic/fast")[1]
     assert "note: HEAD is older than BASE, by 1 commit\n" in project.compare("topic/fast", "v1")[1]
     assert "note" not in project.compare("v1", "main")[1]
 
 
 def test_a_run_that_both_mean_says_nothing_of_head(
-    branched: tuple[Project, dict[str, str]],
+    copied: Project,
 ) -> None:
-    project, _ = branched
+    project = copied
     git(project.source, "checkout", "--quiet", "-b", "idle", "main")
     project.commit("not run either")
     for base, head, idle in (
