@@ -19,7 +19,7 @@ def compiler_flags(text: str | None) -> tuple[str, ...]:
     """All options of all units, sorted, each once; of a path only its last part is kept."""
     try:
         entries = json.loads(text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     options: set[str] = set()
     for entry in entries if isinstance(entries, list) else ():

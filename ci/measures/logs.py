@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 
 # From CMake 3.26 on; the lines before had no times.
-_CONFIGURED = re.compile(r"\s*-- (?:Configuring|Generating) done \((\d+(?:\.\d+)?)s\)\s*")
+_CONFIGURED = re.compile(r"\s*-- (?:Configuring|Generating) done \((\d{1,9}(?:\.\d{1,9})?)s\)\s*")
 # pip puts what its subprocesses say further in.
 _FOLDER = re.compile(r"Processing (?!.*\.(?:whl|zip|tar(?:\.\w+)?|tgz)\b).+\n?")
-_WHEEL = re.compile(r"  Created wheel for \S+: filename=\S+ size=(\d+) .*\n?")
+_WHEEL = re.compile(r"  Created wheel for \S+: filename=\S+ size=(\d{1,15}) .*\n?")
 
 
 class BuildLog:

@@ -14,7 +14,8 @@ from ci.details import UnitKind
 from ci.measures.files import without_place
 
 VERSIONS = range(5, 8)
-_HEADER = re.compile(r"# ninja log v(\d+)\s*")
+_HEADER = re.compile(r"# ninja log v(\d{1,9})\s*")
+_TIME = re.compile(r"\d{1,15}")
 _OBJECT = re.compile(r"\.(?:o|obj|cubin|fatbin|ptx|gch|pch)$")
 _LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|a|lib|dylib|dll|pyd|exe)$")
 _DEVICE_LINK = "cmake_device_link."
@@ -66,7 +67,7 @@ def wall_seconds(commands: Iterable[Command], kind: UnitKind) -> float | None:
 
 def _line(text: str) -> _Line | None:
     fields = text.split("\t")
-    if len(fields) != 5 or not (fields[0].isdecimal() and fields[1].isdecimal()):
+    if len(fields) != 5 or not (_TIME.fullmatch(fields[0]) and _TIME.fullmatch(fields[1])):
         return None  # cut off, or somebody else's
     start, end = int(fields[0]), int(fields[1])
     return _Line(start, end, fields[3], fields[4]) if fields[3] and start <= end else None

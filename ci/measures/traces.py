@@ -18,6 +18,7 @@ from ci.text import parse_json
 
 MOST = 50
 LONGEST_NAME = 200
+LATEST = 1e15  # microseconds: 31 years
 # Of clang, and of nvcc.
 _KINDS = {
     "Source": "source",
@@ -70,11 +71,10 @@ def _spans(events: Iterable[Any]) -> Iterator[_Span]:
     for event in events:
         match event:
             case {"ph": "X", "ts": int() | float() as start, "dur": int() | float() as duration}:
-                if what := _what(event):
-                    yield _Span(_thread(event), start, start + duration, what)
+                yield _Span(_thread(event), start, start + duration, _what(event))
             case {"ph": "b", "ts": int() | float() as start}:  # of clang 18 on, for sources
                 begun = _Span(_thread(event), start, start, _what(event))
-            case {"ph": "e", "ts": int() | float() as end} if begun and begun.what:
+            case {"ph": "e", "ts": int() | float() as end} if begun:
                 yield begun._replace(end=end)  # it writes the two one after the other
                 begun = None
 
@@ -98,7 +98,8 @@ def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:
     """The time of each without those inside of it."""
     own: defaultdict[str, float] = defaultdict(float)
     around: list[_Span] = []
-    for span in sorted(spans, key=lambda s: (s.thread, s.start, -s.end)):
+    sound = (span for span in spans if span.what and 0 <= span.start <= span.end < LATEST)
+    for span in sorted(sound, key=lambda s: (s.thread, s.start, -s.end)):
         while around and (around[-1].thread != span.thread or around[-1].end <= span.start):
             around.pop()
         own[span.what] += span.end - span.start

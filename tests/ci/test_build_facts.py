@@ -134,7 +134,16 @@ def test_versions_of_the_log(version: int, known: int) -> None:
     assert len(parse_ninja_log(ninja_log("0 9 0 a.o ff", version=version))) == known
 
 
-@pytest.mark.parametrize("line", ["9 0 0 a.o ff", "-1 9 0 a.o ff", "x 9 0 a.o ff", "0 9 0  ff"])
+ODD_LINES = (
+    "9 0 0 a.o ff",
+    "-1 9 0 a.o ff",
+    "x 9 0 a.o ff",
+    "0 9 0  ff",
+    f"0 {'9' * 5000} 0 a.o f",
+)
+
+
+@pytest.mark.parametrize("line", ODD_LINES, ids=range(len(ODD_LINES)))
 def test_lines_that_make_no_sense_are_left_out(line: str) -> None:
     assert not parse_ninja_log(ninja_log(line))
 
@@ -252,6 +261,13 @@ def test_a_wheel_of_what_is_no_folder_is_not_the_project_s(source: str) -> None:
     assert log.wheel_bytes is None
 
 
+def test_numbers_that_cannot_be_are_none() -> None:
+    log = BuildLog()
+    log.read([f"-- Configuring done ({'9' * 400}.0s)\n", "Processing /w\n"])
+    log.read([f"  Created wheel for own: filename=own.whl size={'9' * 5000} sha256=0\n"])
+    assert (log.configure_s, log.wheel_bytes) == (None, None)
+
+
 # Flags
 
 
@@ -265,6 +281,11 @@ def test_flags_are_without_what_is_of_one_build() -> None:
     expected = ["--cuda-path=cuda-13.0", "-DNDEBUG", "-DROOT=workspace", '-DX="b"', "-O3"]
     expected += ["-Xcompiler", "-arch sm_90", "-fPIC", "-std=c++17", "-x cu"]
     assert list(compiler_flags(json.dumps(entries))) == expected
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "[[]]", '[{"command": 7}]', "[" * 100_000])
+def test_what_is_no_list_of_commands_has_no_flags(text: str | None) -> None:
+    assert compiler_flags(text) == ()
 
 
 def test_quoted_flags_are_words() -> None:

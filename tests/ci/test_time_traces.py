@@ -89,6 +89,12 @@ def test_what_is_no_trace_says_nothing(content: bytes) -> None:
     assert traced_seconds([Member("a.json", content), Member("a.txt", content)]) == {}
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1, 10**400])
+def test_times_that_cannot_be_say_nothing(number: float) -> None:
+    odd = span("Source", "a.h", 1, 1)
+    assert traced({**odd, "dur": number}, {**odd, "ts": number}) == {}
+
+
 def test_the_agent_brings_what_matches_a_pattern(job: Job) -> None:
     folder = job.workspace / "build/src/CMakeFiles"
     folder.mkdir(parents=True)
