@@ -100,8 +100,9 @@ def _show(found: Told, options: argparse.Namespace) -> None:
 
 def _accept(store: Store, found: Told, options: argparse.Namespace) -> None:
     from ci.analysis.accepted import Accepted
+    from ci.analysis.contributor import amount
+    from ci.analysis.measures import stage_and_quantity
     from ci.analysis.regressions import accepted_levels
-    from ci.history.words import amount, named
 
     environment, shift = _shift_at(found, options)
     for measure, run, level in accepted_levels(environment, shift):
@@ -117,7 +118,8 @@ def _accept(store: Store, found: Told, options: argparse.Namespace) -> None:
                 accepted_at=datetime.now(UTC),
             )
         )
-        print(f"accepted: {named(measure)} up to {amount(measure, level)}, from {run.run_id} on")
+        stage, quantity = stage_and_quantity(measure)
+        print(f"accepted: {stage} up to {amount(level, quantity)}, from {run.run_id} on")
 
 
 def _shift_at(found: Told, options: argparse.Namespace) -> tuple[Environment, Shift]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.analysis.changes import POLICY
+from ci.analysis.contributor import amount
 from ci.analysis.measures import Quantity, stage_and_quantity
 from ci.analysis.regressions import (
     EXACT_ALARM,
@@ -27,6 +28,7 @@ from ci.analysis.series import Measured
 from ci.history import words
 from ci.history.stored import Told
 from ci.report.markdown import escape
+from ci.report.quantities import LABELS, percent
 from ci.text import counted, first_names, printable
 
 MOST = 10
@@ -35,7 +37,7 @@ ALARMS = (
     "What alarms: a level that rose for good, as far as enough later runs tell, that nobody has"
     " accepted and nothing has undone. A rise of wall time without one of CPU seconds alarms once"
     f" it has lasted for {WALL_ALONE} runs: until then a busy machine explains it as well. Counts"
-    f" and sizes of files have no noise: they alarm from {words.percent(EXACT_ALARM, sign=False)}"
+    f" and sizes of files have no noise: they alarm from {percent(EXACT_ALARM)}"
     " on."
 )
 TOO_FEW = f"too few to judge: it takes {POLICY.confirm} runs before a change and as many after it"
@@ -47,7 +49,8 @@ _KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
 class Row(NamedTuple):
     """One measure of an environment."""
 
-    measure: str
+    stage: str
+    quantity: str
     level: str
     since: str
     detectable: str
@@ -55,7 +58,9 @@ class Row(NamedTuple):
     last: str
 
 
-HEADINGS = Row("Measure", "level", "since the first run", "detectable", "runs", "last change")
+HEADINGS = Row(
+    "Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change"
+)
 
 
 def print_history(told: Told, console: Console) -> None:
@@ -137,12 +142,18 @@ def _visible(number: int, environment: Environment) -> str:
     """``environment 1: the smallest change that would be seen: install 4 %, pytest 6 %``."""
     walls = [it for it in environment.series if _is_wall(it)] or [*environment.series]
     known = [
-        f"{words.named(it.measure)} {words.percent(it.finding.detectable, sign=False)}"
+        f"{_name(it.measure)} {percent(it.finding.detectable)}"
         for it in walls
         if it.finding.detectable is not None
     ]
     seen = f"the smallest change that would be seen: {', '.join(known)}" if known else TOO_FEW
     return f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}"
+
+
+def _name(measure: str) -> str:
+    """``install``, ``install CPU``."""
+    stage, quantity = stage_and_quantity(measure)
+    return stage if quantity is Quantity.WALL else f"{stage} {LABELS[quantity]}"
 
 
 def _is_wall(series: Series) -> bool:
@@ -158,15 +169,17 @@ def _rows(environment: Environment) -> list[Row]:
 
 def _row(series: Series, last: Change | None) -> Row:
     finding = series.finding
+    stage, quantity = stage_and_quantity(series.measure)
     since = series.level / series.first - 1 if series.first else 0.0
     detectable = finding.detectable
     return Row(
-        measure=words.named(series.measure),
-        level=words.amount(series.measure, series.level),
-        since=words.percent(since) if finding.changes else _MISSING,
-        detectable="too few" if detectable is None else words.percent(detectable, sign=False),
+        stage=stage,
+        quantity=LABELS[quantity],
+        level=amount(series.level, quantity),
+        since=percent(since, "+") if finding.changes else _MISSING,
+        detectable="too few" if detectable is None else percent(detectable),
         runs=f"{series.runs:,}",
-        last=f"{words.percent(last.point.relative)} on {last.run.started_at:%Y-%m-%d}"
+        last=f"{percent(last.point.relative, '+')} on {last.run.started_at:%Y-%m-%d}"
         if last
         else _MISSING,
     )
@@ -175,7 +188,7 @@ def _row(series: Series, last: Change | None) -> Row:
 def _table(environment: Environment) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     for heading in HEADINGS:
-        is_text = heading in (HEADINGS.measure, HEADINGS.last)
+        is_text = heading in (HEADINGS.stage, HEADINGS.quantity, HEADINGS.last)
         table.add_column(heading, justify="left" if is_text else "right")
     for row in _rows(environment):
         table.add_row(*(Text(printable(cell)) for cell in row))
@@ -185,7 +198,7 @@ def _table(environment: Environment) -> Table:
 def _markdown_table(environment: Environment) -> str:
     rows = [HEADINGS, *_rows(environment)]
     lines = [f"| {' | '.join(map(escape, row))} |" for row in rows]
-    return "\n".join([lines[0], "|---|---:|---:|---:|---:|---|", *lines[1:]])
+    return "\n".join([lines[0], "|---|---|---:|---:|---:|---:|---|", *lines[1:]])
 
 
 def _markdown_list(lines: Sequence[str]) -> str:
@@ -212,18 +225,18 @@ def _drifts(environment: Environment) -> Iterator[str]:
     for series in environment.series:
         drift, since = series.finding.drift, series.drifts_since
         if drift is not None and since is not None:
-            interval = f"between {words.percent(drift.low)} and {words.percent(drift.high)}"
-            size = f"{words.named(series.measure)} {words.percent(drift.relative)}"
+            interval = f"between {percent(drift.low, '+')} and {percent(drift.high, '+')}"
+            size = f"{_name(series.measure)} {percent(drift.relative, '+')}"
             yield f"{size} little by little, {interval}, since {words.run_name(since)}"
 
 
 def _shift_lines(told: Told, shift: Shift) -> Iterator[str]:
-    change, cause = shift.headline, told.cause(shift)
-    yield f"{words.size(change)}, {cause}" if cause else words.size(change)
+    change = shift.headline
+    yield told.causes.get((change.run.run_id, change.measure)) or words.headline(change)
     yield f"  {words.levels(change)}"
     yield f"  {words.where(change)}; seen for {counted(change.runs_since, 'run')}"
     if shift.others:
-        yield f"  with it {first_names([words.size(it) for it in shift.others], MOST)}"
+        yield f"  with it {first_names([words.headline(it) for it in shift.others], MOST)}"
     yield from (f"  {note}" for note in _notes(shift))
     if shift.is_open:
         accept = f"--accept {change.run.run_id} --reason TEXT"
@@ -237,7 +250,7 @@ def _notes(shift: Shift) -> Iterator[str]:
         yield own
     for change in shift.others:
         if not change.wall_alone and (note := words.standing(change)) not in (None, own):
-            yield f"{words.named(change.measure)}: {note}"
+            yield f"{_name(change.measure)}: {note}"
 
 
 def _beyond(told: Told) -> Iterator[tuple[str, list[str]]]:
@@ -288,7 +301,7 @@ def _environment_json(told: Told, environment: Environment) -> dict[str, object]
             {
                 "kind": words.verdict(shift),
                 "open": shift.is_open,
-                "cause": told.cause(shift) or None,
+                "cause": told.causes.get((shift.headline.run.run_id, shift.headline.measure)),
                 "changes": [_change_json(change) for change in shift.changes],
             }
             for shift in environment.shifts

@@ -32,11 +32,7 @@ class Told:
     runs: int
     history: History
     causes: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """By the run and the measure of an open regression."""
-
-    def cause(self, shift: Shift) -> str:
-        change = shift.headline
-        return self.causes.get((change.run.run_id, change.measure), "")
+    """An open regression and its cause in words, by its run and measure."""
 
 
 def told(
@@ -96,8 +92,7 @@ def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple
     for environment, shift in shifts:
         before, after = _sides(store, platform, environment, shift)
         change = shift.headline
-        if causes := explain(change.measure, before, after).causes:
-            yield (change.run.run_id, change.measure), causes
+        yield (change.run.run_id, change.measure), explain(change.measure, before, after).text
 
 
 def _sides(

@@ -1,64 +1,29 @@
-"""Measures, sizes and runs in words: for every form of output, and for messages."""
+"""Changes and runs in words."""
 
 from __future__ import annotations
 
-from ci.analysis.measures import Quantity, stage_and_quantity
+from ci.analysis.cause import Explanation
+from ci.analysis.contributor import amount
+from ci.analysis.measures import stage_and_quantity
 from ci.analysis.regressions import EXACT_ALARM, Change, Shift
 from ci.analysis.series import Measured
+from ci.report.quantities import percent
 
 _SURE = 0.999
-_DIGITS_FROM = 10  # below it a figure has a decimal
-_UNITS = {Quantity.WALL: "s", Quantity.CPU: "s", Quantity.LINES: "lines", Quantity.UNITS: "units"}
-_BYTES = (Quantity.PEAK_MEMORY, Quantity.WHEEL)
-_MEGABYTE, _GIGABYTE = 1e6, 1e9
-_ROUNDED_UP = 0.9995  # to 1,000 MB
-_NAMES = {
-    Quantity.WALL: "",
-    Quantity.CPU: " CPU seconds",
-    Quantity.PEAK_MEMORY: " peak memory",
-    Quantity.WHEEL: " wheel size",
-    Quantity.LINES: " lines",
-    Quantity.UNITS: " translation units",
-}
 
 
-def named(measure: str) -> str:
-    """``compile``, ``install CPU seconds``."""
-    stage, quantity = stage_and_quantity(measure)
-    return f"{stage}{_NAMES[quantity]}"
-
-
-def amount(measure: str, value: float, *, sign: bool = False) -> str:
-    """``181 s``, ``1.5 GB``; with ``sign`` ``+38 s``."""
-    quantity = stage_and_quantity(measure)[1]
-    if quantity in _BYTES:
-        large = abs(value) >= _ROUNDED_UP * _GIGABYTE
-        figure = f"{value / _GIGABYTE:{'+' if sign else ''}.2f} GB"
-        return figure if large else f"{_figure(value / _MEGABYTE, sign=sign)} MB"
-    if not quantity.is_noisy:
-        return f"{value:{'+' if sign else ''},.0f} {_UNITS[quantity]}"
-    return f"{_figure(value, sign=sign)} {_UNITS[quantity]}"
-
-
-def percent(share: float, *, sign: bool = True) -> str:
-    """``+21 %``."""
-    if share == float("inf"):
-        return "from nothing"
-    return f"{_figure(share * 100, sign=sign)} %"
-
-
-def size(change: Change) -> str:
+def headline(change: Change) -> str:
     """``compile +38 s (+21 %)``."""
     point = change.point
-    by = amount(change.measure, point.after - point.before, sign=True)
-    return f"{named(change.measure)} {by} ({percent(point.relative)})"
+    return Explanation(measure=change.measure, before=point.before, after=point.after).headline
 
 
 def levels(change: Change) -> str:
     """``181 s -> 219 s, between +17 % and +25 %, probability over 0.999``."""
     point = change.point
-    then, now = (amount(change.measure, value) for value in (point.before, point.after))
-    interval = f"between {percent(point.low)} and {percent(point.high)}"
+    quantity = stage_and_quantity(change.measure)[1]
+    then, now = (amount(value, quantity) for value in (point.before, point.after))
+    interval = f"between {percent(point.low, '+')} and {percent(point.high, '+')}"
     sure = f"over {_SURE}" if point.probability > _SURE else f"{point.probability:.3f}"
     return f"{then} -> {now}, {interval}, probability {sure}"
 
@@ -80,7 +45,7 @@ def standing(change: Change) -> str | None:
     if change.undone is not None:
         return f"undone with {run_name(change.undone)}"
     if change.is_worse and change.is_small:
-        return f"too little to alarm: below {percent(EXACT_ALARM, sign=False)}"
+        return f"too little to alarm: below {percent(EXACT_ALARM)}"
     if not change.point.confirmed:
         return "young: more runs have to confirm it"
     if change.wall_alone:
@@ -98,8 +63,3 @@ def verdict(shift: Shift) -> str:
     if not change.is_rise:
         return "past regression"
     return "small rise" if change.is_small else "suspected regression"
-
-
-def _figure(value: float, *, sign: bool) -> str:
-    digits = 0 if abs(value) >= _DIGITS_FROM else 1
-    return f"{value:{'+' if sign else ''},.{digits}f}"

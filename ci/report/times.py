@@ -8,22 +8,14 @@ from typing import NamedTuple
 from ci.analysis.cause import Explanation
 from ci.analysis.changes import POLICY
 from ci.analysis.contributor import amount
-from ci.analysis.measures import Quantity, stage_and_quantity
+from ci.analysis.measures import stage_and_quantity
 from ci.analysis.series import Measured
 from ci.comparison.references import SHORT
 from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
+from ci.report.quantities import LABELS, percent
 from ci.report.rows import MISSING
 from ci.text import counted
-
-LABELS = {
-    Quantity.WALL: "wall",
-    Quantity.CPU: "CPU",
-    Quantity.PEAK_MEMORY: "peak memory",
-    Quantity.WHEEL: "wheel",
-    Quantity.LINES: "generated lines",
-    Quantity.UNITS: "translation units",
-}
 
 
 class TimeRow(NamedTuple):
@@ -76,11 +68,6 @@ def _size(change: MeasureChange) -> str:
     _, quantity = stage_and_quantity(change.measure)
     relative = f" ({percent(change.relative, sign='+')})" if change.relative is not None else ""
     return f"{amount(change.delta, quantity, sign=True)}{relative}"
-
-
-def percent(value: float, sign: str = "") -> str:
-    digits = 0 if abs(value) >= 0.1 else 1
-    return f"{100 * value:{sign},.{digits}f} %"
 
 
 def news(times: Times, explanations: Sequence[Explanation]) -> Iterator[tuple[MeasureChange, str]]:
