@@ -340,11 +340,17 @@ def _wall_alone(
     if quantity is not Quantity.WALL or not change.is_worse:
         return False
     name = next((it for it in _cpu_measures(stage) if it in findings), None)
-    detectable = findings[name].detectable if name else None
-    if name is None or detectable is None or detectable > change.point.relative:
+    if name is None or not _shows(findings[name], change.point.after - change.point.before):
         return False  # nobody can tell
     near = (it for it in changes[name] if abs(it.place - change.place) <= MOVES)
     return not any(it.is_worse for it in near)
+
+
+def _shows(finding: Finding, seconds: float) -> bool:
+    """Whether so many seconds more would have been seen: those of a part are few of the whole."""
+    if finding.detectable is None or finding.level is None:
+        return False
+    return seconds >= finding.detectable * finding.level
 
 
 def _cpu_measures(stage: str) -> Iterator[str]:

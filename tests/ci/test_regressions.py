@@ -315,6 +315,11 @@ def test_wall_time_of_a_part_is_held_against_the_cpu_seconds_of_the_whole() -> N
     assert not history(runs(values), KEYS).open
 
 
+def test_seconds_that_would_be_lost_among_those_of_the_whole_are_not_expected_there() -> None:
+    values = {"link.wall_s": step(5, 6.5, seed=1), "install.cpu_s": noisy((900, 32), seed=2)}
+    assert history(runs(values), KEYS).open
+
+
 def test_cpu_seconds_that_nobody_can_judge_excuse_nothing() -> None:
     few: list[float | None] = [None] * 30 + [180.0, 181.0]
     assert history(runs({**BUSY, "pytest.cpu_s": few}), KEYS).open
