@@ -28,7 +28,7 @@ SIDE_BY_SIDE = 0.9  # wall seconds for each of the work, where more than one run
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
 
 _NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
-_NO_LINES = "generated files (artifacts of ci.yaml: `generated: <their folder>`)"
+_NO_LINES = "copy of the generated files (artifacts of ci.yaml: `generated: <their folder>`)"
 
 _NOUNS = {UnitKind.COMPILE: "unit", UnitKind.LINK: "link step", UnitKind.OTHER: "build step"}
 _STAGES = {UnitKind.COMPILE: COMPILE, UnitKind.LINK: LINK}
@@ -359,7 +359,9 @@ def _missing(pair: Pair, has: Callable[[BuildSide], bool], remedy: str) -> str:
     names = [
         name for name, side in zip(("before", "after"), pair.sides, strict=True) if not has(side)
     ]
-    return f", as the run {' and '.join(names)} has no {remedy}" if names else ""
+    if len(names) == len(pair.sides):
+        return f", as neither run has a {remedy}"
+    return f", as the run {names[0]} has no {remedy}" if names else ""
 
 
 def _has_units(side: BuildSide) -> bool:

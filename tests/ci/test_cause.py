@@ -245,15 +245,15 @@ def test_a_target_that_was_renamed_is_no_change() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "who"),
     [
-        (side(wall=100.0), BEFORE, "before"),
-        (side(wall=100.0), side(wall=200.0), "before and after"),
+        (side(wall=100.0), BEFORE, "the run before has no"),
+        (side(wall=100.0), side(wall=200.0), "neither run has a"),
     ],
 )
 def test_where_nothing_is_known_the_remedy_is_said(
     before: BuildSide, after: BuildSide, who: str
 ) -> None:
     assert compile_time(before, after).causes == (
-        f"unexplained, as the run {who} has no log of Ninja's (artifacts of ci.yaml: "
+        f"unexplained, as {who} log of Ninja's (artifacts of ci.yaml: "
         "`ninja_log: build/.ninja_log`)"
     )
 
