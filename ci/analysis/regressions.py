@@ -87,8 +87,8 @@ class Shift:
 
     @property
     def headline(self) -> Change:
-        """What alarms, where something does."""
-        return next((change for change in self.changes if change.is_open), self.changes[0])
+        """What alarms; else what made things worse and still does; else the most specific."""
+        return min(self.changes, key=lambda change: (not change.is_open, not change.is_rise))
 
     @property
     def others(self) -> tuple[Change, ...]:

@@ -179,10 +179,13 @@ def _row(series: Series, last: Change | None) -> Row:
         since=percent(since, "+") if finding.changes else _MISSING,
         detectable="too few" if detectable is None else percent(detectable),
         runs=f"{series.runs:,}",
-        last=f"{percent(last.point.relative, '+')} on {last.run.started_at:%Y-%m-%d}"
-        if last
-        else _MISSING,
+        last=_last_change(last) if last else _MISSING,
     )
+
+
+def _last_change(change: Change) -> str:
+    size = percent(change.point.relative, "+") if change.point.before else "from nothing"
+    return f"{size} on {change.run.started_at:%Y-%m-%d}"
 
 
 def _table(environment: Environment) -> Table:
@@ -324,8 +327,8 @@ def _change_json(change: Change) -> dict[str, object]:
         "measure": change.measure,
         "before": point.before,
         "after": point.after,
-        "low": point.low,
-        "high": point.high,
+        "low": point.low if point.before else None,
+        "high": point.high if point.before else None,
         "probability": point.probability,
         "confirmed": point.confirmed,
         "open": change.is_open,

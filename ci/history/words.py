@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ci.analysis.cause import Explanation
+from ci.analysis.changes import POLICY
 from ci.analysis.contributor import amount
 from ci.analysis.measures import stage_and_quantity
 from ci.analysis.regressions import EXACT_ALARM, Change, Shift
 from ci.analysis.series import Measured
 from ci.report.quantities import percent
+from ci.text import counted
 
 _SURE = 0.999
 
@@ -23,9 +25,9 @@ def levels(change: Change) -> str:
     point = change.point
     quantity = stage_and_quantity(change.measure)[1]
     then, now = (amount(value, quantity) for value in (point.before, point.after))
-    interval = f"between {percent(point.low, '+')} and {percent(point.high, '+')}"
+    interval = f", between {percent(point.low, '+')} and {percent(point.high, '+')}"
     sure = f"over {_SURE}" if point.probability > _SURE else f"{point.probability:.3f}"
-    return f"{then} -> {now}, {interval}, probability {sure}"
+    return f"{then} -> {now}{interval if point.before else ''}, probability {sure}"
 
 
 def run_name(run: Measured) -> str:
@@ -47,7 +49,8 @@ def standing(change: Change) -> str | None:
     if change.is_worse and change.is_small:
         return f"too little to alarm: below {percent(EXACT_ALARM)}"
     if not change.point.confirmed:
-        return "young: more runs have to confirm it"
+        missing = max(1, POLICY.confirm - change.runs_since)
+        return f"young: {counted(missing, 'more run')} may confirm it"
     if change.wall_alone:
         return "CPU seconds did not change: the machine was busy, or it waited"
     return None

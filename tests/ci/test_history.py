@@ -18,7 +18,7 @@ from published import PUBLISHED, platform_result
 from ci import cli
 from ci.details import BuildDetails, Details, Unit, UnitKind
 from ci.errors import ExitCode
-from ci.results import PlatformResult, RunResult
+from ci.results import BuildResult, PlatformResult, RunResult
 from ci.store import default_url
 from ci.store.store import Store
 
@@ -206,6 +206,23 @@ def test_a_wrong_command_line_is_told(regressed: Ci, options: list[str], expecte
     code, said = regressed.history(*options)
     assert code == ExitCode.USAGE
     assert expected in said
+
+
+def test_a_young_rise_is_suspected_and_exits_with_0(ci: Ci, release: RunResult) -> None:
+    store_runs(ci.results, release, [*map(result, [*noisy(900, 12, 1), *noisy(1350, 3, 2)])])
+    code, said = ci.history("nvidia", "--check")
+    assert code == ExitCode.PASSED
+    assert "1 suspected regression\n  install +" in said
+    assert "young: 2 more runs may confirm it" in said
+
+
+def test_something_from_nothing_has_no_relative_size(ci: Ci, release: RunResult) -> None:
+    lines = [result(900, build=BuildResult(generated_lines=count)) for count in (0, 0, 500)]
+    store_runs(ci.results, release, lines)
+    said = ci.history("nvidia")[1]
+    assert "from nothing on 2026-01-01" in said
+    assert "0 lines -> 500 lines, probability" in said
+    assert "Infinity" not in ci.history("nvidia", "--format", "json")[1]
 
 
 def test_too_few_runs_are_told(ci: Ci, release: RunResult) -> None:

@@ -254,6 +254,16 @@ def test_an_acceptance_of_something_else_changes_nothing(other: Accepted) -> Non
     assert history(runs({"install.wall_s": step()}), KEYS, [other]).open
 
 
+def test_what_is_not_accepted_is_told_first() -> None:
+    values = {"install.wall_s": step(seed=1), "pytest.wall_s": step(seed=2)}
+    accepted = [acceptance("pytest.wall_s", "run-20", 130)]
+    [shift] = history(runs(values), KEYS, accepted).open
+    assert shift.headline.measure == "install.wall_s"
+    accepted = [acceptance("install.wall_s", "run-20", 130)]
+    [shift] = history(runs(values), KEYS, accepted).open
+    assert shift.headline.measure == "pytest.wall_s"
+
+
 def test_what_rises_above_the_accepted_level_alarms_again() -> None:
     it = acceptance("install.wall_s", "run-20", 130)
     found = history(runs({"install.wall_s": noisy((100, 20), (130, 12), (160, 12))}), KEYS, [it])
