@@ -25,10 +25,10 @@ from ci.plan import (
     make_plan,
 )
 from ci.platforms import PLATFORMS, Platform
+from ci.repository import REPOSITORY
 from ci.results import title
 from ci.text import near_match
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().parent / "config" / "default-requirements.txt"
 RECIPE = REPOSITORY / "docker"
 # Its files for any platform. What only one has is beside them, in ``platforms``.

@@ -16,10 +16,11 @@ from ci.bundle.pack import Packer, commands
 from ci.engines import select_engine
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode, UsageError
-from ci.inputs import CONFIG_FILE, REPOSITORY, chosen_platforms, load_project, plan_run
+from ci.inputs import CONFIG_FILE, chosen_platforms, load_project, plan_run
 from ci.pip_settings import read_pip_settings
 from ci.plan import RunPlan
 from ci.progress import Progress
+from ci.repository import REPOSITORY
 from ci.request import new_request
 
 

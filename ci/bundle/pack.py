@@ -25,9 +25,10 @@ from ci.engines import ImageFacts
 from ci.engines.docker import DockerEngine
 from ci.engines.sdk_errors import typed_sdk_errors
 from ci.errors import InfrastructureError, UsageError
-from ci.inputs import REPOSITORY, SITE_FILE, Project
+from ci.inputs import SITE_FILE, Project
 from ci.plan import RunPlan
 from ci.progress import Progress
+from ci.repository import REPOSITORY
 from ci.request import RunRequest
 
 PROGRAM_FOLDERS = ("ci", "docker", "codegen")  # codegen names the platforms

@@ -16,9 +16,9 @@ from typing import IO, cast
 
 from ci.engines import Engine, ImageFacts, Observer
 from ci.errors import InfrastructureError
-from ci.inputs import REPOSITORY
 from ci.plan import ArtifactPlan, Column, RunPlan, StageKind, StagePlan
 from ci.process import run
+from ci.repository import REPOSITORY
 
 COLLECTOR = Path(__file__).with_name("collect_wheels.py")
 FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name

@@ -14,8 +14,8 @@ from rich.console import Console
 from ci.comparison.compare import compare
 from ci.comparison.result import Comparison
 from ci.errors import ExitCode, UsageError
-from ci.inputs import REPOSITORY
 from ci.report.comparison import comparison_json, comparison_markdown, print_comparison
+from ci.repository import REPOSITORY
 
 if TYPE_CHECKING:
     from ci.store.store import Store

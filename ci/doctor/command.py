@@ -25,7 +25,6 @@ from ci.doctor.network import network_checks
 from ci.errors import CiError
 from ci.inputs import (
     CONFIG_FILE,
-    REPOSITORY,
     SITE_FILE,
     Project,
     chosen_platforms,
@@ -35,6 +34,7 @@ from ci.inputs import (
 from ci.pip_settings import read_pip_settings
 from ci.plan import EnginePlan, NetworkPlan, RunPlan
 from ci.platforms import Platform
+from ci.repository import REPOSITORY
 from ci.text import first_names
 
 FILE_WIDTH = 200  # characters of a line that is not printed on a terminal

@@ -21,8 +21,9 @@ from ci.errors import CiError, ExitCode
 from ci.gc.engine import Usage, cache_items, container_items, image_items, last_runs
 from ci.gc.folders import RunFolder, host_cache_items, results_items, run_folders, work_items
 from ci.gc.items import Choice, Item, Kind, Limits, choose
-from ci.inputs import CONFIG_FILE, REPOSITORY, Project, load_project
+from ci.inputs import CONFIG_FILE, Project, load_project
 from ci.network import mask_credentials
+from ci.repository import REPOSITORY
 from ci.text import counted, printable
 
 DAYS = 14.0

@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.errors import UsageError
+
 if TYPE_CHECKING:
     from ci.store.store import Store
 
@@ -32,3 +34,11 @@ def open_store(results: Path) -> Store:
     from ci.store.store import Store
 
     return Store(store_url(results))
+
+
+def existing_store(results: Path) -> Store:
+    """Open the store of these results, which somebody has to have made."""
+    if store_url(results) == default_url(results) and not (results / DATABASE).is_file():
+        message = f"--results: there is no {DATABASE} in {results}"
+        raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
+    return open_store(results)

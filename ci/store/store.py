@@ -23,7 +23,6 @@ from ci.store import LATEST, blobs, queries
 from ci.store.connect import cause, connect, reading, shown, writing
 from ci.store.convert import platform_result, run_result
 from ci.store.rows import RunHead, SameEnvironment
-from ci.store.save import put, save
 from ci.store.tables import AcceptedRow, BlobRow, DetailsRow, PlatformRow, RunRow
 from ci.text import first_names, near_match
 
@@ -48,6 +47,8 @@ class Store:
         ``details`` are those of platforms that have just ended: one that is stored as it is, and
         that ``details`` does not name, keeps its own.
         """
+        from ci.store.save import save  # with two dialects, which who reads does not need
+
         try:
             with writing(self._engine) as connection:
                 save(connection, run, details)
@@ -145,6 +146,8 @@ class Store:
 
     def accept(self, accepted: Accepted) -> None:
         """Record that a change is as it should be; once more gives it another reason."""
+        from ci.store.save import put
+
         try:
             with writing(self._engine) as connection:
                 put(connection, AcceptedRow, asdict(accepted))

@@ -16,8 +16,8 @@ from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer
 from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.errors import CiError
-from ci.inputs import REPOSITORY
 from ci.plan import RunPlan
+from ci.repository import REPOSITORY
 
 IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, reason="cached")
 

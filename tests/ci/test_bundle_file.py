@@ -20,6 +20,7 @@ from ci.bundle.document import BundledImage, BundleDocument
 from ci.bundle.settings import find_configuration, site_settings
 from ci.bundle.unpack import opened_bundle
 from ci.bundle.wheels import pip_arguments
+from ci.commands import run as run_command
 from ci.config import NetworkConfig
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.inputs import Project, load_project
@@ -92,7 +93,7 @@ def test_a_run_is_that_of_the_packed_commit(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     assert run("run", "--bundle", bundle) == ExitCode.PASSED
     result = read_results(tmp_path / "results" / "latest" / "results.json")
     assert (result.project, result.commit, result.dirty) == ("tiny", COMMIT, True)
@@ -115,7 +116,7 @@ def test_a_run_goes_on_with_its_bundle(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     run_id = interrupted_run(bundle, tmp_path / "results")
     assert run("run", "--resume", run_id) == ExitCode.USAGE
     assert f"Name that as well: --bundle {bundle}" in capsys.readouterr().err
@@ -133,7 +134,7 @@ def test_a_run_does_not_go_on_with_another_bundle(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine())
+    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     run_id = interrupted_run(bundle, tmp_path / "results")
     changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
     assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE

@@ -11,10 +11,11 @@ import pytest
 from local_engine import LocalEngine
 
 from ci import cli
+from ci.commands import run as run_command
 from ci.config import schema_text
 from ci.errors import ExitCode, InfrastructureError
-from ci.inputs import REPOSITORY
 from ci.platforms import PLATFORMS
+from ci.repository import REPOSITORY
 from ci.results import RunResult
 from ci.store import default_url
 from ci.store.store import Store
@@ -48,7 +49,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LocalEngine:
     local = LocalEngine(record=tmp_path / "calls")
-    monkeypatch.setattr(cli, "select_engine", lambda _: local)
+    monkeypatch.setattr(run_command, "select_engine", lambda _: local)
     return local
 
 

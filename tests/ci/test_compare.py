@@ -10,6 +10,7 @@ import pytest
 from local_engine import LocalEngine
 
 from ci import cli
+from ci.commands import run as run_command
 from ci.errors import ExitCode
 from ci.results import RunResult, read_results
 from ci.store import default_url
@@ -110,7 +111,7 @@ class Tiny:
 
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
-    monkeypatch.setattr(cli, "select_engine", lambda _: LocalEngine(containers=False))
+    monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine(containers=False))
     monkeypatch.delenv("INFINI_CI_SITE", raising=False)
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "ci.yaml").write_text(CONFIG)

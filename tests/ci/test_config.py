@@ -8,9 +8,9 @@ import pytest
 
 from ci.config import load_config, load_site, schema_text
 from ci.errors import ConfigError, ExitCode
-from ci.inputs import REPOSITORY
 from ci.plan import Column, StageKind
 from ci.platforms import PLATFORMS
+from ci.repository import REPOSITORY
 
 MINIMAL = "project: tiny\nplatforms:\n  cpu: {}\n"
 

@@ -17,8 +17,8 @@ import yaml
 from ci.analysis.contract import load_contract
 from ci.analysis.suite import State
 from ci.config import load_config
-from ci.inputs import REPOSITORY
 from ci.platforms import PLATFORMS
+from ci.repository import REPOSITORY
 
 CONTRACT = REPOSITORY / "tests" / "ops" / "contracts" / "cpu.yaml"
 SIMULATED = REPOSITORY / "tests" / "simulated"

@@ -11,7 +11,6 @@ from ci.inputs import (
     DEFAULT_REQUIREMENTS,
     RECIPE,
     RECIPE_FILES,
-    REPOSITORY,
     chosen_platforms,
     config_option,
     load_project,
@@ -19,6 +18,7 @@ from ci.inputs import (
 )
 from ci.plan import RunPlan
 from ci.platforms import PLATFORMS
+from ci.repository import REPOSITORY
 
 
 @pytest.fixture

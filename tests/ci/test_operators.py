@@ -16,8 +16,8 @@ from ci.analysis.operators import (
     operator_record,
     overload_counts,
 )
-from ci.inputs import REPOSITORY
 from ci.pytest_log import PytestLog, parse_log
+from ci.repository import REPOSITORY
 from ci.results import OverloadCount
 
 

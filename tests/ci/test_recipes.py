@@ -11,9 +11,10 @@ import pytest
 
 from ci.config import DevicePolicy, load_config
 from ci.engines.provenance import image_labels, reason_to_build
-from ci.inputs import RECIPE, RECIPE_FILES, REPOSITORY, load_project, plan_run
+from ci.inputs import RECIPE, RECIPE_FILES, load_project, plan_run
 from ci.plan import RunPlan
 from ci.platforms import PLATFORMS
+from ci.repository import REPOSITORY
 
 ACCELERATORS = [name for name in PLATFORMS if name != "cpu"]
 

@@ -18,8 +18,8 @@ from workplace import CONFIG, Workplace, new_workplace
 from ci.engines import ExecutionFacts
 from ci.engines.base import EngineMachine, ImageFacts, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
-from ci.inputs import REPOSITORY
 from ci.plan import EnginePlan, RunPlan
+from ci.repository import REPOSITORY
 from ci.request import load_request
 from ci.results import Harness, Product, RunResult, exit_code
 from ci.workers import LINES_PER_WINDOW, Relay

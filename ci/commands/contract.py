@@ -1,0 +1,79 @@
+"""``python -m ci contract``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from ci.analysis.contract import Contract, load_contract
+from ci.analysis.difference import difference
+from ci.commands.options import add_config, add_results
+from ci.comparison.sides import contract_side
+from ci.contract import written_contract
+from ci.errors import ConfigError, ExitCode, UsageError
+from ci.inputs import CONFIG_FILE, chosen_platforms, config_option, load_project
+from ci.report.comparison import tests_text
+from ci.repository import REPOSITORY
+from ci.results import RunResult, kind, write_atomically
+from ci.store import existing_store
+
+OTHER_CONFIG = "Name its configuration with --config, another run with --run, or use --output."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=_contract)
+    parser.add_argument("platform", metavar="PLATFORM")
+    parser.add_argument("--run", metavar="RUN", help="run id (default: the latest of the platform)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="what to write (default: <platform>.yaml in the folder that the configuration names)",
+    )
+    add_config(parser)
+    add_results(parser)
+
+
+def _contract(options: argparse.Namespace) -> int:
+    with existing_store(options.results) as store:
+        run = store.load(options.run, platform=options.platform)
+    config = (options.config or REPOSITORY / CONFIG_FILE).resolve()
+    path = options.output or _contract_file(config, options.platform, run)
+    contract, text = written_contract(
+        run, options.platform, options.results, config=config_option(config)
+    )
+    before = _contract_before(path)
+    write_atomically(path, text)
+    print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
+    if before is not None:
+        base, head = contract_side("before", before), contract_side("now", contract)
+        print(tests_text(base, head, difference(before.suite, contract.suite)), end="")
+    return ExitCode.PASSED
+
+
+def _contract_before(path: Path) -> Contract | None:
+    try:
+        return load_contract(path) if path.exists() else None
+    except ConfigError:  # a reason to write it anew
+        return None
+
+
+def _contract_file(config: Path, name: str, run: RunResult) -> Path:
+    project = load_project(config, os.environ)
+    [platform] = chosen_platforms(project.config, [name])
+    if project.config.contracts is None:
+        message = f"{project.path}: contracts: got nothing, expected a folder"
+        raise UsageError(message, remedy="Name the folder there, or a file with --output.")
+    if run.project != project.config.project:
+        message = (
+            f"run {run.run_id} is of {run.project}, {project.path} of {project.config.project}"
+        )
+        raise UsageError(message, remedy=OTHER_CONFIG)
+    simulated = run.platform(name).simulated
+    if simulated is not project.config.platforms[name].simulated:
+        of, configured = kind(simulated=simulated), kind(simulated=not simulated)
+        message = f"run {run.run_id} is of a {of} {name}, {project.path} has a {configured} one"
+        raise UsageError(message, remedy=OTHER_CONFIG)
+    return project.source / project.config.contracts / f"{platform.name}.yaml"

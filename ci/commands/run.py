@@ -1,0 +1,220 @@
+"""``python -m ci run``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from ci.bundle.unpack import opened_bundle
+from ci.commands.options import add_config, add_results, add_source, positive
+from ci.commands.report import print_run
+from ci.config import MOST_RERUNS
+from ci.engines import select_engine
+from ci.errors import CiError, ExitCode, UsageError
+from ci.inputs import (
+    CONFIG_FILE,
+    Project,
+    chosen_platforms,
+    load_project,
+    plan_run,
+)
+from ci.interrupts import interrupts_go_to
+from ci.network import mask_credentials
+from ci.pip_settings import read_pip_settings
+from ci.plan import RunPlan
+from ci.progress import Progress
+from ci.records import Records
+from ci.repository import REPOSITORY
+from ci.request import RunRequest, load_request, new_request, read_request
+from ci.results import exit_code, title
+from ci.run import Run, together
+from ci.store import open_store
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=_run)
+    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="what to run")
+    parser.add_argument("--all", action="store_true", help="run every configured platform")
+    parser.add_argument(
+        "--jobs",
+        type=positive,
+        metavar="N",
+        help="run at most N platforms at once (default: as many as their engines carry)",
+    )
+    parser.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="where to run: in a container (docker), in a fresh virtual environment on this machine"
+        " (host), or on an engine of ci.site.yaml by its name; auto takes Docker where an engine"
+        " answers (default: what the site says, else auto)",
+    )
+    add_source(parser)
+    parser.add_argument(
+        "--cold", action="store_true", help="build without what the compiler cache holds"
+    )
+    parser.add_argument(
+        "--reruns",
+        type=_reruns,
+        metavar="N",
+        help="run failed tests N times more, as evidence of flaky ones; verdict, counts and times"
+        " stay those of the first attempt (default: what the configuration says, else 0)",
+    )
+    add_config(parser)
+    add_results(parser)
+    parser.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="run what `bundle` packed, by default all of it, with nothing but the file",
+    )
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--dry-run", action="store_true", help="print the plan, run nothing")
+    output.add_argument("--json", action="store_true", help="print results.json only")
+
+
+def _reruns(text: str) -> int:
+    if not text.isdecimal() or int(text) > MOST_RERUNS:
+        raise argparse.ArgumentTypeError(f"expected a number up to {MOST_RERUNS}, got '{text}'")
+    return int(text)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.bundle:
+        return _run_bundle(options)
+    with ThreadPoolExecutor(max_workers=1) as pool:  # meanwhile: pip takes 0.3 s to answer
+        pip = pool.submit(read_pip_settings)
+        project, request = _earlier_run(options) if options.resume else _new_run(options)
+        project = replace(project, pip=pip.result())
+    plans = plan_run(
+        project,
+        chosen_platforms(project.config, request.platforms),
+        run_id=request.run_id,
+        source=request.source,
+        results=options.results / request.run_id,
+        engine=None if request.engine == "auto" else request.engine,
+        engines=request.engines,
+        cold=request.cold,
+        reruns=request.reruns,
+    )
+    return _begin(options, request, plans)
+
+
+def _run_bundle(options: argparse.Namespace) -> int:
+    if options.source or options.config:
+        remedy = "Leave out --source and --config."
+        raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
+    earlier = _earlier(options) if options.resume else None
+    wanted = earlier.platforms if earlier else options.platforms
+    with opened_bundle(options.bundle, wanted) as bundle:
+        project, request = (
+            bundle.resumed(earlier)
+            if earlier
+            else bundle.request(
+                results=options.results,
+                engine=options.engine,
+                cold=options.cold,
+                reruns=options.reruns,
+            )
+        )
+        return _begin(options, request, bundle.plans(project, request, options.results))
+
+
+def _earlier(options: argparse.Namespace) -> RunRequest:
+    _refuse_changes(options)
+    return read_request(options.results, options.resume)
+
+
+def _begin(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
+    if options.dry_run:
+        return _describe(plans)
+    return _execute(options, request, plans)
+
+
+def _earlier_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
+    _refuse_changes(options)
+    request = load_request(options.results, options.resume)
+    return load_project(request.config, os.environ), request
+
+
+def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
+    config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
+    project = load_project(config, os.environ)
+    request = new_request(
+        project,
+        _named(project, options),
+        source_folder=options.source or project.source,
+        results=options.results,
+        engine=options.engine or "auto",
+        cold=options.cold,
+        reruns=options.reruns,
+    )
+    return project, request
+
+
+def _refuse_changes(options: argparse.Namespace) -> None:
+    asked = (options.platforms, options.all, options.engine, options.source, options.config)
+    if any(asked) or options.cold or options.reruns is not None:
+        message = "--resume goes on with what the run was asked for"
+        remedy = "Leave out PLATFORM, --all, --engine, --source, --config, --cold and --reruns."
+        raise UsageError(message, remedy=remedy)
+
+
+def _named(project: Project, options: argparse.Namespace) -> list[str]:
+    configured = list(project.config.platforms)
+    named = chosen_platforms(project.config, options.platforms)
+    if options.all and named:
+        raise UsageError("run: --all and platforms are named", remedy="Leave one of them out.")
+    if options.all:
+        return configured
+    if not named:
+        remedy = f"Configured: {', '.join(configured)}. All of them: --all."
+        raise UsageError("run: no platform is named", remedy=remedy)
+    return [platform.name for platform in named]
+
+
+def _describe(plans: Sequence[RunPlan]) -> int:
+    refused: dict[str, CiError] = {}
+    for plan in plans:
+        try:
+            with closing(select_engine(plan.engine)) as engine:
+                engine.check(plan)
+                print(f"# {title(plan.label, simulated=plan.simulated)}, {engine.name} engine")
+                print(mask_credentials(engine.describe(plan)))
+        except CiError as error:  # the others are described all the same
+            refused[plan.platform] = error
+    if refused:
+        raise together(refused)
+    return ExitCode.PASSED
+
+
+def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
+    results = options.results / request.run_id
+    run = Run(
+        request=request,
+        plans=plans,
+        connect=select_engine,
+        results=results,
+        records=Records(results, partial(open_store, options.results)),
+        progress=Progress(Console(stderr=True)),
+        resumed=bool(options.resume),
+        jobs=options.jobs,
+    )
+    result = run.execute()
+    with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
+        print_run(result, "json" if options.json else "table")
+        if not options.json:
+            print(f"\nresults: {results}")
+            if not all(platform.verdict.product.is_final for platform in result.platforms):
+                print(f"go on with what is missing: {run.command_to_resume}")
+    return ExitCode.INTERRUPTED if run.interrupted else exit_code(result.platforms)
