@@ -252,15 +252,16 @@ def _environment(
     stage: str | None,
 ) -> Environment:
     changes = {name: _changes(name, finding, runs) for name, finding in findings.items()}
+    placed = [*_placed(accepted, runs)]
     judged = [
         replace(
             change,
-            accepted=_acceptance(change, findings[name], runs, accepted),
-            undone=_undone(change, changes[name], findings[name]),
+            accepted=_acceptance(change, findings[name], placed),
+            undone=undone,
             wall_alone=_wall_alone(change, changes, findings),
         )
         for name, found in changes.items()
-        for change in found
+        for change, undone in zip(found, _undone(found, findings[name]), strict=True)
         if stage in (None, stage_and_quantity(name)[0])
     ]
     return Environment(
@@ -296,41 +297,45 @@ def _changes(name: str, finding: Finding, runs: Sequence[Measured]) -> list[Chan
     ]
 
 
-def _undone(change: Change, changes: Sequence[Change], finding: Finding) -> Measured | None:
-    """The run that took a rise back, but for what nobody could have seen."""
-    limit = change.point.before * (1 + (finding.detectable or 0.0))
-    for later in changes:
-        is_later = later.place > change.place and later.point.confirmed
-        if change.is_worse and is_later and later.point.after <= limit:
-            return later.run
-    return None
+def _undone(changes: Sequence[Change], finding: Finding) -> list[Measured | None]:
+    """For each change the run that took it back, if it was a rise, but for what nobody sees."""
+    found: list[Measured | None] = []
+    later: list[Change] = []  # the next one last; each lower than all between it and the change
+    for change in reversed(changes):
+        limit = change.point.before * (1 + (finding.detectable or 0.0))
+        low = (it for it in reversed(later) if it.point.after <= limit)
+        back = next(low, None) if change.is_worse else None
+        found.append(back.run if back else None)
+        if change.point.confirmed:
+            while later and later[-1].point.after >= change.point.after:
+                later.pop()
+            later.append(change)
+    return found[::-1]
 
 
 def _acceptance(
-    change: Change,
-    finding: Finding,
-    runs: Sequence[Measured],
-    accepted: Sequence[Accepted],
+    change: Change, finding: Finding, accepted: Sequence[tuple[int, Accepted]]
 ) -> Accepted | None:
     """The acceptance that a rise is covered by: near it, and of a level as high."""
     margin = 1 + max(finding.detectable or 0.0, TOLERANCE)
-    for it in accepted:
-        if not change.is_worse or it.measure != change.measure:
-            continue
-        place = _place_of_acceptance(it, runs)
-        is_near = place is not None and abs(place - change.place) <= MOVES
-        if is_near and change.point.after <= it.level * margin:
+    for place, it in accepted:
+        is_same = change.is_worse and it.measure == change.measure
+        is_near = abs(place - change.place) <= MOVES
+        if is_same and is_near and change.point.after <= it.level * margin:
             return it
     return None
 
 
-def _place_of_acceptance(accepted: Accepted, runs: Sequence[Measured]) -> int | None:
+def _placed(
+    accepted: Sequence[Accepted], runs: Sequence[Measured]
+) -> Iterator[tuple[int, Accepted]]:
     """By its run, or by its commit where that run is not kept any more."""
-    for place, run in enumerate(runs):
-        if run.run_id == accepted.run_id:
-            return place
-    commits = [run.commit for run in runs]
-    return commits.index(accepted.commit) if accepted.commit in commits else None
+    places = {run.run_id: place for place, run in enumerate(runs)}
+    commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
+    for it in accepted:
+        place = places.get(it.run_id, commits.get(it.commit or ""))
+        if place is not None:
+            yield place, it
 
 
 def _wall_alone(
@@ -360,18 +365,21 @@ def _cpu_measures(stage: str) -> Iterator[str]:
         yield measure(INSTALL, Quantity.CPU)
 
 
-def _shifts(changes: Sequence[Change]) -> Iterator[Shift]:
+def _shifts(changes: Sequence[Change]) -> list[Shift]:
     """Changes near each other, and in the same direction, as one; the newest first."""
-    pending = sorted(changes, key=lambda change: -change.place)
-    while pending:
-        newest = pending[0]
-        here = [
-            change
-            for change in pending
-            if newest.place - change.place <= TOGETHER and change.is_worse is newest.is_worse
-        ]
-        pending = [change for change in pending if change not in here]
-        yield Shift(changes=tuple(_specific_first(here)))
+    groups: list[list[Change]] = []
+    for change in sorted(changes, key=lambda it: (it.is_worse, it.place), reverse=True):
+        newest = groups[-1][0] if groups else None
+        if newest and newest.is_worse is change.is_worse and _together(newest, change):
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    groups.sort(key=lambda group: -group[0].place)
+    return [Shift(changes=tuple(_specific_first(group))) for group in groups]
+
+
+def _together(newest: Change, change: Change) -> bool:
+    return newest.place - change.place <= TOGETHER
 
 
 def _specific_first(changes: Sequence[Change]) -> list[Change]:

@@ -27,7 +27,7 @@ def levels(change: Change) -> str:
     then, now = (amount(value, quantity) for value in (point.before, point.after))
     interval = f", between {percent(point.low, '+')} and {percent(point.high, '+')}"
     sure = f"over {_SURE}" if point.probability > _SURE else f"{point.probability:.3f}"
-    return f"{then} -> {now}{interval if point.before else ''}, probability {sure}"
+    return f"{then} -> {now}{interval if point.low < point.high else ''}, probability {sure}"
 
 
 def run_name(run: Measured) -> str:
