@@ -69,6 +69,8 @@ def install_groups(session: nox.Session, *groups: str) -> None:
 
 def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci",)) -> None:
     """``python -m ci`` in an environment that has what it needs."""
+    if os.environ.get("INFINI_CI_DB", "").startswith("postgresql"):
+        groups = (*groups, "postgresql")
     install_groups(session, *groups)
     # On Ctrl-C nox would kill it after half a second; it needs longer to stop a container, take
     # the results out and store them. A second Ctrl-C makes it give up on that.

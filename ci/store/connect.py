@@ -46,9 +46,11 @@ def cause(error: Exception) -> str:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A consistent view of what is stored."""
+    """One view of what is stored, whatever is saved meanwhile."""
     try:
         with engine.connect() as connection:
+            if engine.dialect.name == "postgresql":  # else of each statement; SQLite has no other
+                connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
     except SQLAlchemyError as error:
         message = f"the store {shown(engine)} cannot be read: {cause(error)}"

@@ -8,14 +8,15 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from postgresql_server import connected
+from postgresql_server import Server, connected
 from sqlalchemy import func, select
 
 from ci.details import Details
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import RunResult
+from ci.store.connect import connect, reading
 from ci.store.store import Store
-from ci.store.tables import BlobRow
+from ci.store.tables import BlobRow, PlatformRow
 
 WRITERS = 4
 RUNS = 3  # of each
@@ -90,6 +91,21 @@ def test_runs_of_several_writers_are_all_there(published: RunResult, store_url: 
         # One list of node ids, and each list of outcomes once.
         stored = connection.scalar(select(func.count()).select_from(BlobRow))
         assert stored == 1 + len(outcomes)
+
+
+def test_a_reader_sees_one_state(published: RunResult, postgresql: Server) -> None:
+    """With SQLite, whoever saves waits until nobody reads."""
+    url = postgresql.new_store()
+    engine = connect(url)
+    with Store(url) as store:
+        store.save(published, {PLATFORM: suite()})
+        with reading(engine) as connection:
+            before = connection.execute(select(PlatformRow.id)).all()
+            store.save(published, {PLATFORM: suite(1)})
+            assert connection.execute(select(PlatformRow.id)).all() == before
+        with reading(engine) as connection:
+            assert connection.execute(select(PlatformRow.id)).all() != before
+    engine.dispose()
 
 
 def sorted_tests(details: Details) -> list[TestOutcome]:
