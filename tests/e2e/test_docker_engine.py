@@ -49,6 +49,8 @@ def test_image_is_built_once_and_says_what_it_stands_on(docker_bench: Bench) -> 
     docker_bench.engine.prepare(plan, docker_bench.observer)
     again = docker_bench.engine.prepare(plan, docker_bench.observer)
     assert (again.reference, again.built, again.reason) == (plan.needed_image.tag, False, "cached")
+    assert again.base == plan.needed_image.offline_base_image
+    assert (again.base_digest or "").startswith("sha256:")
     facts = docker_bench.engine.execute(plan, again, docker_bench.observer)
     note = "base image registry.invalid/python:3.11 could not be pulled"
     assert facts.notes == (f"{note}; built on an offline Debian base",)
