@@ -27,6 +27,8 @@ _CONFIDENCE = 0.95
 _POWER = NORMAL.inv_cdf(0.95)
 # A step that came one run later reaches 0.90 of its own deviate here, two runs later 0.77.
 _AS_LIKELY = 0.9
+# A step has to pass the other tests as well: measured on normal noise.
+_ALL_TESTS = 1.1
 _LEAST_DRIFT = 10
 """Values below which a straight line is no drift."""
 
@@ -168,7 +170,7 @@ class Tests:
         deviate = -NORMAL.inv_cdf(self.policy.alarm * self.tightened / 2)
         limit = student_of_normal(deviate, len(level) + self.policy.confirm - 2) * error
         seen = max(limit, self.policy.minimum * abs(level.median)) + _POWER * error
-        return seen / abs(level.median)
+        return _ALL_TESTS * seen / abs(level.median)
 
     def drift(self, values: Values, start: int) -> Drift | None:
         level = Level(values[start:])
@@ -182,7 +184,7 @@ class Tests:
         degrees = len(level) - 2
         noise = max(math.sqrt(float(rest @ rest) / degrees), least_noise(level.median))
         error = noise / math.sqrt(own)
-        if (
+        if not error or (
             two_sided(normal_of_student(slope / error, degrees))
             > self.policy.alarm * self.tightened
         ):

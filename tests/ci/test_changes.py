@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ci.analysis.changes import POLICY, Finding, against, analyse
+from ci.analysis.levels import Level, Step, inflation, normal_of_student, student_of_normal
+
+SEEDS = range(60)
 
 
 def noise(count: int, *, level: float = 100.0, spread: float = 3.0, seed: int = 0) -> list[float]:
@@ -16,6 +23,20 @@ def look(values: list[float]) -> Finding:
     return analyse({"x": values})["x"]
 
 
+def confirmed(values: list[float]) -> list[int]:
+    return [change.index for change in look(values).changes if change.confirmed]
+
+
+def false_alarms(values: list[float]) -> int:
+    """How many places are ever confirmed while the values arrive one by one."""
+    places: list[int] = []
+    for count in range(10, len(values) + 1):
+        for index in confirmed(values[:count]):
+            if not any(abs(index - place) <= 3 for place in places):
+                places.append(index)
+    return len(places)
+
+
 def test_a_step_is_confirmed_with_its_place_and_size() -> None:
     finding = look(noise(40) + noise(20, level=110, seed=1))
     (change,) = finding.changes
@@ -24,6 +45,42 @@ def test_a_step_is_confirmed_with_its_place_and_size() -> None:
     assert change.low < 0.1 < change.high
     assert change.probability > 0.999
     assert finding.level == pytest.approx(110, rel=0.02)
+
+
+@pytest.mark.parametrize("size", [1.1, 0.9])
+def test_a_step_of_10_percent_in_noise_of_3_is_known_within_5_runs(size: float) -> None:
+    found = 0
+    for seed in SEEDS:
+        values = noise(65, seed=seed)
+        values[60:] = [size * value for value in values[60:]]
+        runs = (confirmed(values[:count]) for count in (64, 65))
+        found += any(abs(index - 60) <= 3 for indices in runs for index in indices)
+    assert found / len(SEEDS) >= 0.95
+
+
+def test_noise_raises_no_alarm() -> None:
+    alarms = sum(false_alarms(noise(110, seed=seed)) for seed in range(9))
+    assert alarms == 0  # of 909 looks
+
+
+def test_spikes_raise_no_alarm() -> None:
+    random = np.random.default_rng(0)
+    values = np.array(noise(200)) * (1 + (random.random(200) < 0.05) * random.uniform(0.3, 2, 200))
+    assert false_alarms(list(values)) == 0
+
+
+def test_a_second_mode_is_no_level() -> None:
+    slow = np.random.default_rng(0).random(200) < 0.2
+    assert false_alarms(list(np.array(noise(200, spread=1)) + 10 * slow)) == 0
+
+
+def test_a_drift_is_no_staircase() -> None:
+    values = list(np.array(noise(200)) + 0.3 * np.arange(200))
+    finding = look(values)
+    assert finding.changes == ()
+    assert finding.drift is not None
+    assert finding.drift.low < 0.6 < finding.drift.high
+    assert look(noise(200)).drift is None
 
 
 def test_a_young_step_waits_for_its_confirmation() -> None:
@@ -41,11 +98,64 @@ def test_a_spike_is_forgotten() -> None:
     assert look(values).changes == ()
 
 
-def test_constant_values_say_nothing() -> None:
-    for value in (0.0, 7.0):
-        finding = look([value] * 50)
-        assert finding.changes == ()
-        assert finding.level == value
+def test_steps_smaller_than_the_minimum_are_not_told() -> None:
+    values = noise(60, spread=0.3) + noise(60, level=102, spread=0.3, seed=1)
+    assert look(values).changes == ()
+
+
+def test_many_series_are_corrected_together() -> None:
+    strict = replace(POLICY, family=1e-5)
+    values = noise(40) + noise(POLICY.confirm, level=107, seed=2)
+    others = {str(seed): noise(10, seed=seed) for seed in range(99)}
+    alone = analyse({"x": values}, policy=strict)["x"]
+    among = analyse({**others, "x": values}, policy=strict)["x"]
+    assert [change.confirmed for change in alone.changes] == [True]
+    assert among.changes == ()
+
+
+def test_what_is_detectable_is_detected() -> None:
+    found = 0
+    for seed in SEEDS:
+        before = noise(50, seed=seed)
+        size = look(before).detectable
+        assert size is not None
+        after = np.array(noise(POLICY.confirm, seed=1000 + seed)) * (1 + size)
+        found += any(abs(index - 50) <= 3 for index in confirmed([*before, *after]))
+    assert found / len(SEEDS) >= 0.9
+
+
+def test_intervals_hold_what_they_promise() -> None:
+    inside = 0
+    for seed in range(300):
+        values = np.array(noise(50, seed=seed))
+        low, high = Step(Level(values[:40]), Level(values[40:] * 1.2)).interval(0.95)
+        inside += low < 0.2 < high
+    assert 0.92 <= inside / 300 <= 0.98
+
+
+@given(st.floats(-1e9, 1e9), st.integers(0, 60))
+@settings(max_examples=50, deadline=None)
+def test_constant_values_say_nothing(value: float, count: int) -> None:
+    finding = look([value] * count)
+    assert finding.changes == ()
+    assert finding.drift is None
+    assert finding.level == (value if count else None)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(-20, 20))
+@settings(max_examples=30, deadline=None)
+def test_the_unit_does_not_matter(seed: int, exponent: int) -> None:
+    values = noise(30, seed=seed) + noise(20, level=112, seed=seed + 1)
+    factor = 2.0**exponent
+    places = [change.index for change in look(values).changes]
+    assert [change.index for change in look([factor * v for v in values]).changes] == places
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_time_may_run_backwards(seed: int) -> None:
+    values = noise(30, spread=1, seed=seed) + noise(30, level=120, spread=1, seed=seed + 1)
+    assert confirmed(values) == confirmed(values[::-1]) == [30]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
@@ -53,6 +163,13 @@ def test_short_series_say_nothing(count: int) -> None:
     finding = look(noise(count))
     assert finding.changes == ()
     assert (finding.level is None) == (count == 0)
+    assert (finding.detectable is None) == (count < 5)
+
+
+def test_something_from_nothing_is_a_change() -> None:
+    (change,) = look([0.0] * 20 + noise(10)).changes
+    assert change.index == 20
+    assert change.relative == change.low == change.high == float("inf")
 
 
 def test_exact_measures_have_no_noise() -> None:
@@ -62,17 +179,64 @@ def test_exact_measures_have_no_noise() -> None:
     assert change.confirmed
 
 
+def test_what_creeps_is_told_when_it_has_come_far_enough() -> None:
+    lines = [10_000.0 + 30 * run for run in range(6)]
+    (change,) = analyse({"lines": lines}, exact=["lines"])["lines"].changes
+    assert (change.index, change.before, change.after) == (4, 10_000, 10_120)
+
+
 def test_one_new_value_is_suspected_at_most() -> None:
     baseline = noise(30)
     suspected = against(baseline, [130.0])
     assert suspected is not None
     assert not suspected.confirmed
     assert against(baseline, [103.0]) is None
-    confirmed = against(baseline, noise(5, level=115, seed=2))
-    assert confirmed is not None
-    assert confirmed.confirmed
+    sure = against(baseline, noise(5, level=115, seed=2))
+    assert sure is not None
+    assert sure.confirmed
+
+
+def test_only_the_last_level_is_a_baseline() -> None:
+    baseline = noise(30, level=80) + noise(30)
+    assert against(baseline, [101.0]) is None
+    faster = against(baseline, [80.0])
+    assert faster is not None
+    assert faster.before == pytest.approx(100, rel=0.02)
+
+
+def test_nothing_is_compared_with_nothing() -> None:
+    assert against([], [1.0]) is None
+    assert against([1.0], []) is None
+    assert against([1.0], [2.0]) is None  # one value has no noise that could be known
+
+
+def test_an_exact_value_differs_or_does_not() -> None:
+    assert against([15.0], [15.0], exact=True) is None
+    change = against([15.0, 15.0], [16.0], exact=True)
+    assert change is not None
+    assert (change.index, change.confirmed) == (2, True)
 
 
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="series 'x': value 1 is nan; expected a number"):
         look([1.0, float("nan")])
+
+
+@pytest.mark.parametrize(("t", "degrees"), [(2.776, 4), (2.228, 10), (2.009, 50)])
+def test_students_t_as_a_normal_deviate(t: float, degrees: int) -> None:
+    assert normal_of_student(t, degrees) == pytest.approx(1.96, abs=0.02)
+    assert student_of_normal(normal_of_student(t, degrees), degrees) == pytest.approx(t)
+
+
+def test_ranks_do_not_care_how_far_an_outlier_is() -> None:
+    before = Level(np.array([1.0, 2, 3, 4, 5]))
+    for end in (10.0, 1000.0):
+        step = Step(before, Level(np.array([6.0, 7, 8, 9, end])))
+        assert step.rank_deviate() == pytest.approx(2.611, abs=0.001)
+
+
+def test_values_like_their_neighbours_weigh_less() -> None:
+    random = np.random.default_rng(0)
+    white = random.normal(size=200)
+    assert inflation(Level(white)) < 1.1
+    assert inflation(Level(np.convolve(white, np.ones(4) / 4))) > 1.5

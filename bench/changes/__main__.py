@@ -1,0 +1,136 @@
+"""``python -m bench.changes``: every method on every series, as a table in Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+
+from bench.changes import data
+from bench.changes.methods import Rival, rivals
+from bench.changes.replay import Tally, replay
+from bench.changes.scenarios import Labelled, Scenario, silences, steps
+from bench.errors import MeasurementError
+
+# Series of each kind, before a method's cost is taken into account.
+STEPS, SILENCES = 400, 120
+LEAST_STEPS, LEAST_SILENCES = 5, 2
+LONG = "five levels"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        real = data.tigerbeetle(options.otava)
+        turing = [series for _, series in data.turing(options.turing)] if options.turing else []
+    except (MeasurementError, OSError) as error:
+        print(f"bench.changes: {error}", file=sys.stderr)
+        return 1
+    chosen = [rival for rival in rivals() if re.search(options.only, rival.name)]
+    work = partial(_measure, real=real, turing=turing, scale=options.scale, series=options.series)
+    measured: dict[str, dict[str, Tally]] = {}
+    with Pool(options.jobs) as pool:
+        for rival, tallies in zip(chosen, pool.imap(work, chosen), strict=True):
+            measured[rival.name] = tallies
+            print(f"{rival.name}: {_summary(tallies)}", file=sys.stderr, flush=True)
+    print("\n".join(tables(measured)))
+    return 0
+
+
+def _summary(tallies: Mapping[str, Tally]) -> str:
+    whole = sum(tallies.values(), Tally())
+    if not whole.runs:
+        return "not installed"
+    return f"{whole.runs:,} looks, {1000 * whole.seconds / whole.runs:.2f} CPU-ms each"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.changes", description=__doc__)
+    parser.add_argument("--only", default="", help="methods whose name fits this regex")
+    parser.add_argument("--series", default="", help="series whose name fits this regex")
+    parser.add_argument("--scale", type=float, default=1.0, help="times as many series")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--otava", type=Path, help="apache_otava-0.8.0.tar.gz, else from PyPI")
+    parser.add_argument("--turing", type=Path, help="folder with annotations.json and datasets/")
+    return parser
+
+
+def _measure(
+    rival: Rival,
+    *,
+    real: Labelled,
+    turing: Sequence[Labelled],
+    scale: float,
+    series: str,
+) -> dict[str, Tally]:
+    """What the method makes of each kind of series; nothing, if it is not installed."""
+    try:
+        method = rival.load()
+    except ImportError:
+        return {}
+
+    def tally(members: Iterable[Labelled]) -> Tally:
+        return sum((replay(method, member) for member in members), Tally())
+
+    tallies = {}
+    for scenario, count, least in _made(real):
+        if re.search(series, scenario.name):
+            seeds = range(max(round(count * scale / rival.cost), least))
+            tallies[scenario.name] = tally(map(scenario.series, seeds))
+    for name, members in (("TigerBeetle, as labelled", [real]), ("--turing", turing)):
+        if members and re.search(series, name):
+            tallies[name] = tally(members)
+    return tallies
+
+
+def _made(real: Labelled) -> Iterator[tuple[Scenario, int, int]]:
+    """Scenarios, how many series of each, and how many at least."""
+    for scenario in (*steps(), *(data.injected(real, size) for size in (0.03, 0.05, 0.10))):
+        count = STEPS // 8 if scenario.name.startswith(LONG) else STEPS
+        yield scenario, count, LEAST_STEPS
+    for scenario in silences():
+        yield scenario, SILENCES, LEAST_SILENCES
+
+
+def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
+    """Markdown: a row for each kind of series, a column for each method."""
+    yield from _table("changes known within 5 runs", measured, _prompt)
+    yield from _table("changes found, and precision", measured, _found)
+    yield from _table("false alarms per 1,000 runs", measured, _false)
+
+
+def _table(
+    title: str,
+    measured: Mapping[str, Mapping[str, Tally]],
+    cell: Callable[[Tally], str],
+) -> Iterator[str]:
+    names = list(dict.fromkeys(name for tallies in measured.values() for name in tallies))
+    rows = [[cell(tallies.get(name, Tally())) for tallies in measured.values()] for name in names]
+    yield from ("", f"| {title} | {' | '.join(measured)} |", "|---" + "|--:" * len(measured) + "|")
+    for name, cells in zip(names, rows, strict=True):
+        if any(cells):
+            yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _prompt(tally: Tally) -> str:
+    return f"{tally.prompt_recall:.2f}" if tally.delays else ""
+
+
+def _found(tally: Tally) -> str:
+    if not tally.delays:
+        return ""
+    precision = "-" if tally.precision is None else f"{tally.precision:.2f}"
+    return f"{tally.recall:.2f} / {precision}"
+
+
+def _false(tally: Tally) -> str:
+    return f"{tally.false_per_1000:.1f}" if tally.runs else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Series whose change points are known, since they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+
+LEVEL = 100.0
+# The looks before a step that are watched for false alarms; long silences have their own series.
+_WATCHED = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Values, the oldest first, and the places where their level is known to change."""
+
+    values: list[float]
+    changes: tuple[int, ...] = ()
+    neutral: tuple[int, ...] = ()
+    """Places of which nobody says whether they are changes: found or not, they count nothing."""
+    first_look: int = 10
+    """With so many values somebody looks for the first time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One kind of series; the same seed always makes the same one."""
+
+    name: str
+    make: Callable[[Generator], Labelled]
+
+    def series(self, seed: int) -> Labelled:
+        return self.make(np.random.default_rng([seed, *self.name.encode()]))
+
+
+def normal(random: Generator, count: int, spread: float) -> list[float]:
+    return list(LEVEL * (1 + spread * random.normal(size=count)))
+
+
+def step(size: float, spread: float, *, before: int = 60, after: int = 10) -> Scenario:
+    """One step after ``before`` to ``before + 20`` values, worse or better by ``size``."""
+
+    def make(random: Generator) -> Labelled:
+        place = before + int(random.integers(20))
+        values = np.array(normal(random, place + after, spread))
+        values[place:] *= 1 + size
+        return Labelled(values=list(values), changes=(place,), first_look=place - _WATCHED)
+
+    return Scenario(name=f"step {size:+.0%}, noise {spread:.0%}", make=make)
+
+
+def quiet(name: str, noise: Callable[[Generator, int], Array], count: int = 120) -> Scenario:
+    """Nothing but noise of some kind, relative to the level."""
+
+    def make(random: Generator) -> Labelled:
+        return Labelled(values=list(LEVEL * (1 + noise(random, count))))
+
+    return Scenario(name=name, make=make)
+
+
+def _gauss(spread: float) -> Callable[[Generator, int], Array]:
+    return lambda random, count: spread * random.normal(size=count)
+
+
+def _spikes(random: Generator, count: int) -> Array:
+    """One run in twenty takes 1.3 to 3 times as long."""
+    spikes = (random.random(count) < 0.05) * random.uniform(0.3, 2, count)
+    values: Array = 0.03 * random.normal(size=count) + spikes
+    return values
+
+
+def _bimodal(random: Generator, count: int) -> Array:
+    """One run in five finds a machine that is 10 % slower."""
+    values: Array = 0.01 * random.normal(size=count) + 0.1 * (random.random(count) < 0.2)
+    return values
+
+
+def _variance(random: Generator, count: int) -> Array:
+    """Noise of 1 % that becomes noise of 5 %, and calm again."""
+    spread = np.where(np.arange(count) // (count // 4) % 2, 0.05, 0.01)
+    values: Array = spread * random.normal(size=count)
+    return values
+
+
+def _skewed(random: Generator, count: int) -> Array:
+    """As times often are: never much faster, sometimes much slower."""
+    values: Array = 0.03 * (random.gamma(1.5, size=count) - 1.5)
+    return values
+
+
+def _related(random: Generator, count: int) -> Array:
+    """Every run has half of its neighbour's deviation."""
+    values: Array = np.zeros(count)
+    for place, shock in enumerate(0.026 * random.normal(size=count)):
+        values[place] = 0.5 * values[place - 1] + shock if place else shock
+    return values
+
+
+def _drift(rate: float) -> Callable[[Generator, int], Array]:
+    return lambda random, count: 0.03 * random.normal(size=count) + rate * np.arange(count)
+
+
+def _whole_seconds(random: Generator, count: int) -> Array:
+    values: Array = np.round(0.01 * random.normal(size=count), 2)
+    return values
+
+
+def several(spread: float = 0.03) -> Scenario:
+    """Five levels of 30 to 60 runs, with steps of 8 to 25 % up and down."""
+
+    def make(random: Generator) -> Labelled:
+        lengths = random.integers(30, 60, size=5)
+        sizes = random.uniform(0.08, 0.25, size=5) * random.choice((-1, 1), size=5)
+        levels = np.cumprod(1 + np.where(np.arange(5) > 0, sizes, 0))
+        values = np.array(normal(random, int(lengths.sum()), spread)) * np.repeat(levels, lengths)
+        return Labelled(values=list(values), changes=tuple(np.cumsum(lengths)[:-1].tolist()))
+
+    return Scenario(name="five levels, steps of 8 to 25 %, noise 3%", make=make)
+
+
+def gaps() -> Scenario:
+    """A step of 10 %, and three runs in ten never arrive."""
+
+    def make(random: Generator) -> Labelled:
+        whole = step(0.10, 0.03, before=80, after=20).make(random)
+        there = random.random(len(whole.values)) > 0.3
+        values = [value for value, kept in zip(whole.values, there, strict=True) if kept]
+        change = int(there[: whole.changes[0]].sum())
+        return Labelled(values=values, changes=(change,), first_look=change - _WATCHED)
+
+    return Scenario(name="step +10%, noise 3%, missing runs", make=make)
+
+
+def young_history() -> Scenario:
+    """A step of 10 % after only 15 runs."""
+
+    def make(random: Generator) -> Labelled:
+        values = np.array(normal(random, 25, 0.03))
+        values[15:] *= 1.1
+        return Labelled(values=list(values), changes=(15,), first_look=10)
+
+    return Scenario(name="step +10%, noise 3%, after 15 runs", make=make)
+
+
+def spiky_step() -> Scenario:
+    """A step of 10 % in noise of 3 % with spikes."""
+
+    def make(random: Generator) -> Labelled:
+        place = 60 + int(random.integers(20))
+        values = LEVEL * (1 + _spikes(random, place + 10))
+        values[place:] *= 1.1
+        return Labelled(values=list(values), changes=(place,), first_look=place - _WATCHED)
+
+    return Scenario(name="step +10%, noise 3%, spikes", make=make)
+
+
+def steps() -> Iterator[Scenario]:
+    yield from (step(size, 0.03) for size in (0.02, 0.03, 0.05, 0.10, 0.20, 0.30))
+    yield step(-0.10, 0.03)
+    yield from (step(size, 0.01) for size in (0.02, 0.03, 0.05))
+    yield from (step(size, 0.05) for size in (0.10, 0.20))
+    yield from (young_history(), gaps(), spiky_step(), several())
+
+
+def silences() -> Iterator[Scenario]:
+    yield from (quiet(f"noise {spread:.0%}", _gauss(spread)) for spread in (0.01, 0.03, 0.05))
+    yield quiet("noise 3%, spikes in 5 % of the runs", _spikes)
+    yield quiet("two modes 10 % apart, 80 : 20", _bimodal)
+    yield quiet("noise 1%, then 5%, and back", _variance)
+    yield quiet("skewed noise (gamma, 3.7 %)", _skewed)
+    yield quiet("related noise (AR(1) 0.5, 3 %)", _related)
+    yield quiet("drift of 0.1 % a run, noise 3%", _drift(0.001))
+    yield quiet("drift of 0.5 % a run, noise 3%", _drift(0.005))
+    yield quiet("noise 1%, whole seconds of 100", _whole_seconds)
