@@ -19,6 +19,7 @@ from bench.parts import (
     build,
     cpp_call,
     generate,
+    history,
     imports,
     kernels,
     profile,
@@ -43,6 +44,7 @@ MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "kernels-cpu": kernels.measure_cpu,
     "kernels-cuda": kernels.measure_cuda,
     "release": release.measure,
+    "history": history.measure,
 }
 
 EXIT_INTERRUPTED = 130
@@ -68,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
             output=options.output_dir,
             repeat=options.repeat,
             installed=options.installed,
+            runs=options.runs,
+            database=options.database,
         )
         measurements = [
             measurement for part in options.only for measurement in measure_part(part, context)
@@ -126,6 +130,19 @@ def _parser() -> argparse.ArgumentParser:
         help="call and import the infini.ops that this Python has, not one built for the purpose",
     )
     parser.add_argument(
+        "--runs",
+        type=_runs,
+        default=2_000,
+        metavar="N",
+        help="how long a history is made up (default: %(default)s, which take 20 minutes to save)",
+    )
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="an empty database for that history, such as postgresql+psycopg:///bench"
+        " (default: a new SQLite database)",
+    )
+    parser.add_argument(
         "--output-dir",
         type=Path,
         default=ROOT / "results" / "bench",
@@ -145,8 +162,12 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(name for name in MEASURE if name in names)
 
 
-def _positive(text: str) -> int:
+def _positive(text: str, least: int = 1) -> int:
     value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"expected at least {least}, got {value}")
     return value
+
+
+def _runs(text: str) -> int:
+    return _positive(text, least=3)  # what is compared are the first, the last and the one before

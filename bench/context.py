@@ -26,6 +26,10 @@ class Context:
     output: Path
     repeat: int
     installed: bool = False
+    runs: int = 2_000
+    """Of the history that is made up."""
+    database: str | None = None
+    """An empty one for it; ``None``: SQLite."""
 
     @property
     def python(self) -> str:

@@ -152,6 +152,27 @@ GOALS = {
     "release-memory": Goal(
         part="release", title="memory of the orchestrator meanwhile", unit="MB", at_most=200
     ),
+    # Of 2,000 runs on 7 platforms with 17,000 tests each; --runs makes it less.
+    "history-size": Goal(
+        part="history",
+        title="store of 2,000 runs x 7 platforms x 17,000 tests",
+        unit="GB",
+        at_most=8,
+    ),
+    "history-save": Goal(
+        part="history", title="saving one of them: the slowest", unit="s", at_most=2
+    ),
+    "history-compare": Goal(
+        part="history", title="`compare` of two runs, one after the other", unit="s", at_most=1
+    ),
+    "history-compare-far": Goal(
+        part="history", title="`compare` of the first run and the last", unit="s", at_most=1
+    ),
+    "history-history": Goal(
+        part="history", title="`history` of a platform, all runs", unit="s", at_most=1
+    ),
+    "history-report": Goal(part="history", title="`report` of a run", unit="s", at_most=1),
+    "history-export": Goal(part="history", title="`export` of the tests of one run", unit="s"),
 }
 
 

@@ -323,3 +323,14 @@ def test_without_its_dependencies_it_says_what_installs_them() -> None:
     assert "is not installed" in done.stderr
     assert "python3 noxfile.py -s build-cpu" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["compare", "history", "report"])
+def test_what_only_reads_the_store_starts_without_what_runs_need(command: str) -> None:
+    """Engines and planning would take as long as all the rest."""
+    program = f"import sys; from ci.cli import main; main(['{command}', '--help'])"
+    show = "print(*sorted({'docker', 'ci.engines', 'ci.inputs', 'ci.run'} & set(sys.modules)))"
+    program = f"try: exec({program!r})\nexcept SystemExit: pass\nimport sys; {show}"
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""

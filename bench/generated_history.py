@@ -1,0 +1,328 @@
+"""A history as a library's release validations leave it, made up: the same one every time.
+
+Every run brings a few tests that fail once, flaky ones, and noise in all times. Over the whole
+history the suite grows, tests begin to pass or to skip, compilers and torch are updated, caches
+are cold now and then, and some stages get dearer for good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from random import Random
+
+from pydantic import JsonValue
+
+from ci.details import BuildDetails, Details, Unit, UnitKind
+from ci.pytest_log import Outcome, TestOutcome
+from ci.results import (
+    BuildResult,
+    Evidence,
+    Grade,
+    Harness,
+    OverloadCount,
+    PlatformResult,
+    Product,
+    PytestResult,
+    RunResult,
+    StageResult,
+    Verdict,
+)
+
+PROJECT = "infini-ops"
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+BETWEEN_RUNS = timedelta(hours=12)
+# Torch device, seconds of a cold install and of pytest, as one team published them.
+PLATFORMS = {
+    "cpu": ("cpu", 620, 150),
+    "nvidia": ("cuda", 889, 182),
+    "iluvatar": ("cuda", 629, 153),
+    "metax": ("cuda", 1301, 245),
+    "cambricon": ("mlu", 2055, 469),
+    "moore": ("musa", 2019, 244),
+    "ascend": ("npu", 1041, 246),
+}
+DTYPES = ("bfloat16", "bool", "complex64", "float16", "float32", "float64", "int32", "int64")
+SLOTS = (0, 8)
+PINNED = "cpu"  # its compiler and torch never change: its series are as long as the history
+COMPILERS = ("g++ 11.4.0", "g++ 12.2.0", "g++ 13.1.0", "g++ 14.2.0")
+TORCHES = ("2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0")
+SKIP_REASONS = ("no sample", "dtype is not supported", "no kernel", "not in this build")
+PASSING = 0.55  # of the tests; the others skip
+FLAKY = 0.05  # how often one of the flaky ones fails
+GROWTH = 0.06  # of the suite, over the whole history
+VARIANTS = 4  # of every test, with other durations; making all anew takes 1.2 µs each
+NOISE = 0.03
+WARM = 0.12  # of the time of a cold build
+UNITS = 48
+DEAR_UNITS = 4  # the new ones of the last step
+# Where in the history, of which stage, by how much. The last is young enough to be today's news.
+STEPS = ((0.2, "install", 1.10), (0.45, "pytest", 1.15), (0.7, "install", 0.9))
+LAST_STEP = (0.99, "install", 1.2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large a history is; ``tests`` are those of one platform, at its middle."""
+
+    runs: int = 2_000
+    tests: int = 17_000
+    platforms: tuple[str, ...] = tuple(PLATFORMS)
+
+
+Generated = tuple[RunResult, dict[str, Details]]
+
+
+def history(scale: Scale, seed: int = 8) -> Iterator[Generated]:
+    """Every run with its details, the oldest first."""
+    random = Random(seed)  # noqa: S311
+    suites = {name: _Suite(name, scale, random) for name in scale.platforms}
+    commit = _commit(0)
+    for index in range(scale.runs):
+        if index % 5:  # every fifth run repeats the one before
+            commit = _commit(index)
+        position = index / scale.runs
+        parts = {}
+        for name, suite in suites.items():
+            suite.develop(index)
+            parts[name] = _platform(name, suite.outcomes(), index, position, random)
+        yield _run(index, commit, parts)
+
+
+def _run(index: int, commit: str, parts: dict[str, tuple[PlatformResult, Details]]) -> Generated:
+    started = BEGIN + index * BETWEEN_RUNS
+    run = RunResult(
+        run_id=f"{started:%Y%m%dT%H%M%SZ}-{commit[:8]}-{index:04x}",
+        project=PROJECT,
+        commit=commit,
+        dirty=False,
+        started_at=started,
+        finished_at=started + timedelta(hours=1),
+        engine="docker",
+        platforms=tuple(result for result, _ in parts.values()),
+    )
+    return run, {name: details for name, (_, details) in parts.items()}
+
+
+def _commit(index: int) -> str:
+    return hashlib.sha1(str(index).encode(), usedforsecurity=False).hexdigest()
+
+
+class _Suite:
+    """The tests of one platform, which change from run to run."""
+
+    def __init__(self, platform: str, scale: Scale, random: Random) -> None:
+        self._device = PLATFORMS[platform][0]
+        self._random = random
+        self._variants: list[tuple[TestOutcome, ...]] = []
+        self._overloads = 0
+        per_overload = len(DTYPES) * len(SLOTS)
+        begin = round(scale.tests * (1 - GROWTH / 2) / per_overload)
+        self._until_next = max(1, round(scale.runs * per_overload / (scale.tests * GROWTH)))
+        for _ in range(max(1, begin)):
+            self._add_overload()
+        self._flaky = random.sample(range(len(self._variants)), 3)
+
+    def develop(self, index: int) -> None:
+        """What a day's commits change for good."""
+        if index % self._until_next == self._until_next - 1:
+            self._add_overload()
+        if index % 5 == 1:
+            place = self._random.randrange(len(self._variants))
+            [test, *_] = self._variants[place]
+            passes = test.outcome is Outcome.PASSED
+            self._variants[place] = self._made(test.node_id, passed=not passes)
+
+    def outcomes(self) -> list[TestOutcome]:
+        """The outcomes of one run: some tests fail, each with a message of its own."""
+        chosen = self._random.randbytes(len(self._variants))
+        tests = [some[byte % VARIANTS] for some, byte in zip(self._variants, chosen, strict=True)]
+        failing = [place for place in self._flaky if self._random.random() < FLAKY]
+        for place in [*failing, self._random.randrange(len(tests))]:
+            if tests[place].outcome is Outcome.PASSED:
+                tests[place] = self._failure(tests[place])
+        return tests
+
+    def _add_overload(self) -> None:
+        self._overloads += 1
+        overload = f"operator_{self._overloads * 7919 % 100_003:05}.out"  # in no order
+        for dtype, slot in product(DTYPES, SLOTS):
+            name = f"tests/ops/test_torch_ops.py::test_overload[{overload}-{dtype}"
+            name += f"-{self._device}-slot{slot}]"
+            made = self._made(name, passed=self._random.random() < PASSING)
+            self._variants.append(made)
+
+    def _made(self, name: str, *, passed: bool) -> tuple[TestOutcome, ...]:
+        reason = None if passed else self._random.choice(SKIP_REASONS)
+        typical = self._random.lognormvariate(math.log(0.002 if passed else 0.0005), 1.2)
+        return tuple(
+            TestOutcome(
+                node_id=name,
+                outcome=Outcome.PASSED if passed else Outcome.SKIPPED,
+                seconds=typical * self._random.lognormvariate(0, 0.15),
+                reason=reason and f"{reason}: {self._device} has none of it",
+                skip_reason=reason,
+            )
+            for _ in range(VARIANTS)
+        )
+
+    def _failure(self, test: TestOutcome) -> TestOutcome:
+        random = self._random
+        message = (
+            "AssertionError: Tensor-likes are not close!\n\n"
+            f"Mismatched elements: {random.randrange(1, 1024)} / 1024\n"
+            f"Greatest absolute difference: {random.random()} at index"
+            f" ({random.randrange(32)}, {random.randrange(32)}) (up to 1e-05 allowed)\n"
+            f"Greatest relative difference: {random.random()} (up to 1.3e-06 allowed)"
+        )
+        return TestOutcome(
+            node_id=test.node_id, outcome=Outcome.FAILED, seconds=test.seconds, reason=message
+        )
+
+
+def _platform(
+    name: str, tests: list[TestOutcome], index: int, position: float, random: Random
+) -> tuple[PlatformResult, Details]:
+    device, install, pytest = PLATFORMS[name]
+    cold = index % 25 == 7
+    build = _build(install * _level("install", position), position, random, cold=cold)
+    units = sum(unit.seconds for unit in build.units)
+    stages = (
+        StageResult(name="image", seconds=0.3 * _noise(random), exit_code=0, in_total=False),
+        StageResult(name="sync", seconds=0.3 * _noise(random), exit_code=0, in_total=False),
+        _stage("generate", 1.0, random),
+        _stage("install", units * 1.1, random),
+        _stage("pytest", pytest * _level("pytest", position), random),
+    )
+    total = sum(stage.seconds or 0 for stage in stages if stage.in_total)
+    counts = _pytest_result(tests, stages[-1].seconds or 0)
+    result = PlatformResult(
+        platform=name,
+        label=name.capitalize(),
+        built=True,
+        pytest=counts,
+        overloads=(OverloadCount(slot=8, device=device, active=1440, executed=1326, passed=1326),),
+        stages=stages,
+        build=BuildResult(
+            configure_s=4 * _noise(random),
+            compile_s=units * 0.95,
+            link_s=units * 0.05,
+            translation_units=len(build.units),
+            wheel_bytes=4_000_000 + 1000 * len(tests),
+            generated_lines=sum(build.generated.values()),
+        ),
+        build_install_s=total - (stages[-1].seconds or 0),
+        pytest_s=stages[-1].seconds,
+        total_s=total,
+        verdict=Verdict(
+            product=Product.FAILED if counts.failed else Product.PASSED,
+            harness=Harness.CLEAN,
+            evidence=(Evidence(grade=Grade.FACT, text=f"pytest: {counts.summary}"),),
+        ),
+        notes=("full suite passed", f"overloads executed: 1,326 of 1,440 on {device}"),
+        environment=_environment(name, position, random, cold=cold),
+        artifacts={file: f"{name}/{file}" for file in ("events.jsonl", "pytest.jsonl")},
+    )
+    return result, Details(tests=tests, build=build)
+
+
+def _pytest_result(tests: list[TestOutcome], seconds: float) -> PytestResult:
+    counts = dict.fromkeys(Outcome, 0)
+    for test in tests:
+        counts[test.outcome] += 1
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    return PytestResult(
+        passed=counts[Outcome.PASSED],
+        failed=counts[Outcome.FAILED],
+        errors=0,
+        skipped=counts[Outcome.SKIPPED],
+        xfailed=0,
+        xpassed=0,
+        warnings=100,
+        deselected=None,
+        seconds=seconds,
+        summary=f"{summary} in {seconds:.2f}s",
+    )
+
+
+def _stage(name: str, seconds: float, random: Random) -> StageResult:
+    return StageResult(
+        name=name,
+        seconds=seconds * _noise(random),
+        cpu_user_s=1.8 * seconds * _noise(random) ** 0.5,
+        cpu_system_s=0.1 * seconds * _noise(random),
+        peak_rss_bytes=round(5e8 * _noise(random)),
+        exit_code=0,
+        in_total=True,
+    )
+
+
+def _build(seconds: float, position: float, random: Random, *, cold: bool) -> BuildDetails:
+    """The last step is one of new units alone; the others make all units dearer."""
+    seconds *= 1 if cold else WARM
+    names = [f"torch_backend_{number:02}" for number in range(UNITS)]
+    costs = dict.fromkeys(names, seconds / UNITS)
+    begin, _, factor = LAST_STEP
+    if position >= begin:
+        added = seconds * (factor - 1) / DEAR_UNITS
+        costs |= {f"triton_backend_{number:02}": added for number in range(DEAR_UNITS)}
+    return BuildDetails(
+        units=tuple(
+            Unit(
+                output=f"CMakeFiles/ops.dir/generated/{name}.cc.o",
+                kind=UnitKind.COMPILE,
+                seconds=cost * _noise(random),
+                cached=not cold and random.random() < 0.97,
+            )
+            for name, cost in costs.items()
+        ),
+        generated={f"generated/{name}.cc": 4_000 for name in costs},
+        flags=("-O2", "-fPIC", "-std=c++17"),
+    )
+
+
+def _level(stage: str, position: float) -> float:
+    return math.prod(factor for begin, of, factor in STEPS if of == stage and position >= begin)
+
+
+def _noise(random: Random) -> float:
+    """A few percent, and now and then a spike."""
+    return random.lognormvariate(0, NOISE) * (1.5 if random.random() < 0.01 else 1)
+
+
+def _environment(name: str, position: float, random: Random, *, cold: bool) -> dict[str, JsonValue]:
+    if name == PINNED:
+        position = 0
+    compiler = COMPILERS[int(position * len(COMPILERS))]
+    torch = TORCHES[int(position * len(TORCHES))]
+    image = hashlib.sha256(f"{name} {compiler} {torch}".encode()).hexdigest()
+    cache: dict[str, JsonValue] = {"tool": "ccache", "state": "cold" if cold else "warm"}
+    packages: dict[str, JsonValue] = {f"package-{n}": f"{n}.{n + 1}.0" for n in range(27)}
+    return {
+        "cmake": "cmake version 4.3.0",
+        "compiler": compiler,
+        "compiler_cache": {**cache, "hit_rate": 0.0 if cold else 0.95 + 0.05 * random.random()},
+        "machine": {
+            "architecture": "x86_64",
+            "cores": 64,
+            "cpu_model": "Intel(R) Xeon(R) Processor",
+            "hostname": name,
+            "memory_bytes": 1 << 39,
+        },
+        "ninja": "1.13.2",
+        "packages": packages,
+        "python": "3.11.2",
+        "torch": torch,
+        "engine": {
+            "name": "docker",
+            "image": {
+                "reference": f"infini-ci/{name}:{image[:16]}",
+                "digest": f"sha256:{image}",
+                "built": False,
+            },
+        },
+    }

@@ -1,0 +1,105 @@
+"""What years of runs cost: the store's size, saving a run, and asking about any of them.
+
+The history is made up (``bench.generated_history``) and saved as every run is; the questions are
+asked as a person asks them, each by a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sqlalchemy import create_engine, text
+
+from bench.context import Context
+from bench.generated_history import Scale, history
+from bench.rows import Measurement
+from bench.statistics import summarize
+from ci.store import URL_VARIABLE, default_url
+from ci.store.store import Store
+
+PROCESSES = 7  # after a first one, which compiles to bytecode
+EXPORTED_RUNS = 20
+FULL_SCALE = Scale()
+
+
+def measure(context: Context) -> Iterator[Measurement]:
+    """Save the history, then ask about it."""
+    folder = context.scratch / "history"
+    folder.mkdir()
+    url = context.database or default_url(folder)
+    scale = Scale(runs=context.runs)
+    run_ids, seconds, cpu_seconds = _saved(url, scale)
+    size = _size(url)
+    per_run = size / scale.runs
+    yield Measurement(
+        key="history-size",
+        value=per_run * FULL_SCALE.runs / 1e9,
+        note=f"{size / 1e9:.2f} GB of {scale.runs:,} runs, {per_run / 1e3:.0f} kB each",
+    )
+    yield Measurement(
+        key="history-save",
+        value=max(seconds),
+        note=f"median {summarize(seconds).median:.2f} s, of which"
+        f" {summarize(cpu_seconds).median:.2f} CPU-s",
+    )
+    yield from _questions(context, url, run_ids)
+    yield _export(context, url, scale, run_ids)
+
+
+def _saved(url: str, scale: Scale) -> tuple[list[str], list[float], list[float]]:
+    run_ids, seconds, cpu_seconds = [], [], []
+    with Store(url) as store:
+        for run, details in history(scale):
+            start, cpu_start = time.perf_counter(), time.process_time()
+            store.save(run, details)
+            seconds.append(time.perf_counter() - start)
+            cpu_seconds.append(time.process_time() - cpu_start)
+            run_ids.append(run.run_id)
+    return run_ids, seconds, cpu_seconds
+
+
+def _size(url: str) -> int:
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        database = Path(str(engine.url.database))
+        return sum(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
+    with engine.connect() as connection:
+        return int(connection.scalar(text("SELECT pg_database_size(current_database())")) or 0)
+
+
+def _questions(context: Context, url: str, run_ids: Sequence[str]) -> Iterator[Measurement]:
+    first, *_, before, last = run_ids
+    questions = {
+        "history-compare": ("compare", before, last),
+        "history-compare-far": ("compare", first, last),
+        "history-history": ("history", "cpu"),
+        "history-report": ("report", last),
+    }
+    for key, words in questions.items():
+        times = [_seconds(context, url, words) for _ in range(PROCESSES + 1)][1:]
+        found = summarize(times)
+        note = f"95 % of {PROCESSES} processes {found.low:.2f} to {found.high:.2f} s"
+        yield Measurement(key=key, value=found.median, note=note, detail={"seconds": times})
+
+
+def _seconds(context: Context, url: str, words: Sequence[str]) -> float:
+    command = [context.python, "-m", "ci", *words, "--results", str(context.scratch / "history")]
+    return context.run(command, os.environ | {URL_VARIABLE: url}).seconds
+
+
+def _export(context: Context, url: str, scale: Scale, run_ids: Sequence[str]) -> Measurement:
+    words = ["export", "--format", "csv", "--table", "tests", "--output"]
+    words.append(str(context.scratch / "exported"))
+    exported = run_ids[-EXPORTED_RUNS:]
+    for run_id in exported:
+        words += ["--run", run_id]
+    seconds = _seconds(context, url, words)
+    tests = len(exported) * len(scale.platforms) * scale.tests
+    return Measurement(
+        key="history-export",
+        value=seconds / len(exported),
+        note=f"{tests / seconds / 1e6:.2f} million tests/s, as CSV",
+    )
