@@ -15,14 +15,14 @@ from ci.store.tables import (
     AcceptedRow,
     DetailsRow,
     EnvironmentKeyRow,
-    MeasureRow,
+    MeasuredRow,
     PlatformRow,
     RunRow,
 )
 
 # A start is known to the second only, and short runs share one.
 NEWEST_FIRST = (RunRow.started_at.desc(), RunRow.finished_at.desc(), RunRow.run_id.desc())
-_SLICE = 1_000  # ids in one query; SQLite takes 32,766
+_SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
 def heads(
@@ -52,19 +52,19 @@ def measured(
 ) -> list[Measured]:
     query = (
         select(
-            PlatformRow.id,
             RunRow.run_id,
             RunRow.commit,
             RunRow.dirty,
             RunRow.started_at,
             PlatformRow.environment_key,
+            MeasuredRow.measures,
         )
         .join(RunRow, PlatformRow.run_id == RunRow.run_id)
+        .join(MeasuredRow, MeasuredRow.platform_id == PlatformRow.id)
         .where(PlatformRow.platform == platform, RunRow.project == project)
         .order_by(*NEWEST_FIRST)
     )
     runs = _chosen(connection, query, commits, last)
-    values = _measures(connection, [run.id for run in runs])
     return [
         Measured(
             run_id=run.run_id,
@@ -72,7 +72,7 @@ def measured(
             dirty=run.dirty,
             started_at=run.started_at,
             key=run.environment_key,
-            values=values.get(run.id, {}),
+            values=run.measures,
         )
         for run in reversed(runs)
     ]
@@ -149,15 +149,6 @@ def _platforms(connection: Connection, run_ids: Sequence[str]) -> dict[str, list
         query = select(PlatformRow.run_id, PlatformRow.platform).where(PlatformRow.run_id.in_(some))
         for run_id, platform in connection.execute(query.order_by(PlatformRow.platform)):
             found.setdefault(run_id, []).append(platform)
-    return found
-
-
-def _measures(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, float]]:
-    found: dict[int, dict[str, float]] = {}
-    for some in _slices(ids):
-        query = select(MeasureRow.platform_id, MeasureRow.name, MeasureRow.value)
-        for id_, name, value in connection.execute(query.where(MeasureRow.platform_id.in_(some))):
-            found.setdefault(id_, {})[name] = value
     return found
 
 

@@ -21,7 +21,7 @@ from ci.store.tables import (
     BlobRow,
     DetailsRow,
     EnvironmentKeyRow,
-    MeasureRow,
+    MeasuredRow,
     PlatformRow,
     RunRow,
 )
@@ -113,12 +113,10 @@ def _add_measures(
     connection: Connection, results: Iterable[PlatformResult], ids: Mapping[str, int]
 ) -> None:
     rows = [
-        {"platform_id": ids[result.platform], "name": name, "value": value}
-        for result in results
-        for name, value in measures_of(result).items()
+        {"platform_id": ids[result.platform], "measures": measures_of(result)} for result in results
     ]
     if rows:
-        connection.execute(insert(MeasureRow), rows)
+        connection.execute(insert(MeasuredRow), rows)
 
 
 def _add_details(
