@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from ci.analysis.suite import OperatorTest, State, Suite, abbreviated
+from ci.analysis.outcomes import Outcomes
+from ci.analysis.suite import OperatorTest, State, Suite, abbreviated, suite_from, suite_name
 from ci.text import counted, first_names
 
 LINES = 10
+SHOWN_OPERATORS = 5
+LEAST_FAMILY = 3  # operators
+MESSAGE_LENGTH = 100  # characters
+ANY_DEVICE = "any"  # in the names of tests of two platforms
+
+_FAMILY = re.compile(r"_*[a-z0-9]+_", re.ASCII)  # the beginning of an operator's name
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 
 Name = TypeVar("Name", bound=OperatorTest | str)
 
@@ -27,6 +36,7 @@ class Kind(StrEnum):
     SKIP_TO_PASS = "skip -> pass"  # noqa: S105
     ADDED = "added"
     FIXED = "fixed"
+    SLOWER = "slower"  # beyond what single durations do by themselves, which is much
 
     @property
     def regression(self) -> bool:
@@ -47,6 +57,10 @@ class Change:
     count: int = 1
     whole_slot: bool = False
     """The other side has no test of this slot at all."""
+    message: str | None = None
+    """What a failure said."""
+    seconds: tuple[float, float] | None = None
+    """Of a slower test: the longest that it took before, at the pace of the later run, and now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +83,8 @@ class Difference:
 
 def difference(base: Suite, head: Suite) -> Difference:
     """Compare two suites; devices differ where platforms do, and are no part of it."""
-    changes = [*_by_operator(base.operators, head.operators)]
+    slots = [{test[:2] for test in suite.operators} for suite in (base, head)]
+    changes = [*_by_operator(base.operators, head.operators, slots[0] ^ slots[1])]
     if base.others is None or head.others is None:
         changes += _by_count(base.functions, head.functions)
     else:
@@ -78,10 +93,73 @@ def difference(base: Suite, head: Suite) -> Difference:
     return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
 
 
+def run_difference(base: Outcomes, head: Outcomes) -> Difference:
+    """The same of two runs, where only what has changed is looked at: 17,000 tests in 15 ms."""
+    if base.ended_as(head):
+        return Difference(changes=(), unchanged=len(base.names))
+    device = base.device if base.device == head.device else ANY_DEVICE
+    here, there = _on_device(base, device), _on_device(head, device)
+    changed = {name for name, state in here.items() if there.get(name) != state}
+    changed.update(there.keys() - here.keys())
+    before, after = (
+        suite_from({name: side[name] for name in changed if name in side}, device)
+        for side in (here, there)
+    )
+    found = [
+        *_by_operator(before.operators, after.operators, _one_sided(here, there, changed, device)),
+        *_by_name(before.others or {}, after.others or {}),
+    ]
+    known = sum(change.before is not None for change in found)
+    return Difference(changes=_with_messages(found, head), unchanged=len(here) - known)
+
+
+def _on_device(side: Outcomes, device: str | None) -> Mapping[str, State]:
+    """The tests by names as if their platform had this device."""
+    if side.device == device or side.device is None:
+        return side.states
+    old, new = f"-{side.device}-slot", f"-{device}-slot"
+    return {name.replace(old, new): state for name, state in side.states.items()}
+
+
+def _one_sided(
+    here: Mapping[str, State],
+    there: Mapping[str, State],
+    changed: Iterable[str],
+    device: str | None,
+) -> Set[tuple[str, int]]:
+    """The slots of functions of which one side has no test at all."""
+    one_sided = [name for name in changed if name not in here or name not in there]
+    names = [suite_name(name, device) for name in one_sided]
+    slots = {name[:2] for name in names if isinstance(name, OperatorTest)}
+    return slots - (_slots(here, device) & _slots(there, device)) if slots else slots
+
+
+def _slots(side: Iterable[str], device: str | None) -> set[tuple[str, int]]:
+    """Functions and slots by the ends of their tests' names; others' are among them, too."""
+    parts = (name.rpartition(f"-{device}-slot") for name in side)
+    ends = {(start.partition("[")[0], end[:-1]) for start, found, end in parts if found}
+    return {(function, int(slot)) for function, slot in ends if slot.isdecimal()}
+
+
+def _with_messages(changes: Sequence[Change], head: Outcomes) -> tuple[Change, ...]:
+    """Say of what fails newly what it said."""
+    failing = {change.test for change in changes if change.kind is Kind.NEWLY_FAILING}
+    if not failing:
+        return tuple(changes)
+    bad = [name for name, state in head.states.items() if state.outcome.bad]
+    said = {suite_name(n, head.device): text for n, text in head.messages(bad).items()}
+    return tuple(
+        replace(change, message=said.get(change.test)) if change.test in failing else change
+        for change in changes
+    )
+
+
 def _by_operator(
-    base: Mapping[OperatorTest, State], head: Mapping[OperatorTest, State]
+    base: Mapping[OperatorTest, State],
+    head: Mapping[OperatorTest, State],
+    one_sided: Container[tuple[str, int]],
 ) -> Iterator[Change]:
-    one_sided = {test[:2] for test in base} ^ {test[:2] for test in head}  # function and slot
+    """``one_sided`` are the functions and slots that one side has nothing of."""
     for change in _by_name(base, head):
         yield replace(change, whole_slot=True) if change.test[:2] in one_sided else change
 
@@ -145,7 +223,10 @@ def _kind(before: State | None, after: State | None) -> Kind | None:
 
 def lines_of(changes: Sequence[Change], most: int = LINES) -> list[str]:
     """The changes in groups, the largest first, each with its count if it is not the only one."""
-    groups = sorted(_groups(changes), key=lambda group: (-group[0], group[1]))
+    slower = [change for change in changes if change.seconds is not None]
+    others = [change for change in changes if change.seconds is None]
+    groups = sorted(_groups(others), key=lambda group: (-group[0], group[1]))
+    groups += _slower_groups(slower)
     if len(groups) == 1:
         return [groups[0][1]]
     lines = [f"{counted(count, 'test')}: {text}" for count, text in groups[:most]]
@@ -169,8 +250,10 @@ _Place = tuple[str, bool, int, str]  # how it changed, whether the whole slot di
 def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
     operators: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     others: dict[tuple[str, ...], dict[str, _Function]] = defaultdict(dict)
+    shown: dict[str, str] = {}
     for change in changes:
-        how = _how(change)
+        # Messages that differ in numbers only are told once, by the first of them.
+        how = shown.setdefault(_NUMBER.sub("#", _how(change)), _how(change))
         if isinstance(change.test, OperatorTest):
             place = (how, change.whole_slot, change.test.slot, change.test.function)
             operators[place][change.test.overload].add(change.test.variant)
@@ -185,12 +268,34 @@ def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
         yield _function_group(functions, file, how)
 
 
+def _slower_groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
+    """By operator or function, what took the most more time first."""
+    grown: dict[str, list[Change]] = defaultdict(list)
+    for change in changes:
+        grown[_function_of(change.test)].append(change)
+    totals = {name: _seconds(tests) for name, tests in grown.items()}
+    for name in sorted(totals, key=lambda name: totals[name][0] - totals[name][1]):
+        before, after = totals[name]
+        yield len(grown[name]), f"{name}: {before:.1f} s -> {after:.1f} s"
+
+
+def _function_of(test: OperatorTest | str) -> str:
+    if isinstance(test, OperatorTest):
+        return f"{test.overload} (slot {test.slot})"
+    return test.partition("[")[0]
+
+
+def _seconds(changes: Sequence[Change]) -> tuple[float, float]:
+    pairs = [change.seconds for change in changes if change.seconds is not None]
+    return sum(before for before, _ in pairs), sum(after for _, after in pairs)
+
+
 def _slot_groups(
     overloads: Mapping[str, set[str]], slot: int, how: str
 ) -> Iterator[tuple[int, str]]:
     """Of a slot that is there or is not, the dtypes are no news."""
     count = sum(map(len, overloads.values()))
-    yield count, f"{first_names([*overloads])} (all of slot {slot}; {how})"
+    yield count, f"{_operators([*overloads])} (all of slot {slot}; {how})"
 
 
 def _operator_groups(
@@ -202,7 +307,7 @@ def _operator_groups(
         alike[abbreviated(variants)].append(overload)
     for dtypes, names in alike.items():
         count = sum(len(overloads[name]) for name in names)
-        yield count, f"{dtypes} of {first_names(names)} (slot {slot}; {how})"
+        yield count, f"{dtypes} of {_operators(names)} (slot {slot}; {how})"
 
 
 def _function_group(functions: Mapping[str, _Function], file: str, how: str) -> tuple[int, str]:
@@ -214,10 +319,27 @@ def _function_group(functions: Mapping[str, _Function], file: str, how: str) -> 
     return count, f"{file}: {first_names(told)} ({how})"
 
 
+def _operators(names: Sequence[str]) -> str:
+    """``add.out, mul.out``; of many, those with one beginning together: ``fft_* (12)``."""
+    if len(names) <= SHOWN_OPERATORS:
+        return ", ".join(names)
+    begins = {name: found[0] if (found := _FAMILY.match(name)) else name for name in names}
+    sizes = Counter(begins.values())
+    families = [f for f, size in sizes.most_common() if size >= LEAST_FAMILY]
+    single = [name for name in names if begins[name] not in families]
+    left = SHOWN_OPERATORS - min(len(families), SHOWN_OPERATORS)
+    told = [f"{family}* ({sizes[family]:,})" for family in families[:SHOWN_OPERATORS]]
+    rest = sum(sizes[family] for family in families[SHOWN_OPERATORS:]) + len(single[left:])
+    return ", ".join([*told, *single[:left]]) + (f" and {rest:,} more" if rest else "")
+
+
 def _how(change: Change) -> str:
     if change.after is None:
         return f"was {change.before}"
-    return f"{change.before} -> {change.after}" if change.before else str(change.after)
+    ending = f"{change.before} -> {change.after}" if change.before else str(change.after)
+    first_line = (change.message or "").strip().partition("\n")[0]
+    said = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
+    return f"{ending}: {said}" if said else ending
 
 
 def headline(kind: Kind, found: Difference) -> str:

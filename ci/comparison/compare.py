@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.cause import BuildSide, Explanation, explain
 from ci.analysis.contract import Contract, load_contract
-from ci.analysis.difference import difference
+from ci.analysis.difference import Difference, difference
 from ci.analysis.measures import stage_and_quantity
 from ci.analysis.suite import Suite, suite_of
 from ci.comparison.line import line, newest_of, places
+from ci.comparison.outcomes import compare_outcomes
 from ci.comparison.pairs import one_platform, pairs_of
 from ci.comparison.references import SHORT, Runs, contract_file, find_both, find_runs
 from ci.comparison.result import Comparison, PlatformComparison
@@ -74,37 +75,29 @@ def _of_runs(store: Store, runs: Runs, other: str) -> _Tested:
     return _of_run(store, runs, result)
 
 
+def _of_run_side(runs: Runs, result: PlatformResult) -> Side:
+    run_id = runs.runs[result.platform].run_id
+    return run_side(run_id, result, runs.origin(result.platform))
+
+
 def _of_run(store: Store, runs: Runs, result: PlatformResult) -> _Tested:
     run_id = runs.runs[result.platform].run_id
     return _Tested(
-        side=run_side(run_id, result, runs.origin(result.platform)),
+        side=_of_run_side(runs, result),
         suite=lambda: suite_of(store.tests(run_id, result.platform)),
     )
 
 
 def _with_contract(sides: Sequence[_Tested]) -> Comparison:
     base, head = sides
-    return Comparison(
-        base=base.side.name,
-        head=head.side.name,
-        platforms=(_platform(base, head, CONTRACT),),
-    )
-
-
-def _platform(
-    base: _Tested,
-    head: _Tested,
-    times: Times | NoTimes,
-    explanations: tuple[Explanation, ...] = (),
-) -> PlatformComparison:
     are_there = base.side.missing is None and head.side.missing is None
-    return PlatformComparison(
+    platform = PlatformComparison(
         base=base.side,
         head=head.side,
         tests=difference(base.suite(), head.suite()) if are_there else None,
-        times=times,
-        explanations=explanations,
+        times=CONTRACT,
     )
+    return Comparison(base=base.side.name, head=head.side.name, platforms=(platform,))
 
 
 class _Runs:
@@ -143,12 +136,20 @@ class _Runs:
             self._load(self._head.runs[head].run_id).platform(head),
         )
         times = self._times(*results)
-        return _platform(
-            _of_run(self._store, self._base, results[0]),
-            _of_run(self._store, self._head, results[1]),
-            times,
-            self._explanations(head, times) if isinstance(times, Times) else (),
+        sides = [_of_run_side(*it) for it in zip((self._base, self._head), results, strict=True)]
+        are_there = all(side.missing is None for side in sides)
+        return PlatformComparison(
+            base=sides[0],
+            head=sides[1],
+            tests=self._tests(base, head, times) if are_there else None,
+            times=times,
+            explanations=self._explanations(head, times) if isinstance(times, Times) else (),
         )
+
+    def _tests(self, base: str, head: str, times: Times | NoTimes) -> Difference:
+        before = (self._base.runs[base].run_id, base)
+        after = (self._head.runs[head].run_id, head)
+        return compare_outcomes(self._store, before, after, times)
 
     def _times(self, base: PlatformResult, head: PlatformResult) -> Times | NoTimes:
         platform = head.platform

@@ -71,6 +71,8 @@ class Times:
     changes: tuple[MeasureChange, ...]
     headlines: tuple[str, ...]
     """The measures of which the news is told in words: of a place where several changed, one."""
+    before: tuple[str, ...] = ()
+    """The runs of the line that come before BASE, the newest last."""
 
     def of(self, judgement: Judgement) -> list[MeasureChange]:
         return [change for change in self.changes if change.judgement is judgement]
@@ -111,6 +113,7 @@ def compare_times(
         head_runs=_runs_of(head, rows),
         changes=changes,
         headlines=_headlines(environment, changes),
+        before=tuple(run_ids[: places[0]]),
     )
 
 

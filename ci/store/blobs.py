@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ci.analysis.outcomes import Ending
+from ci.analysis.suite import State
 from ci.details import BuildDetails, Rerun, Unit, UnitKind
 from ci.pytest_log import Outcome, TestOutcome
 
@@ -61,22 +63,33 @@ def suite_blobs(tests: Iterable[TestOutcome]) -> SuiteBlobs:
 
 def suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcome]:
     """The tests that these were made of, in order of their node ids."""
-    states, indices = _json(outcomes)
-    known = [(Outcome(outcome), *reasons) for outcome, *reasons in states]
-    found = []
-    names = _json(node_ids)
-    for name, index, seconds in zip(names, indices, _seconds(durations), strict=True):
-        outcome, reason, skip_reason = known[index]
-        found.append(
-            TestOutcome(
-                node_id=name,
-                outcome=outcome,
-                seconds=seconds,
-                reason=reason,
-                skip_reason=skip_reason,
-            )
+    columns = names(node_ids), endings(outcomes), seconds(durations)
+    return [
+        TestOutcome(
+            node_id=name,
+            outcome=state.outcome,
+            seconds=took,
+            reason=message,
+            skip_reason=state.reason,
         )
+        for name, (state, message), took in zip(*columns, strict=True)
+    ]
+
+
+def names(content: bytes) -> list[str]:
+    """The node ids."""
+    found: list[str] = _json(content)
     return found
+
+
+def endings(content: bytes) -> list[Ending]:
+    """How the tests ended; tests that ended alike share one."""
+    states, indices = _json(content)
+    known = [
+        Ending(State(Outcome(outcome), skip_reason), reason)
+        for outcome, reason, skip_reason in states
+    ]
+    return [known[index] for index in indices]
 
 
 def build_blob(build: BuildDetails) -> bytes:
@@ -126,16 +139,17 @@ def _states(tests: Iterable[TestOutcome]) -> list[Any]:
     return [list(known), indices]
 
 
-def _durations(seconds: Sequence[float]) -> bytes:
+def _durations(took: Sequence[float]) -> bytes:
     """Byte by byte of all numbers: the upper ones are zeros, which cost nothing."""
-    numbers = array("q", [round(value * SECOND) for value in seconds])
+    numbers = array("q", [round(value * SECOND) for value in took])
     if sys.byteorder == "big":
         numbers.byteswap()
     plain = numbers.tobytes()
     return zlib.compress(b"".join(plain[place::_WIDTH] for place in range(_WIDTH)))
 
 
-def _seconds(content: bytes) -> list[float]:
+def seconds(content: bytes) -> list[float]:
+    """How long the tests took."""
     planes = zlib.decompress(content)
     count = len(planes) // _WIDTH
     plain = bytearray(len(planes))

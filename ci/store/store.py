@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sqlalchemy.orm.interfaces import LoaderOption
 
 from ci.analysis.accepted import Accepted
 from ci.analysis.environment_key import EnvironmentKey
+from ci.analysis.outcomes import Columns, Outcomes, outcomes_of
 from ci.analysis.series import Measured
 from ci.details import BuildDetails, Details, Rerun
 from ci.errors import InfrastructureError, UsageError
@@ -35,6 +36,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._engine = connect(url)
+        self._decoded: dict[str, Sequence[Any]] = {}
         try:
             _bring_up_to_date(self._engine)
         except BaseException:
@@ -84,6 +86,21 @@ class Store:
         )
         row = self._details(query, run_id, platform)
         return blobs.suite(*row) if row else []
+
+    def outcomes(self, run_id: str, platform: str) -> Outcomes:
+        """The same tests as columns, each of which is loaded when it is asked for."""
+        query = select(DetailsRow.node_ids, DetailsRow.outcomes, DetailsRow.durations)
+        row = self._details(query, run_id, platform)
+        if row is None or row.durations is None:
+            return outcomes_of(())
+        return Outcomes(
+            Columns(
+                names=lambda: self._shared(row.node_ids, blobs.names),
+                endings=lambda: self._shared(row.outcomes, blobs.endings),
+                seconds=lambda: blobs.seconds(row.durations),
+                digest=(row.node_ids, row.outcomes),
+            )
+        )
 
     def reruns(self, run_id: str, platform: str) -> list[Rerun]:
         """Load what was tried again on one platform of a run."""
@@ -161,6 +178,14 @@ class Store:
         )
         with reading(self._engine) as connection:
             return connection.execute(query).one_or_none()
+
+    def _shared(self, digest: str, decode: Callable[[bytes], Sequence[Any]]) -> Sequence[Any]:
+        """A list that runs share, decoded once for all of them."""
+        if digest not in self._decoded:
+            query = select(BlobRow.content).where(BlobRow.digest == digest)
+            with reading(self._engine) as connection:
+                self._decoded[digest] = decode(connection.execute(query).scalar_one())
+        return self._decoded[digest]
 
     def close(self) -> None:
         self._engine.dispose()

@@ -349,7 +349,8 @@ def test_comparing_two_runs(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> N
     assert tiny.command("compare", first.run_id, "latest/cpu") == ExitCode.PASSED
     assert capsys.readouterr().out.endswith(
         "\n\nnewly failing (1)\n"
-        "  float32 of mul.out (slot 8; passed -> failed)\n\n"
+        "  float32 of mul.out (slot 8; passed -> failed: AssertionError: assert 'failed' =="
+        " 'passed')\n\n"
         "skip -> pass (1)\n"
         "  bool of add.out (slot 8; dtype unsupported -> passed)\n\n"
         "added (1)\n"

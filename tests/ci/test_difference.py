@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
+from typing import Any
 
 import pytest
 from operator_log import FUNCTION, node_id
 
-from ci.analysis.difference import Change, Difference, Kind, difference, headline, lines_of
+from ci.analysis.difference import (
+    Change,
+    Difference,
+    Kind,
+    difference,
+    headline,
+    lines_of,
+    run_difference,
+)
+from ci.analysis.outcomes import Columns, Outcomes, outcomes_of
 from ci.analysis.suite import OperatorTest, State, Suite, abbreviated, suite_of
 from ci.pytest_log import Outcome, TestOutcome
 
@@ -21,6 +32,19 @@ def suite(states: dict[str, State]) -> Suite:
     return suite_of(
         TestOutcome(
             node_id=name, outcome=state.outcome, seconds=0.1, reason=None, skip_reason=state.reason
+        )
+        for name, state in states.items()
+    )
+
+
+def run(states: dict[str, State], message: str | None = None) -> Outcomes:
+    return outcomes_of(
+        TestOutcome(
+            node_id=name,
+            outcome=state.outcome,
+            seconds=0.1,
+            reason=message,
+            skip_reason=state.reason,
         )
         for name, state in states.items()
     )
@@ -66,6 +90,8 @@ def test_every_change_has_one_kind(
     head = suite({name: after} if after else {})
     expected = {kind: 1} if kind else {}
     assert kinds(difference(base, head)) == expected
+    runs = run({name: before} if before else {}), run({name: after} if after else {})
+    assert kinds(run_difference(*runs)) == expected
     assert kinds(difference(counted_only(base), head)) == expected
 
 
@@ -81,6 +107,81 @@ def test_the_device_is_no_part_of_the_name() -> None:
     found = difference(cpu, cuda)
     assert kinds(found) == {Kind.PASS_TO_SKIP: 1}
     assert found.unchanged == 1
+
+
+@pytest.mark.parametrize("devices", [("cpu", "cpu"), ("cpu", "cuda")])
+def test_runs_differ_as_their_suites_do(devices: tuple[str, str]) -> None:
+    """Of two runs only what has changed is looked at; that must not show."""
+    random = Random(8)  # noqa: S311
+    states = [PASSED, FAILED, NO_SAMPLE, NO_KERNEL, None]
+    for _ in range(50):
+        sides = []
+        for device in devices:
+            names = [
+                node_id(overload, dtype, slot=slot, device=random.choice([device, device, "npu"]))
+                for overload in ("add.out", "mul", "fft_fft.out")
+                for dtype in ("bool", "strided-float16")
+                for slot in (0, 8)
+            ]
+            others = [f"t.py::test_a[{n}]" for n in range(4)]
+            chosen = {name: random.choice(states) for name in random.sample(names + others, 9)}
+            sides.append({name: state for name, state in chosen.items() if state is not None})
+        whole = difference(*map(suite, sides))
+        quick = run_difference(*map(run, sides))
+        assert sorted(map(repr, whole.changes)) == sorted(map(repr, quick.changes))
+        assert whole.unchanged == quick.unchanged
+
+
+def test_runs_that_ended_alike_are_not_looked_at() -> None:
+    def never() -> list[Any]:
+        pytest.fail("a column is decoded")
+
+    columns = Columns(names=lambda: ["a", "b"], endings=never, seconds=never, digest=("x", "y"))
+    found = run_difference(Outcomes(columns), Outcomes(columns))
+    assert (found.changes, found.unchanged) == ((), 2)
+
+
+def test_failures_are_told_by_their_messages_without_the_numbers() -> None:
+    base = run({node_id(f"op{n}"): PASSED for n in range(3)} | {"t.py::test_a": PASSED})
+    failing = {node_id("op0"): FAILED, node_id("op1"): FAILED}
+    head = outcomes_of(
+        TestOutcome(node_id=name, outcome=Outcome.FAILED, seconds=0.1, reason=reason)
+        for name, reason in [
+            *zip(
+                failing, ["AssertionError: 1 of 7\nmore", "AssertionError: 22 of 1e-5"], strict=True
+            ),
+            (node_id("op2"), "x" * 200),
+            ("t.py::test_a", None),
+        ]
+    )
+    found = run_difference(base, head).of(Kind.NEWLY_FAILING)
+    assert lines_of(found) == [
+        "2 tests: float32 of op0, op1 (slot 8; passed -> failed: AssertionError: 1 of 7)",
+        f"1 test: float32 of op2 (slot 8; passed -> failed: {'x' * 100}...)",
+        "1 test: t.py: test_a (passed -> failed)",
+    ]
+
+
+def test_many_operators_are_told_by_their_families() -> None:
+    names = [f"fft_{n}.out" for n in range(12)] + [f"linalg_{n}" for n in range(3)]
+    names += ["_foreach_add", "add.out", "add_", "addmm", "mul"]
+    base = suite({node_id(name): PASSED for name in names})
+    [line] = lines_of(difference(base, suite({})).of(Kind.VANISHED))
+    assert line.startswith("fft_* (12), linalg_* (3), _foreach_add, add.out, add_ and 2 more (all")
+
+
+def test_slower_tests_are_told_by_operator_and_by_what_they_cost() -> None:
+    def change(test: OperatorTest | str, before: float, after: float) -> Change:
+        seconds = (before, after)
+        return Change(kind=Kind.SLOWER, test=test, before=PASSED, after=PASSED, seconds=seconds)
+
+    add = [OperatorTest(FUNCTION, 8, "add.out", dtype) for dtype in ("bool", "int8")]
+    changes = [change(add[0], 1.0, 4.0), change(add[1], 1.0, 5.0), change("t.py::test_a", 0.1, 9.0)]
+    assert lines_of(changes) == [
+        "1 test: t.py::test_a: 0.1 s -> 9.0 s",
+        "2 tests: add.out (slot 8): 2.0 s -> 9.0 s",
+    ]
+    assert not Difference(changes=tuple(changes), unchanged=3).regression
 
 
 def test_a_second_device_in_one_suite_keeps_its_name() -> None:
