@@ -59,6 +59,8 @@ class Change:
     """The other side has no test of this slot at all."""
     message: str | None = None
     """What a failure said."""
+    flaky: str | None = None
+    """The evidence, in words, that a test which fails newly is flaky; it fails all the same."""
     seconds: tuple[float, float] | None = None
     """Of a slower test: the longest that it took before, at the pace of the later run, and now."""
 
@@ -339,7 +341,8 @@ def _how(change: Change) -> str:
     ending = f"{change.before} -> {change.after}" if change.before else str(change.after)
     first_line = (change.message or "").strip().partition("\n")[0]
     said = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
-    return f"{ending}: {said}" if said else ending
+    told = f"{ending}: {said}" if said else ending
+    return f"{told}; {change.flaky}" if change.flaky else told
 
 
 def headline(kind: Kind, found: Difference) -> str:

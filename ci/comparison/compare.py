@@ -149,7 +149,7 @@ class _Runs:
     def _tests(self, base: str, head: str, times: Times | NoTimes) -> Difference:
         before = (self._base.runs[base].run_id, base)
         after = (self._head.runs[head].run_id, head)
-        return compare_outcomes(self._store, before, after, times)
+        return compare_outcomes(self._store, before, after, times, project=self._head.project)
 
     def _times(self, base: PlatformResult, head: PlatformResult) -> Times | NoTimes:
         platform = head.platform

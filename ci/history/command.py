@@ -45,6 +45,11 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
         " rises above the new level alarms again",
     )
     parser.add_argument("--reason", metavar="TEXT", help="why, with --accept")
+    parser.add_argument(
+        "--flaky",
+        action="store_true",
+        help="only the tests that both passed and failed at one commit in one environment",
+    )
 
 
 def _positive(text: str) -> int:
@@ -57,6 +62,8 @@ def _history(options: argparse.Namespace, open_store: Callable[[Path], Store]) -
     _refuse_contradictions(options)
     from ci.history.stored import told  # with the analysis: not for the other commands
 
+    if options.flaky:
+        return _flaky(options, open_store)
     with open_store(options.results) as store:
         found = told(
             store,
@@ -79,8 +86,25 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError(message, remedy='Say why: --reason "torch 2.14 is slower to link".')
     if options.reason and not options.accept:
         raise UsageError("--reason: only --accept has one", remedy="Name the run: --accept RUN")
+    if options.flaky and (options.accept or options.check or options.stage or options.last):
+        message = (
+            "--flaky: of all runs and their tests; --accept, --check, --stage and --last are not"
+        )
+        raise UsageError(message, remedy="Leave them out.")
     if options.accept and options.check:
         raise UsageError("--accept and --check: one of them", remedy="Accept first, then check.")
+
+
+def _flaky(options: argparse.Namespace, open_store: Callable[[Path], Store]) -> int:
+    from ci.history.flaky import flaky_json, flaky_markdown, flaky_text, stored_flaky
+    from ci.history.stored import project_of
+
+    platform = options.platform
+    with open_store(options.results) as store:
+        found = stored_flaky(store, platform, project_of(store, platform, options.project))
+    forms = {"json": flaky_json, "markdown": flaky_markdown, "table": flaky_text}
+    print(forms[options.format](platform, found), end="")
+    return ExitCode.PASSED
 
 
 def _show(found: Told, options: argparse.Namespace) -> None:

@@ -1,0 +1,111 @@
+"""Flaky tests: those that both passed and failed at one commit in one environment. Pure.
+
+A test that fails at one commit and passes at another may have been broken and mended; only both
+outcomes of the same sources in the same environment are evidence that it does as it likes. They
+come from several runs, or from reruns within one (``run --reruns N``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from ci.analysis.outcomes import Outcomes
+from ci.details import Rerun
+
+Z95 = 1.959964  # of the normal distribution: 95 % lie within
+SHORT = 8  # characters of a commit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """All that was tried at one commit in one environment."""
+
+    commit: str
+    key: str
+    runs: Sequence[Outcomes]
+    reruns: Sequence[Rerun] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Both outcomes of a test at one commit in one environment."""
+
+    commit: str
+    key: str
+    failed: int
+    tried: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flaky:
+    """A test with such evidence."""
+
+    node_id: str
+    evidence: tuple[Evidence, ...]
+    """The oldest commit first."""
+
+    @property
+    def failed(self) -> int:
+        return sum(found.failed for found in self.evidence)
+
+    @property
+    def tried(self) -> int:
+        return sum(found.tried for found in self.evidence)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.failed, self.tried)
+
+    def __str__(self) -> str:
+        """``failed 1 of 12 times at commit 0123abcd: flaky, 8 % [1, 35]``."""
+        commits = list(dict.fromkeys(found.commit[:SHORT] for found in self.evidence))
+        where = f"commit {commits[0]}" if len(commits) == 1 else f"{len(commits)} commits"
+        low, high = self.interval
+        rate = f"{100 * self.failed / self.tried:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+        return f"failed {self.failed:,} of {self.tried:,} times at {where}: flaky, {rate}"
+
+
+def wilson(failed: int, tried: int) -> tuple[float, float]:
+    """Wilson's score interval, 95 %, of a rate: also of 1 in 2 it says how little that is."""
+    rate, square = failed / tried, Z95**2 / tried
+    half = Z95 * sqrt(rate * (1 - rate) / tried + square / (4 * tried))
+    middle, scale = rate + square / 2, 1 + square
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
+    """The tests with evidence, those that failed most often first."""
+    found: dict[str, list[Evidence]] = defaultdict(list)
+    for group in attempts:
+        for node_id, evidence in _evidence(group).items():
+            found[node_id].append(evidence)
+    tests = [Flaky(node_id=name, evidence=tuple(every)) for name, every in found.items()]
+    return sorted(tests, key=lambda test: (-test.failed, test.node_id))
+
+
+def _evidence(group: Attempts) -> dict[str, Evidence]:
+    failed, passed = Counter[str](), Counter[str]()
+    for run in group.runs:
+        failed.update(name for name, state in run.states.items() if state.outcome.bad)
+    failed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.bad)
+    for run in group.runs:
+        passed.update(name for name in failed if _passed(run, name))
+    passed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.good)
+    return {
+        name: Evidence(
+            commit=group.commit,
+            key=group.key,
+            failed=failed[name],
+            tried=failed[name] + passed[name],
+        )
+        for name in failed
+        if passed[name]
+    }
+
+
+def _passed(run: Outcomes, name: str) -> bool:
+    state = run.states.get(name)
+    return state is not None and state.outcome.good
