@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ci.analysis.contract import Contract
+from ci.comparison.references import Runs
 from ci.pytest_log import Outcome
 from ci.results import PlatformResult, PytestResult, title
+
+if TYPE_CHECKING:
+    from ci.analysis.contract import Contract
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +45,8 @@ def contract_side(name: str, contract: Contract) -> Side:
     )
 
 
-def run_side(run_id: str, result: PlatformResult, origin: str = "") -> Side:
-    pytest = result.pytest
+def run_side(runs: Runs, result: PlatformResult) -> Side:
+    run_id, pytest = runs.runs[result.platform].run_id, result.pytest
     incomplete = pytest is not None and not pytest.summary
     note = " (its tests did not get to their end)" if incomplete else ""
     return Side(
@@ -51,7 +55,7 @@ def run_side(run_id: str, result: PlatformResult, origin: str = "") -> Side:
         counts=_counts(pytest) if pytest else Counter(),
         simulated=result.simulated,
         run_id=run_id,
-        origin=origin,
+        origin=runs.origin(result.platform),
         missing=None if pytest else result.verdict.evidence[0].text,
         is_broken=result.built is False,
     )

@@ -64,8 +64,6 @@ class Times:
     key: EnvironmentKey
     base: Measured
     head: Measured
-    baseline: int
-    """Runs of the line up to BASE: what its level is known from."""
     head_runs: int
     """Runs of HEAD's commit and environment."""
     changes: tuple[MeasureChange, ...]
@@ -109,7 +107,6 @@ def compare_times(
         key=key,
         base=base,
         head=head,
-        baseline=places[0] + 1,
         head_runs=_runs_of(head, rows),
         changes=changes,
         headlines=_headlines(environment, changes),

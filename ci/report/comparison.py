@@ -20,6 +20,7 @@ from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
 from ci.pytest_log import Outcome
 from ci.report.markdown import escape, table
+from ci.report.quantities import percent
 from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, time_rows
 from ci.text import counted, printable
 
@@ -92,7 +93,7 @@ def print_comparison(found: Comparison, console: Console) -> None:
     for platform in found.platforms:
         if not whole:
             _print(console, "")
-            _print(console, f"{platform.name}: {', '.join(_verdict(platform))}", style="bold")
+            _print(console, f"{platform.name}: {_verdict(platform)}", style="bold")
         for line in _side_lines(platform.base, platform.head):
             _print(console, line)
         _print(console, "")
@@ -128,11 +129,17 @@ def _shown(times: Times, *, whole: bool) -> tuple[Sequence[MeasureChange], str]:
     """The rows of the table, and what is said of those that are none."""
     shown = [change for change in times.changes if whole or change.judgement.is_news]
     counts = [
-        f"{len(changes)} {judgement}"
+        f"{len(changes)} {judgement}{_seen(changes)}"
         for judgement in Judgement
         if not (whole or judgement.is_news) and (changes := times.of(judgement))
     ]
     return shown, f"measures without news: {', '.join(counts)}" if counts else ""
+
+
+def _seen(changes: Sequence[MeasureChange]) -> str:
+    """The least that would not have been noise, of the steadiest measure and of the noisiest."""
+    limits = [change.detectable for change in changes if change.detectable is not None]
+    return f" ({percent(min(limits))} to {percent(max(limits))} would be seen)" if limits else ""
 
 
 def _table(changes: Sequence[MeasureChange]) -> Table:
@@ -154,8 +161,12 @@ def _notes(found: Comparison) -> Iterator[str]:
     yield from (f"note: {note}" for note in found.notes)
 
 
-def _verdict(platform: PlatformComparison) -> Iterator[str]:
-    """``2 tests vanished``, ``regression: compile +38 s (+21 %)``."""
+def _verdict(platform: PlatformComparison) -> str:
+    """``2 tests vanished; regression: compile +38 s (+21 %)``."""
+    return "; ".join(_differences(platform)) or "no difference"
+
+
+def _differences(platform: PlatformComparison) -> Iterator[str]:
     if platform.is_newly_broken:
         yield "the build fails now"
     if platform.tests is None:
@@ -185,7 +196,7 @@ def comparison_markdown(found: Comparison) -> str:
     lines = [f"### {escape(found.base)} → {escape(found.head)}: {_outcome(found)}", ""]
     if notes := [f"* {escape(line)}" for line in _notes(found)]:
         lines += [*notes, ""]
-    rows = [(it.name, "; ".join(_verdict(it)) or "no difference") for it in found.platforms]
+    rows = [(it.name, _verdict(it)) for it in found.platforms]
     lines += [table(("Platform", "What changed"), rows)]
     for platform in found.platforms:
         lines += [*_platform_markdown(platform), ""]
@@ -299,7 +310,7 @@ def _times_json(platform: PlatformComparison) -> dict[str, Any]:
         "environment": asdict(times.key),
         "base_run": times.base.run_id,
         "head_run": times.head.run_id,
-        "baseline_runs": times.baseline,
+        "baseline_runs": len(times.before) + 1,
         "head_runs": times.head_runs,
         "measures": [
             _measure_json(change) | {"cause": causes.get(change.measure)}

@@ -49,6 +49,7 @@ def measured(
     project: str,
     last: int | None,
     commits: Collection[str] | None,
+    runs: Collection[str] | None,
 ) -> list[Measured]:
     query = (
         select(
@@ -64,7 +65,9 @@ def measured(
         .where(PlatformRow.platform == platform, RunRow.project == project)
         .order_by(*NEWEST_FIRST)
     )
-    runs = _chosen(connection, query, commits, last)
+    if runs is not None:
+        query = query.where(RunRow.run_id.in_(runs))
+    found = _chosen(connection, query, commits, last)
     return [
         Measured(
             run_id=run.run_id,
@@ -74,7 +77,7 @@ def measured(
             key=run.environment_key,
             values=run.measures,
         )
-        for run in reversed(runs)
+        for run in reversed(found)
     ]
 
 

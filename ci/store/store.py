@@ -139,11 +139,15 @@ class Store:
         project: str,
         last: int | None = None,
         commits: Collection[str] | None = None,
+        runs: Collection[str] | None = None,
     ) -> list[Measured]:
-        """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are."""
+        """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are.
+
+        With ``runs``, some hundreds of ids, of these only.
+        """
         with reading(self._engine) as connection:
             return queries.measured(
-                connection, platform, project=project, last=last, commits=commits
+                connection, platform, project=project, last=last, commits=commits, runs=runs
             )
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:

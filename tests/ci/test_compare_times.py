@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from stored_history import ENVIRONMENT, Project, git, noisy, result
+from stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
 
 from ci.analysis.accepted import Accepted
+from ci.comparison.line import line, places, window
 from ci.details import BuildDetails, Unit, UnitKind
 from ci.errors import ExitCode
 from ci.pytest_log import Outcome
@@ -225,3 +229,47 @@ def test_all_platforms_that_both_have(project: Project) -> None:
     assert said.startswith("run-000 -> run-001: 2 platforms\nonly base has moore\n")
     for name in ("ascend", "cpu"):
         assert f"\n{name}: 2 tests vanished\n" in said
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a line is made of."""
+
+    run_id: str
+    commit: str | None
+    started_at: datetime
+    dirty: bool = False
+
+
+def runs(count: int) -> list[Run]:
+    return [
+        Run(run_id=str(number), commit=f"c{number}", started_at=BEGIN + timedelta(hours=number))
+        for number in range(count)
+    ]
+
+
+def ids(line: Sequence[Run]) -> list[str]:
+    return [run.run_id for run in line]
+
+
+def test_of_a_long_line_both_ends_and_a_part_of_what_is_between() -> None:
+    whole = runs(3000)
+    chosen = [*map(int, ids(window(whole, whole[500], whole[2500])))]
+    assert chosen[:101] == [*range(400, 501)]
+    assert chosen[-21:] == [*range(2500, 2521)]
+    between = chosen[101:-21]
+    assert len(between) <= 400
+    assert {later - run for run, later in pairwise(between)} == {5}
+    assert [*map(int, ids(window(whole, whole[2500], whole[500])))] == chosen
+    assert window(whole[:3], whole[1], whole[1]) == whole[:3]
+
+
+def test_a_line_is_in_the_order_of_commits() -> None:
+    first, second, stranger, again, own = runs(5)
+    again = replace(again, commit=first.commit)  # an old commit, run once more
+    changed = replace(own, run_id="changed", commit=second.commit, dirty=True)
+    order = places([f"{second.commit}", f"{first.commit}"], [f"{own.commit}", f"{first.commit}"])
+    given = [first, second, stranger, again, own, changed]
+    assert line(given, order, first, own) == [first, again, second, own]
+    assert line(given, order, first, changed) == [first, again, second, changed, own]
+    assert line(given, None, first, own) == given

@@ -1,0 +1,167 @@
+"""Two references to runs: their tests and times, platform by platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ci.analysis.cause import BuildSide, Explanation, explain
+from ci.analysis.measures import stage_and_quantity
+from ci.analysis.series import Measured
+from ci.comparison.line import line, newest_of, places, window
+from ci.comparison.outcomes import compare_outcomes
+from ci.comparison.pairs import pairs_of
+from ci.comparison.references import SHORT, Runs
+from ci.comparison.result import Comparison, PlatformComparison
+from ci.comparison.revisions import Repository
+from ci.comparison.sides import run_side
+from ci.comparison.times import NoTimes, Times, compare_times
+from ci.results import PlatformResult
+from ci.text import counted
+
+if TYPE_CHECKING:
+    from ci.store.rows import RunHead
+    from ci.store.store import Store
+
+PYTEST = "pytest"
+TWO_PROJECTS = NoTimes(reasons=("they are compared within one project only",))
+TWO_PLATFORMS = NoTimes(reasons=("they are compared on one platform only",))
+
+
+def compare_runs(
+    store: Store, repository: Repository, heads: Sequence[RunHead], base: Runs, head: Runs
+) -> Comparison:
+    """Compare what two references to runs name, on every platform that both have.
+
+    ``heads`` are all runs of the store, the newest first.
+    """
+    return _Runs(store, repository, heads, base, head).compare()
+
+
+class _Runs:
+    """Two references to runs, and what the store has of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        repository: Repository,
+        heads: Sequence[RunHead],
+        base: Runs,
+        head: Runs,
+    ) -> None:
+        self._store = store
+        self._heads = [run for run in reversed(heads) if run.project == head.project]
+        self._base, self._head = base, head
+        self._load = cache(store.load)  # once for all platforms of a run
+        self._led_to: tuple[tuple[str, ...], ...] = ((), ())
+        if base.revision or head.revision:
+            self._led_to = (_ancestors(base, repository), _ancestors(head, repository))
+        self._accepted = store.accepted(head.project)
+
+    def compare(self) -> Comparison:
+        pairs = pairs_of(self._base, self._head)
+        is_named = bool(self._base.platform or self._head.platform)
+        shared = set(self._base.runs) & set(self._head.runs)
+        return Comparison(
+            base=self._base.name,
+            head=self._head.name,
+            platforms=tuple(self._pair(*pair) for pair in pairs),
+            only_base=() if is_named else tuple(p for p in self._base.runs if p not in shared),
+            only_head=() if is_named else tuple(p for p in self._head.runs if p not in shared),
+            notes=(*self._same(), *_notes(*self._led_to)),
+        )
+
+    def _same(self) -> Iterator[str]:
+        base, head = ({run.run_id for run in it.runs.values()} for it in (self._base, self._head))
+        if base == head and len(base) == 1:
+            yield f"BASE and HEAD are one run, {base.pop()}"
+
+    def _pair(self, base: str, head: str) -> PlatformComparison:
+        before = (self._base.runs[base].run_id, base)
+        after = (self._head.runs[head].run_id, head)
+        results = [self._load(run_id).platform(name) for run_id, name in (before, after)]
+        times = self._times(results[0], results[1])
+        are_there = all(result.pytest for result in results)
+        return PlatformComparison(
+            base=run_side(self._base, results[0]),
+            head=run_side(self._head, results[1]),
+            tests=compare_outcomes(self._store, before, after, times, project=self._head.project)
+            if are_there
+            else None,
+            times=times,
+            explanations=self._explanations(head, times) if isinstance(times, Times) else (),
+        )
+
+    def _times(self, base: PlatformResult, head: PlatformResult) -> Times | NoTimes:
+        platform = head.platform
+        if base.platform != platform:
+            return TWO_PLATFORMS
+        if self._base.project != self._head.project:
+            return TWO_PROJECTS
+        base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
+        runs = [run for run in self._heads if platform in run.platforms]
+        commits = places(*self._led_to) if any(self._led_to) else None
+        chosen = window(line(runs, commits, base_run, head_run), base_run, head_run)
+        rows = self._measured(platform, chosen)
+        for run in (base_run, head_run):
+            if run.run_id not in rows:
+                return NoTimes(reasons=(f"nothing of run {run.run_id} was measured",))
+        sides = [rows[run.run_id] for run in (base_run, head_run)]
+        keys = self._store.environment_keys({side.key for side in sides})
+        alike = [row for row in rows.values() if row.key == sides[1].key]
+        if sides[0].key != sides[1].key and self._base.revision:
+            # Another run of the branch may have had the environment of HEAD.
+            sides[0] = newest_of(alike, set(self._led_to[0])) or sides[0]
+        accepted = [change for change in self._accepted if change.platform == platform]
+        return compare_times(alike, keys, sides[0], sides[1], accepted)
+
+    def _measured(self, platform: str, runs: Sequence[RunHead]) -> dict[str, Measured]:
+        """By run, in the order of the runs."""
+        run_ids = [run.run_id for run in runs]
+        found = self._store.measured(platform, project=self._head.project, runs=run_ids)
+        known = {row.run_id: row for row in found}
+        return {run_id: known[run_id] for run_id in run_ids if run_id in known}
+
+    def _explanations(self, platform: str, times: Times) -> tuple[Explanation, ...]:
+        if not times.headlines:
+            return ()
+        with_tests = any(stage_and_quantity(name)[0] == PYTEST for name in times.headlines)
+        sides = [
+            BuildSide(
+                result=self._load(run_id).platform(platform),
+                builds=tuple(filter(None, [self._store.build_details(run_id, platform)])),
+                tests=self._store.tests(run_id, platform) if with_tests else (),
+                values=levels,
+            )
+            for run_id, levels in (
+                (times.base.run_id, {it.measure: it.before for it in times.changes}),
+                (times.head.run_id, {it.measure: it.after for it in times.changes}),
+            )
+        ]
+        return tuple(explain(name, *sides) for name in times.headlines)
+
+
+def _ancestors(side: Runs, repository: Repository) -> tuple[str, ...]:
+    """The commits that led to a side, the newest first, as far as git knows them."""
+    if side.revision is not None:
+        return side.revision.ancestors
+    commit = next(iter(side.runs.values())).commit
+    revision = repository.revision(commit) if commit else None
+    return revision.ancestors if revision else (commit,) if commit else ()
+
+
+def _notes(base: Sequence[str], head: Sequence[str]) -> Iterator[str]:
+    """What HEAD does not have of BASE."""
+    before = set(base)
+    missing = before.difference(head)
+    if not missing or not head:
+        return
+    count = counted(len(missing), "commit")
+    parting = next((commit for commit in head if commit in before), None)
+    if parting == head[0]:
+        yield f"HEAD is older than BASE, by {count}"
+    else:
+        yield f"HEAD does not have {count} of BASE: what they changed is told as well"
+    if parting not in (None, head[0]):
+        yield f"they part at commit {parting[:SHORT]}"
