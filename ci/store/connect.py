@@ -16,7 +16,7 @@ from ci.errors import InfrastructureError, UsageError
 EXPECTED = (
     "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
 )
-CONNECT_TIMEOUT_S = 10
+CONNECT_TIMEOUT_S = "10"
 # A save holds the lock for less than a second; this is a queue of many.
 SQLITE_TIMEOUT_S = 120
 
@@ -65,10 +65,11 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def _postgresql(url: URL) -> Engine:
+    query = {"connect_timeout": CONNECT_TIMEOUT_S, **url.query}
     try:
         return create_engine(
-            url.set(drivername="postgresql+psycopg"),
-            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+            url.set(drivername="postgresql+psycopg", query=query),
+            pool_pre_ping=True,  # between two saves lie hours, which not every network outlasts
         )
     except ImportError as error:  # psycopg, or the C library that it needs
         message = f"the store is in PostgreSQL, and its driver cannot be loaded: {error}"

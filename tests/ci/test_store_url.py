@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from postgresql_server import connected
+from postgresql_server import Server, connected
 from sqlalchemy import text
 
 from ci.cli import main
@@ -15,6 +15,11 @@ from ci.results import RunResult
 from ci.store import URL_VARIABLE, default_url, open_store
 from ci.store.connect import connect, shown
 from ci.store.store import Store
+
+ENDS_OTHERS = """\
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
 
 
 def test_the_variable_names_the_store(
@@ -83,6 +88,16 @@ def test_what_cannot_be_read_is_a_typed_error(store_url: str) -> None:
             connection.execute(text("DROP TABLE accepted"))
         with pytest.raises(InfrastructureError, match=r"cannot be read: .*accepted"):
             store.accepted("infini-ops")
+
+
+def test_a_connection_that_was_lost_is_made_anew(published: RunResult, postgresql: Server) -> None:
+    url = postgresql.new_store()
+    with Store(url) as store:
+        store.save(published, {})
+        with connected(url) as connection:
+            ended = connection.execute(text(ENDS_OTHERS))
+            assert ended.scalars().all() == [True]
+        assert store.load() == published
 
 
 def test_a_sqlite_store_is_shown_as_its_file(tmp_path: Path) -> None:
