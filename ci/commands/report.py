@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ci.commands.options import add_results
-from ci.errors import ExitCode
+from ci.commands.options import add_results, positive
+from ci.errors import ExitCode, UsageError
 from ci.report import print_results, results_markdown
-from ci.results import RunResult
+from ci.results import RunResult, title
 from ci.store import existing_store
 
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+SLOWEST = 10
 FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
 
 
@@ -21,13 +26,46 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_report)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run id (default: the latest)")
     parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    parser.add_argument(
+        "--slowest",
+        type=positive,
+        nargs="?",
+        const=SLOWEST,
+        metavar="N",
+        help="what the time of the tests went into, instead: the N most expensive tests, operators"
+        f" and families (default: {SLOWEST})",
+    )
     add_results(parser)
 
 
 def _report(options: argparse.Namespace) -> int:
     with existing_store(options.results) as store:
+        if options.slowest:
+            _print_slowest(store, options)
+            return ExitCode.PASSED
         print_run(store.load(options.run), options.format)
     return ExitCode.PASSED
+
+
+def _print_slowest(store: Store, options: argparse.Namespace) -> None:
+    from ci.analysis.expensive import costs_of
+    from ci.report.expensive import expensive_json, expensive_markdown, print_expensive
+
+    run = store.load(options.run)
+    costs = {
+        title(result.platform, simulated=result.simulated): costs_of(outcomes)
+        for result in run.platforms
+        if (outcomes := store.outcomes(run.run_id, result.platform)).names
+    }
+    if not costs:
+        raise UsageError(f"run {run.run_id} has no tests", remedy="Name another run.")
+    if options.format == "json":
+        print(expensive_json(costs, options.slowest), end="")
+    elif options.format == "markdown":
+        print(expensive_markdown(costs, options.slowest), end="")
+    else:
+        console = Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
+        print_expensive(costs, options.slowest, console)
 
 
 def print_run(result: RunResult, form: str) -> None:

@@ -1,0 +1,93 @@
+"""What the time of a run's tests went into: in a terminal, as Markdown, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ci.analysis.expensive import Costs, Share
+from ci.report.markdown import escape, table
+from ci.text import counted, printable
+
+HEADINGS = ("Tests", "Seconds", "Share", "Name")
+
+
+def print_expensive(costs: Mapping[str, Costs], most: int, console: Console) -> None:
+    """``costs`` by the platform's title; ``most`` lines of each list."""
+    for platform, cost in costs.items():
+        console.print(Text(printable(_headline(platform, cost)), style="bold"))
+        for title, shares in _lists(cost):
+            shown = Table(box=box.SIMPLE_HEAD, show_edge=False)
+            for heading in HEADINGS:
+                shown.add_column(heading, justify="left" if heading == "Name" else "right")
+            for row in _rows(cost, shares, most):
+                shown.add_row(*(Text(printable(cell)) for cell in row))
+            console.print()
+            console.print(Text(_title(title, cost, shares, most)), soft_wrap=True)
+            console.print(shown)
+        console.print()
+
+
+def expensive_markdown(costs: Mapping[str, Costs], most: int) -> str:
+    parts = []
+    for platform, cost in costs.items():
+        parts.append(f"## {escape(_headline(platform, cost))}")
+        for title, shares in _lists(cost):
+            parts.append(f"### {_title(title, cost, shares, most)}")
+            parts.append(table(HEADINGS, _rows(cost, shares, most)).rstrip())
+    return "\n\n".join(parts) + "\n"
+
+
+def expensive_json(costs: Mapping[str, Costs], most: int) -> str:
+    document = {
+        platform: {
+            "tests": len(cost.tests),
+            "seconds": cost.seconds,
+            **{
+                key: [share._asdict() for share in shares[:most]]
+                for key, shares in (
+                    ("slowest", cost.tests),
+                    ("functions", cost.functions),
+                    ("families", cost.families),
+                )
+            },
+        }
+        for platform, cost in costs.items()
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _headline(platform: str, cost: Costs) -> str:
+    return f"{platform}: {counted(len(cost.tests), 'test')} took {cost.seconds:,.1f} s in all"
+
+
+def _lists(cost: Costs) -> Iterator[tuple[str, Sequence[Share]]]:
+    yield "tests", cost.tests
+    yield "operators and functions", cost.functions
+    yield "families", cost.families
+
+
+def _title(what: str, cost: Costs, shares: Sequence[Share], most: int) -> str:
+    shown = shares[:most]
+    seconds = sum(share.seconds for share in shown)
+    return (
+        f"The most expensive {what}: {len(shown):,} of {len(shares):,} took {seconds:,.1f} s"
+        f" ({100 * cost.share(shown):.0f} %)"
+    )
+
+
+def _rows(cost: Costs, shares: Sequence[Share], most: int) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"{share.tests:,}",
+            f"{share.seconds:,.2f}",
+            f"{100 * cost.share([share]):.1f} %",
+            share.name,
+        )
+        for share in shares[:most]
+    ]

@@ -1,0 +1,104 @@
+"""What the time of a suite goes into."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from operator_log import node_id
+
+from ci.analysis.expensive import OTHERS, Share, costs_of
+from ci.analysis.outcomes import outcomes_of
+from ci.cli import main
+from ci.details import Details
+from ci.errors import ExitCode
+from ci.pytest_log import Outcome, TestOutcome
+from ci.results import RunResult
+from ci.store import default_url
+from ci.store.store import Store
+
+SECONDS = {
+    node_id("fft_fft.out", "float32"): 4.0,
+    node_id("fft_fft.out", "bool"): 2.0,
+    node_id("fft_ifft"): 1.0,
+    node_id("fft_rfft", slot=0): 1.0,
+    node_id("_foreach_add.List_out"): 0.5,
+    node_id("_foreach_mul_.List"): 0.25,
+    node_id("_foreach_neg"): 0.25,
+    node_id("add_.Tensor"): 0.125,
+    node_id("is_same"): 0.125,
+    "tests/test_api.py::TestA::test_a[x]": 0.5,
+    "tests/test_api.py::TestA::test_a[y]": 0.25,
+}
+TESTS = [
+    TestOutcome(node_id=name, outcome=Outcome.PASSED, seconds=seconds, reason=None)
+    for name, seconds in SECONDS.items()
+]
+
+
+def test_families_are_first_words_that_several_operators_share() -> None:
+    costs = costs_of(outcomes_of(TESTS))
+    assert costs.families == (
+        Share("fft_", 4, 8.0),
+        Share("foreach_", 3, 1.0),
+        Share("tests/test_api.py", 2, 0.75),
+        Share(OTHERS, 2, 0.25),
+    )
+    assert costs.seconds == 10.0
+    assert costs.share(costs.families[:1]) == 0.8
+
+
+def test_operators_have_their_overloads_dtypes_and_slots_together() -> None:
+    costs = costs_of(outcomes_of(TESTS))
+    assert costs.functions[:3] == (
+        Share("fft_fft", 2, 6.0),
+        Share("fft_ifft", 1, 1.0),
+        Share("fft_rfft", 1, 1.0),
+    )
+    assert Share("tests/test_api.py::TestA::test_a", 2, 0.75) in costs.functions
+    assert costs.tests[0] == Share(node_id("fft_fft.out", "float32"), 1, 4.0)
+    assert len(costs.tests) == len(TESTS)
+
+
+def test_a_suite_that_takes_no_time_has_no_shares() -> None:
+    costs = costs_of(outcomes_of(()))
+    assert (costs.seconds, costs.share(()), costs.families) == (0.0, 0.0, ())
+
+
+@pytest.fixture
+def results(tmp_path: Path, published: RunResult, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("INFINI_CI_DB", raising=False)
+    with Store(default_url(tmp_path)) as store:
+        store.save(published, {published.platforms[0].platform: Details(tests=TESTS)})
+    return tmp_path
+
+
+def test_the_report(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--slowest", "2", "--results", str(results)]) == ExitCode.PASSED
+    shown = capsys.readouterr().out
+    assert "nvidia: 11 tests took 10.0 s in all\n" in shown
+    assert "The most expensive tests: 2 of 11 took 6.0 s (60 %)" in shown
+    assert "The most expensive families: 2 of 4 took 9.0 s (90 %)" in shown
+    assert "ascend" not in shown  # it has no tests
+    assert "fft_rfft" not in shown
+
+
+def test_a_run_without_tests(
+    tmp_path: Path, published: RunResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(default_url(tmp_path)) as store:
+        store.save(published, {})
+    assert main(["report", "--slowest", "--results", str(tmp_path)]) == ExitCode.USAGE
+    assert f"run {published.run_id} has no tests" in capsys.readouterr().err
+
+
+def test_the_report_as_markdown_and_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["report", "--slowest", "--results", str(results), "--format"]
+    assert main([*command, "markdown"]) == ExitCode.PASSED
+    assert "| 4 | 8.00 | 80.0 % | fft\\_ |\n" in capsys.readouterr().out
+    assert main([*command, "json"]) == ExitCode.PASSED
+    nvidia = json.loads(capsys.readouterr().out)["nvidia"]
+    assert (nvidia["tests"], nvidia["seconds"]) == (11, 10.0)
+    assert nvidia["families"][0] == {"name": "fft_", "tests": 4, "seconds": 8.0}
+    assert len(nvidia["slowest"]) == 10
