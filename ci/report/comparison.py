@@ -296,7 +296,9 @@ def _change(change: Change) -> dict[str, object]:
         name = {"function": test.function, "overload": test.overload}
         name |= {"dtype": test.variant, "slot": test.slot}
     states = {"before": change.before, "after": change.after}
-    return name | {key: state and str(state) for key, state in states.items()}
+    more = {key: getattr(change, key) for key in ("message", "seconds", "flaky")}
+    known = {key: value for key, value in more.items() if value is not None}
+    return name | {key: state and str(state) for key, state in states.items()} | known
 
 
 def _times_json(platform: PlatformComparison) -> dict[str, Any]:

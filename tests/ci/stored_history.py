@@ -47,7 +47,12 @@ def result(
 
 def tests(outcomes: Mapping[str, Outcome]) -> list[TestOutcome]:
     return [
-        TestOutcome(node_id=name, outcome=outcome, seconds=0.5, reason=None)
+        TestOutcome(
+            node_id=name,
+            outcome=outcome,
+            seconds=0.5,
+            reason="assert <b>" if outcome.bad else None,
+        )
         for name, outcome in outcomes.items()
     ]
 

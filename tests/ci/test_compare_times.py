@@ -187,6 +187,8 @@ def test_json_and_markdown_say_the_same(topic: Project) -> None:
     [platform] = document["platforms"]
     assert (code, document["schema_version"], document["regression"]) == (4, 2, True)
     assert platform["tests"]["counts"]["newly_failing"] == 1
+    [failure] = platform["tests"]["changes"]["newly_failing"]
+    assert (failure["test"], failure["message"]) == (evil, "assert <b>")
     measures = {it["measure"]: it for it in platform["times"]["measures"]}
     install = measures["install.wall_s"]
     [change] = install["changes"]
@@ -200,7 +202,7 @@ def test_json_and_markdown_say_the_same(topic: Project) -> None:
     assert "| cpu | 2 tests vanished; 1 test newly failing; regression: install +3" in shown
     assert "\n* regression: install +3" in shown
     assert "<img" not in shown
-    assert "test\\_&lt;img src=x&gt;\\[\\|\\`\\*\\] (failed)" in shown
+    assert "test\\_&lt;img src=x&gt;\\[\\|\\`\\*\\] (failed: assert &lt;b&gt;)" in shown
     assert shown.endswith("\n</details>\n")
 
 
