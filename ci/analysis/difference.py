@@ -148,8 +148,7 @@ def _with_messages(changes: Sequence[Change], head: Outcomes) -> tuple[Change, .
     failing = {change.test for change in changes if change.kind is Kind.NEWLY_FAILING}
     if not failing:
         return tuple(changes)
-    bad = [name for name, state in head.states.items() if state.outcome.bad]
-    said = {suite_name(n, head.device): text for n, text in head.messages(bad).items()}
+    said = {suite_name(n, head.device): text for n, text in head.messages(head.bad).items()}
     return tuple(
         replace(change, message=said.get(change.test)) if change.test in failing else change
         for change in changes

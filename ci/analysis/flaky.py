@@ -89,7 +89,7 @@ def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
 def _evidence(group: Attempts) -> dict[str, Evidence]:
     failed, passed = Counter[str](), Counter[str]()
     for run in group.runs:
-        failed.update(name for name, state in run.states.items() if state.outcome.bad)
+        failed.update(run.bad)
     failed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.bad)
     for run in group.runs:
         passed.update(name for name in failed if _passed(run, name))

@@ -68,6 +68,14 @@ class Outcomes:
         return dict(zip(self.names, states, strict=True))
 
     @cached_property
+    def bad(self) -> Sequence[str]:
+        """The node ids of those that failed or erred; tests that ended alike share an ending."""
+        known = {id(ending): ending for ending in self.endings}
+        bad = {key for key, ending in known.items() if ending.state.outcome.bad}
+        rows = zip(self.names, self.endings, strict=True)
+        return [name for name, ending in rows if id(ending) in bad] if bad else []
+
+    @cached_property
     def passed_seconds(self) -> Mapping[str, float]:
         """By node id, of those that passed: nothing else took its whole time."""
         rows = zip(self.names, self.endings, self.seconds, strict=True)

@@ -37,6 +37,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self._engine = connect(url)
         self._decoded: dict[str, Sequence[Any]] = {}
+        self._outcomes: dict[tuple[str, str], Outcomes] = {}
         try:
             _bring_up_to_date(self._engine)
         except BaseException:
@@ -51,6 +52,7 @@ class Store:
         """
         from ci.store.save import save  # with two dialects, which who reads does not need
 
+        self._outcomes.clear()  # those of this run may be others now
         try:
             with writing(self._engine) as connection:
                 save(connection, run, details)
@@ -88,19 +90,11 @@ class Store:
         return blobs.suite(*row) if row else []
 
     def outcomes(self, run_id: str, platform: str) -> Outcomes:
-        """The same tests as columns, each of which is loaded when it is asked for."""
-        query = select(DetailsRow.node_ids, DetailsRow.outcomes, DetailsRow.durations)
-        row = self._details(query, run_id, platform)
-        if row is None or row.durations is None:
-            return outcomes_of(())
-        return Outcomes(
-            Columns(
-                names=lambda: self._shared(row.node_ids, blobs.names),
-                endings=lambda: self._shared(row.outcomes, blobs.endings),
-                seconds=lambda: blobs.seconds(row.durations),
-                digest=(row.node_ids, row.outcomes),
-            )
-        )
+        """The same tests as columns, each of which is loaded when it is asked for, and kept."""
+        place = (run_id, platform)
+        if place not in self._outcomes:
+            self._outcomes[place] = self._columns(run_id, platform)
+        return self._outcomes[place]
 
     def reruns(self, run_id: str, platform: str) -> list[Rerun]:
         """Load what was tried again on one platform of a run."""
@@ -182,6 +176,20 @@ class Store:
         )
         with reading(self._engine) as connection:
             return connection.execute(query).one_or_none()
+
+    def _columns(self, run_id: str, platform: str) -> Outcomes:
+        query = select(DetailsRow.node_ids, DetailsRow.outcomes, DetailsRow.durations)
+        row = self._details(query, run_id, platform)
+        if row is None or row.durations is None:
+            return outcomes_of(())
+        return Outcomes(
+            Columns(
+                names=lambda: self._shared(row.node_ids, blobs.names),
+                endings=lambda: self._shared(row.outcomes, blobs.endings),
+                seconds=lambda: blobs.seconds(row.durations),
+                digest=(row.node_ids, row.outcomes),
+            )
+        )
 
     def _shared(self, digest: str, decode: Callable[[bytes], Sequence[Any]]) -> Sequence[Any]:
         """A list that runs share, decoded once for all of them."""
