@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ci.analysis.circumstances import circumstances
-from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, amount
+from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair
 from ci.analysis.measures import Quantity, stage_and_quantity
+from ci.analysis.quantities import amount, headline
 from ci.analysis.shares import LISTED, shares
 from ci.results import Grade
 
@@ -40,10 +41,7 @@ class Explanation:
         """``compile +38 s (+21 %)``."""
         if self.before is None or self.after is None:
             return f"{self.measure} was not measured on both sides"
-        relative = f" ({self.change / self.before:+,.0%})".replace("%", " %") if self.before else ""
-        stage, quantity = stage_and_quantity(self.measure)
-        what = {Quantity.WHEEL: "wheel", Quantity.PEAK_MEMORY: f"{stage}'s peak memory"}
-        return f"{what.get(quantity, stage)} {amount(self.change, quantity, sign=True)}{relative}"
+        return headline(self.measure, self.before, self.after)
 
     @property
     def causes(self) -> str:
@@ -83,7 +81,7 @@ class Explanation:
         for index, (share, each) in enumerate(listed[:MOST]):
             of_it = " of it" if one_way and not index else ""
             size = share * scale
-            told = amount(abs(size) if one_way else size, quantity, sign=not one_way)
+            told = amount(abs(size), quantity) if one_way else amount(size, quantity, "+")
             # Units are counted in the words.
             in_words = nothing_known or quantity is Quantity.UNITS
             yield each.text.removeprefix("in ") if in_words else f"{told}{of_it} {each.text}"

@@ -10,6 +10,7 @@ from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, units_of
 from ci.analysis.environment_key import environment_key
 from ci.analysis.measures import Quantity
 from ci.analysis.places import groups
+from ci.analysis.quantities import percent
 from ci.analysis.shifts import Part, shifts
 from ci.details import UnitKind
 from ci.results import Grade
@@ -76,7 +77,7 @@ def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     if then is None or now is None or abs(now - then) < RATE:
         return
     verb = "fell" if now < then else "rose"
-    text = f"cache hits {verb} from {then:.0%} to {now:.0%}".replace("%", " %")
+    text = f"cache hits {verb} from {percent(then)} to {percent(now)}"
     yield Contributor(kind=Kind.CACHE_RATE, text=text)
 
 

@@ -130,20 +130,3 @@ def units_of(before: BuildSide, after: BuildSide, kind: UnitKind) -> tuple[Parts
 
     first, second = ({name_of(name): part for name, part in parts.items()} for parts in sides)
     return first, second
-
-
-_UNITS = {
-    Quantity.WALL: " s",
-    Quantity.CPU: " CPU-s",
-    Quantity.LINES: " lines",
-    Quantity.UNITS: " units",
-}
-
-
-def amount(value: float, quantity: Quantity, *, sign: bool = False) -> str:
-    """``38 s``; with its sign ``+38 s``."""
-    flag = "+" if sign else ""
-    if quantity in (Quantity.PEAK_MEMORY, Quantity.WHEEL):
-        return f"{value / 2**20:{flag},.1f} MiB"
-    exact = quantity in (Quantity.LINES, Quantity.UNITS) or abs(value) >= 9.95
-    return f"{value:{flag},.{0 if exact else 1}f}{_UNITS[quantity]}"

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ci.analysis import shifts
-from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, amount, units_of
+from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, units_of
 from ci.analysis.measures import TOTAL, Quantity, measure
 from ci.analysis.places import Group, groups
+from ci.analysis.quantities import amount, percent
 from ci.analysis.shifts import Part, Parts, Shift
 from ci.details import UnitKind
 from ci.pytest_log import TestOutcome
@@ -307,8 +308,7 @@ def _text_of_all(shift: Shift, subject: _Subject, everything: bool) -> str:
 def _relative(ratio: float) -> str:
     if ratio >= TIMES:
         return f"{ratio:.1f} times as long"
-    percent = f"{abs(ratio - 1):.0%}".replace("%", " %")
-    return f"{percent} {'longer' if ratio > 1 else 'shorter'}"
+    return f"{percent(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'}"
 
 
 # From contributors to the whole change

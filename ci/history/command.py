@@ -124,8 +124,8 @@ def _show(found: Told, options: argparse.Namespace) -> None:
 
 def _accept(store: Store, found: Told, options: argparse.Namespace) -> None:
     from ci.analysis.accepted import Accepted
-    from ci.analysis.contributor import amount
     from ci.analysis.measures import stage_and_quantity
+    from ci.analysis.quantities import amount
     from ci.analysis.regressions import accepted_levels
 
     environment, shift = _shift_at(found, options)

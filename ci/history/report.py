@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.analysis.changes import POLICY
-from ci.analysis.contributor import amount
 from ci.analysis.measures import Quantity, stage_and_quantity
+from ci.analysis.quantities import LABELS, amount, percent
 from ci.analysis.regressions import (
     EXACT_ALARM,
     WALL_ALONE,
@@ -28,7 +28,6 @@ from ci.analysis.series import Measured
 from ci.history import words
 from ci.history.stored import Told
 from ci.report.markdown import escape
-from ci.report.quantities import LABELS, percent
 from ci.text import counted, first_names, printable
 
 MOST = 10

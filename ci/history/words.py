@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ci.analysis.cause import Explanation
+from ci.analysis import quantities
 from ci.analysis.changes import POLICY
-from ci.analysis.contributor import amount
 from ci.analysis.measures import stage_and_quantity
+from ci.analysis.quantities import amount, percent
 from ci.analysis.regressions import EXACT_ALARM, Change, Shift
 from ci.analysis.series import Measured
-from ci.report.quantities import percent
 from ci.text import counted
 
 _SURE = 0.999
@@ -16,8 +15,7 @@ _SURE = 0.999
 
 def headline(change: Change) -> str:
     """``compile +38 s (+21 %)``."""
-    point = change.point
-    return Explanation(measure=change.measure, before=point.before, after=point.after).headline
+    return quantities.headline(change.measure, change.point.before, change.point.after)
 
 
 def levels(change: Change) -> str:

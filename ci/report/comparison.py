@@ -14,13 +14,13 @@ from rich.text import Text
 
 from ci.analysis import regressions
 from ci.analysis.difference import Change, Difference, Kind, lines_of
+from ci.analysis.quantities import percent
 from ci.analysis.suite import OperatorTest
 from ci.comparison.result import Comparison, PlatformComparison
 from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
 from ci.pytest_log import Outcome
 from ci.report.markdown import escape, table
-from ci.report.quantities import percent
 from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, time_rows
 from ci.text import counted, printable
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ci.analysis import quantities
 from ci.analysis.cause import Explanation
 from ci.analysis.changes import POLICY
-from ci.analysis.contributor import amount
 from ci.analysis.measures import stage_and_quantity
+from ci.analysis.quantities import LABELS, amount, growth, percent
 from ci.analysis.series import Measured
 from ci.comparison.references import SHORT
 from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
-from ci.report.quantities import LABELS, percent
 from ci.report.rows import MISSING
 from ci.text import counted
 
@@ -43,7 +43,7 @@ def _row(change: MeasureChange) -> TimeRow:
         quantity=LABELS[quantity],
         base=amount(change.before, quantity),
         head=amount(change.after, quantity),
-        change=_size(change) if change.delta else MISSING,
+        change=growth(change.before, change.after, quantity) if change.delta else MISSING,
         judgement=_judgement(change),
     )
 
@@ -56,18 +56,7 @@ def _judgement(change: MeasureChange) -> str:
 
 def headline(change: MeasureChange) -> str:
     """``compile +38 s (+21 %)``."""
-    return _unexplained(change).headline
-
-
-def _unexplained(change: MeasureChange) -> Explanation:
-    return Explanation(measure=change.measure, before=change.before, after=change.after)
-
-
-def _size(change: MeasureChange) -> str:
-    """``+38 s (+21 %)``."""
-    _, quantity = stage_and_quantity(change.measure)
-    relative = f" ({percent(change.relative, sign='+')})" if change.relative is not None else ""
-    return f"{amount(change.delta, quantity, sign=True)}{relative}"
+    return quantities.headline(change.measure, change.before, change.after)
 
 
 def news(times: Times, explanations: Sequence[Explanation]) -> Iterator[tuple[MeasureChange, str]]:
@@ -81,7 +70,7 @@ def news(times: Times, explanations: Sequence[Explanation]) -> Iterator[tuple[Me
 
 
 def _sentence(change: MeasureChange, explanation: Explanation | None) -> str:
-    text = (explanation or _unexplained(change)).text
+    text = explanation.text if explanation else headline(change)
     return f"{change.judgement}: {text}{''.join(_evidence(change))}"
 
 

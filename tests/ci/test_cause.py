@@ -282,7 +282,7 @@ def test_generated_lines_are_told_by_files() -> None:
 def test_units_are_counted_in_words() -> None:
     found = explain("compile.units", BEFORE, side(details({**CPU, **FOUR})))
     assert found.text == (
-        "compile +4 units (+7 %), 4 new units of the triton backend "
+        "compile +4 units (+6.7 %), 4 new units of the triton backend "
         "(add.c, cast.c, driver.c and 1 more)"
     )
 
