@@ -29,14 +29,15 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+_COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings", "deselected")
 # As they are at this revision; the tables of the program will change.
 _PLATFORMS = sa.table(
     "platforms",
     *map(
         sa.column,
-        ("id", "platform", "label", "simulated", "built", "passed", "pytest_summary"),
+        ("id", "platform", "label", "simulated", "built", "build_install_s", "pytest_s", "total_s"),
     ),
-    *map(sa.column, ("build_install_s", "pytest_s", "total_s", "environment_key")),
+    *map(sa.column, (*_COUNTS, "pytest_seconds", "pytest_summary", "environment_key")),
     sa.column("environment", sa.JSON()),
 )
 _STAGES = sa.table(
@@ -54,13 +55,15 @@ _TESTS = sa.table(
 
 
 def upgrade() -> None:
-    keys, blobs, details, measures = _create_tables()
+    keys, blobs, details, measured = _create_tables()
     _extend_platforms()
     connection = op.get_bind()
     for platform in connection.execute(sa.select(_PLATFORMS)).all():
         result = _result(connection, platform)
         _add_key(connection, keys, platform.id, result)
-        _add_measures(connection, measures, platform.id, result)
+        connection.execute(
+            sa.insert(measured).values(platform_id=platform.id, measures=measures_of(result))
+        )
         _add_details(connection, blobs, details, platform.id)
     op.drop_table("tests")
 
@@ -109,18 +112,16 @@ def _create_tables_of_platforms() -> tuple[sa.Table, sa.Table]:
         sa.ForeignKeyConstraint(["outcomes"], ["blobs.digest"], name="fk_details_outcomes"),
         sa.PrimaryKeyConstraint("platform_id", name="pk_details"),
     )
-    measures = op.create_table(
-        "measures",
-        sa.Column("platform_id", sa.Integer(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
-        sa.Column("value", sa.Double(), nullable=False),
+    measured = op.create_table(
+        "measured",
+        sa.Column("platform_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("measures", sa.JSON(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["platform_id"], ["platforms.id"], name="fk_measures_platform_id", ondelete="CASCADE"
+            ["platform_id"], ["platforms.id"], name="fk_measured_platform_id", ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("platform_id", "name", name="pk_measures"),
-        sqlite_with_rowid=False,
+        sa.PrimaryKeyConstraint("platform_id", name="pk_measured"),
     )
-    return details, measures
+    return details, measured
 
 
 def _extend_platforms() -> None:
@@ -143,7 +144,7 @@ def _result(connection: sa.Connection, row: sa.Row[Any]) -> PlatformResult:
         label=row.label,
         simulated=row.simulated,
         built=row.built,
-        pytest=None if row.passed is None else _pytest(row.pytest_summary),
+        pytest=None if row.passed is None else _pytest(row),
         stages=tuple(
             StageResult(**{name: getattr(stage, name) for name in StageResult.model_fields})
             for stage in stages
@@ -158,10 +159,9 @@ def _result(connection: sa.Connection, row: sa.Row[Any]) -> PlatformResult:
     )
 
 
-def _pytest(summary: str | None) -> PytestResult:
-    """Whether there is a summary is all that measures ask for."""
-    fields: dict[str, Any] = dict.fromkeys(PytestResult.model_fields, 0)
-    return PytestResult(**{**fields, "deselected": None, "seconds": None, "summary": summary})
+def _pytest(row: sa.Row[Any]) -> PytestResult:
+    counts = {name: getattr(row, name) for name in _COUNTS}
+    return PytestResult(**counts, seconds=row.pytest_seconds, summary=row.pytest_summary)
 
 
 def _add_key(
@@ -174,17 +174,6 @@ def _add_key(
         .where(_PLATFORMS.c.id == platform_id)
         .values(environment_key=key.digest)
     )
-
-
-def _add_measures(
-    connection: sa.Connection, measures: sa.Table, platform_id: int, result: PlatformResult
-) -> None:
-    rows = [
-        {"platform_id": platform_id, "name": name, "value": value}
-        for name, value in measures_of(result).items()
-    ]
-    if rows:
-        connection.execute(sa.insert(measures), rows)
 
 
 def _add_details(
