@@ -174,7 +174,9 @@ class StageConfig(Model):
     @model_validator(mode="after")
     def _only_tests_are_run_again(self) -> Self:
         if self.reruns and self.kind is not StageKind.PYTEST:
-            raise PydanticCustomError("reruns", "a pytest stage for it", {"at": ["reruns"]})
+            raise PydanticCustomError(
+                "reruns", "0, or 'kind: pytest' for the stage", {"at": ["reruns"]}
+            )
         return self
 
     @model_validator(mode="after")

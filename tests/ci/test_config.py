@@ -181,6 +181,10 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             " (No closing quotation)",
         ),
         (
+            MINIMAL + "stages:\n- {name: t, command: x, reruns: 2}\n",
+            "ci.yaml:5: stages.0.reruns: got 2 (integer), expected 0, or 'kind: pytest' for the stage",
+        ),
+        (
             MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, column: build_install}\n",
             'ci.yaml:5: stages.0.column: got "build_install" (string), expected'
             " 'pytest' or 'none' for a pytest stage",

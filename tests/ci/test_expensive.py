@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,19 @@ def results(tmp_path: Path, published: RunResult, monkeypatch: pytest.MonkeyPatc
     with Store(default_url(tmp_path)) as store:
         store.save(published, {published.platforms[0].platform: Details(tests=TESTS)})
     return tmp_path
+
+
+def test_the_store_has_the_same_tests_as_columns(results: Path, published: RunResult) -> None:
+    platform = published.platforms[0].platform
+    with Store(default_url(results)) as store:
+        outcomes = store.outcomes(published.run_id, platform)
+        assert [*zip(outcomes.names, outcomes.seconds, strict=True)] == sorted(SECONDS.items())
+        again = [replace(test, outcome=Outcome.FAILED, reason="why") for test in TESTS]
+        store.save(published, {platform: Details(tests=again)})
+        outcomes = store.outcomes(published.run_id, platform)
+        assert sorted(outcomes.bad) == sorted(SECONDS)
+        assert outcomes.messages(["x", outcomes.names[0]]) == {outcomes.names[0]: "why"}
+        assert store.outcomes("another", platform).names == []
 
 
 def test_the_report(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

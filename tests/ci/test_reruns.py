@@ -14,6 +14,7 @@ from agent_job import Job
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci.agent.reruns import MOST_TESTS, Reruns, failed_tests
+from ci.cli import main
 from ci.collect import details_of, read_log, read_record
 from ci.details import Rerun
 from ci.events import RunRecord, parse_events
@@ -319,3 +320,10 @@ def test_the_command_line_wins_and_a_resumed_run_keeps_it(
         reruns=request.reruns,
     )
     assert {stage.name: stage.reruns for stage in plan.stages} == {"build": 0, "pytest": reruns}
+
+
+@pytest.mark.parametrize("number", ["-1", "x", "101"])
+def test_a_number_that_is_none(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "cpu", f"--reruns={number}"])
+    assert f"expected a number up to 100, got '{number}'" in capsys.readouterr().err
