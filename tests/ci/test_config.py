@@ -182,7 +182,8 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         ),
         (
             MINIMAL + "stages:\n- {name: t, command: x, reruns: 2}\n",
-            "ci.yaml:5: stages.0.reruns: got 2 (integer), expected 0, or 'kind: pytest' for the stage",
+            "ci.yaml:5: stages.0.reruns: got 2 (integer), expected 0, or 'kind: pytest' for the"
+            " stage",
         ),
         (
             MINIMAL + "stages:\n- {name: t, command: x, kind: pytest, column: build_install}\n",
