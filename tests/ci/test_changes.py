@@ -70,8 +70,18 @@ def test_spikes_raise_no_alarm() -> None:
 
 
 def test_a_second_mode_is_no_level() -> None:
-    slow = np.random.default_rng(0).random(200) < 0.2
-    assert false_alarms(list(np.array(noise(200, spread=1)) + 10 * slow)) == 0
+    alarms = 0
+    for seed in range(3):
+        slow = np.random.default_rng(seed).random(150) < 0.2
+        values = np.array(noise(150, spread=1, seed=seed)) + 10 * slow
+        alarms += false_alarms(list(values))
+    assert alarms <= 1  # five slow runs in a row do happen
+
+
+def test_growing_noise_is_no_level() -> None:
+    spread = np.where(np.arange(100) < 50, 1, 5)
+    values = 100 + spread * np.array(noise(100, level=0, spread=1, seed=2))
+    assert false_alarms(list(values)) == 0
 
 
 def test_a_drift_is_no_staircase() -> None:
