@@ -258,7 +258,7 @@ def _environment(
             change,
             accepted=_acceptance(change, findings[name], placed),
             undone=undone,
-            wall_alone=_wall_alone(change, changes, findings),
+            wall_alone=_wall_alone(change, changes, findings, runs),
         )
         for name, found in changes.items()
         for change, undone in zip(found, _undone(found, findings[name]), strict=True)
@@ -339,16 +339,28 @@ def _placed(
 
 
 def _wall_alone(
-    change: Change, changes: Mapping[str, Sequence[Change]], findings: Mapping[str, Finding]
+    change: Change,
+    changes: Mapping[str, Sequence[Change]],
+    findings: Mapping[str, Finding],
+    runs: Sequence[Measured],
 ) -> bool:
     stage, quantity = stage_and_quantity(change.measure)
     if quantity is not Quantity.WALL or not change.is_worse:
         return False
     name = next((it for it in _cpu_measures(stage) if it in findings), None)
-    if name is None or not _shows(findings[name], change.point.after - change.point.before):
+    if (
+        name is None
+        or not _varies(name, runs)
+        or not _shows(findings[name], change.point.after - change.point.before)
+    ):
         return False  # nobody can tell
     near = (it for it in changes[name] if abs(it.place - change.place) <= MOVES)
     return not any(it.is_worse for it in near)
+
+
+def _varies(name: str, runs: Sequence[Measured]) -> bool:
+    """Nothing takes the same CPU seconds twice: such a series was not measured."""
+    return len({row.values[name] for row in runs if name in row.values}) > 1
 
 
 def _shows(finding: Finding, seconds: float) -> bool:

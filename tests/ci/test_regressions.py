@@ -301,6 +301,10 @@ def test_wall_time_alone_alarms_when_it_lasts() -> None:
     assert history(runs(lasting), KEYS).open
 
 
+def test_cpu_seconds_that_never_differ_say_nothing_about_wall_time() -> None:
+    assert history(runs({**BUSY, "pytest.cpu_s": [180.0] * 32}), KEYS).open
+
+
 def test_counts_alarm_at_once_unless_they_grow_little() -> None:
     rows = runs({"compile.units": [20.0] * 3 + [24.0], "generate.lines": [1000.0] * 3 + [1020.0]})
     found = history(rows, KEYS)
