@@ -15,6 +15,8 @@ class Policy:
     """The smallest relative change of a noisy measure that is worth a word."""
     exact_minimum: float = 0.01
     """The same of a measure without noise, where every change is real."""
+    exact_alarm: float = 0.05
+    """The smallest relative rise of such a measure that alarms: most commits add some lines."""
     confirm: int = 5
     """How many values have to stand by a change before it is confirmed."""
     window: int = 50

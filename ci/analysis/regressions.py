@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from ci.analysis.accepted import Accepted
-from ci.analysis.changes import ChangePoint, Finding, analyse
+from ci.analysis.changes import POLICY, ChangePoint, Finding, analyse
 from ci.analysis.environment_key import EnvironmentKey
 from ci.analysis.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
 from ci.analysis.series import Measured
@@ -22,8 +22,6 @@ IN_USE = 20
 WALL_ALONE = 20
 """Runs that a rise of wall time alone has to last: what keeps a machine busy goes away, code does
 not; and what waits, for a device or a lock, burns no CPU seconds when it gets slower."""
-EXACT_ALARM = 0.05
-"""Relative rise from which a measure without noise alarms: almost every commit adds some lines."""
 TOGETHER = 3
 """Runs between the changes of one cause: noise moves the place where one is found."""
 MOVES = 8
@@ -69,7 +67,7 @@ class Change:
     @property
     def is_small(self) -> bool:
         """Whether it is certain, and too little to alarm."""
-        return _is_exact(self.measure) and abs(self.point.relative) < EXACT_ALARM
+        return _is_exact(self.measure) and abs(self.point.relative) < POLICY.exact_alarm
 
     @property
     def is_open(self) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ci.analysis.accepted import Accepted
+from ci.analysis.changes import POLICY
 from ci.analysis.environment_key import EnvironmentKey
 from ci.analysis.measures import stage_and_quantity
-from ci.analysis.regressions import EXACT_ALARM, Change, Environment, Series, history
+from ci.analysis.regressions import Change, Environment, Series, history
 from ci.analysis.series import Measured
 
 
@@ -21,14 +23,15 @@ class Judgement(StrEnum):
     ACCEPTED = "accepted"
     IMPROVEMENT = "improvement"
     HOPED = "suspected improvement"
-    CHANGED = "changed"  # a little, and without noise
+    SMALL_RISE = "small rise"  # certain, and too little to alarm
+    CHANGED = "changed"  # too little for a word
     TOO_LITTLE = "too little data"
     WITHIN_NOISE = "within noise"
     UNCHANGED = "unchanged"
 
     @property
     def is_news(self) -> bool:
-        return self not in (self.TOO_LITTLE, self.WITHIN_NOISE, self.UNCHANGED)
+        return self not in (self.CHANGED, self.TOO_LITTLE, self.WITHIN_NOISE, self.UNCHANGED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +118,20 @@ def compare_times(
 
 
 def _headlines(environment: Environment, changes: Sequence[MeasureChange]) -> tuple[str, ...]:
-    news = [change for change in changes if change.judgement.is_news]
-    told = {(step.measure, step.place) for change in news for step in change.steps}
-    names = (
-        next((step.measure for step in shift.changes if (step.measure, step.place) in told), None)
-        for shift in environment.shifts
-    )
-    return tuple(dict.fromkeys(name for name in names if name))
+    """The worst of each shift; of those that are alike, the most specific stage."""
+    order = list(Judgement)
+    told = {
+        (step.measure, step.place): order.index(change.judgement)
+        for change in changes
+        if change.judgement.is_news
+        for step in change.steps
+    }
+    found: dict[str, None] = {}
+    for shift in environment.shifts:
+        places = [(step.measure, step.place) for step in shift.changes]
+        if news := [place for place in places if place in told]:
+            found[min(news, key=told.__getitem__)[0]] = None
+    return tuple(found)
 
 
 def _runs_of(head: Measured, rows: Sequence[Measured]) -> int:
@@ -150,13 +160,16 @@ def _change(
     between = [step for step in steps if min(places) < step.place <= max(places)]
     is_noisy = stage_and_quantity(series.measure)[1].is_noisy
     is_backwards = places[1] < places[0]
-    before, after = values[::-1] if is_backwards else values
-    if between and is_noisy:
-        before, after = between[0].point.before, between[-1].point.after
-    judge = _judge_noisy if is_noisy else _judge_exact
-    judgement = judge(series, between, before, after)
-    if is_backwards:
-        judgement, before, after = _MIRRORED.get(judgement, judgement), after, before
+    if is_noisy:
+        before, after = values[::-1] if is_backwards else values
+        if between:
+            before, after = between[0].point.before, between[-1].point.after
+        judgement = _judge_noisy(series, between, before, after)
+        if is_backwards:
+            judgement, before, after = _MIRRORED.get(judgement, judgement), after, before
+    else:
+        before, after = values
+        judgement = _judge_exact([] if is_backwards else between, before, after)
     return MeasureChange(
         measure=series.measure,
         base=values[0],
@@ -200,12 +213,14 @@ def _alarms(step: Change) -> bool:
     return replace(step, undone=None).is_open
 
 
-def _judge_exact(_: Series, steps: Sequence[Change], before: float, after: float) -> Judgement:
+def _judge_exact(steps: Sequence[Change], before: float, after: float) -> Judgement:
     if before == after:
         return Judgement.UNCHANGED
-    if after < before:
+    relative = after / before - 1 if before else math.inf
+    if abs(relative) < POLICY.exact_minimum:
+        return Judgement.CHANGED
+    if relative < 0:
         return Judgement.IMPROVEMENT
     if any(step.accepted for step in steps):
         return Judgement.ACCEPTED
-    is_small = after < before * (1 + EXACT_ALARM)
-    return Judgement.CHANGED if is_small else Judgement.REGRESSION
+    return Judgement.SMALL_RISE if relative < POLICY.exact_alarm else Judgement.REGRESSION

@@ -16,7 +16,6 @@ from ci.analysis.changes import POLICY
 from ci.analysis.measures import Quantity, stage_and_quantity
 from ci.analysis.quantities import LABELS, amount, percent
 from ci.analysis.regressions import (
-    EXACT_ALARM,
     WALL_ALONE,
     Change,
     Environment,
@@ -36,7 +35,7 @@ ALARMS = (
     "What alarms: a level that rose for good, as far as enough later runs tell, that nobody has"
     " accepted and nothing has undone. A rise of wall time without one of CPU seconds alarms once"
     f" it has lasted for {WALL_ALONE} runs: until then a busy machine explains it as well. Counts"
-    f" and sizes of files have no noise: they alarm from {percent(EXACT_ALARM)}"
+    f" and sizes of files have no noise: they alarm from {percent(POLICY.exact_alarm)}"
     " on."
 )
 TOO_FEW = f"too few to judge: it takes {POLICY.confirm} runs before a change and as many after it"

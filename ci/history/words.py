@@ -6,7 +6,7 @@ from ci.analysis import quantities
 from ci.analysis.changes import POLICY
 from ci.analysis.measures import stage_and_quantity
 from ci.analysis.quantities import amount, percent
-from ci.analysis.regressions import EXACT_ALARM, Change, Shift
+from ci.analysis.regressions import Change, Shift
 from ci.analysis.series import Measured
 from ci.text import counted
 
@@ -45,7 +45,7 @@ def standing(change: Change) -> str | None:
     if change.undone is not None:
         return f"undone with {run_name(change.undone)}"
     if change.is_worse and change.is_small:
-        return f"too little to alarm: below {percent(EXACT_ALARM)}"
+        return f"too little to alarm: below {percent(POLICY.exact_alarm)}"
     if not change.point.confirmed:
         missing = max(1, POLICY.confirm - change.runs_since)
         return f"young: {counted(missing, 'more run')} may confirm it"

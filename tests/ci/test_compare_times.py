@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -138,12 +139,19 @@ def test_another_environment_is_told_and_no_regression(topic: Project) -> None:
 
 
 def test_what_has_no_noise_is_told_at_once(project: Project) -> None:
-    for units in (15, 15, 19):
-        build = BuildResult(translation_units=units, generated_lines=1000 + units)
+    for units, lines in ((15, 1000), (19, 1020), (19, 1024)):
+        build = BuildResult(translation_units=units, generated_lines=lines)
         project.run(project.commit(), result(build=build))
-    code, said = project.compare("run-000", "run-002", *FIRM)
+    code, said = project.compare("run-000", "run-001", *FIRM)
     assert (code, "\nregression: compile +4 units (+27 %)" in said) == (ExitCode.REGRESSION, True)
-    assert "\nchanged: generate +4 lines (+0.4 %)" in said
+    assert re.search(r"generate +generated lines .* \+20 lines \(\+2.0 %\) +small rise ", said)
+    code, said = project.compare("run-001", "run-002", *FIRM)
+    assert (code, "generate +" in said) == (ExitCode.PASSED, False)
+    assert re.search(r"generate +generated lines .* \+4 lines \(\+0.4 %\) +changed ", said)
+    # Backwards as well: what fell by 2 % rises by 2 %.
+    project.run(project.commit(), result(build=BuildResult(generated_lines=1003)))
+    code, said = project.compare("run-003", "run-002", *FIRM)
+    assert (code, "\nsmall rise: generate +21 lines (+2.1 %)" in said) == (ExitCode.PASSED, True)
 
 
 def test_the_cause_is_told(topic: Project) -> None:
