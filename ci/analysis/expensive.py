@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 from ci.analysis.outcomes import Outcomes
@@ -62,7 +63,10 @@ def costs_of(outcomes: Outcomes) -> Costs:
     families = {node_id: node_id.partition("::")[0] for node_id in took}
     families |= _families(operators)
     return Costs(
-        tests=_shares(took, {node_id: node_id for node_id in took}),
+        tests=tuple(
+            Share(node_id, 1, seconds)
+            for node_id, seconds in sorted(took.items(), key=itemgetter(1), reverse=True)
+        ),
         functions=_shares(took, functions),
         families=_shares(took, families),
     )

@@ -99,15 +99,23 @@ def main_device(node_ids: Collection[str]) -> str | None:
     likely = (node_id for node_id in node_ids if _SLOT in node_id)
     devices = (found["device"] for node_id in likely if (found := _operator_test(node_id)))
     first = next(devices, None)
-    text = "\n".join(node_ids)  # to count in that takes 1 ms, to parse 17,000 names 40 ms
-    if first is None or 2 * text.count(f"-{first}{_SLOT}") > text.count(_SLOT):
-        return first
-    counts = Counter([first, *devices])
+    if first is None:
+        return None
+    # To count in a text takes 1 ms, to parse 17,000 names 40 ms: no more than can matter.
+    text = "\n".join(node_ids)
+    others = text.count(_SLOT) - text.count(f"-{first}{_SLOT}")
+    counts = Counter([first])
+    for device in devices:
+        if counts[first] > others:
+            break
+        counts[device] += 1
     return min(counts, key=lambda device: (-counts[device], device))
 
 
 def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
     """What a test is called in a suite of a device."""
+    if f"-{device}{_SLOT}" not in node_id:  # to parse it takes ten times as long
+        return node_id
     found = _operator_test(node_id)
     return _key(found) if found and found["device"] == device else node_id
 
