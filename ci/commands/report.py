@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
-
-from rich.console import Console
 
 from ci.commands.options import add_results, positive
 from ci.errors import ExitCode, UsageError
 from ci.report import print_results, results_markdown
+from ci.report.console import output
 from ci.results import RunResult, title
 from ci.store import existing_store
 
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from ci.store.store import Store
 
 SLOWEST = 10
-FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +61,7 @@ def _print_slowest(store: Store, options: argparse.Namespace) -> None:
     elif options.format == "markdown":
         print(expensive_markdown(costs, options.slowest), end="")
     else:
-        console = Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
-        print_expensive(costs, options.slowest, console)
+        print_expensive(costs, options.slowest, output())
 
 
 def print_run(result: RunResult, form: str) -> None:
@@ -75,5 +71,4 @@ def print_run(result: RunResult, form: str) -> None:
     elif form == "markdown":
         print(results_markdown(result), end="")
     else:
-        # Without a terminal there is no width to fit into.
-        print_results(result, Console(width=None if sys.stdout.isatty() else FILE_WIDTH))
+        print_results(result, output())

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from ci.comparison.compare import compare
 from ci.comparison.result import Comparison
 from ci.errors import ExitCode, UsageError
 from ci.report.comparison import comparison_json, comparison_markdown, print_comparison
+from ci.report.console import output
 from ci.repository import REPOSITORY
 
 if TYPE_CHECKING:
     from ci.store.store import Store
 
 REGRESSION, SUSPECTED = "regression", "suspected"
-FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
 WHAT = (
     "a run, latest, a commit (7 or more digits of it), a branch, a tag or any other revision; each"
     " with /PLATFORM to name one; or the file of a contract"
@@ -72,8 +69,7 @@ def _print(found: Comparison, form: str) -> None:
     elif form == "markdown":
         print(comparison_markdown(found), end="")
     else:
-        width = None if sys.stdout.isatty() else FILE_WIDTH
-        print_comparison(found, Console(width=width))
+        print_comparison(found, output())
 
 
 def _exit_code(found: Comparison, fail_on: str | None) -> ExitCode:

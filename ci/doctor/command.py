@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-
-from rich.console import Console
 
 from ci.doctor.checks import Check, carry_out
 from ci.doctor.engine import engine_check
@@ -34,10 +31,10 @@ from ci.inputs import (
 from ci.pip_settings import read_pip_settings
 from ci.plan import EnginePlan, NetworkPlan, RunPlan
 from ci.platforms import Platform
+from ci.report.console import output
 from ci.repository import REPOSITORY
 from ci.text import first_names
 
-FILE_WIDTH = 200  # characters of a line that is not printed on a terminal
 CONFIGURATION = "configuration"
 
 
@@ -63,7 +60,7 @@ def _doctor(options: argparse.Namespace) -> int:
     if options.json:
         print(findings_json(findings), end="")
     else:
-        print_findings(findings, Console(width=None if sys.stdout.isatty() else FILE_WIDTH))
+        print_findings(findings, output())
     return exit_code(findings)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.commands.options import positive
 from ci.errors import ExitCode, UsageError
 from ci.text import first_names, near_match
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ci.analysis.regressions import Environment, Shift
     from ci.history.stored import Told
     from ci.store.store import Store
-
-FILE_WIDTH = 200  # characters of a table that is not printed on a terminal
 
 
 def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], Store]) -> None:
@@ -30,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
     )
     parser.add_argument("platform", metavar="PLATFORM")
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
-    parser.add_argument("--last", type=_positive, metavar="N", help="only the last N runs")
+    parser.add_argument("--last", type=positive, metavar="N", help="only the last N runs")
     parser.add_argument(
         "--project", metavar="NAME", help="default: the project of the platform's newest run"
     )
@@ -50,12 +48,6 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
         action="store_true",
         help="only the tests that both passed and failed at one commit in one environment",
     )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got '{text}'")
-    return int(text)
 
 
 def _history(options: argparse.Namespace, open_store: Callable[[Path], Store]) -> int:
@@ -117,9 +109,9 @@ def _show(found: Told, options: argparse.Namespace) -> None:
     elif options.check:
         print(check_text(found), end="")
     else:
-        from rich.console import Console
+        from ci.report.console import output
 
-        print_history(found, Console(width=None if sys.stdout.isatty() else FILE_WIDTH))
+        print_history(found, output())
 
 
 def _accept(store: Store, found: Told, options: argparse.Namespace) -> None:

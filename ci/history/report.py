@@ -7,10 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ci.analysis.changes import POLICY
 from ci.analysis.measures import Quantity, stage_and_quantity
@@ -26,7 +23,8 @@ from ci.analysis.regressions import (
 from ci.analysis.series import Measured
 from ci.history import words
 from ci.history.stored import Told
-from ci.report.markdown import escape
+from ci.report.console import say, text_table
+from ci.report.markdown import escape, table
 from ci.text import counted, first_names, printable
 
 MOST = 10
@@ -63,15 +61,15 @@ HEADINGS = Row(
 
 def print_history(told: Told, console: Console) -> None:
     """Print a table for each environment in use, and below it what changed, in words."""
-    _print(console, title(told))
+    say(console, title(told))
     for number, environment in enumerate(told.history.environments, start=1):
-        _print(console, "", f"environment {number}: {environment.key}", _span(environment.runs), "")
-        console.print(_table(environment))
+        say(console, "", f"environment {number}: {environment.key}", _span(environment.runs), "")
+        console.print(text_table(HEADINGS, _rows(environment), numbers=HEADINGS[2:6]))
         for heading, lines in _sections(told, environment):
-            _print(console, "", heading, *(f"  {line}" for line in lines))
+            say(console, "", heading, *(f"  {line}" for line in lines))
     for heading, lines in _beyond(told):
-        _print(console, "", heading, *(f"  {line}" for line in lines))
-    _print(console, "", ALARMS, "", *conclusion(told))
+        say(console, "", heading, *(f"  {line}" for line in lines))
+    say(console, "", ALARMS, "", *conclusion(told))
 
 
 def check_text(told: Told) -> str:
@@ -86,7 +84,7 @@ def history_markdown(told: Told, *, check: bool = False) -> str:
     parts = [f"# {escape(title(told))}"]
     for number, environment in enumerate(told.history.environments, start=1):
         parts += [f"## Environment {number}", escape(str(environment.key)), _span(environment.runs)]
-        parts += [_markdown_table(environment)]
+        parts += [table(HEADINGS, _rows(environment)).rstrip()]
         for heading, lines in _sections(told, environment):
             parts += [f"### {escape(heading.capitalize())}", _markdown_list(lines)]
     for heading, lines in _beyond(told):
@@ -186,22 +184,6 @@ def _last_change(change: Change) -> str:
     return f"{size} on {change.run.started_at:%Y-%m-%d}"
 
 
-def _table(environment: Environment) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for heading in HEADINGS:
-        is_text = heading in (HEADINGS.stage, HEADINGS.quantity, HEADINGS.last)
-        table.add_column(heading, justify="left" if is_text else "right")
-    for row in _rows(environment):
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
-
-
-def _markdown_table(environment: Environment) -> str:
-    rows = [HEADINGS, *_rows(environment)]
-    lines = [f"| {' | '.join(map(escape, row))} |" for row in rows]
-    return "\n".join([lines[0], "|---|---|---:|---:|---:|---:|---|", *lines[1:]])
-
-
 def _markdown_list(lines: Sequence[str]) -> str:
     """What is indented belongs to the line before it."""
     return "\n".join(
@@ -277,11 +259,6 @@ def _span(runs: Sequence[Measured]) -> str:
 
 def _more(count: int) -> list[str]:
     return [f"and {count - MOST:,} more: --format json has all"] if count > MOST else []
-
-
-def _print(console: Console, *lines: str) -> None:
-    for line in lines:
-        console.print(Text(printable(line)))
 
 
 def _environment_json(told: Told, environment: Environment) -> dict[str, object]:

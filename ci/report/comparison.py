@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from ci.analysis import regressions
 from ci.analysis.difference import Change, Difference, Kind, lines_of
@@ -20,6 +18,7 @@ from ci.comparison.result import Comparison, PlatformComparison
 from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
 from ci.pytest_log import Outcome
+from ci.report.console import say, text_table
 from ci.report.markdown import escape, table
 from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, time_rows
 from ci.text import counted, printable
@@ -87,42 +86,37 @@ def print_comparison(found: Comparison, console: Console) -> None:
     whole = len(found.platforms) == 1
     if not whole:
         count = counted(len(found.platforms), "platform")
-        _print(console, f"{found.base} -> {found.head}: {count}")
+        say(console, f"{found.base} -> {found.head}: {count}")
     for line in _notes(found):
-        _print(console, line)
+        say(console, line)
     for platform in found.platforms:
         if not whole:
-            _print(console, "")
-            _print(console, f"{platform.name}: {_verdict(platform)}", style="bold")
+            say(console, "")
+            say(console, f"{platform.name}: {_verdict(platform)}", style="bold")
         for line in _side_lines(platform.base, platform.head):
-            _print(console, line)
-        _print(console, "")
+            say(console, line)
+        say(console, "")
         _print_times(platform, console, whole=whole)
         for line in _test_lines(platform.tests):
-            _print(console, line)
-
-
-def _print(console: Console, line: str, style: str = "") -> None:
-    """As it is: neither markup nor folded, so that it can be searched and copied."""
-    console.print(Text(printable(line), style=style), soft_wrap=True)
+            say(console, line)
 
 
 def _print_times(platform: PlatformComparison, console: Console, *, whole: bool) -> None:
     times = platform.times
     for line in environment(times, platform.base):
-        _print(console, line)
+        say(console, line)
     if isinstance(times, Times):
         for change, sentence in news(times, platform.explanations):
-            _print(console, sentence, style=STYLES.get(change.judgement, ""))
+            say(console, sentence, style=STYLES.get(change.judgement, ""))
         for line in advice(platform.head.platform, times):
-            _print(console, line)
+            say(console, line)
         shown, rest = _shown(times, whole=whole)
         if shown:
-            _print(console, "")
+            say(console, "")
             console.print(_table(shown))
         if rest:
-            _print(console, rest)
-    _print(console, "")
+            say(console, rest)
+    say(console, "")
 
 
 def _shown(times: Times, *, whole: bool) -> tuple[Sequence[MeasureChange], str]:
@@ -143,14 +137,12 @@ def _seen(changes: Sequence[MeasureChange]) -> str:
 
 
 def _table(changes: Sequence[MeasureChange]) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for name in TIME_HEADINGS:
-        is_number = name in (TIME_HEADINGS.base, TIME_HEADINGS.head, TIME_HEADINGS.change)
-        shown.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    for change, row in zip(changes, time_rows(changes), strict=True):
-        style = STYLES.get(change.judgement, "")
-        shown.add_row(*(Text(printable(cell), style=style) for cell in row))
-    return shown
+    return text_table(
+        TIME_HEADINGS,
+        time_rows(changes),
+        numbers=(TIME_HEADINGS.base, TIME_HEADINGS.head, TIME_HEADINGS.change),
+        styles=[STYLES.get(change.judgement, "") for change in changes],
+    )
 
 
 def _notes(found: Comparison) -> Iterator[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ci.analysis.expensive import Costs, Share
+from ci.analysis.quantities import percent
+from ci.report.console import say, text_table
 from ci.report.markdown import escape, table
-from ci.text import counted, printable
+from ci.text import counted
 
 HEADINGS = ("Tests", "Seconds", "Share", "Name")
 
@@ -20,16 +19,10 @@ HEADINGS = ("Tests", "Seconds", "Share", "Name")
 def print_expensive(costs: Mapping[str, Costs], most: int, console: Console) -> None:
     """``costs`` by the platform's title; ``most`` lines of each list."""
     for platform, cost in costs.items():
-        console.print(Text(printable(_headline(platform, cost)), style="bold"))
+        say(console, _headline(platform, cost), style="bold")
         for title, shares in _lists(cost):
-            shown = Table(box=box.SIMPLE_HEAD, show_edge=False)
-            for heading in HEADINGS:
-                shown.add_column(heading, justify="left" if heading == "Name" else "right")
-            for row in _rows(cost, shares, most):
-                shown.add_row(*(Text(printable(cell)) for cell in row))
-            console.print()
-            console.print(Text(_title(title, cost, shares, most)), soft_wrap=True)
-            console.print(shown)
+            say(console, "", _title(title, cost, shares, most))
+            console.print(text_table(HEADINGS, _rows(cost, shares, most), numbers=HEADINGS[:-1]))
         console.print()
 
 
@@ -77,7 +70,7 @@ def _title(what: str, cost: Costs, shares: Sequence[Share], most: int) -> str:
     seconds = sum(share.seconds for share in shown)
     return (
         f"The most expensive {what}: {len(shown):,} of {len(shares):,} took {seconds:,.1f} s"
-        f" ({100 * cost.share(shown):.0f} %)"
+        f" ({percent(cost.share(shown))})"
     )
 
 
@@ -86,7 +79,7 @@ def _rows(cost: Costs, shares: Sequence[Share], most: int) -> list[tuple[str, ..
         (
             f"{share.tests:,}",
             f"{share.seconds:,.2f}",
-            f"{100 * cost.share([share]):.1f} %",
+            percent(cost.share([share])),
             share.name,
         )
         for share in shares[:most]

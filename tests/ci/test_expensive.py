@@ -110,7 +110,7 @@ def test_a_run_without_tests(
 def test_the_report_as_markdown_and_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["report", "--slowest", "--results", str(results), "--format"]
     assert main([*command, "markdown"]) == ExitCode.PASSED
-    assert "| 4 | 8.00 | 80.0 % | fft\\_ |\n" in capsys.readouterr().out
+    assert "| 4 | 8.00 | 80 % | fft\\_ |\n" in capsys.readouterr().out
     assert main([*command, "json"]) == ExitCode.PASSED
     nvidia = json.loads(capsys.readouterr().out)["nvidia"]
     assert (nvidia["tests"], nvidia["seconds"]) == (11, 10.0)
