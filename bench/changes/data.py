@@ -18,7 +18,7 @@ from numpy.random import Generator
 from bench.changes.scenarios import Labelled, Scenario
 from bench.errors import MeasurementError
 
-# Apache Otava's source distribution (Apache-2.0) has TigerBeetle's nightly benchmark in its tests.
+# Apache Otava's source distribution (Apache-2.0) has TigerBeetle's benchmark in its tests.
 OTAVA = (
     "https://files.pythonhosted.org/packages/8c/27/"
     "e1a88fc2e8d743f715c24d77cf9732bf429ea63e3d3451cca1946072b786/apache_otava-0.8.0.tar.gz"
