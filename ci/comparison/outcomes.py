@@ -25,8 +25,10 @@ def compare_outcomes(
     """What changed; slower tests only where the times of the two can be compared."""
     after = store.outcomes(*head)
     found = run_difference(store.outcomes(*base), after)
-    if found.of(Kind.NEWLY_FAILING):
-        found = _with_evidence(found, stored_flaky(store, head[1], project), after.device)
+    if failing := {change.test for change in found.of(Kind.NEWLY_FAILING)}:
+        tests = {name for name in after.bad if suite_name(name, after.device) in failing}
+        flaky = stored_flaky(store, head[1], project, tests=tests)
+        found = _with_evidence(found, flaky, after.device)
     if isinstance(times, NoTimes):
         return found
     platform = head[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ci.analysis.flaky import Attempts, Flaky, flaky_tests
@@ -11,6 +11,8 @@ from ci.report.markdown import escape
 from ci.text import counted, printable
 
 if TYPE_CHECKING:
+    from ci.analysis.outcomes import Outcomes
+    from ci.store.rows import SameEnvironment
     from ci.store.store import Store
 
 LINES = 20
@@ -21,21 +23,42 @@ ADVICE = (
 )
 
 
-def stored_flaky(store: Store, platform: str, project: str) -> list[Flaky]:
-    """Look at the commits of which the store cannot tell that all attempts ended alike."""
-    return flaky_tests(_attempts(store, platform, project))
+def stored_flaky(
+    store: Store, platform: str, project: str, *, tests: Collection[str] | None = None
+) -> list[Flaky]:
+    """Look at the commits of which the store cannot tell that all attempts ended alike.
+
+    ``tests``: at these alone.
+    """
+    return flaky_tests(_attempts(store, platform, project, tests))
 
 
-def _attempts(store: Store, platform: str, project: str) -> Iterator[Attempts]:
+def _attempts(
+    store: Store, platform: str, project: str, tests: Collection[str] | None
+) -> Iterator[Attempts]:
     groups = store.same_environment(platform, project=project)
-    for group in [group for group in groups if group.differing or group.rerun][-GROUPS:]:
+    newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]
+    outcomes = _outcomes(store, platform, newest, tests)
+    for group in newest:
         reruns = [rerun for run in group.rerun for rerun in store.reruns(run, platform)]
         yield Attempts(
             commit=group.commit,
             key=group.key,
-            runs=[store.outcomes(run_id, platform) for run_id in group.run_ids],
-            reruns=reruns,
+            runs=[outcomes(run_id) for run_id in group.run_ids],
+            reruns=[rerun for rerun in reruns if tests is None or rerun.node_id in tests],
         )
+
+
+def _outcomes(
+    store: Store,
+    platform: str,
+    groups: Sequence[SameEnvironment],
+    tests: Collection[str] | None,
+) -> Callable[[str], Outcomes]:
+    if tests is None:
+        return lambda run_id: store.outcomes(run_id, platform)
+    run_ids = [run_id for group in groups for run_id in group.run_ids]
+    return store.outcomes_of_some(tests, run_ids, platform).__getitem__
 
 
 def flaky_text(platform: str, found: Sequence[Flaky]) -> str:

@@ -82,14 +82,15 @@ def names(content: bytes) -> list[str]:
     return found
 
 
-def endings(content: bytes) -> list[Ending]:
-    """How the tests ended; tests that ended alike share one."""
+def endings(content: bytes, places: Iterable[int] | None = None) -> list[Ending]:
+    """How the tests ended, or those at some places; tests that ended alike share one."""
     states, indices = _json(content)
     known = [
         Ending(State(Outcome(outcome), skip_reason), reason)
         for outcome, reason, skip_reason in states
     ]
-    return [known[index] for index in indices]
+    chosen = indices if places is None else [indices[place] for place in places]
+    return [known[index] for index in chosen]
 
 
 def build_blob(build: BuildDetails) -> bytes:

@@ -24,6 +24,7 @@ from ci.store import LATEST, blobs, queries
 from ci.store.connect import cause, connect, reading, shown, writing
 from ci.store.convert import platform_result, run_result
 from ci.store.rows import RunHead, SameEnvironment
+from ci.store.some_tests import outcomes_of_some
 from ci.store.tables import AcceptedRow, BlobRow, DetailsRow, PlatformRow, RunRow
 from ci.text import first_names, near_match
 
@@ -95,6 +96,13 @@ class Store:
         if place not in self._outcomes:
             self._outcomes[place] = self._columns(run_id, platform)
         return self._outcomes[place]
+
+    def outcomes_of_some(
+        self, tests: Collection[str], run_ids: Collection[str], platform: str
+    ) -> dict[str, Outcomes]:
+        """By run, a few tests without their times; runs are some hundreds at most."""
+        with reading(self._engine) as connection:
+            return outcomes_of_some(connection, tests, run_ids, platform)
 
     def reruns(self, run_id: str, platform: str) -> list[Rerun]:
         """Load what was tried again on one platform of a run."""

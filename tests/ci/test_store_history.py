@@ -168,6 +168,32 @@ def test_runs_of_one_commit_and_environment_are_found(published: RunResult, stor
     assert found[0].key == environment_key(published.platform("moore")).digest
 
 
+def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, store: Store) -> None:
+    suites = {
+        "run-1": [("c", Outcome.PASSED), ("a", Outcome.FAILED), ("b", Outcome.FAILED)],
+        "run-2": [("b", Outcome.PASSED)],
+        "run-3": [("d", Outcome.PASSED), ("a", Outcome.PASSED)],
+        "run-4": [],
+    }
+    for n, suite in enumerate(suites.values(), 1):
+        tests = [
+            TestOutcome(node_id=name, outcome=outcome, seconds=0.1, reason="x")
+            for name, outcome in suite
+        ]
+        store.save(number(published, n), {"moore": Details(tests=tests)})
+    found = store.outcomes_of_some({"b", "a", "~"}, suites, "moore")
+    assert {run_id: sorted(some.states) for run_id, some in found.items()} == {
+        "run-1": ["a", "b"],
+        "run-2": ["b"],
+        "run-3": ["a"],
+    }
+    for run_id, some in found.items():
+        states = store.outcomes(run_id, "moore").states
+        assert some.states.items() <= states.items()
+    assert sorted(found["run-1"].bad) == ["a", "b"]
+    assert store.outcomes_of_some({"a"}, suites, "nvidia") == {}
+
+
 def test_an_accepted_change_can_be_given_another_reason(store: Store) -> None:
     accepted = [
         Accepted(
