@@ -143,7 +143,7 @@ class Importer:
             left_out = 0
             if change.is_taken or (change is Change.UNCHANGED and not target.exists()):
                 left_out = self._place(folder, run, locks)
-            notes = list(self._save(run)) if change is not Change.OUTDATED else []
+            notes = list(self._save(run, change)) if change is not Change.OUTDATED else []
             if change.is_taken:
                 self._link(run)
         if left_out:
@@ -178,7 +178,7 @@ class Importer:
         staged.rename(target)
         return left_out
 
-    def _save(self, run: RunResult) -> Iterator[str]:
+    def _save(self, run: RunResult, change: Change) -> Iterator[str]:
         """Store what the store has not yet; read the tests again, as a resumed run does."""
         stored = self._stored(run.run_id)
         if stored == run:
@@ -192,6 +192,8 @@ class Importer:
                 if log is None and result.pytest is not None:
                     yield f"{result.platform}: stored without its tests, whose log is missing"
         self._store.save(run, details)
+        if change is Change.UNCHANGED:
+            yield "the store did not have it, and has it now"
 
     def _link(self, run: RunResult) -> None:
         """``latest`` is the newest run, whenever it was imported."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 URL_VARIABLE = "INFINI_CI_DB"
 DATABASE = "ci.db"
+DAMAGED = (
+    "Move it away, and fill another from the folders of the runs: python -m ci import RESULTS"
+    " --results RESULTS"
+)
 LATEST = "latest"  # names the newest run, as it does beside the results
 
 
@@ -38,7 +42,12 @@ def open_store(results: Path) -> Store:
 
 def existing_store(results: Path) -> Store:
     """Open the store of these results, which somebody has to have made."""
+    remedy = "Run a platform first: python -m ci run cpu"
     if store_url(results) == default_url(results) and not (results / DATABASE).is_file():
         message = f"--results: there is no {DATABASE} in {results}"
-        raise UsageError(message, remedy="Run a platform first: python -m ci run cpu")
+        raise UsageError(message, remedy=remedy)
+    from ci.store.connect import missing_file
+
+    if file := missing_file(store_url(results)):
+        raise UsageError(f"{URL_VARIABLE}: there is no {file}", remedy=remedy)
     return open_store(results)

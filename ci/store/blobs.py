@@ -20,7 +20,9 @@ from typing import Any
 from ci.analysis.outcomes import Ending
 from ci.analysis.suite import State
 from ci.details import BuildDetails, Rerun, Unit, UnitKind
+from ci.errors import InfrastructureError
 from ci.pytest_log import Outcome, TestOutcome
+from ci.store import DAMAGED
 
 SECOND = 1_000_000  # durations are kept in whole microseconds
 _WIDTH = 8  # bytes of one of them
@@ -151,7 +153,7 @@ def _durations(took: Sequence[float]) -> bytes:
 
 def seconds(content: bytes) -> list[float]:
     """How long the tests took."""
-    planes = zlib.decompress(content)
+    planes = _plain(content)
     count = len(planes) // _WIDTH
     plain = bytearray(len(planes))
     for place in range(_WIDTH):
@@ -172,4 +174,11 @@ def _text(value: Any) -> bytes:
 
 
 def _json(content: bytes) -> Any:
-    return json.loads(zlib.decompress(content))
+    return json.loads(_plain(content))
+
+
+def _plain(content: bytes) -> bytes:
+    try:
+        return zlib.decompress(content)  # whose checksum notices every damage
+    except zlib.error as error:
+        raise InfrastructureError(f"the store is damaged: {error}", remedy=DAMAGED) from error

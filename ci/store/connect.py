@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
 
 from ci.errors import InfrastructureError, UsageError
+from ci.store import DAMAGED
 
 EXPECTED = (
     "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
@@ -23,14 +24,27 @@ SQLITE_TIMEOUT_S = 120
 
 def connect(url: str) -> Engine:
     """An engine for a database; nothing is asked of that yet."""
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
-        raise UsageError("the store's URL cannot be read", remedy=EXPECTED) from error
+    parsed = _parsed(url)
     backend = parsed.get_backend_name()
     if backend not in _BACKENDS:
         raise UsageError(f"the store cannot be in {backend}", remedy=EXPECTED)
     return _BACKENDS[backend](parsed)
+
+
+def missing_file(url: str) -> Path | None:
+    """The file of a store in SQLite, where there is none: opening the store would make it."""
+    parsed = _parsed(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return None
+    file = Path(parsed.database)
+    return None if file.exists() else file
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
+        raise UsageError("the store's URL cannot be read", remedy=EXPECTED) from error
 
 
 def shown(engine: Engine) -> str:
@@ -44,6 +58,13 @@ def cause(error: Exception) -> str:
     return " ".join(str(original).split())
 
 
+def remedy_for(error: Exception) -> str | None:
+    """What to do about a store that is damaged; nothing helps where it just does not answer."""
+    # SQLite's word for "malformed" and "not a database"; a lock or a lost connection is a subclass.
+    is_damage = isinstance(error, ValueError) or type(error) is DatabaseError
+    return DAMAGED if is_damage else None
+
+
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One view of what is stored, whatever is saved meanwhile."""
@@ -52,9 +73,9 @@ def reading(engine: Engine) -> Iterator[Connection]:
             if engine.dialect.name == "postgresql":  # else of each statement; SQLite has no other
                 connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, ValueError) as error:  # ValueError: text that is none, in what is kept
         message = f"the store {shown(engine)} cannot be read: {cause(error)}"
-        raise InfrastructureError(message) from error
+        raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import TestOutcome
 from ci.results import PlatformResult, RunResult
 from ci.store import LATEST, blobs, queries
-from ci.store.connect import cause, connect, reading, shown, writing
+from ci.store.connect import cause, connect, reading, remedy_for, shown, writing
 from ci.store.convert import platform_result, run_result
 from ci.store.rows import RunHead, SameEnvironment
 from ci.store.some_tests import outcomes_of_some
@@ -243,9 +243,9 @@ def _bring_up_to_date(engine: Engine) -> None:
             from ci.store.upgrade import upgrade
 
             upgrade(engine, MIGRATIONS)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, ValueError) as error:
         message = f"the store {shown(engine)} cannot be opened: {cause(error)}"
-        raise InfrastructureError(message) from error
+        raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
 
 def _up_to_date(engine: Engine) -> bool:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 from postgresql_server import connected
-from sqlalchemy import Dialect, func, select
+from sqlalchemy import Dialect, Update, func, select, update
 
 from ci.details import Details
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import OverloadCount, RunResult
-from ci.store import default_url
+from ci.store import DAMAGED, default_url
 from ci.store.save import save
 from ci.store.store import Store
-from ci.store.tables import DetailsRow, UtcDateTime
+from ci.store.tables import BlobRow, DetailsRow, UtcDateTime
 
 
 def ran(*tests: TestOutcome) -> Details:
@@ -127,8 +127,25 @@ def test_an_unknown_run_is_a_usage_error(published: RunResult, store_url: str) -
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "ci.db").write_text("this is not a database, and it is long enough to tell")
-    with pytest.raises(InfrastructureError, match=r"ci\.db cannot be opened: file is not a"):
+    with pytest.raises(InfrastructureError, match=r"ci\.db cannot be opened: file is not a") as it:
         Store(default_url(tmp_path))
+    assert it.value.remedy == DAMAGED
+
+
+@pytest.mark.parametrize(
+    "damage", [update(BlobRow).values(content=b"x"), update(DetailsRow).values(durations=b"x")]
+)
+def test_a_damaged_list_of_tests_is_named(
+    damage: Update, published: RunResult, tmp_path: Path
+) -> None:
+    url = default_url(tmp_path)
+    with Store(url) as store:
+        store.save(published, {"nvidia": ran(*outcomes("a::b"))})
+        with connected(url) as connection:
+            connection.execute(damage)
+        with pytest.raises(InfrastructureError, match="the store is damaged: ") as it:
+            store.tests(published.run_id, "nvidia")
+    assert it.value.remedy == DAMAGED
 
 
 def test_reading_waits_for_no_writer(published: RunResult, store_url: str) -> None:

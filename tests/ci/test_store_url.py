@@ -43,6 +43,16 @@ def test_an_empty_variable_names_none(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "ci.db").is_file()
 
 
+def test_a_store_that_is_only_read_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "misspelt" / "ci.db"
+    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{file}")
+    assert main(["report", "--results", str(tmp_path)]) == ExitCode.USAGE
+    assert f"INFINI_CI_DB: there is no {file}\n" in capsys.readouterr().err
+    assert not file.parent.exists()
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
