@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
-from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, units_of
+from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, pytest_stages, units_of
 from ci.analysis.environment_key import environment_key
-from ci.analysis.measures import Quantity
+from ci.analysis.measures import IMAGE, Quantity
 from ci.analysis.places import groups
 from ci.analysis.quantities import percent
 from ci.analysis.shifts import Part, shifts
@@ -24,10 +24,9 @@ TRACED = 0.05  # of what all units together took longer
 
 # Beside those of the environment key: what builds, and what the build or the tests spend time in.
 _PACKAGES = ("numpy", "Cython", "scikit-build-core", "setuptools", "meson-python")
-# Told on their own: by the cache's rate, and by whoever compares two platforms.
-IMAGE, PYTEST = "image", "pytest"
-_WITHOUT_FLAGS = frozenset({IMAGE, "generate", "configure", "sync"})
-_WITHOUT_COMPILER = _WITHOUT_FLAGS | {PYTEST, "link"}
+_WITHOUT_FLAGS = frozenset({IMAGE, "generate", "configure"})
+_WITHOUT_COMPILER = _WITHOUT_FLAGS | {"link"}
+# By the cache's rate, and by whoever compares two platforms.
 _TOLD_ELSEWHERE = ("cache", "platform")
 
 
@@ -35,12 +34,13 @@ def circumstances(pair: Pair, stage: str) -> Iterator[Contributor]:
     """What may have changed a measure of the stage."""
     before, after = pair.sides
     seconds = pair.quantity in (Quantity.WALL, Quantity.CPU)
-    if seconds and stage not in _WITHOUT_COMPILER:
+    is_pytest = stage in pytest_stages(after.result)
+    if seconds and stage not in _WITHOUT_COMPILER and not is_pytest:
         yield from _cache_rate(before, after)
         yield from _traces(before, after)
     if pair.quantity is Quantity.WHEEL:
         yield from _units(before, after)
-    if pair.quantity is not Quantity.LINES and stage not in (IMAGE, PYTEST):
+    if pair.quantity is not Quantity.LINES and stage != IMAGE and not is_pytest:
         yield from _lines(before.generated, after.generated)
     if pair.quantity not in (Quantity.LINES, Quantity.UNITS) and stage not in _WITHOUT_FLAGS:
         yield from _flags(before, after)

@@ -118,6 +118,13 @@ class Pair:
         return None if then is None or now is None else now - then
 
 
+def pytest_stages(result: PlatformResult) -> set[str]:
+    """The stages that run the tests, whatever they are called."""
+    return {
+        stage.name for stage in result.stages if stage.seconds and stage.seconds == result.pytest_s
+    }
+
+
 def units_of(before: BuildSide, after: BuildSide, kind: UnitKind) -> tuple[Parts, Parts]:
     """The units of both sides, by their sources where that says enough: targets get renamed."""
     sides = before.outputs(kind), after.outputs(kind)

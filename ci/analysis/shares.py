@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ci.analysis import shifts
-from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, units_of
+from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, pytest_stages, units_of
 from ci.analysis.measures import TOTAL, Quantity, measure
 from ci.analysis.places import Group, groups
 from ci.analysis.quantities import amount, percent
@@ -64,7 +64,12 @@ def shares(pair: Pair, stage: str, change: float) -> list[Contributor]:
     if seconds and (stage in (COMPILE, LINK) or stage == _building_stage(pair)):
         found = _of_build(pair, stage, change)
         return _settled(found, change, _missing(pair, _has_units, _NO_UNITS))
-    if seconds and stage in _pytest_stages(pair) and pair.before.tests and pair.after.tests:
+    if (
+        seconds
+        and stage in pytest_stages(pair.after.result)
+        and pair.before.tests
+        and pair.after.tests
+    ):
         return _settled(_of_tests(pair, stage, change), change)
     return []
 
@@ -199,13 +204,9 @@ def _test_pace(side: BuildSide, stage: str, quantity: Quantity) -> float:
 
 def _building_stage(pair: Pair) -> str | None:
     """The stage that compiles: the longest that is no test."""
-    stages = _stages(pair.after.result)
-    return max(stages.keys() - _pytest_stages(pair), key=stages.__getitem__, default=None)
-
-
-def _pytest_stages(pair: Pair) -> set[str]:
     result = pair.after.result
-    return {name for name, seconds in _stages(result).items() if seconds == result.pytest_s}
+    stages = _stages(result)
+    return max(stages.keys() - pytest_stages(result), key=stages.__getitem__, default=None)
 
 
 def _stages(result: PlatformResult) -> dict[str, float]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ci.analysis.cause import BuildSide, Explanation, explain
-from ci.analysis.measures import stage_and_quantity
+from ci.analysis.cause import Explanation, explain
 from ci.analysis.series import Measured
 from ci.comparison.line import line, newest_of, places, window
 from ci.comparison.outcomes import compare_outcomes
@@ -17,6 +16,7 @@ from ci.comparison.result import Comparison, PlatformComparison
 from ci.comparison.revisions import Repository
 from ci.comparison.sides import run_side
 from ci.comparison.times import NoTimes, Times, compare_times
+from ci.history.stored import stored_side
 from ci.results import PlatformResult
 from ci.text import counted
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ci.store.rows import RunHead
     from ci.store.store import Store
 
-PYTEST = "pytest"
 TWO_PROJECTS = NoTimes(reasons=("they are compared within one project only",))
 TWO_PLATFORMS = NoTimes(reasons=("they are compared on one platform only",))
 
@@ -126,13 +125,13 @@ class _Runs:
     def _explanations(self, platform: str, times: Times) -> tuple[Explanation, ...]:
         if not times.headlines:
             return ()
-        with_tests = any(stage_and_quantity(name)[0] == PYTEST for name in times.headlines)
         sides = [
-            BuildSide(
-                result=self._load(run_id).platform(platform),
-                builds=tuple(filter(None, [self._store.build_details(run_id, platform)])),
-                tests=self._store.tests(run_id, platform) if with_tests else (),
-                values=levels,
+            stored_side(
+                self._store,
+                self._load(run_id).platform(platform),
+                [run_id],
+                times.headlines,
+                levels,
             )
             for run_id, levels in (
                 (times.base.run_id, {it.measure: it.before for it in times.changes}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from ci.text import near_match
 
 if TYPE_CHECKING:
     from ci.analysis.contributor import BuildSide
+    from ci.results import PlatformResult
     from ci.store.store import Store
 
 RECENT_HEADS = 50
@@ -90,40 +91,42 @@ def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple
     from ci.analysis.cause import explain  # nothing of it is needed where nothing got worse
 
     for environment, shift in shifts:
-        before, after = _sides(store, platform, environment, shift)
-        change = shift.headline
-        yield (change.run.run_id, change.measure), explain(change.measure, before, after).text
+        change, sides = shift.headline, _sides(store, platform, environment, shift)
+        yield (change.run.run_id, change.measure), explain(change.measure, *sides).text
 
 
 def _sides(
     store: Store, platform: str, environment: Environment, shift: Shift
-) -> tuple[BuildSide, BuildSide]:
+) -> Iterator[BuildSide]:
     change = shift.headline
     place = environment.runs.index(change.before_run) + 1
-    before, after = environment.runs[:place][::-1], environment.runs[change.place :]
-    then = {it.measure: it.point.before for it in shift.changes}
-    now = {it.measure: it.point.after for it in shift.changes}
-    return _side(store, platform, change.measure, before, then), _side(
-        store, platform, change.measure, after, now
-    )
+    for runs, levels in (
+        (environment.runs[:place][::-1], {it.measure: it.point.before for it in shift.changes}),
+        (environment.runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
+    ):
+        run_ids = [run.run_id for run in runs[:STEADY]]  # from the one next to the change on
+        result = store.load(run_ids[0], platform=platform).platform(platform)
+        yield stored_side(store, result, run_ids, [change.measure], levels)
 
 
-def _side(
+def stored_side(
     store: Store,
-    platform: str,
-    measure: str,
-    runs: Sequence[Measured],
-    values: Mapping[str, float],
+    result: PlatformResult,
+    run_ids: Sequence[str],
+    measures: Iterable[str],
+    levels: Mapping[str, float],
 ) -> BuildSide:
-    """``runs`` begin with the one next to the change."""
-    from ci.analysis.contributor import BuildSide
+    """A side of changes of ``measures``, whose causes are looked for.
 
-    first = runs[0].run_id
-    builds = [store.build_details(run.run_id, platform) for run in runs[:STEADY]]
-    of_tests = stage_and_quantity(measure)[0] == "pytest"
+    ``run_ids`` begin with the run of ``result``; the others make the seconds of units steadier.
+    """
+    from ci.analysis.contributor import BuildSide, pytest_stages
+
+    builds = [store.build_details(run_id, result.platform) for run_id in run_ids]
+    stages = {stage_and_quantity(name)[0] for name in measures}
     return BuildSide(
-        result=store.load(first).platform(platform),
+        result=result,
         builds=tuple(build for build in builds if build is not None),
-        tests=store.tests(first, platform) if of_tests else (),
-        values=values,
+        tests=store.tests(run_ids[0], result.platform) if stages & pytest_stages(result) else (),
+        values=levels,
     )
