@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+SHORT = 12  # characters of a commit that people read
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -45,6 +46,12 @@ def near_match(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> st
         return ""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+def commit_name(commit: str | None, *, dirty: bool = False) -> str:
+    """``commit 0123456789ab with uncommitted changes``."""
+    changes = " with uncommitted changes" if dirty else ""
+    return f"commit {commit[:SHORT]}{changes}" if commit else "no commit"
 
 
 def counted(count: int, noun: str) -> str:

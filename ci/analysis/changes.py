@@ -109,30 +109,6 @@ def analyse(
     }
 
 
-def against(
-    baseline: Sequence[float],
-    head: Sequence[float],
-    *,
-    exact: bool = False,
-    series: int = 1,
-    policy: Policy = POLICY,
-) -> ChangePoint | None:
-    """Whether new values are another level than the last one of ``baseline``.
-
-    A few values can only be suspected: ``confirmed`` is false. ``series`` is the number of
-    series that are looked at together.
-    """
-    from ci.analysis import steps
-
-    _require_finite("baseline", baseline)
-    _require_finite("head", head)
-    if not baseline or not head:
-        return None
-    if exact:
-        return steps.exact_change(baseline, head, policy)
-    return steps.Tests(policy, series).against(baseline, head)
-
-
 def _require_finite(name: str, values: Sequence[float]) -> None:
     for place, value in enumerate(values):
         if not math.isfinite(value):

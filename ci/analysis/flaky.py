@@ -14,9 +14,9 @@ from math import sqrt
 
 from ci.analysis.outcomes import Outcomes
 from ci.details import Rerun
+from ci.text import commit_name
 
 Z95 = 1.959964  # of the normal distribution: 95 % lie within
-SHORT = 8  # characters of a commit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ class Flaky:
 
     def __str__(self) -> str:
         """``failed 1 of 12 times at commit 0123abcd: flaky, 8 % [1, 35]``."""
-        commits = list(dict.fromkeys(found.commit[:SHORT] for found in self.evidence))
-        where = f"commit {commits[0]}" if len(commits) == 1 else f"{len(commits)} commits"
+        commits = list(dict.fromkeys(found.commit for found in self.evidence))
+        where = commit_name(commits[0]) if len(commits) == 1 else f"{len(commits)} commits"
         low, high = self.interval
         rate = f"{100 * self.failed / self.tried:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
         return f"failed {self.failed:,} of {self.tried:,} times at {where}: flaky, {rate}"

@@ -138,16 +138,6 @@ class Tests:
             and step.p_value <= self.policy.suspicion * self.tightened
         )
 
-    def against(self, baseline: Sequence[float], head: Sequence[float]) -> ChangePoint | None:
-        values = np.asarray(baseline, dtype=float)
-        start = [0, *self.confirmed(values)][-1]
-        joined = np.concatenate((values, np.asarray(head, dtype=float)))
-        step = self.step(joined, start, len(values), len(joined))
-        if self.holds(step):
-            return self.change(step, len(values), confirmed=True)
-        enough = len(step.before) >= 2
-        return self.change(step, len(values)) if enough and self.suspects(step) else None
-
     def change(self, step: Step, index: int, *, confirmed: bool = False) -> ChangePoint:
         low, high = step.interval(_CONFIDENCE)
         return ChangePoint(
@@ -209,13 +199,6 @@ def exact_finding(values: Sequence[float], policy: Policy) -> Finding:
             level = value
     detectable = max(policy.exact_minimum, 1 / abs(level)) if level else None
     return Finding(changes=tuple(changes), level=level, detectable=detectable)
-
-
-def exact_change(
-    baseline: Sequence[float], head: Sequence[float], policy: Policy
-) -> ChangePoint | None:
-    change = _exact(baseline[-1], head[-1], policy)
-    return replace(change, index=len(baseline)) if change else None
 
 
 def _exact(before: float, after: float, policy: Policy) -> ChangePoint | None:

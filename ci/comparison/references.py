@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from ci.comparison.revisions import Repository, Revision
 from ci.errors import UsageError
 from ci.store import LATEST
-from ci.text import counted, first_names, near_match
+from ci.text import SHORT, commit_name, counted, first_names, near_match
 
 if TYPE_CHECKING:
     from ci.store.rows import RunHead
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-SHORT = 12  # characters of a commit that people read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +46,7 @@ class Runs:
             return ""
         place = self.revision.ancestors.index(commit)
         before = f", {counted(place, 'commit')} before {self.name}" if place else ""
-        return f"commit {commit[:SHORT]}{before or f' of {self.name}'}"
+        return f"{commit_name(commit)}{before or f' of {self.name}'}"
 
 
 def contract_file(text: str) -> Path | None:

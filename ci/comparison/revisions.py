@@ -52,11 +52,6 @@ class Repository:
             self.silence = " ".join(found.stderr.split()) or None
         return None
 
-    def missing(self, commit: str, other: str) -> int:
-        """How many commits that led to ``other`` did not lead to ``commit``."""
-        found = self._git("rev-list", "--count", "--end-of-options", other, f"^{commit}")
-        return int(found.stdout) if found and found.exit_code == 0 else 0
-
     @cached_property
     def is_shallow(self) -> bool:
         found = self._git("rev-parse", "--is-shallow-repository")

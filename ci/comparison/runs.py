@@ -11,14 +11,14 @@ from ci.analysis.series import Measured
 from ci.comparison.line import line, newest_of, places, window
 from ci.comparison.outcomes import compare_outcomes
 from ci.comparison.pairs import pairs_of
-from ci.comparison.references import SHORT, Runs
+from ci.comparison.references import Runs
 from ci.comparison.result import Comparison, PlatformComparison
 from ci.comparison.revisions import Repository
 from ci.comparison.sides import run_side
 from ci.comparison.times import NoTimes, Times, compare_times
 from ci.history.stored import stored_side
 from ci.results import PlatformResult
-from ci.text import counted
+from ci.text import commit_name, counted
 
 if TYPE_CHECKING:
     from ci.store.rows import RunHead
@@ -163,4 +163,4 @@ def _notes(base: Sequence[str], head: Sequence[str]) -> Iterator[str]:
     else:
         yield f"HEAD does not have {count} of BASE: what they changed is told as well"
     if parting not in (None, head[0]):
-        yield f"they part at commit {parting[:SHORT]}"
+        yield f"they part at {commit_name(parting)}"

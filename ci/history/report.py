@@ -21,8 +21,8 @@ from ci.analysis.regressions import (
     Shift,
 )
 from ci.analysis.series import Measured
-from ci.history import words
 from ci.history.stored import Told
+from ci.report import changes as words
 from ci.report.console import say, text_table
 from ci.report.markdown import escape, table
 from ci.text import counted, first_names, printable
@@ -208,7 +208,7 @@ def _drifts(environment: Environment) -> Iterator[str]:
     for series in environment.series:
         drift, since = series.finding.drift, series.drifts_since
         if drift is not None and since is not None:
-            interval = f"between {percent(drift.low, '+')} and {percent(drift.high, '+')}"
+            interval = words.interval(drift.low, drift.high)
             size = f"{_name(series.measure)} {percent(drift.relative, '+')}"
             yield f"{size} little by little, {interval}, since {words.run_name(since)}"
 

@@ -13,7 +13,7 @@ from ci.results import (
     RunResult,
     StageResult,
 )
-from ci.text import counted
+from ci.text import commit_name, counted
 
 MISSING = "-"
 NOT_RUN = "not run"
@@ -69,9 +69,9 @@ STAGE_HEADINGS = StageRow(
 
 def origin(run: RunResult) -> str:
     """Where the results come from, on one line."""
-    changes = " with uncommitted changes" if run.dirty else ""
-    commit = f"commit {run.commit[:12]}{changes}" if run.commit else "no commit"
-    return f"{commit}, {run.engine} engine, {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    commit = commit_name(run.commit, dirty=run.dirty)
+    started = f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{commit}, {run.engine} engine, {started}"
 
 
 def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:

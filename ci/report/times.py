@@ -10,12 +10,11 @@ from ci.analysis.cause import Explanation
 from ci.analysis.changes import POLICY
 from ci.analysis.measures import stage_and_quantity
 from ci.analysis.quantities import LABELS, amount, growth, percent
-from ci.analysis.series import Measured
-from ci.comparison.references import SHORT
 from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
+from ci.report.changes import certainty, run_name, standing
 from ci.report.rows import MISSING
-from ci.text import counted
+from ci.text import SHORT, counted
 
 
 class TimeRow(NamedTuple):
@@ -79,26 +78,13 @@ def _evidence(change: MeasureChange) -> Iterator[str]:
     if not change.steps:
         return
     first, last = change.steps[0], change.steps[-1]
-    yield f"; after {_run(first.before_run)}, since {_run(last.run)}"
+    yield f"; after {run_name(first.before_run)}, with {run_name(last.run)}"
     if first is last:
-        point = first.point
-        interval = f"{percent(point.low, '+')} to {percent(point.high, '+')}"
-        yield f"; 95 % interval {interval}, probability {_probability(point.probability)}"
+        yield f"; {certainty(first.point)}"
     if change.judgement is Judgement.SUSPECTED:
         yield f"; seen in {counted(last.runs_since, 'run')}"
-        if any(step.wall_alone for step in change.steps):
-            yield "; CPU seconds did not rise with it: what ran beside it may be why"
-    if first.accepted:
-        yield f"; accepted: {first.accepted.reason}"
-
-
-def _run(run: Measured) -> str:
-    commit = f"commit {run.commit[:SHORT]}" if run.commit else "no commit"
-    return f"{commit} (run {run.run_id})"
-
-
-def _probability(value: float) -> str:
-    return "> 0.999" if value > 0.999 else f"{value:.3f}"
+    if note := standing(last):
+        yield f"; {note}"
 
 
 def advice(platform: str, times: Times) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.analysis.changes import POLICY, Finding, against, analyse
+from ci.analysis.changes import POLICY, Finding, analyse
 from ci.analysis.levels import Level, Step, inflation, normal_of_student, student_of_normal
 
 SEEDS = range(60)
@@ -193,38 +193,6 @@ def test_what_creeps_is_told_when_it_has_come_far_enough() -> None:
     lines = [10_000.0 + 30 * run for run in range(6)]
     (change,) = analyse({"lines": lines}, exact=["lines"])["lines"].changes
     assert (change.index, change.before, change.after) == (4, 10_000, 10_120)
-
-
-def test_one_new_value_is_suspected_at_most() -> None:
-    baseline = noise(30)
-    suspected = against(baseline, [130.0])
-    assert suspected is not None
-    assert not suspected.confirmed
-    assert against(baseline, [103.0]) is None
-    sure = against(baseline, noise(5, level=115, seed=2))
-    assert sure is not None
-    assert sure.confirmed
-
-
-def test_only_the_last_level_is_a_baseline() -> None:
-    baseline = noise(30, level=80) + noise(30)
-    assert against(baseline, [101.0]) is None
-    faster = against(baseline, [80.0])
-    assert faster is not None
-    assert faster.before == pytest.approx(100, rel=0.02)
-
-
-def test_nothing_is_compared_with_nothing() -> None:
-    assert against([], [1.0]) is None
-    assert against([1.0], []) is None
-    assert against([1.0], [2.0]) is None  # one value has no noise that could be known
-
-
-def test_an_exact_value_differs_or_does_not() -> None:
-    assert against([15.0], [15.0], exact=True) is None
-    change = against([15.0, 15.0], [16.0], exact=True)
-    assert change is not None
-    assert (change.index, change.confirmed) == (2, True)
 
 
 def test_what_is_no_number_is_refused() -> None:

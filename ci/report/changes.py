@@ -1,14 +1,14 @@
-"""Changes and runs in words."""
+"""Changes of levels, and the runs around them, in words."""
 
 from __future__ import annotations
 
 from ci.analysis import quantities
-from ci.analysis.changes import POLICY
+from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.measures import stage_and_quantity
 from ci.analysis.quantities import amount, percent
 from ci.analysis.regressions import Change, Shift
 from ci.analysis.series import Measured
-from ci.text import counted
+from ci.text import commit_name, counted
 
 _SURE = 0.999
 
@@ -19,19 +19,27 @@ def headline(change: Change) -> str:
 
 
 def levels(change: Change) -> str:
-    """``181 s -> 219 s, between +17 % and +25 %, probability over 0.999``."""
-    point = change.point
+    """``181 s -> 219 s, 95 % interval +17 % to +25 %, probability over 0.999``."""
     quantity = stage_and_quantity(change.measure)[1]
-    then, now = (amount(value, quantity) for value in (point.before, point.after))
-    interval = f", between {percent(point.low, '+')} and {percent(point.high, '+')}"
+    then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
+    return f"{then} -> {now}, {certainty(change.point)}"
+
+
+def certainty(point: ChangePoint) -> str:
+    """``95 % interval +17 % to +25 %, probability over 0.999``."""
+    size = f"{interval(point.low, point.high)}, " if point.low < point.high else ""
     sure = f"over {_SURE}" if point.probability > _SURE else f"{point.probability:.3f}"
-    return f"{then} -> {now}{interval if point.low < point.high else ''}, probability {sure}"
+    return f"{size}probability {sure}"
+
+
+def interval(low: float, high: float) -> str:
+    """``95 % interval +17 % to +25 %``."""
+    return f"95 % interval {percent(low, '+')} to {percent(high, '+')}"
 
 
 def run_name(run: Measured) -> str:
-    """``20260101T120000Z-0123abcd-00ff (commit 0123abcd, uncommitted changes)``."""
-    dirty = ", uncommitted changes" if run.dirty else ""
-    return f"{run.run_id} ({f'commit {run.commit[:12]}' if run.commit else 'no commit'}{dirty})"
+    """``20260101T120000Z-0123abcd-00ff (commit 0123456789ab)``."""
+    return f"{run.run_id} ({commit_name(run.commit, dirty=run.dirty)})"
 
 
 def where(change: Change) -> str:
