@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic_core import ErrorDetails
 
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.platforms import PLATFORMS
-from ci.text import Storable, Text, near_match
+from ci.text import Storable, Text, first_names, near_match
 
 SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
 SIMULATED = "simulated device: no vendor hardware was used"
@@ -56,7 +57,8 @@ class Grade(StrEnum):
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # No history could be made of a number that is none.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Evidence(_Model):
@@ -220,8 +222,17 @@ def read_results(path: Path) -> RunResult:
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        message = f"{path}: not a results file up to version {SCHEMA_VERSION}: {error}"
+        faults = first_names([_fault(each) for each in error.errors()], 3)
+        message = f"{path}: not a results file up to version {SCHEMA_VERSION}: {faults}"
         raise InfrastructureError(message) from error
+
+
+def _fault(fault: ErrorDetails) -> str:
+    """``platforms.0.total_s: Input should be a finite number, got inf``."""
+    place = ".".join(map(str, fault["loc"]))
+    got = fault["input"]
+    shown = f", got {got!r}" if isinstance(got, int | float | None) else ""
+    return f"{place}: {fault['msg']}{shown}" if place else fault["msg"]
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -36,7 +36,8 @@ def runs_in(folder: Path) -> list[Path]:
 
 def _runs_in(folder: Path) -> Iterator[Path]:
     for parent, folders, _ in os.walk(folder):
-        if is_regular(Path(parent) / RESULTS):
+        # One without results was not copied as a whole: it is told, not passed over.
+        if is_regular(Path(parent) / RESULTS) or RUN_ID.fullmatch(Path(parent).name):
             yield Path(parent)
             folders.clear()
         else:
@@ -48,6 +49,9 @@ def read_run(folder: Path) -> RunResult:
     if is_going_on(folder):
         message = f"{folder}: its run is still going on"
         raise UsageError(message, remedy="Wait for its end, and import it again.")
+    if not is_regular(folder / RESULTS):
+        message = f"{folder}: no {RESULTS} in it, which every run has from its beginning"
+        raise UsageError(message, remedy="Copy the folder once more, as a whole.")
     run = read_results(folder / RESULTS)
     if faults := list(_faults(run)):
         raise UsageError(f"{folder / RESULTS}: " + "; ".join(faults))

@@ -22,7 +22,7 @@ from ci.errors import UsageError
 from ci.exchange.foreign import RESULTS, copy_files, read_run
 from ci.records import LOCK_FILE, link_latest, only_caller
 from ci.results import SCHEMA_VERSION, PlatformResult, RunResult, read_results
-from ci.text import counted
+from ci.text import counted, first_names
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -89,7 +89,16 @@ def _differences(known: RunResult, run: RunResult) -> Iterator[str]:
     there = {result.platform: result for result in run.platforms}
     for name in dict.fromkeys([*here, *there]):
         if here.get(name) != there.get(name):
-            yield f"{name} {_told(here.get(name))}, there {_told(there.get(name))}"
+            yield f"{name} {_difference(here.get(name), there.get(name))}"
+
+
+def _difference(here: PlatformResult | None, there: PlatformResult | None) -> str:
+    if _told(here) != _told(there):
+        return f"{_told(here)}, there {_told(there)}"
+    fields = PlatformResult.model_fields
+    return "has other " + first_names(
+        [it for it in fields if getattr(here, it) != getattr(there, it)]
+    )
 
 
 def _told(result: PlatformResult | None) -> str:

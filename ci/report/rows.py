@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ci.analysis.measures import Quantity
+from ci.analysis.quantities import amount
 from ci.results import (
     BuildResult,
     PlatformResult,
@@ -146,7 +148,7 @@ def build_text(build: BuildResult) -> str:
         None if build.compile_s is None else f"compile {_seconds(build.compile_s)}{compiled}",
         None if build.link_s is None else f"link {_seconds(build.link_s)}",
         None if build.generated_lines is None else f"{build.generated_lines:,} generated lines",
-        None if build.wheel_bytes is None else f"wheel {build.wheel_bytes / 1e6:.2f} MB",
+        None if build.wheel_bytes is None else f"wheel {amount(build.wheel_bytes, Quantity.WHEEL)}",
     ]
     return f"build, within the stages: {', '.join(filter(None, parts))}"
 

@@ -155,7 +155,8 @@ def test_one_bad_folder_stops_no_other(
     (tmp_path / "empty").mkdir()
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "results.json").write_text('{"run_id": ')
-    bad = [tmp_path / name for name in ("archive.zip", "empty", "half", "nowhere")]
+    (tmp_path / "several" / RUN_ID / "cpu").mkdir(parents=True)
+    bad = [tmp_path / name for name in ("archive.zip", "empty", "half", "nowhere", "several")]
     assert imported(here, *bad, there) == ExitCode.INFRASTRUCTURE
     printed = capsys.readouterr()
     for part in (
@@ -163,9 +164,10 @@ def test_one_bad_folder_stops_no_other(
         "empty: no results.json in it or below, expected the results of a run\nName a folder",
         "half/results.json: not a results file up to version",
         "nowhere: no such folder",
+        f"{RUN_ID}: no results.json in it, which every run has from its beginning\nCopy",
     ):
         assert part in printed.err
-    assert printed.out.endswith("1 run imported, 4 refused\n")
+    assert printed.out.endswith("1 run imported, 5 refused\n")
     assert imported(here, tmp_path / "empty") == ExitCode.USAGE
 
 

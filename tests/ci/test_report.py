@@ -70,7 +70,7 @@ def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult)
     )
     told = (
         "build, within the stages: configure 0.4 s, compile 12.2 s (13 translation units),"
-        " link 0.5 s, 53,253 generated lines, wheel 1.13 MB"
+        " link 0.5 s, 53,253 generated lines, wheel 1.1 MiB"
     )
     result = published.platforms[0].model_copy(update={"build": build})
     run = published.model_copy(update={"platforms": (result,)})
@@ -80,7 +80,7 @@ def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult)
 
 def test_of_a_build_only_what_is_known_is_told() -> None:
     known = BuildResult(link_s=0.0, wheel_bytes=0)
-    assert build_text(known) == "build, within the stages: link 0.0 s, wheel 0.00 MB"
+    assert build_text(known) == "build, within the stages: link 0.0 s, wheel 0.0 MiB"
     assert build_text(BuildResult(compile_s=2.0)) == "build, within the stages: compile 2.0 s"
 
 

@@ -90,7 +90,16 @@ def test_results_are_read_back(published: RunResult, tmp_path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
-    with pytest.raises(InfrastructureError, match="not a results file up to version 4"):
+    with pytest.raises(InfrastructureError, match="not a results file up to version 4") as it:
+        read_results(path)
+    assert "\n" not in str(it.value)
+
+
+def test_a_number_that_is_none_is_refused(published: RunResult, tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(published.to_json().replace("888.75", "1e999"))
+    place = r"platforms\.0\.build_install_s: Input should be a finite number, got inf"
+    with pytest.raises(InfrastructureError, match=place):
         read_results(path)
 
 
