@@ -115,6 +115,12 @@ def compare(session: nox.Session) -> None:
 
 
 @nox.session
+def history(session: nox.Session) -> None:
+    """Show what a platform's stages cost over its runs, and what got worse: `-- cpu`."""
+    run_ci(session, "history")
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers."""
     install_groups(session, "tests")
