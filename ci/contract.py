@@ -44,6 +44,5 @@ def written_contract(
 
 
 def _torch_version(result: PlatformResult) -> str | None:
-    packages = result.environment.get("packages")
-    version = packages.get("torch") if isinstance(packages, dict) else None
+    version = result.facts("packages").get("torch")
     return version if isinstance(version, str) else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
@@ -149,6 +149,13 @@ class PlatformResult(_Model):
     notes: tuple[Text, ...]
     environment: Annotated[dict[str, JsonValue], Storable]
     artifacts: dict[Text, Text]  # file name to path, relative to results.json
+
+    def facts(self, *names: str) -> Mapping[str, Any]:
+        """A part of the environment; empty where nobody described it."""
+        part: Any = self.environment
+        for name in names:
+            part = part.get(name) if isinstance(part, dict) else None
+        return part if isinstance(part, dict) else {}
 
 
 class RunResult(_Model):

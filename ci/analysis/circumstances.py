@@ -82,8 +82,7 @@ def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
 
 
 def _hit_rate(side: BuildSide) -> float | None:
-    cache = side.result.environment.get("compiler_cache")
-    rate = cache.get("hit_rate") if isinstance(cache, dict) else None
+    rate = side.result.facts("compiler_cache").get("hit_rate")
     if isinstance(rate, int | float):
         return float(rate)
     known = [part.cached for part in side.outputs(UnitKind.COMPILE).values()]
@@ -148,15 +147,10 @@ def _flags(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
 
 
 def _packages(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    then, now = _versions(before), _versions(after)
+    then, now = (side.result.facts("packages") for side in (before, after))
     if not then or not now:
         return
     changed = [name for name in _PACKAGES if then.get(name) != now.get(name)]
     told = [f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]
     if told:
         yield _likely(Kind.PACKAGES, f"packages changed: {first_names(told)}", changed)
-
-
-def _versions(side: BuildSide) -> Mapping[str, object]:
-    packages = side.result.environment.get("packages")
-    return packages if isinstance(packages, dict) else {}

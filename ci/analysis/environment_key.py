@@ -91,11 +91,10 @@ class EnvironmentKey:
 def environment_key(result: PlatformResult) -> EnvironmentKey:
     """The environment that a platform ran in, as far as the agent got to describe it."""
     facts = result.environment
-    image = _part(_part(facts, "engine"), "image")
-    packages = _part(facts, "packages")
+    image, packages = result.facts("engine", "image"), result.facts("packages")
     return EnvironmentKey(
         platform=title(result.platform, simulated=result.simulated),
-        machine=_machine(_part(facts, "machine")),
+        machine=_machine(result.facts("machine")),
         image=_text(image.get("reference"), NONE),
         base_image=_base_image(image),
         compiler=_text(facts.get("compiler")),
@@ -105,17 +104,12 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
         test_tools=_versions(packages, TEST_TOOLS),
         python=f"Python {_text(facts.get('python'))}",
         torch=f"torch {_text(facts.get('torch'), NONE)}",
-        engine=f"{_text(_part(facts, 'engine').get('name'))} engine",
+        engine=f"{_text(result.facts('engine').get('name'))} engine",
         devices=_devices(facts.get("devices")),
-        cache=_cache(_part(facts, "compiler_cache")),
-        selection=_text(_part(facts, "selection").get("operators"), "all operators"),
-        options=", ".join(f"{n}={v}" for n, v in sorted(_part(facts, "options").items())) or NONE,
+        cache=_cache(result.facts("compiler_cache")),
+        selection=_text(result.facts("selection").get("operators"), "all operators"),
+        options=", ".join(f"{n}={v}" for n, v in sorted(result.facts("options").items())) or NONE,
     )
-
-
-def _part(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = facts.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object, default: str = UNKNOWN) -> str:

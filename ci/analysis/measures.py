@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 
 from ci.results import PlatformResult, PytestResult, StageResult
@@ -73,7 +73,7 @@ def _of_stages(result: PlatformResult) -> Iterator[tuple[str, float | None]]:
 def _counts(stage: StageResult, result: PlatformResult) -> bool:
     """Whether it did what it was to do: a pytest with few failures took its time all the same."""
     if stage.name == IMAGE:  # finding one takes no time, and says nothing about making it
-        return _image(result).get("built") is True
+        return result.facts("engine", "image").get("built") is True
     return stage.exit_code == 0 or (stage.exit_code == 1 and _failed_little(result.pytest))
 
 
@@ -101,9 +101,3 @@ def _sum(values: Iterator[float | None]) -> float | None:
     found = list(values)
     known = [value for value in found if value is not None]
     return sum(known) if found and len(known) == len(found) else None
-
-
-def _image(result: PlatformResult) -> Mapping[str, object]:
-    engine = result.environment.get("engine")
-    image = engine.get("image") if isinstance(engine, dict) else None
-    return image if isinstance(image, dict) else {}

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
+
+from ci.analysis.series import Measured
+
+if TYPE_CHECKING:
+    from ci.store.rows import RunHead
 
 BEFORE = 100  # runs before BASE that are looked at: levels are judged by half as many
 BETWEEN = 400  # of more, every second, third, ... one
 AFTER = 20  # runs after HEAD, which confirm what it is
 BEFORE_ALL = -1.0
 A_BIT = 0.5  # later than its commit is what was changed on top of it
-
-
-class AnyRun(Protocol):
-    """What is known of a run, whatever else is."""
-
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def commit(self) -> str | None: ...
-    @property
-    def dirty(self) -> bool: ...
-    @property
-    def started_at(self) -> datetime: ...
-
-
-R = TypeVar("R", bound=AnyRun)
 
 
 def places(base: Sequence[str], head: Sequence[str]) -> dict[str, float]:
@@ -42,8 +30,8 @@ def places(base: Sequence[str], head: Sequence[str]) -> dict[str, float]:
 
 
 def line(
-    rows: Sequence[R], commits: Mapping[str, float] | None, base: AnyRun, head: AnyRun
-) -> list[R]:
+    rows: Sequence[RunHead], commits: Mapping[str, float] | None, base: RunHead, head: RunHead
+) -> list[RunHead]:
     """The runs of a line in its order, of those that are given in the order of time.
 
     Without commits to go by, all runs in the order of time.
@@ -52,7 +40,7 @@ def line(
         return list(rows)
     fallback = {base.run_id: BEFORE_ALL, head.run_id: float(len(commits))}
 
-    def place(row: AnyRun) -> float:
+    def place(row: RunHead) -> float:
         known = commits.get(row.commit or "", fallback.get(row.run_id, 0.0))
         return known + A_BIT if row.dirty else known
 
@@ -62,7 +50,7 @@ def line(
     return sorted(chosen, key=lambda row: (place(row), row.started_at))
 
 
-def window(rows: Sequence[R], base: AnyRun, head: AnyRun) -> list[R]:
+def window(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHead]:
     """What is looked at of a long line: enough to know the levels of both."""
     run_ids = [row.run_id for row in rows]
     first, last = sorted((run_ids.index(base.run_id), run_ids.index(head.run_id)))
@@ -72,7 +60,7 @@ def window(rows: Sequence[R], base: AnyRun, head: AnyRun) -> list[R]:
     return [*ends[0], *thinned, *ends[1]]
 
 
-def newest_of(rows: Sequence[R], commits: Collection[str]) -> R | None:
+def newest_of(rows: Sequence[Measured], commits: Collection[str]) -> Measured | None:
     """The last run of a line that is of these commits."""
     clean = (row for row in reversed(rows) if not row.dirty and row.commit in commits)
     return next(clean, None)

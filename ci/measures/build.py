@@ -12,7 +12,7 @@ from ci.measures.ccache import cached_units
 from ci.measures.files import lines_of, members_of, text_of
 from ci.measures.flags import compiler_flags
 from ci.measures.logs import BuildLog
-from ci.measures.ninja import Command, parse_ninja_log, units_in_order, wall_seconds
+from ci.measures.ninja import Command, parse_ninja_log, wall_seconds
 from ci.measures.traces import traced_seconds
 from ci.results import BuildResult
 
@@ -61,6 +61,7 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
 
 
 def _units(commands: list[Command], cache_log: str | None) -> tuple[Unit, ...]:
+    """The most expensive first."""
     cached = cached_units(cache_log, commands)
     return tuple(
         Unit(
@@ -69,7 +70,7 @@ def _units(commands: list[Command], cache_log: str | None) -> tuple[Unit, ...]:
             seconds=command.seconds,
             cached=cached(command),
         )
-        for command in units_in_order(commands)
+        for command in sorted(commands, key=lambda it: (it.start - it.end, it.output))
     )
 
 

@@ -7,7 +7,7 @@ hash of the command: https://ninja-build.org/manual.html#ref_log
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ci.details import UnitKind
@@ -106,8 +106,3 @@ def _kind(output: str) -> UnitKind:
         return UnitKind.COMPILE
     # A program has no suffix, and lies where people look for it.
     return UnitKind.OTHER if "." in name or _INTERNAL in f"{folder}/" else UnitKind.LINK
-
-
-def units_in_order(commands: Iterable[Command]) -> Iterator[Command]:
-    """The most expensive first."""
-    yield from sorted(commands, key=lambda command: (command.start - command.end, command.output))

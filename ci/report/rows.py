@@ -155,8 +155,7 @@ def build_text(build: BuildResult) -> str:
 
 def _launcher_seconds(result: PlatformResult) -> float | None:
     """What the engine's call took beyond the stages: create, start, follow, collect, remove."""
-    engine = result.environment.get("engine")
-    whole = engine.get("seconds") if isinstance(engine, dict) else None
+    whole = result.facts("engine").get("seconds")
     if not isinstance(whole, int | float) or any(s.seconds is None for s in result.stages):
         return None
     inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != "image")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from ci.errors import ExitCode
 from ci.pytest_log import Outcome
 from ci.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
 from ci.store import default_url
+from ci.store.rows import RunHead
 from ci.store.store import Store
 
 STRICT = ("--fail-on", "suspected")
@@ -240,24 +241,21 @@ def test_all_platforms_that_both_have(project: Project) -> None:
         assert f"\n{name}: 2 tests vanished\n" in said
 
 
-@dataclass(frozen=True)
-class Run:
-    """What a line is made of."""
-
-    run_id: str
-    commit: str | None
-    started_at: datetime
-    dirty: bool = False
-
-
-def runs(count: int) -> list[Run]:
+def runs(count: int) -> list[RunHead]:
     return [
-        Run(run_id=str(number), commit=f"c{number}", started_at=BEGIN + timedelta(hours=number))
+        RunHead(
+            run_id=str(number),
+            project="tiny",
+            commit=f"c{number}",
+            dirty=False,
+            started_at=BEGIN + timedelta(hours=number),
+            platforms=("cpu",),
+        )
         for number in range(count)
     ]
 
 
-def ids(line: Sequence[Run]) -> list[str]:
+def ids(line: Sequence[RunHead]) -> list[str]:
     return [run.run_id for run in line]
 
 
