@@ -54,6 +54,7 @@ nox.options.reuse_venv = "yes"
 nox.options.default_venv_backend = "virtualenv"
 
 PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
+E2E = "tests/e2e"
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 FORMATTED = tuple(
     f"{folder}/**/*.{suffix}"
@@ -128,9 +129,10 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs)
         return
     # Whole files side by side, as they share what they compile; engines only one at a time.
+    fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
     parallel = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
-    session.run("python", "-m", "pytest", "--ignore", "tests/e2e", *parallel)
-    session.run("python", "-m", "pytest", "tests/e2e")
+    session.run("python", "-m", "pytest", *parallel, *fast)
+    session.run("python", "-m", "pytest", E2E)
 
 
 @nox.session

@@ -1,0 +1,53 @@
+"""What the pages of docs/ show is so: the site file is valid, commands and options exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ci.cli import main
+from ci.config import load_site
+from ci.platforms import PLATFORMS
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE, HISTORY = (
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("release", "history")
+)
+
+
+def test_the_site_file_is_valid(tmp_path: Path) -> None:
+    [block] = re.findall(r"^```yaml\n(.*?)^```$", RELEASE, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "ci.site.yaml"
+    path.write_text(block, encoding="utf-8")
+    site = load_site(path)
+    named = {platform.engine for platform in site.platforms.values()}
+    assert named == set(site.engines)
+
+
+def test_base_images_are_those_of_the_platforms() -> None:
+    rows = dict(re.findall(r"^\| ([a-z]+) \| (.+) \|$", RELEASE, re.MULTILINE))
+    assert set(rows) == set(PLATFORMS)
+    for name, platform in PLATFORMS.items():
+        assert f"`{platform.base_image}`" in rows[name] or platform.base_image is None
+
+
+@pytest.mark.parametrize(
+    ("page", "commands"),
+    [
+        (RELEASE, ["run", "doctor", "bundle", "gc"]),
+        (HISTORY, ["history", "compare", "report", "import", "export"]),
+    ],
+    ids=["release", "history"],
+)
+def test_options_exist(page: str, commands: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for command in commands:
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main([command, "--help"])
+        known = capsys.readouterr().out
+        # Sessions of nox pass theirs on to `run`.
+        name = r"noxfile\.py -s release --" if command == "run" else rf"python -m ci {command}"
+        shown = re.findall(rf"{name} ([^`#\n]*)", page)
+        assert shown
+        assert [o for text in shown for o in re.findall(r"--[a-z-]+", text) if o not in known] == []
