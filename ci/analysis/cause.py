@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ci.analysis.circumstances import circumstances
-from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair
+from ci.analysis.contributor import BuildSide, Contributor, Pair
 from ci.analysis.measures import Quantity, stage_and_quantity
 from ci.analysis.quantities import amount, headline
 from ci.analysis.shares import LISTED, shares
+from ci.analysis.shifts import Kind
 from ci.results import Grade
 
 MOST = 5  # shares in a text; all of them are in the contributors

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
-from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, pytest_stages, units_of
+from ci.analysis.contributor import BuildSide, Contributor, Pair, pytest_stages, units_of
 from ci.analysis.environment_key import environment_key
 from ci.analysis.measures import IMAGE, Quantity
 from ci.analysis.places import groups
 from ci.analysis.quantities import percent
-from ci.analysis.shifts import Part, shifts
+from ci.analysis.shifts import Kind, Part, shifts
 from ci.details import UnitKind
 from ci.results import Grade
 from ci.text import first_names

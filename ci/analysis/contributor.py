@@ -5,37 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from statistics import median
 
 from ci.analysis.measures import Quantity, measure, measures_of
 from ci.analysis.places import source_name
-from ci.analysis.shifts import Part, Parts
+from ci.analysis.shifts import Kind, Part, Parts
 from ci.details import BuildDetails, Unit, UnitKind
 from ci.pytest_log import TestOutcome
 from ci.results import Grade, PlatformResult
-
-
-class Kind(StrEnum):
-    """What a contributor is; the first ones as ``ci.analysis.shifts`` has them."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    GREW = "grew"
-    SHRANK = "shrank"
-    CACHE_LOST = "cache lost"
-    CACHE_GAINED = "cache gained"
-    UNIFORM = "uniform"  # all alike: no single one is the cause
-    REST = "rest"
-    PARALLEL = "parallel"  # the same work, less of it at a time
-    STAGE = "stage"  # another part of the same total
-    UNEXPLAINED = "unexplained"
-    CACHE_RATE = "cache rate"
-    TRACE = "trace"
-    LINES = "lines"
-    FLAGS = "flags"
-    PACKAGES = "packages"
-    ENVIRONMENT = "environment"
 
 
 @dataclass(frozen=True, kw_only=True)

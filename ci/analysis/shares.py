@@ -7,12 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ci.analysis import shifts
-from ci.analysis.contributor import BuildSide, Contributor, Kind, Pair, pytest_stages, units_of
+from ci.analysis.contributor import BuildSide, Contributor, Pair, pytest_stages, units_of
 from ci.analysis.measures import TOTAL, Quantity, measure
 from ci.analysis.places import Group, groups
 from ci.analysis.quantities import amount, percent
-from ci.analysis.shifts import Part, Parts, Shift
+from ci.analysis.shifts import Kind, Part, Parts, Shift, shifts
 from ci.details import UnitKind
 from ci.pytest_log import TestOutcome
 from ci.results import Grade, PlatformResult
@@ -33,7 +32,9 @@ _NO_LINES = "copy of the generated files (artifacts of ci.yaml: `generated: <the
 
 _NOUNS = {UnitKind.COMPILE: "unit", UnitKind.LINK: "link step", UnitKind.OTHER: "build step"}
 _STAGES = {UnitKind.COMPILE: COMPILE, UnitKind.LINK: LINK}
-_FOLDABLE = frozenset({Kind.ADDED, Kind.REMOVED, Kind.GREW, Kind.SHRANK, Kind.REST})
+_RESIZED = frozenset({Kind.GREW, Kind.SHRANK})
+_ALONE = _RESIZED | {Kind.ADDED, Kind.REMOVED}
+_FOLDABLE = _ALONE | {Kind.REST}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +82,14 @@ def _unit_counts(pair: Pair) -> Iterator[Contributor]:
     sides = units_of(pair.before, pair.after, UnitKind.COMPILE)
     if all(map(_has_units, pair.sides)):
         parts = [{name: Part(amount=1.0) for name in side} for side in sides]
-        yield from _told(shifts.shifts(*parts), _Subject(noun="unit", quantity=pair.quantity))
+        yield from _told(shifts(*parts), _Subject(noun="unit", quantity=pair.quantity))
 
 
 def _line_counts(pair: Pair) -> Iterator[Contributor]:
     sides = [side.generated for side in pair.sides]
     if all(sides):
         parts = [{name: Part(amount=lines) for name, lines in side.items()} for side in sides]
-        found = shifts.shifts(*parts, noisy=False)
+        found = shifts(*parts, noisy=False)
         yield from _told(found, _Subject(noun="file", quantity=pair.quantity))
 
 
@@ -124,7 +125,7 @@ def _of_units(pair: Pair, stage: str, kind: UnitKind, change: float) -> Iterator
     alone = ALONE * abs(change) / scale
     noun = _NOUNS[kind]
     subject = _Subject(noun=noun, quantity=pair.quantity, scale=scale, least=least, alone=alone)
-    yield from _told(shifts.shifts(*parts), subject)
+    yield from _told(shifts(*parts), subject)
     if pair.quantity is Quantity.WALL:
         yield from _at_a_time(sum(map(_work, parts)) / 2, paces, change)
 
@@ -167,7 +168,7 @@ def _of_tests(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
         {name: Part(amount=test.seconds) for name, test in side.items() if name not in other}
         for side, other in ((before, after), (after, before))
     ]
-    yield from _told(shifts.shifts(*one_sided), replace(subject, grouped=by_family))
+    yield from _told(shifts(*one_sided), replace(subject, grouped=by_family))
     common = _by(families, (name for name in before if name in after))
     together = [
         {
@@ -176,7 +177,7 @@ def _of_tests(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
         }
         for side in (before, after)
     ]
-    yield from _told(shifts.shifts(*together), replace(subject, noun="test group"))
+    yield from _told(shifts(*together), replace(subject, noun="test group"))
 
 
 def family_of(test: TestOutcome) -> str:
@@ -224,17 +225,12 @@ def _work(parts: Parts) -> float:
     return sum(part.amount for part in parts.values())
 
 
-_ALONE = frozenset({shifts.Kind.ADDED, shifts.Kind.REMOVED, shifts.Kind.GREW, shifts.Kind.SHRANK})
-_APART = frozenset(shifts.Kind) - {shifts.Kind.ADDED, shifts.Kind.REMOVED, shifts.Kind.UNIFORM}
-_RESIZED = frozenset({shifts.Kind.GREW, shifts.Kind.SHRANK})
-
-
 def _told(found: Iterable[Shift], subject: _Subject) -> Iterator[Contributor]:
     """One contributor for each group of what is alike."""
-    kinds: dict[shifts.Kind, list[Shift]] = defaultdict(list)
+    kinds: dict[Kind, list[Shift]] = defaultdict(list)
     for shift in found:
         small = shift.kind in _RESIZED and abs(shift.amount) < subject.least
-        kinds[shifts.Kind.REST if small else shift.kind].append(shift)
+        kinds[Kind.REST if small else shift.kind].append(shift)
     for kind, members in kinds.items():
         if kind in _ALONE:
             by_name = {shift.names[0]: shift for shift in sorted(members, key=_by_size)}
@@ -243,7 +239,7 @@ def _told(found: Iterable[Shift], subject: _Subject) -> Iterator[Contributor]:
                 yield _contributor(shift, _text(shift, group, subject), subject)
         else:
             shift = _merged(kind, members)
-            everything = not kinds.keys() & _APART
+            everything = kinds.keys() <= {Kind.ADDED, Kind.REMOVED, Kind.UNIFORM}
             yield _contributor(shift, _text_of_all(shift, subject, everything), subject)
 
 
@@ -267,7 +263,7 @@ def _grouped(shifted: Mapping[str, Shift], subject: _Subject) -> Iterator[Group]
         yield Group(names=tuple(others), where="elsewhere")
 
 
-def _merged(kind: shifts.Kind, members: Sequence[Shift]) -> Shift:
+def _merged(kind: Kind, members: Sequence[Shift]) -> Shift:
     return Shift(
         kind=kind,
         names=tuple(name for shift in members for name in shift.names),
@@ -278,13 +274,13 @@ def _merged(kind: shifts.Kind, members: Sequence[Shift]) -> Shift:
 
 def _contributor(shift: Shift, text: str, subject: _Subject) -> Contributor:
     share = shift.amount * subject.scale
-    return Contributor(kind=Kind(shift.kind), text=text, share=share, names=shift.names)
+    return Contributor(kind=shift.kind, text=text, share=share, names=shift.names)
 
 
 def _text(shift: Shift, group: Group, subject: _Subject) -> str:
-    if shift.kind is shifts.Kind.ADDED:
+    if shift.kind is Kind.ADDED:
         return f"in {group.text(f'new {subject.noun}')}"
-    if shift.kind is shifts.Kind.REMOVED:
+    if shift.kind is Kind.REMOVED:
         return f"in {group.text(f'removed {subject.noun}')}"
     sizes = [amount(size, subject.quantity) for size in (shift.before, shift.after)]
     if len(group.names) == 1:
@@ -296,11 +292,11 @@ def _text(shift: Shift, group: Group, subject: _Subject) -> str:
 
 def _text_of_all(shift: Shift, subject: _Subject, everything: bool) -> str:
     parts = counted(len(shift.names), subject.noun)
-    if shift.kind is shifts.Kind.CACHE_LOST:
+    if shift.kind is Kind.CACHE_LOST:
         return f"in {parts} that the compiler cache had before"
-    if shift.kind is shifts.Kind.CACHE_GAINED:
+    if shift.kind is Kind.CACHE_GAINED:
         return f"in {parts} that the compiler cache has now"
-    if shift.kind is shifts.Kind.REST:
+    if shift.kind is Kind.REST:
         return f"spread over {parts}"
     alike = f"in {'all ' if everything else ''}{parts} alike"
     return f"{alike}, each about {_relative(shift.after / shift.before)}"

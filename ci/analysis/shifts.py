@@ -17,7 +17,7 @@ QUARTERS = 12.6
 
 
 class Kind(StrEnum):
-    """In what way parts shifted."""
+    """In what way parts shifted; further down, what else is a reason of a change."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -25,8 +25,17 @@ class Kind(StrEnum):
     SHRANK = "shrank"
     CACHE_LOST = "cache lost"
     CACHE_GAINED = "cache gained"
-    UNIFORM = "uniform"
+    UNIFORM = "uniform"  # all alike: no single one is the cause
     REST = "rest"
+    PARALLEL = "parallel"  # the same work, less of it at a time
+    STAGE = "stage"  # another part of the same total
+    UNEXPLAINED = "unexplained"
+    CACHE_RATE = "cache rate"
+    TRACE = "trace"
+    LINES = "lines"
+    FLAGS = "flags"
+    PACKAGES = "packages"
+    ENVIRONMENT = "environment"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
