@@ -103,7 +103,8 @@ def history_json(told: Told) -> str:
         "environments": [_environment_json(told, it) for it in told.history.environments],
         "past_environments": [_key_json(it) for it in told.history.past],
         "environment_changes": [
-            {"run": _run_json(it.run), "changes": it.changes} for it in told.history.key_changes
+            {"run": words.run_json(it.run), "changes": it.changes}
+            for it in told.history.key_changes
         ],
     }
     return json.dumps(document, indent=2) + "\n"
@@ -280,7 +281,7 @@ def _environment_json(told: Told, environment: Environment) -> dict[str, object]
                 "kind": words.verdict(shift),
                 "open": shift.is_open,
                 "cause": told.causes.get((shift.headline.run.run_id, shift.headline.measure)),
-                "changes": [_change_json(change) for change in shift.changes],
+                "changes": [words.change_json(change) for change in shift.changes],
             }
             for shift in environment.shifts
         ],
@@ -291,35 +292,6 @@ def _key_json(environment: Environment) -> dict[str, object]:
     return {
         "key": asdict(environment.key),
         "runs": len(environment.runs),
-        "first_run": _run_json(environment.runs[0]),
-        "last_run": _run_json(environment.runs[-1]),
-    }
-
-
-def _change_json(change: Change) -> dict[str, object]:
-    point = change.point
-    return {
-        "measure": change.measure,
-        "before": point.before,
-        "after": point.after,
-        "low": point.low if point.before else None,
-        "high": point.high if point.before else None,
-        "probability": point.probability,
-        "confirmed": point.confirmed,
-        "open": change.is_open,
-        "wall_alone": change.wall_alone,
-        "last_run_before": _run_json(change.before_run),
-        "first_run_after": _run_json(change.run),
-        "runs_since": change.runs_since,
-        "accepted": change.accepted.reason if change.accepted else None,
-        "undone": _run_json(change.undone) if change.undone else None,
-    }
-
-
-def _run_json(run: Measured) -> dict[str, object]:
-    return {
-        "run_id": run.run_id,
-        "commit": run.commit,
-        "dirty": run.dirty,
-        "started_at": run.started_at.isoformat(),
+        "first_run": words.run_json(environment.runs[0]),
+        "last_run": words.run_json(environment.runs[-1]),
     }

@@ -72,3 +72,33 @@ def verdict(shift: Shift) -> str:
     if not change.is_rise:
         return "past regression"
     return "small rise" if change.is_small else "suspected regression"
+
+
+def change_json(change: Change) -> dict[str, object]:
+    """Everything; of what rose from nothing there is no relative size."""
+    point = change.point
+    return {
+        "measure": change.measure,
+        "before": point.before,
+        "after": point.after,
+        "low": point.low if point.before else None,
+        "high": point.high if point.before else None,
+        "probability": point.probability,
+        "confirmed": point.confirmed,
+        "open": change.is_open,
+        "wall_alone": change.wall_alone,
+        "last_run_before": run_json(change.before_run),
+        "first_run_after": run_json(change.run),
+        "runs_since": change.runs_since,
+        "accepted": change.accepted.reason if change.accepted else None,
+        "undone": run_json(change.undone) if change.undone else None,
+    }
+
+
+def run_json(run: Measured) -> dict[str, object]:
+    return {
+        "run_id": run.run_id,
+        "commit": run.commit,
+        "dirty": run.dirty,
+        "started_at": run.started_at.isoformat(),
+    }

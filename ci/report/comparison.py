@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ci.analysis import regressions
 from ci.analysis.difference import Change, Difference, Kind, lines_of
 from ci.analysis.quantities import percent
 from ci.analysis.suite import OperatorTest
@@ -18,6 +17,7 @@ from ci.comparison.result import Comparison, PlatformComparison
 from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
 from ci.pytest_log import Outcome
+from ci.report.changes import change_json
 from ci.report.console import say, text_table
 from ci.report.markdown import escape, table
 from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, time_rows
@@ -317,19 +317,4 @@ def _measure_json(change: MeasureChange) -> dict[str, Any]:
     names = ("measure", "base", "head", "before", "after", "relative", "detectable")
     found = {name: getattr(change, name) for name in names}
     found["judgement"] = change.judgement.value
-    return found | {"changes": [_step_json(step) for step in change.steps]}
-
-
-def _step_json(step: regressions.Change) -> dict[str, Any]:
-    point = step.point
-    return {
-        "before_run": step.before_run.run_id,
-        "before_commit": step.before_run.commit,
-        "run": step.run.run_id,
-        "commit": step.run.commit,
-        "low": point.low,
-        "high": point.high,
-        "probability": point.probability,
-        "confirmed": point.confirmed,
-        "accepted": step.accepted and step.accepted.reason,
-    }
+    return found | {"changes": [change_json(step) for step in change.steps]}

@@ -152,6 +152,10 @@ def test_what_has_no_noise_is_told_at_once(project: Project) -> None:
     project.run(project.commit(), result(build=BuildResult(generated_lines=1003)))
     code, said = project.compare("run-003", "run-002", *FIRM)
     assert (code, "\nsmall rise: generate +21 lines (+2.1 %)" in said) == (ExitCode.PASSED, True)
+    for lines in (0, 500):
+        project.run(project.commit(), result(build=BuildResult(generated_lines=lines)))
+    code, said = project.compare("run-004", "run-005", "--format", "json", *FIRM)
+    assert (code, "Infinity" in said) == (ExitCode.REGRESSION, False)
 
 
 def test_the_cause_is_told(topic: Project) -> None:
@@ -201,7 +205,8 @@ def test_json_and_markdown_say_the_same(topic: Project) -> None:
     install = measures["install.wall_s"]
     [change] = install["changes"]
     assert (install["judgement"], change["confirmed"]) == ("regression", True)
-    assert (change["before_run"], change["run"]) == ("run-011", "run-012")
+    around = (change["last_run_before"]["run_id"], change["first_run_after"]["run_id"])
+    assert around == ("run-011", "run-012")
     assert platform["times"]["environment"]["compiler"] == "g++ 12.2"
     shown = topic.compare("main", "topic", "--format", "markdown")[1]
     assert shown.startswith(
