@@ -107,16 +107,20 @@ class Step:
         return relative(self.before.median, self.after.median)
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Of the relative change, by the standard errors of the two medians."""
-        if not self.before.median:
+        """Of the relative change, by the standard errors of the two medians' logarithms.
+
+        What takes ten times as long has ten times the noise, and no less than nothing.
+        """
+        medians = self.before.median, self.after.median
+        if min(medians) <= 0:
             return self.effect, self.effect
         quantile = student_of_normal(NORMAL.inv_cdf((1 + confidence) / 2), self.degrees)
+        squares = self.before.squares / medians[0] ** 2 + self.after.squares / medians[1] ** 2
+        noise = max(math.sqrt(squares / self.degrees), _LEAST_NOISE)
+        variances = _median_variance(len(self.before)) + _median_variance(len(self.after))
+        half = math.exp(quantile * noise * math.sqrt(variances))
         ratio = 1 + self.effect
-        error = self.noise * math.sqrt(
-            _median_variance(len(self.after)) + ratio**2 * _median_variance(len(self.before))
-        )
-        half = quantile * error / abs(self.before.median)
-        return self.effect - half, self.effect + half
+        return ratio / half - 1, ratio * half - 1
 
     def rank_deviate(self) -> float:
         """Mann and Whitney's U as a normal deviate, with ties: blind to distances."""

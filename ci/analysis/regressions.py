@@ -24,12 +24,15 @@ WALL_ALONE = 20
 not; and what waits, for a device or a lock, burns no CPU seconds when it gets slower."""
 TOGETHER = 3
 """Runs between the changes of one cause: noise moves the place where one is found."""
+LATEST = 10
+"""Runs before a change that what followed is held against, to tell where it began."""
 MOVES = 8
 """Runs that a change which was accepted may have moved by since."""
 TOLERANCE = 0.05
 """How far above the accepted level a level may be: few runs told it then, many do now."""
 
 INSTALL = "install"
+_TIMES = (Quantity.WALL, Quantity.CPU)
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
 _ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)  # as they run; then the others, and the total
 
@@ -270,7 +273,7 @@ def _environment(
             for name, finding in findings.items()
             if stage in (None, stage_and_quantity(name)[0])
         ),
-        shifts=tuple(_shifts(judged)),
+        shifts=tuple(_shifts(judged, runs)),
     )
 
 
@@ -375,7 +378,7 @@ def _cpu_measures(stage: str) -> Iterator[str]:
         yield measure(INSTALL, Quantity.CPU)
 
 
-def _shifts(changes: Sequence[Change]) -> list[Shift]:
+def _shifts(changes: Sequence[Change], runs: Sequence[Measured]) -> list[Shift]:
     """Changes near each other, and in the same direction, as one; the newest first."""
     groups: list[list[Change]] = []
     for change in sorted(changes, key=lambda it: (it.is_worse, it.place), reverse=True):
@@ -384,23 +387,58 @@ def _shifts(changes: Sequence[Change]) -> list[Shift]:
             groups[-1].append(change)
         else:
             groups.append([change])
-    groups.sort(key=lambda group: -group[0].place)
-    return [Shift(changes=tuple(_specific_first(group))) for group in groups]
+    shifts = [Shift(changes=tuple(_specific_first(_aligned(group, runs)))) for group in groups]
+    return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
 
 def _together(newest: Change, change: Change) -> bool:
     return newest.place - change.place <= TOGETHER
 
 
+def _aligned(group: Sequence[Change], runs: Sequence[Measured]) -> list[Change]:
+    """Changes of one cause at the place that the steadiest of them has: noise makes others late."""
+    steadiest = min(group, key=_doubt)
+    return [_moved(change, steadiest.place, runs) for change in group]
+
+
+def _doubt(change: Change) -> tuple[bool, float]:
+    """How little a change says of where it was: its size is known as well as its place."""
+    point = change.point
+    is_vague = change.is_small or not point.before
+    return is_vague or not point.confirmed, (point.high - point.low) / abs(point.relative)
+
+
+def _moved(change: Change, place: int, runs: Sequence[Measured]) -> Change:
+    """``change`` as early as ``place``, if from there on no value was like the latest before."""
+    name, sign = change.measure, 1 if change.is_worse else -1
+    before = [(row, sign * row.values[name]) for row in runs[:place] if name in row.values]
+    late = [(at, runs[at].values.get(name)) for at in range(place, change.place)]
+    since = [(at, sign * value) for at, value in late if value is not None]
+    if not (before and since):
+        return change
+    limit = max(value for _, value in before[-LATEST:])
+    if min(value for _, value in since) <= limit:
+        return change
+    first = since[0][0]
+    return replace(
+        change,
+        before_run=before[-1][0],
+        run=runs[first],
+        place=first,
+        runs_since=change.runs_since + len(since),
+    )
+
+
 def _specific_first(changes: Sequence[Change]) -> list[Change]:
-    """A stage before the stages that contain it; wall time first; the largest first."""
+    """Times first, of a stage before the stages that contain it, wall time first; the largest."""
     containing = set().union(*(_containing(change.measure) for change in changes))
 
-    def order(change: Change) -> tuple[bool, bool, int, float]:
+    def order(change: Change) -> tuple[bool, bool, bool, int, float]:
         stage, quantity = stage_and_quantity(change.measure)
         size = abs(change.point.after - change.point.before)
         contains = change.measure in containing
-        return stage == TOTAL, contains, list(Quantity).index(quantity), -size
+        is_other = quantity not in _TIMES
+        return stage == TOTAL, is_other, contains, list(Quantity).index(quantity), -size
 
     return sorted(changes, key=order)
 
@@ -408,12 +446,11 @@ def _specific_first(changes: Sequence[Change]) -> list[Change]:
 def _containing(name: str) -> set[str]:
     """The times that the time of a stage is part of."""
     stage, quantity = stage_and_quantity(name)
-    if quantity not in (Quantity.WALL, Quantity.CPU) or stage in (TOTAL, IMAGE):
+    if quantity not in _TIMES or stage in (TOTAL, IMAGE):
         return set()
     stages = (INSTALL, TOTAL) if stage in _PARTS_OF_INSTALL else (TOTAL,)
-    times = (Quantity.WALL, Quantity.CPU)
     own = {measure(stage, Quantity.CPU)} - {name}
-    return {measure(it, time) for it in stages for time in times} | own
+    return {measure(it, time) for it in stages for time in _TIMES} | own
 
 
 def _key_changes(

@@ -95,9 +95,10 @@ def advice(platform: str, times: Times) -> Iterator[str]:
         return
     commit = times.head.commit
     checkout = f"git checkout {commit[:SHORT]} && " if commit and not times.head.dirty else ""
-    doubt = "one run cannot be told from a spike" if min(young) == 1 else "it may still be chance"
+    once = "was seen once, which cannot be told from a spike"
+    doubt = once if min(young) == 1 else "may still be chance"
     sure = f"{POLICY.confirm} runs make sure, one more:"
-    yield f"{doubt}; {sure} {checkout}python -m ci run {platform}"
+    yield f"what is suspected {doubt}; {sure} {checkout}python -m ci run {platform}"
 
 
 def environment(times: Times | NoTimes, base: Side) -> Iterator[str]:

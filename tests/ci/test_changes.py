@@ -134,6 +134,12 @@ def test_what_is_detectable_is_detected() -> None:
     assert found / len(SEEDS) >= 0.9
 
 
+def test_an_interval_ends_above_nothing() -> None:
+    before, after = [4.6, 4.8, 3.6, 4.1, 3.8], [42.0, 31.0, 17.0, 44.0, 42.0]
+    low, high = Step(Level(np.array(before)), Level(np.array(after))).interval(0.95)
+    assert 1 < low < 42.0 / 4.1 - 1 < high
+
+
 def test_intervals_hold_what_they_promise() -> None:
     inside = 0
     for seed in range(300):

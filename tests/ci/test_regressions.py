@@ -92,6 +92,32 @@ def test_a_step_is_told_between_the_runs_around_it() -> None:
     assert change.runs_since == 12
 
 
+CPU_OF_INSTALL = [3.3, 3.2, 3.3, 3.3, 3.3, 3.1, 3.3, 3.1, 15.5, 15.4, 16.0, 18.3, 17.5, 17.4, 17.1]
+
+
+@pytest.mark.parametrize(
+    ("compile_s", "first"),
+    [
+        # A real series: the machine got busier two runs after two units came.
+        ([4.6, 4.8, 3.6, 4.1, 3.8, 3.3, 5.0, 3.4, 17, 15, 22, 42, 31, 44, 42], "run-8"),
+        # What came two runs after the units is another cause's.
+        ([4.6, 4.8, 3.6, 4.1, 3.8, 3.3, 5.0, 3.4, 4.5, 3.9, 42, 41, 40, 44, 42], "run-10"),
+    ],
+)
+def test_noise_of_wall_time_moves_no_change_to_another_commit(
+    compile_s: list[float], first: str
+) -> None:
+    values = {
+        "compile.wall_s": compile_s,
+        "install.cpu_s": CPU_OF_INSTALL,
+        "compile.units": [5.0] * 8 + [7.0] * 7,
+    }
+    shift = only(history(runs(values), KEYS))
+    assert shift.headline.measure == "compile.wall_s"
+    assert shift.headline.run.run_id == first
+    assert {change.run.run_id for change in shift.others} == {"run-8"}
+
+
 def test_a_quiet_history_has_nothing_open_and_says_what_it_could_have_seen() -> None:
     found = history(runs({"install.wall_s": noisy((100, 40))}), KEYS)
     [environment] = found.environments
