@@ -14,7 +14,7 @@ from ci.text import first_names, near_match
 
 if TYPE_CHECKING:
     from ci.analysis.regressions import Environment, Shift
-    from ci.history.stored import Told
+    from ci.history.stored import PlatformHistory
     from ci.store.store import Store
 
 
@@ -52,12 +52,12 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
 
 def _history(options: argparse.Namespace, open_store: Callable[[Path], Store]) -> int:
     _refuse_contradictions(options)
-    from ci.history.stored import told  # with the analysis: not for the other commands
+    from ci.history.stored import platform_history  # with the analysis: not for the other commands
 
     if options.flaky:
         return _flaky(options, open_store)
     with open_store(options.results) as store:
-        found = told(
+        found = platform_history(
             store,
             options.platform,
             project=options.project,
@@ -99,7 +99,7 @@ def _flaky(options: argparse.Namespace, open_store: Callable[[Path], Store]) -> 
     return ExitCode.PASSED
 
 
-def _show(found: Told, options: argparse.Namespace) -> None:
+def _show(found: PlatformHistory, options: argparse.Namespace) -> None:
     from ci.history.report import check_text, history_json, history_markdown, print_history
 
     if options.format == "json":
@@ -114,7 +114,7 @@ def _show(found: Told, options: argparse.Namespace) -> None:
         print_history(found, output())
 
 
-def _accept(store: Store, found: Told, options: argparse.Namespace) -> None:
+def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -> None:
     from ci.analysis.accepted import Accepted
     from ci.analysis.measures import stage_and_quantity
     from ci.analysis.quantities import amount
@@ -138,7 +138,7 @@ def _accept(store: Store, found: Told, options: argparse.Namespace) -> None:
         print(f"accepted: {stage} up to {amount(level, quantity)}, from {run.run_id} on")
 
 
-def _shift_at(found: Told, options: argparse.Namespace) -> tuple[Environment, Shift]:
+def _shift_at(found: PlatformHistory, options: argparse.Namespace) -> tuple[Environment, Shift]:
     """What got worse with the run that is named: any run of those that changed with it."""
     rises = [
         (environment, shift)

@@ -21,10 +21,11 @@ from ci.analysis.regressions import (
     Shift,
 )
 from ci.analysis.series import Measured
-from ci.history.stored import Told
+from ci.history.stored import PlatformHistory
 from ci.report import changes as words
 from ci.report.console import say, text_table
 from ci.report.markdown import escape, table
+from ci.report.rows import MISSING
 from ci.text import counted, first_names, printable
 
 MOST = 10
@@ -37,7 +38,6 @@ ALARMS = (
     " on."
 )
 TOO_FEW = f"too few to judge: it takes {POLICY.confirm} runs before a change and as many after it"
-_MISSING = "-"
 _ALARMING = ("open regression", "suspected regression")
 _KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
 
@@ -59,80 +59,80 @@ HEADINGS = Row(
 )
 
 
-def print_history(told: Told, console: Console) -> None:
+def print_history(record: PlatformHistory, console: Console) -> None:
     """Print a table for each environment in use, and below it what changed, in words."""
-    say(console, title(told))
-    for number, environment in enumerate(told.history.environments, start=1):
+    say(console, title(record))
+    for number, environment in enumerate(record.history.environments, start=1):
         say(console, "", f"environment {number}: {environment.key}", _span(environment.runs), "")
         console.print(text_table(HEADINGS, _rows(environment), numbers=HEADINGS[2:6]))
-        for heading, lines in _sections(told, environment):
+        for heading, lines in _sections(record, environment):
             say(console, "", heading, *(f"  {line}" for line in lines))
-    for heading, lines in _beyond(told):
+    for heading, lines in _beyond(record):
         say(console, "", heading, *(f"  {line}" for line in lines))
-    say(console, "", ALARMS, "", *conclusion(told))
+    say(console, "", ALARMS, "", *conclusion(record))
 
 
-def check_text(told: Told) -> str:
+def check_text(record: PlatformHistory) -> str:
     """What alarms, and what may soon."""
-    return printable("\n".join([title(told), *_alarms(told)])) + "\n"
+    return printable("\n".join([title(record), *_alarms(record)])) + "\n"
 
 
-def history_markdown(told: Told, *, check: bool = False) -> str:
+def history_markdown(record: PlatformHistory, *, check: bool = False) -> str:
     """The same for a pull request."""
     if check:
-        return f"# {escape(title(told))}\n\n{_markdown_list(_alarms(told))}\n"
-    parts = [f"# {escape(title(told))}"]
-    for number, environment in enumerate(told.history.environments, start=1):
+        return f"# {escape(title(record))}\n\n{_markdown_list(_alarms(record))}\n"
+    parts = [f"# {escape(title(record))}"]
+    for number, environment in enumerate(record.history.environments, start=1):
         parts += [f"## Environment {number}", escape(str(environment.key)), _span(environment.runs)]
         parts += [table(HEADINGS, _rows(environment)).rstrip()]
-        for heading, lines in _sections(told, environment):
+        for heading, lines in _sections(record, environment):
             parts += [f"### {escape(heading.capitalize())}", _markdown_list(lines)]
-    for heading, lines in _beyond(told):
+    for heading, lines in _beyond(record):
         parts += [f"## {escape(heading.capitalize())}", _markdown_list(lines)]
-    parts += [ALARMS, _markdown_list(conclusion(told))]
+    parts += [ALARMS, _markdown_list(conclusion(record))]
     return "\n\n".join(parts) + "\n"
 
 
-def history_json(told: Told) -> str:
+def history_json(record: PlatformHistory) -> str:
     """Everything."""
     document = {
-        "project": told.project,
-        "platform": told.platform,
-        "runs": told.runs,
-        "regression": bool(told.history.open),
-        "environments": [_environment_json(told, it) for it in told.history.environments],
-        "past_environments": [_key_json(it) for it in told.history.past],
+        "project": record.project,
+        "platform": record.platform,
+        "runs": record.runs,
+        "regression": bool(record.history.open),
+        "environments": [_environment_json(record, it) for it in record.history.environments],
+        "past_environments": [_key_json(it) for it in record.history.past],
         "environment_changes": [
             {"run": words.run_json(it.run), "changes": it.changes}
-            for it in told.history.key_changes
+            for it in record.history.key_changes
         ],
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def title(told: Told) -> str:
-    return f"{told.project}: {told.platform}, {counted(told.runs, 'run')}"
+def title(record: PlatformHistory) -> str:
+    return f"{record.project}: {record.platform}, {counted(record.runs, 'run')}"
 
 
-def conclusion(told: Told) -> list[str]:
+def conclusion(record: PlatformHistory) -> list[str]:
     """Whether something alarms, and what could have been seen."""
-    if not told.history.environments:
-        return [f"nothing to judge: no stage of {counted(told.runs, 'run')} got to its end"]
-    found = told.history.open
+    if not record.history.environments:
+        return [f"nothing to judge: no stage of {counted(record.runs, 'run')} got to its end"]
+    found = record.history.open
     count = counted(len(found), "open regression") if found else "no open regression"
-    return [count, *(_visible(*it) for it in enumerate(told.history.environments, start=1))]
+    return [count, *(_visible(*it) for it in enumerate(record.history.environments, start=1))]
 
 
-def _alarms(told: Told) -> list[str]:
+def _alarms(record: PlatformHistory) -> list[str]:
     """What alarms; what would, were it surer; and what could have been seen, and where."""
-    environments = [*enumerate(told.history.environments, start=1)]
+    environments = [*enumerate(record.history.environments, start=1)]
     lines: list[str] = []
     for number, environment in environments:
         place = f"environment {number}: " if len(environments) > 1 else ""
-        for heading, found in _sections(told, environment, _ALARMING):
+        for heading, found in _sections(record, environment, _ALARMING):
             lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
     keys = [f"environment {number}: {environment.key}" for number, environment in environments]
-    return [*lines, *keys, *conclusion(told)]
+    return [*lines, *keys, *conclusion(record)]
 
 
 def _visible(number: int, environment: Environment) -> str:
@@ -167,22 +167,25 @@ def _rows(environment: Environment) -> list[Row]:
 def _row(series: Series, last: Change | None) -> Row:
     finding = series.finding
     stage, quantity = stage_and_quantity(series.measure)
-    since = series.level / series.first - 1 if series.first else 0.0
     detectable = finding.detectable
     return Row(
         stage=stage,
         quantity=LABELS[quantity],
         level=amount(series.level, quantity),
-        since=percent(since, "+") if finding.changes else _MISSING,
+        since=_relative(series.first, series.level) if finding.changes else MISSING,
         detectable="too few" if detectable is None else percent(detectable),
         runs=f"{series.runs:,}",
-        last=_last_change(last) if last else _MISSING,
+        last=_last_change(last) if last else MISSING,
     )
 
 
 def _last_change(change: Change) -> str:
-    size = percent(change.point.relative, "+") if change.point.before else "from nothing"
+    size = _relative(change.point.before, change.point.after)
     return f"{size} on {change.run.started_at:%Y-%m-%d}"
+
+
+def _relative(before: float, after: float) -> str:
+    return percent(after / before - 1, "+") if before else "from nothing"
 
 
 def _markdown_list(lines: Sequence[str]) -> str:
@@ -193,12 +196,12 @@ def _markdown_list(lines: Sequence[str]) -> str:
 
 
 def _sections(
-    told: Told, environment: Environment, kinds: Sequence[str] = _KINDS
+    record: PlatformHistory, environment: Environment, kinds: Sequence[str] = _KINDS
 ) -> Iterator[tuple[str, list[str]]]:
     for kind in kinds:
         shifts = [it for it in environment.shifts if words.verdict(it) == kind]
         if shifts:
-            lines = [line for shift in shifts[:MOST] for line in _shift_lines(told, shift)]
+            lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
             yield counted(len(shifts), kind), [*lines, *_more(len(shifts))]
     if drifts := [*_drifts(environment)]:
         yield counted(len(drifts), "drift") + ", no single change", drifts
@@ -214,9 +217,9 @@ def _drifts(environment: Environment) -> Iterator[str]:
             yield f"{size} little by little, {interval}, since {words.run_name(since)}"
 
 
-def _shift_lines(told: Told, shift: Shift) -> Iterator[str]:
+def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     change = shift.headline
-    yield told.causes.get((change.run.run_id, change.measure)) or words.headline(change)
+    yield record.causes.get((change.run.run_id, change.measure)) or words.headline(change)
     yield f"  {words.levels(change)}"
     yield f"  {words.where(change)}; seen for {counted(change.runs_since, 'run')}"
     if shift.others:
@@ -224,11 +227,11 @@ def _shift_lines(told: Told, shift: Shift) -> Iterator[str]:
     yield from (f"  {note}" for note in _notes(shift))
     if shift.is_open:
         accept = f"--accept {change.run.run_id} --reason TEXT"
-        yield f"  if it is all right: python -m ci history {told.platform} {accept}"
+        yield f"  if it is all right: python -m ci history {record.platform} {accept}"
 
 
 def _notes(shift: Shift) -> Iterator[str]:
-    """What became of the change that is told, and of others where something else did."""
+    """What became of the change that is record, and of others where something else did."""
     own = words.standing(shift.headline)
     if own is not None:
         yield own
@@ -237,9 +240,9 @@ def _notes(shift: Shift) -> Iterator[str]:
             yield f"{_name(change.measure)}: {note}"
 
 
-def _beyond(told: Told) -> Iterator[tuple[str, list[str]]]:
+def _beyond(record: PlatformHistory) -> Iterator[tuple[str, list[str]]]:
     """What environments there were, and when another came."""
-    changes, past = told.history.key_changes, told.history.past
+    changes, past = record.history.key_changes, record.history.past
     if changes:
         lines = [*map(_key_change, changes[:MOST]), *_more(len(changes))]
         yield counted(len(changes), "change") + " of the environment", lines
@@ -262,7 +265,7 @@ def _more(count: int) -> list[str]:
     return [f"and {count - MOST:,} more: --format json has all"] if count > MOST else []
 
 
-def _environment_json(told: Told, environment: Environment) -> dict[str, object]:
+def _environment_json(record: PlatformHistory, environment: Environment) -> dict[str, object]:
     return {
         **_key_json(environment),
         "series": [
@@ -280,7 +283,7 @@ def _environment_json(told: Told, environment: Environment) -> dict[str, object]
             {
                 "kind": words.verdict(shift),
                 "open": shift.is_open,
-                "cause": told.causes.get((shift.headline.run.run_id, shift.headline.measure)),
+                "cause": record.causes.get((shift.headline.run.run_id, shift.headline.measure)),
                 "changes": [words.change_json(change) for change in shift.changes],
             }
             for shift in environment.shifts

@@ -25,7 +25,7 @@ STEADY = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class PlatformHistory:
     """A platform's history, and what is said of it."""
 
     project: str
@@ -36,14 +36,14 @@ class Told:
     """An open regression and its cause in words, by its run and measure."""
 
 
-def told(
+def platform_history(
     store: Store,
     platform: str,
     *,
     project: str | None = None,
     stage: str | None = None,
     last: int | None = None,
-) -> Told:
+) -> PlatformHistory:
     """The history of a platform; ``UsageError`` for one, or a stage, that was never measured."""
     name = project_of(store, platform, project)
     rows = store.measured(platform, project=name, last=last)
@@ -52,7 +52,7 @@ def told(
     accepted = [it for it in store.accepted(name) if it.platform == platform]
     keys = store.environment_keys({row.key for row in rows})
     found = history(rows, keys, accepted, stage=stage)
-    return Told(
+    return PlatformHistory(
         project=name,
         platform=platform,
         runs=len(rows),
