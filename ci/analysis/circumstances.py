@@ -33,9 +33,8 @@ _TOLD_ELSEWHERE = ("cache", "platform")
 def circumstances(pair: Pair, stage: str) -> Iterator[Contributor]:
     """What may have changed a measure of the stage."""
     before, after = pair.sides
-    seconds = pair.quantity in (Quantity.WALL, Quantity.CPU)
     is_pytest = stage in pytest_stages(after.result)
-    if seconds and stage not in _WITHOUT_COMPILER and not is_pytest:
+    if pair.quantity.is_time and stage not in _WITHOUT_COMPILER and not is_pytest:
         yield from _cache_rate(before, after)
         yield from _traces(before, after)
     if pair.quantity is Quantity.WHEEL:

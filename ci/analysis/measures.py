@@ -25,9 +25,13 @@ class Quantity(StrEnum):
     UNITS = "units"  # translation units
 
     @property
+    def is_time(self) -> bool:
+        return self in (Quantity.WALL, Quantity.CPU)
+
+    @property
     def is_noisy(self) -> bool:
         """Whether the same sources give another value every time."""
-        return self in (Quantity.WALL, Quantity.CPU, Quantity.PEAK_MEMORY)
+        return self.is_time or self is Quantity.PEAK_MEMORY
 
 
 def measure(stage: str, quantity: Quantity) -> str:

@@ -32,7 +32,6 @@ TOLERANCE = 0.05
 """How far above the accepted level a level may be: few runs told it then, many do now."""
 
 INSTALL = "install"
-_TIMES = (Quantity.WALL, Quantity.CPU)
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
 _ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)  # as they run; then the others, and the total
 
@@ -437,7 +436,7 @@ def _specific_first(changes: Sequence[Change]) -> list[Change]:
         stage, quantity = stage_and_quantity(change.measure)
         size = abs(change.point.after - change.point.before)
         contains = change.measure in containing
-        is_other = quantity not in _TIMES
+        is_other = not quantity.is_time
         return stage == TOTAL, is_other, contains, list(Quantity).index(quantity), -size
 
     return sorted(changes, key=order)
@@ -446,11 +445,11 @@ def _specific_first(changes: Sequence[Change]) -> list[Change]:
 def _containing(name: str) -> set[str]:
     """The times that the time of a stage is part of."""
     stage, quantity = stage_and_quantity(name)
-    if quantity not in _TIMES or stage in (TOTAL, IMAGE):
+    if not quantity.is_time or stage in (TOTAL, IMAGE):
         return set()
     stages = (INSTALL, TOTAL) if stage in _PARTS_OF_INSTALL else (TOTAL,)
     own = {measure(stage, Quantity.CPU)} - {name}
-    return {measure(it, time) for it in stages for time in _TIMES} | own
+    return {measure(it, time) for it in stages for time in (Quantity.WALL, Quantity.CPU)} | own
 
 
 def _key_changes(

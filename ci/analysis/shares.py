@@ -53,24 +53,21 @@ class _Subject:
 
 def shares(pair: Pair, stage: str, change: float) -> list[Contributor]:
     """What the change of a stage is made of; nothing where no log can say it."""
-    seconds = pair.quantity in (Quantity.WALL, Quantity.CPU)
     if not change:
         return []
     if pair.quantity is Quantity.UNITS:
         return _settled(_unit_counts(pair), change, _missing(pair, _has_units, _NO_UNITS))
     if pair.quantity is Quantity.LINES:
         return _settled(_line_counts(pair), change, _missing(pair, _has_lines, _NO_LINES))
-    if seconds and stage == TOTAL:
+    if not pair.quantity.is_time:
+        return []
+    if stage == TOTAL:
         return _settled(_of_total(pair), change)
-    if seconds and (stage in (COMPILE, LINK) or stage == _building_stage(pair)):
+    if stage in (COMPILE, LINK) or stage == _building_stage(pair):
         found = _of_build(pair, stage, change)
         return _settled(found, change, _missing(pair, _has_units, _NO_UNITS))
-    if (
-        seconds
-        and stage in pytest_stages(pair.after.result)
-        and pair.before.tests
-        and pair.after.tests
-    ):
+    is_pytest = stage in pytest_stages(pair.after.result)
+    if is_pytest and pair.before.tests and pair.after.tests:
         return _settled(_of_tests(pair, stage, change), change)
     return []
 
