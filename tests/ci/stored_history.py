@@ -138,9 +138,11 @@ class Project:
         return commits
 
     def compare(self, *arguments: str) -> tuple[int, str]:
+        return self.ci("compare", "--source", str(self.source), *arguments)
+
+    def ci(self, *arguments: str) -> tuple[int, str]:
         """The exit code, and what is said: on stdout, or as an error."""
-        options = ["--source", str(self.source), "--results", str(self.results)]
         out, err = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(err):
-            code = cli.main(["compare", *options, *arguments])
+            code = cli.main([*arguments, "--results", str(self.results)])
         return code, err.getvalue() if code == ExitCode.USAGE else out.getvalue()
