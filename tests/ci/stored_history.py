@@ -140,9 +140,9 @@ class Project:
     def compare(self, *arguments: str) -> tuple[int, str]:
         return self.ci("compare", "--source", str(self.source), *arguments)
 
-    def ci(self, *arguments: str) -> tuple[int, str]:
+    def ci(self, command: str, *arguments: str) -> tuple[int, str]:
         """The exit code, and what is said: on stdout, or as an error."""
         out, err = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(err):
-            code = cli.main([*arguments, "--results", str(self.results)])
+            code = cli.main([command, "--results", str(self.results), *arguments])
         return code, err.getvalue() if code == ExitCode.USAGE else out.getvalue()
