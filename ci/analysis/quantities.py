@@ -17,7 +17,7 @@ _BYTES = (Quantity.PEAK_MEMORY, Quantity.WHEEL)
 # From here on no digit is shown after the point: what is rounded to 10 has none either.
 _WHOLE_SECONDS = 9.95
 _WHOLE_PERCENT = 0.0995
-_MEBIBYTES = 2**20 / 10  # of less nothing is left after one digit
+_SIZES = ((2**20, "MiB"), (2**10, "KiB"))
 
 
 def percent(share: float, sign: str = "") -> str:
@@ -29,12 +29,18 @@ def percent(share: float, sign: str = "") -> str:
 def amount(value: float, quantity: Quantity, sign: str = "") -> str:
     """``38 s``, ``4 units``; with the sign ``+`` always with one."""
     if quantity in _BYTES:
-        size, unit = (2**10, "KiB") if 0 < abs(value) < _MEBIBYTES else (2**20, "MiB")
-        return f"{value / size:{sign},.1f} {unit}"
+        return _size(value, sign)
     if quantity in _SECONDS:
         digits = 0 if abs(value) >= _WHOLE_SECONDS else 1
         return f"{value:{sign},.{digits}f} {_SECONDS[quantity]}"
     return f"{value:{sign},.0f} {quantity.value}"
+
+
+def _size(value: float, sign: str) -> str:
+    for size, unit in _SIZES:
+        if abs(value) >= size or not value:
+            return f"{value / size:{sign},.1f} {unit}"
+    return f"{value:{sign},.0f} bytes"
 
 
 def growth(before: float, after: float, quantity: Quantity) -> str:

@@ -395,7 +395,7 @@ def _together(newest: Change, change: Change) -> bool:
 
 
 def _aligned(group: Sequence[Change], runs: Sequence[Measured]) -> list[Change]:
-    """Changes of one cause at the place that the steadiest of them has: noise makes others late."""
+    """Changes of one cause at the place of the steadiest: noise puts others before or after it."""
     steadiest = min(group, key=_doubt)
     return [_moved(change, steadiest.place, runs) for change in group]
 
@@ -408,38 +408,55 @@ def _doubt(change: Change) -> tuple[bool, float]:
 
 
 def _moved(change: Change, place: int, runs: Sequence[Measured]) -> Change:
-    """``change`` as early as ``place``, if from there on no value was like the latest before."""
+    """``change`` at ``place``, if the runs between the two are on that side of it."""
     name, sign = change.measure, 1 if change.is_worse else -1
-    before = [(row, sign * row.values[name]) for row in runs[:place] if name in row.values]
-    late = [(at, runs[at].values.get(name)) for at in range(place, change.place)]
-    since = [(at, sign * value) for at, value in late if value is not None]
+    values = {at: sign * run.values[name] for at, run in enumerate(runs) if name in run.values}
+    before = [at for at in values if at < place]
+    since = [at for at in values if at >= place]
     if not (before and since):
         return change
-    limit = max(value for _, value in before[-LATEST:])
-    if min(value for _, value in since) <= limit:
+    first, last = sorted((place, change.place))
+    limit = max(values[at] for at in [at for at in values if at < first][-LATEST:])
+    between = [value > limit for at, value in values.items() if first <= at < last]
+    if not all(has_changed is (place < change.place) for has_changed in between):
         return change
-    first = since[0][0]
     return replace(
         change,
-        before_run=before[-1][0],
-        run=runs[first],
-        place=first,
-        runs_since=change.runs_since + len(since),
+        before_run=runs[before[-1]],
+        run=runs[since[0]],
+        place=since[0],
+        runs_since=len(since),
     )
 
 
 def _specific_first(changes: Sequence[Change]) -> list[Change]:
     """Times first, of a stage before the stages that contain it, wall time first; the largest."""
-    containing = set().union(*(_containing(change.measure) for change in changes))
+    found = {change.measure: change for change in changes}
+    containing = set().union(*map(_containing, found))
 
-    def order(change: Change) -> tuple[bool, bool, bool, int, float]:
+    def order(change: Change) -> tuple[bool, bool, bool, bool, int, float]:
         stage, quantity = stage_and_quantity(change.measure)
-        size = abs(change.point.after - change.point.before)
-        contains = change.measure in containing
-        is_other = not quantity.is_time
-        return stage == TOTAL, is_other, contains, list(Quantity).index(quantity), -size
+        contains, is_other = change.measure in containing, not quantity.is_time
+        place = list(Quantity).index(quantity)
+        return stage == TOTAL, is_other, _is_minor(change, found), contains, place, -_size(change)
 
     return sorted(changes, key=order)
+
+
+def _size(change: Change) -> float:
+    return abs(change.point.after - change.point.before)
+
+
+def _is_minor(change: Change, found: Mapping[str, Change]) -> bool:
+    """Whether a stage that contains this one changed by more than twice what this explains."""
+    quantity = stage_and_quantity(change.measure)[1]
+    for name in _containing(change.measure) & found.keys():
+        stage, other = stage_and_quantity(name)[0], found[name]
+        whole = change.before_run.values.get(measure(stage, quantity))
+        is_here = other.place == change.place
+        if is_here and whole and _size(change) / whole < abs(other.point.relative) / 2:
+            return True
+    return False
 
 
 def _containing(name: str) -> set[str]:

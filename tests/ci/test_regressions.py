@@ -98,6 +98,8 @@ CPU_OF_INSTALL = [3.3, 3.2, 3.3, 3.3, 3.3, 3.1, 3.3, 3.1, 15.5, 15.4, 16.0, 18.3
 @pytest.mark.parametrize(
     ("compile_s", "first"),
     [
+        # The last run before the units came took as long as the first with them.
+        ([4.6, 4.8, 3.6, 4.1, 3.8, 3.3, 5.0, 4.9, 17, 15, 22, 42, 31, 44, 42], "run-8"),
         # A real series: the machine got busier two runs after two units came.
         ([4.6, 4.8, 3.6, 4.1, 3.8, 3.3, 5.0, 3.4, 17, 15, 22, 42, 31, 44, 42], "run-8"),
         # What came two runs after the units is another cause's.
@@ -116,6 +118,16 @@ def test_noise_of_wall_time_moves_no_change_to_another_commit(
     assert shift.headline.measure == "compile.wall_s"
     assert shift.headline.run.run_id == first
     assert {change.run.run_id for change in shift.others} == {"run-8"}
+
+
+def test_a_part_leads_only_where_it_explains_what_contains_it() -> None:
+    values = {
+        "link.wall_s": noisy((0.1, 20), (0.5, 12)),
+        "install.wall_s": noisy((49, 32), seed=2),
+        "install.cpu_s": step(16, 24, seed=3),
+    }
+    shift = only(history(runs(values), KEYS))
+    assert [it.measure for it in shift.changes] == ["install.cpu_s", "link.wall_s"]
 
 
 def test_a_quiet_history_has_nothing_open_and_says_what_it_could_have_seen() -> None:
