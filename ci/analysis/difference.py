@@ -10,16 +10,22 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ci.analysis.outcomes import Outcomes
-from ci.analysis.suite import OperatorTest, State, Suite, abbreviated, suite_from, suite_name
+from ci.analysis.suite import (
+    OperatorTest,
+    State,
+    Suite,
+    abbreviated,
+    families,
+    suite_from,
+    suite_name,
+)
 from ci.text import counted, first_names
 
 LINES = 10
 SHOWN_OPERATORS = 5
-LEAST_FAMILY = 3  # operators
 MESSAGE_LENGTH = 100  # characters
 ANY_DEVICE = "any"  # in the names of tests of two platforms
 
-_FAMILY = re.compile(r"_*[a-z0-9]+_", re.ASCII)  # the beginning of an operator's name
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 
 Name = TypeVar("Name", bound=OperatorTest | str)
@@ -324,13 +330,11 @@ def _operators(names: Sequence[str]) -> str:
     """``add.out, mul.out``; of many, those with one beginning together: ``fft_* (12)``."""
     if len(names) <= SHOWN_OPERATORS:
         return ", ".join(names)
-    begins = {name: found[0] if (found := _FAMILY.match(name)) else name for name in names}
-    sizes = Counter(begins.values())
-    families = [f for f, size in sizes.most_common() if size >= LEAST_FAMILY]
-    single = [name for name in names if begins[name] not in families]
-    left = SHOWN_OPERATORS - min(len(families), SHOWN_OPERATORS)
-    told = [f"{family}* ({sizes[family]:,})" for family in families[:SHOWN_OPERATORS]]
-    rest = sum(sizes[family] for family in families[SHOWN_OPERATORS:]) + len(single[left:])
+    words = families(names)
+    sizes = Counter(words.values()).most_common()
+    told = [f"{word}* ({size:,})" for word, size in sizes[:SHOWN_OPERATORS]]
+    single, left = [name for name in names if name not in words], SHOWN_OPERATORS - len(told)
+    rest = sum(size for _, size in sizes[SHOWN_OPERATORS:]) + len(single[left:])
     return ", ".join([*told, *single[:left]]) + (f" and {rest:,} more" if rest else "")
 
 

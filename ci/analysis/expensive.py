@@ -6,7 +6,6 @@ worker processes share the work.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,12 +14,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ci.analysis.outcomes import Outcomes
-from ci.analysis.suite import OperatorTest, suite_name
+from ci.analysis.suite import OperatorTest, families, suite_name
 
-LEAST_FAMILY = 3  # operators
 OTHERS = "other operators"
-
-_FIRST_WORD = re.compile(r"_*([a-z0-9]+)_(?=[a-z0-9])", re.ASCII)
 
 
 class Share(NamedTuple):
@@ -60,27 +56,17 @@ def costs_of(outcomes: Outcomes) -> Costs:
         if isinstance(name, OperatorTest)
     }
     functions = {node_id: node_id.partition("[")[0] for node_id in took} | operators
-    families = {node_id: node_id.partition("::")[0] for node_id in took}
-    families |= _families(operators)
+    words = families(operators.values())
+    files = {node_id: node_id.partition("::")[0] for node_id in took}
+    named = {node_id: words.get(name, OTHERS) for node_id, name in operators.items()}
     return Costs(
         tests=tuple(
             Share(node_id, 1, seconds)
             for node_id, seconds in sorted(took.items(), key=itemgetter(1), reverse=True)
         ),
         functions=_shares(took, functions),
-        families=_shares(took, families),
+        families=_shares(took, files | named),
     )
-
-
-def _families(operators: Mapping[str, str]) -> dict[str, str]:
-    """``fft_`` for ``fft_fft``, ``foreach_`` for ``_foreach_add``."""
-    words = {name: _FIRST_WORD.match(name) for name in set(operators.values())}
-    sizes = Counter(found[1] for found in words.values() if found)
-    family = {
-        name: f"{found[1]}_" if found and sizes[found[1]] >= LEAST_FAMILY else OTHERS
-        for name, found in words.items()
-    }
-    return {node_id: family[name] for node_id, name in operators.items()}
 
 
 def _shares(took: Mapping[str, float], groups: Mapping[str, str]) -> tuple[Share, ...]:

@@ -150,44 +150,44 @@ def _at_a_time(work: float, paces: list[float], change: float) -> Iterator[Contr
 
 
 def _of_tests(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
-    """By tests that are new or gone, and by families of those on both sides."""
+    """By tests that are new or gone, and by targets of those on both sides."""
     before, after = ({test.node_id: test for test in side.tests} for side in pair.sides)
     scale = sum(_test_pace(side, stage, pair.quantity) for side in pair.sides) / 2
     least = max(FOLDED * abs(change), LEAST_S) / scale
     subject = _Subject(noun="test", quantity=pair.quantity, scale=scale, least=least)
-    families = {name: family_of(test) for name, test in {**before, **after}.items()}
+    targets = {name: _target(test) for name, test in {**before, **after}.items()}
 
-    def by_family(names: Iterable[str]) -> Iterator[Group]:
-        for family, members in _by(families, names).items():
-            yield Group(names=tuple(members), where=f"of {family}")
+    def by_target(names: Iterable[str]) -> Iterator[Group]:
+        for target, members in _by(targets, names).items():
+            yield Group(names=tuple(members), where=f"of {target}")
 
     one_sided = [
         {name: Part(amount=test.seconds) for name, test in side.items() if name not in other}
         for side, other in ((before, after), (after, before))
     ]
-    yield from _told(shifts(*one_sided), replace(subject, grouped=by_family))
-    common = _by(families, (name for name in before if name in after))
+    yield from _told(shifts(*one_sided), replace(subject, grouped=by_target))
+    common = _by(targets, (name for name in before if name in after))
     together = [
         {
-            f"tests of {family}": Part(amount=sum(side[name].seconds for name in names))
-            for family, names in common.items()
+            f"tests of {target}": Part(amount=sum(side[name].seconds for name in names))
+            for target, names in common.items()
         }
         for side in (before, after)
     ]
     yield from _told(shifts(*together), replace(subject, noun="test group"))
 
 
-def family_of(test: TestOutcome) -> str:
+def _target(test: TestOutcome) -> str:
     """The operator that it tests, else the file that it is in."""
     if test.operator is not None:
         return test.operator.overload.partition(".")[0]
     return test.node_id.partition("::")[0]
 
 
-def _by(families: Mapping[str, str], names: Iterable[str]) -> dict[str, list[str]]:
+def _by(targets: Mapping[str, str], names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        found[families[name]].append(name)
+        found[targets[name]].append(name)
     return found
 
 

@@ -22,6 +22,9 @@ DTYPE_CLASSES: Mapping[str, tuple[str, ...]] = {
     "floating": ("bfloat16", "float16", "float32", "float64"),
 }
 
+LEAST_FAMILY = 3  # operators
+
+_FIRST_WORD = re.compile(r"_*([a-z0-9]+)_(?=[a-z0-9])", re.ASCII)
 _VARIANT = r"[\w.-]+"
 _SLOT = "-slot"
 # <overload>-<dtype>-<device>-slot<slot>
@@ -118,6 +121,13 @@ def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
         return node_id
     found = _operator_test(node_id)
     return _key(found) if found and found["device"] == device else node_id
+
+
+def families(operators: Iterable[str]) -> dict[str, str]:
+    """By operator the first word of its name, where several share it: ``fft_`` of ``fft_ifft``."""
+    words = {name: f"{found[1]}_" for name in operators if (found := _FIRST_WORD.match(name))}
+    sizes = Counter(words.values())
+    return {name: word for name, word in words.items() if sizes[word] >= LEAST_FAMILY}
 
 
 def _operator_test(node_id: str) -> re.Match[str] | None:
