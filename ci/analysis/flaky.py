@@ -60,11 +60,12 @@ class Flaky:
         return wilson(self.failed, self.tried)
 
     def __str__(self) -> str:
-        """``failed 1 of 12 times at commit 0123abcd: flaky, 8 % [1, 35]``."""
+        """``failed 1 of 12 times at commit 0123abcd: flaky, 8 %, 95 % interval 1 to 35 %``."""
         commits = list(dict.fromkeys(found.commit for found in self.evidence))
         where = commit_name(commits[0]) if len(commits) == 1 else f"{len(commits)} commits"
         low, high = self.interval
-        rate = f"{100 * self.failed / self.tried:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+        rate = f"{100 * self.failed / self.tried:.0f} %"
+        rate += f", 95 % interval {100 * low:.0f} to {100 * high:.0f} %"
         return f"failed {self.failed:,} of {self.tried:,} times at {where}: flaky, {rate}"
 
 

@@ -39,6 +39,8 @@ MOST = 8  # of them are looked at
 NEARLY_ALL = 100  # all but one in so many
 STALLS = 40.0  # times the growth that nearly all tests stay below
 MEASURABLE_S = 0.002  # shorter tests say nothing of a pace
+TOGETHER_S = 0.1  # nor do tests that take less than this together
+PACED = 5  # measurable tests: half of fewer may be the one that grew
 
 Seconds = Mapping[str, float]
 
@@ -87,8 +89,8 @@ def _pace(before: Seconds, now: Seconds) -> float:
     ratios = [now[name] / seconds for name, seconds in before.items() if seconds > MEASURABLE_S]
     nearly_all = sorted(before, key=now.__getitem__)[: -(len(before) // NEARLY_ALL + 1)]
     total = sum(before[name] for name in nearly_all)
-    together = sum(now[name] for name in nearly_all) / total if total else 1.0
-    return max(median(ratios), together) if ratios else together
+    together = sum(now[name] for name in nearly_all) / total if total > TOGETHER_S else 1.0
+    return max(median(ratios), together) if len(ratios) >= PACED else together
 
 
 def _usual(before: Seconds, now: Seconds) -> float:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 LINES = 20
 GROUPS = 50  # of runs of one commit and environment: the newest ones
 ADVICE = (
-    "a flaky test needs mending; until then an entry of the quarantine holds it"
-    " (tests/ops/quarantine.yaml), with a reference to the defect"
+    "a flaky test needs mending; until then a quarantine can hold it, with a reference to the"
+    " defect, where the suite has one (as tests/ops has: quarantine.yaml)"
 )
 
 

@@ -56,15 +56,17 @@ def test_what_is_no_evidence(attempts: list[Attempts]) -> None:
 def test_both_outcomes_of_several_runs() -> None:
     runs = [run(t="p", other="p")] * 11 + [run(t="e", other="p")]
     [found] = flaky_tests([at("a", *runs), at("b", run(t="f"))])
-    assert str(found) == "failed 1 of 12 times at commit aaaaaaaaaaaa: flaky, 8 % [1, 35]"
+    rate = "8 %, 95 % interval 1 to 35 %"
+    assert str(found) == f"failed 1 of 12 times at commit aaaaaaaaaaaa: flaky, {rate}"
 
 
 def test_reruns_within_one_run_and_several_commits() -> None:
     once = at("a", run(t="f", u="f"), again=[*reruns("t", "ppfpp"), *reruns("u", "p")])
     [often, seldom] = flaky_tests([once, at("b", run(t="f"), run(t="p"))])
     assert (often.node_id, seldom.node_id) == ("t", "u")
-    assert str(often) == "failed 3 of 8 times at 2 commits: flaky, 38 % [14, 69]"
-    assert str(seldom) == "failed 1 of 2 times at commit aaaaaaaaaaaa: flaky, 50 % [9, 91]"
+    assert str(often) == "failed 3 of 8 times at 2 commits: flaky, 38 %, 95 % interval 14 to 69 %"
+    rate = "50 %, 95 % interval 9 to 91 %"
+    assert str(seldom) == f"failed 1 of 2 times at commit aaaaaaaaaaaa: flaky, {rate}"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,8 @@ def test_what_the_commands_say(work: Workplace, capsys: pytest.CaptureFixture[st
     (work.folder / "ends").write_text("f")
     second, _ = work.run()
     capsys.readouterr()
-    evidence = f"failed 1 of 2 times at commit {str(second.commit)[:12]}: flaky, 50 % [9, 91]"
+    times = f"failed 1 of 2 times at commit {str(second.commit)[:12]}"
+    evidence = f"{times}: flaky, 50 %, 95 % interval 9 to 91 %"
     assert main(["history", "cpu", "--flaky", *results]) == 0
     told = capsys.readouterr().out
     assert f"  tests/test_b.py::test_b: {evidence}\n" in told

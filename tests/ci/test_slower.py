@@ -49,6 +49,12 @@ def test_noise_stalls_and_another_pace_are_no_news(seed: int, pace: float) -> No
     assert names(noisy(seed, pace), BEFORE[0]) == []
 
 
+def test_of_few_tests_the_one_that_grew_is_no_pace() -> None:
+    short = {node_id(f"op{n}"): 0.0004 for n in range(30)}
+    before = [{**short, node_id("slow"): 0.3, node_id("other"): 0.004} for _ in range(MANY)]
+    assert names({**before[0], node_id("slow"): 2.5}, *before) == ["slow"]
+
+
 def test_a_test_that_grew_beyond_all_runs_before_it() -> None:
     head = noisy(20, op7=3.0)
     assert names(head, *BEFORE) == ["op7"]
