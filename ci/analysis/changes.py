@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +90,11 @@ class Finding:
 
 
 def analyse(
-    series: Mapping[str, Sequence[float]],
+    series: Mapping[Name, Sequence[float]],
     *,
-    exact: Collection[str] = (),
+    exact: Collection[Name] = (),
     policy: Policy = POLICY,
-) -> dict[str, Finding]:
+) -> dict[Name, Finding]:
     """What every series says, oldest value first; all are corrected together.
 
     ``exact`` names those without noise: numbers of files, lines, bytes.
@@ -109,7 +112,7 @@ def analyse(
     }
 
 
-def _require_finite(name: str, values: Sequence[float]) -> None:
+def _require_finite(name: Hashable, values: Sequence[float]) -> None:
     for place, value in enumerate(values):
         if not math.isfinite(value):
             raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")

@@ -223,13 +223,10 @@ def _findings(grouped: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, 
         for row in rows:
             for name, value in row.values.items():
                 series[key, name].append(value)
-    found = analyse(
-        {f"{key} {name}": values for (key, name), values in series.items()},
-        exact={f"{key} {name}" for key, name in series if _is_exact(name)},
-    )
+    found = analyse(series, exact={pair for pair in series if _is_exact(pair[1])})
     findings: dict[str, dict[str, Finding]] = {key: {} for key in grouped}
     for key, name in sorted(series, key=lambda pair: _place_of(pair[1])):
-        findings[key][name] = found[f"{key} {name}"]
+        findings[key][name] = found[key, name]
     return findings
 
 
@@ -252,26 +249,26 @@ def _environment(
     stage: str | None,
 ) -> Environment:
     changes = {name: _changes(name, finding, runs) for name, finding in findings.items()}
+    shown = {
+        name: finding
+        for name, finding in findings.items()
+        if stage in (None, stage_and_quantity(name)[0])
+    }
     placed = [*_placed(accepted, runs)]
     judged = [
         replace(
             change,
-            accepted=_acceptance(change, findings[name], placed),
+            accepted=_acceptance(change, finding, placed),
             undone=undone,
             wall_alone=_wall_alone(change, changes, findings, runs),
         )
-        for name, found in changes.items()
-        for change, undone in zip(found, _undone(found, findings[name]), strict=True)
-        if stage in (None, stage_and_quantity(name)[0])
+        for name, finding in shown.items()
+        for change, undone in zip(changes[name], _undone(changes[name], finding), strict=True)
     ]
     return Environment(
         key=key,
         runs=runs,
-        series=tuple(
-            _series(name, finding, runs)
-            for name, finding in findings.items()
-            if stage in (None, stage_and_quantity(name)[0])
-        ),
+        series=tuple(_series(name, finding, runs) for name, finding in shown.items()),
         shifts=tuple(_shifts(judged, runs)),
     )
 
