@@ -80,7 +80,7 @@ class EnvironmentKey:
         ]
 
     def __str__(self) -> str:
-        return "; ".join(self._told().values())
+        return "; ".join(value for value in self._told().values() if value != NONE)
 
     def _told(self) -> dict[str, str]:
         """The components that say anything."""
