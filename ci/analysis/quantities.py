@@ -49,6 +49,12 @@ def growth(before: float, after: float, quantity: Quantity) -> str:
     return f"{amount(after - before, quantity, '+')}{relative}"
 
 
+def measure_name(measure: str) -> str:
+    """``install``, ``install CPU``."""
+    stage, quantity = stage_and_quantity(measure)
+    return stage if quantity is Quantity.WALL else f"{stage} {LABELS[quantity]}"
+
+
 def headline(measure: str, before: float, after: float) -> str:
     """``compile +38 s (+21 %)``."""
     stage, quantity = stage_and_quantity(measure)

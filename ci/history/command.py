@@ -117,7 +117,7 @@ def _show(found: PlatformHistory, options: argparse.Namespace) -> None:
 def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -> None:
     from ci.analysis.accepted import Accepted
     from ci.analysis.measures import stage_and_quantity
-    from ci.analysis.quantities import amount
+    from ci.analysis.quantities import amount, measure_name
     from ci.analysis.regressions import accepted_levels
 
     environment, shift = _shift_at(found, options)
@@ -134,8 +134,8 @@ def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -
                 accepted_at=datetime.now(UTC),
             )
         )
-        stage, quantity = stage_and_quantity(measure)
-        print(f"accepted: {stage} up to {amount(level, quantity)}, from {run.run_id} on")
+        highest = amount(level, stage_and_quantity(measure)[1])
+        print(f"accepted: {measure_name(measure)} up to {highest}, from {run.run_id} on")
 
 
 def _shift_at(found: PlatformHistory, options: argparse.Namespace) -> tuple[Environment, Shift]:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ci.analysis.changes import POLICY
 from ci.analysis.measures import Quantity, stage_and_quantity
-from ci.analysis.quantities import LABELS, amount, percent
+from ci.analysis.quantities import LABELS, amount, measure_name, percent
 from ci.analysis.regressions import (
     WALL_ALONE,
     Change,
@@ -132,25 +132,31 @@ def _alarms(record: PlatformHistory) -> list[str]:
         for heading, found in _sections(record, environment, _ALARMING):
             lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
     keys = [f"environment {number}: {environment.key}" for number, environment in environments]
-    return [*lines, *keys, *conclusion(record)]
+    return [*lines, *keys, *_too_new(record), *conclusion(record)]
+
+
+def _too_new(record: PlatformHistory) -> Iterator[str]:
+    """Why there is nothing to judge some runs by yet."""
+    environments = record.history.environments
+    young = {it.runs[0].run_id for it in environments if len(it.runs) < 2 * POLICY.confirm}
+    changes = [it for it in record.history.key_changes if it.run.run_id in young]
+    if changes:
+        yield counted(len(changes), "change") + " of the environment too new to judge runs by"
+        yield from (
+            f"  {line}" for line in [*map(_key_change, changes[:MOST]), *_more(len(changes))]
+        )
 
 
 def _visible(number: int, environment: Environment) -> str:
     """``environment 1: the smallest change that would be seen: install 4 %, pytest 6 %``."""
     walls = [it for it in environment.series if _is_wall(it)] or [*environment.series]
     known = [
-        f"{_name(it.measure)} {percent(it.finding.detectable)}"
+        f"{measure_name(it.measure)} {percent(it.finding.detectable)}"
         for it in walls
         if it.finding.detectable is not None
     ]
     seen = f"the smallest change that would be seen: {', '.join(known)}" if known else TOO_FEW
     return f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}"
-
-
-def _name(measure: str) -> str:
-    """``install``, ``install CPU``."""
-    stage, quantity = stage_and_quantity(measure)
-    return stage if quantity is Quantity.WALL else f"{stage} {LABELS[quantity]}"
 
 
 def _is_wall(series: Series) -> bool:
@@ -213,7 +219,7 @@ def _drifts(environment: Environment) -> Iterator[str]:
         drift, since = series.finding.drift, series.drifts_since
         if drift is not None and since is not None:
             interval = words.interval(drift.low, drift.high)
-            size = f"{_name(series.measure)} {percent(drift.relative, '+')}"
+            size = f"{measure_name(series.measure)} {percent(drift.relative, '+')}"
             yield f"{size} little by little, {interval}, since {words.run_name(since)}"
 
 
@@ -237,7 +243,7 @@ def _notes(shift: Shift) -> Iterator[str]:
         yield own
     for change in shift.others:
         if not change.wall_alone and (note := words.standing(change)) not in (None, own):
-            yield f"{_name(change.measure)}: {note}"
+            yield f"{measure_name(change.measure)}: {note}"
 
 
 def _beyond(record: PlatformHistory) -> Iterator[tuple[str, list[str]]]:
