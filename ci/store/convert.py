@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+from sqlalchemy import Row
 
 from ci.results import (
     BuildResult,
@@ -16,7 +19,6 @@ from ci.results import (
     StageResult,
     Verdict,
 )
-from ci.store.tables import PlatformRow, RunRow, StageRow
 
 _RUN = ("run_id", "project", "commit", "dirty", "started_at", "finished_at", "engine")
 _PLATFORM = ("platform", "label", "simulated", "built", "build_install_s", "pytest_s", "total_s")
@@ -29,11 +31,10 @@ def run_values(run: RunResult) -> dict[str, Any]:
     return {name: getattr(run, name) for name in _RUN}
 
 
-def platform_row(result: PlatformResult, position: int, key: str) -> PlatformRow:
-    """The rows of a platform and its stages; ``key`` is the digest of its environment key."""
+def platform_values(result: PlatformResult) -> dict[str, Any]:
+    """What a platform's result says, its stages apart."""
     pytest, verdict = result.pytest, result.verdict
-    return PlatformRow(
-        position=position,
+    return dict(
         **{name: getattr(result, name) for name in _PLATFORM},
         **{name: getattr(pytest, name) if pytest else None for name in _COUNTS},
         pytest_seconds=pytest and pytest.seconds,
@@ -46,27 +47,28 @@ def platform_row(result: PlatformResult, position: int, key: str) -> PlatformRow
         environment=result.environment,
         artifacts=result.artifacts,
         build=result.build and result.build.model_dump(),
-        environment_key=key,
-        stages=[
-            StageRow(position=n, **stage.model_dump()) for n, stage in enumerate(result.stages)
-        ],
     )
 
 
-def run_result(row: RunRow) -> RunResult:
+def stage_values(result: PlatformResult) -> list[dict[str, Any]]:
+    """The stages of a platform, in their order."""
+    return [{"position": n, **stage.model_dump()} for n, stage in enumerate(result.stages)]
+
+
+def run_result(row: Row[Any], platforms: Iterable[PlatformResult]) -> RunResult:
     """The run that these rows were made of."""
     fields = {name: getattr(row, name) for name in _RUN}
-    return RunResult(**fields, platforms=tuple(map(platform_result, row.platforms)))
+    return RunResult(**fields, platforms=tuple(platforms))
 
 
-def platform_result(row: PlatformRow) -> PlatformResult:
-    """The result that ``platform_row`` was given."""
+def platform_result(row: Row[Any], stages: Iterable[Row[Any]]) -> PlatformResult:
+    """The result that ``platform_values`` and ``stage_values`` were given."""
     return PlatformResult(
         **{name: getattr(row, name) for name in _PLATFORM},
         pytest=_pytest_result(row),
         overloads=tuple(map(OverloadCount.model_validate, row.overloads or ())),
         stages=tuple(
-            StageResult(**{name: getattr(stage, name) for name in _STAGE}) for stage in row.stages
+            StageResult(**{name: getattr(stage, name) for name in _STAGE}) for stage in stages
         ),
         build=None if row.build is None else BuildResult.model_validate(row.build),
         verdict=Verdict(
@@ -80,7 +82,7 @@ def platform_result(row: PlatformRow) -> PlatformResult:
     )
 
 
-def _pytest_result(row: PlatformRow) -> PytestResult | None:
+def _pytest_result(row: Row[Any]) -> PytestResult | None:
     if row.passed is None:
         return None
     counts = {name: getattr(row, name) for name in _COUNTS}

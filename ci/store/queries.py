@@ -12,16 +12,16 @@ from ci.analysis.environment_key import EnvironmentKey
 from ci.analysis.series import Measured
 from ci.store.rows import RunHead, SameEnvironment
 from ci.store.tables import (
-    AcceptedRow,
-    DetailsRow,
-    EnvironmentKeyRow,
-    MeasuredRow,
-    PlatformRow,
-    RunRow,
+    ACCEPTED,
+    DETAILS,
+    ENVIRONMENT_KEYS,
+    MEASURED,
+    PLATFORMS,
+    RUNS,
 )
 
 # A start is known to the second only, and short runs share one.
-NEWEST_FIRST = (RunRow.started_at.desc(), RunRow.finished_at.desc(), RunRow.run_id.desc())
+NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
@@ -33,10 +33,10 @@ def heads(
     last: int | None,
 ) -> list[RunHead]:
     query = select(
-        RunRow.run_id, RunRow.project, RunRow.commit, RunRow.dirty, RunRow.started_at
+        RUNS.c.run_id, RUNS.c.project, RUNS.c.commit, RUNS.c.dirty, RUNS.c.started_at
     ).order_by(*NEWEST_FIRST)
     if project is not None:
-        query = query.where(RunRow.project == project)
+        query = query.where(RUNS.c.project == project)
     runs = _chosen(connection, query, commits, last)
     platforms = _platforms(connection, [run.run_id for run in runs])
     return [RunHead(**run._mapping, platforms=tuple(platforms.get(run.run_id, ()))) for run in runs]
@@ -53,20 +53,20 @@ def measured(
 ) -> list[Measured]:
     query = (
         select(
-            RunRow.run_id,
-            RunRow.commit,
-            RunRow.dirty,
-            RunRow.started_at,
-            PlatformRow.environment_key,
-            MeasuredRow.measures,
+            RUNS.c.run_id,
+            RUNS.c.commit,
+            RUNS.c.dirty,
+            RUNS.c.started_at,
+            PLATFORMS.c.environment_key,
+            MEASURED.c.measures,
         )
-        .join(RunRow, PlatformRow.run_id == RunRow.run_id)
-        .join(MeasuredRow, MeasuredRow.platform_id == PlatformRow.id)
-        .where(PlatformRow.platform == platform, RunRow.project == project)
+        .join(RUNS, PLATFORMS.c.run_id == RUNS.c.run_id)
+        .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
+        .where(PLATFORMS.c.platform == platform, RUNS.c.project == project)
         .order_by(*NEWEST_FIRST)
     )
     if runs is not None:
-        query = query.where(RunRow.run_id.in_(runs))
+        query = query.where(RUNS.c.run_id.in_(runs))
     found = _chosen(connection, query, commits, last)
     return [
         Measured(
@@ -84,8 +84,8 @@ def measured(
 def environment_keys(connection: Connection, digests: Collection[str]) -> dict[str, EnvironmentKey]:
     found: dict[str, EnvironmentKey] = {}
     for some in _slices(sorted(set(digests))):
-        query = select(EnvironmentKeyRow.digest, EnvironmentKeyRow.components)
-        for digest, parts in connection.execute(query.where(EnvironmentKeyRow.digest.in_(some))):
+        query = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
+        for digest, parts in connection.execute(query.where(ENVIRONMENT_KEYS.c.digest.in_(some))):
             found[digest] = EnvironmentKey(**parts)
     return found
 
@@ -95,21 +95,21 @@ def same_environment(
 ) -> list[SameEnvironment]:
     query = (
         select(
-            RunRow.commit,
-            PlatformRow.environment_key,
-            RunRow.run_id,
-            DetailsRow.node_ids,
-            DetailsRow.outcomes,
-            DetailsRow.reruns.is_not(None).label("rerun"),
+            RUNS.c.commit,
+            PLATFORMS.c.environment_key,
+            RUNS.c.run_id,
+            DETAILS.c.node_ids,
+            DETAILS.c.outcomes,
+            DETAILS.c.reruns.is_not(None).label("rerun"),
         )
-        .join(PlatformRow, PlatformRow.run_id == RunRow.run_id)
-        .join(DetailsRow, DetailsRow.platform_id == PlatformRow.id)
+        .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
+        .join(DETAILS, DETAILS.c.platform_id == PLATFORMS.c.id)
         .where(
-            PlatformRow.platform == platform,
-            RunRow.project == project,
-            RunRow.commit.is_not(None),
-            RunRow.dirty.is_(False),
-            DetailsRow.outcomes.is_not(None),
+            PLATFORMS.c.platform == platform,
+            RUNS.c.project == project,
+            RUNS.c.commit.is_not(None),
+            RUNS.c.dirty.is_(False),
+            DETAILS.c.outcomes.is_not(None),
         )
         .order_by(*NEWEST_FIRST)
     )
@@ -130,9 +130,9 @@ def same_environment(
 
 
 def accepted(connection: Connection, project: str) -> list[Accepted]:
-    columns = AcceptedRow.__table__.columns
-    query = select(*columns).where(AcceptedRow.project == project)
-    rows = connection.execute(query.order_by(AcceptedRow.accepted_at))
+    columns = ACCEPTED.c
+    query = select(*columns).where(ACCEPTED.c.project == project)
+    rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
     return [Accepted(**row._mapping) for row in rows]
 
 
@@ -149,8 +149,8 @@ def _chosen(
 def _platforms(connection: Connection, run_ids: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for some in _slices(run_ids):
-        query = select(PlatformRow.run_id, PlatformRow.platform).where(PlatformRow.run_id.in_(some))
-        for run_id, platform in connection.execute(query.order_by(PlatformRow.platform)):
+        query = select(PLATFORMS.c.run_id, PLATFORMS.c.platform).where(PLATFORMS.c.run_id.in_(some))
+        for run_id, platform in connection.execute(query.order_by(PLATFORMS.c.platform)):
             found.setdefault(run_id, []).append(platform)
     return found
 

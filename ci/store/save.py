@@ -6,50 +6,49 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Table, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
 
 from ci.analysis.environment_key import EnvironmentKey, environment_key
 from ci.analysis.measures import measures_of
 from ci.details import Details
 from ci.results import PlatformResult, RunResult
 from ci.store.blobs import SuiteBlobs, build_blob, reruns_blob, suite_blobs
-from ci.store.convert import platform_result, platform_row, run_values
+from ci.store.convert import platform_values, run_values, stage_values
+from ci.store.load import stored_platforms
 from ci.store.tables import (
-    Base,
-    BlobRow,
-    DetailsRow,
-    EnvironmentKeyRow,
-    MeasuredRow,
-    PlatformRow,
-    RunRow,
+    BLOBS,
+    DETAILS,
+    ENVIRONMENT_KEYS,
+    MEASURED,
+    PLATFORMS,
+    RUNS,
+    STAGES,
 )
 
 
 def save(connection: Connection, run: RunResult, details: Mapping[str, Details]) -> None:
     """Save a run in place of an earlier save of it."""
-    put(connection, RunRow, run_values(run))  # locks the run: whoever saves it too has to wait
+    put(connection, RUNS, run_values(run))  # locks the run: whoever saves it too has to wait
     keys = {result.platform: environment_key(result) for result in run.platforms}
     suites = {name: suite_blobs(found.tests) for name, found in details.items() if found.tests}
     _add_keys(connection, keys.values())
     _add_blobs(connection, suites.values())
-    with Session(connection) as session:
-        fresh = _save_platforms(session, run, keys, kept_unless=details)
+    fresh = _save_platforms(connection, run, keys, kept_unless=details)
     results = [result for result in run.platforms if result.platform in fresh]
     _add_measures(connection, results, fresh)
     _add_details(connection, details, suites, fresh)
 
 
-def put(connection: Connection, table: type[Base], values: Mapping[str, Any]) -> None:
+def put(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
     """Insert a row, or give the one of the same primary key other values."""
-    keys = [column.name for column in table.__table__.primary_key]
+    keys = [column.name for column in table.primary_key]
     others = {name: value for name, value in values.items() if name not in keys}
     statement = _insert(connection, table).values(values)
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=others))
 
 
-def _insert(connection: Connection, table: type[Base]) -> Any:
+def _insert(connection: Connection, table: Table) -> Any:
     """An insert that knows what to do about a row that is there; they spell it alike."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     return dialect.insert(table)
@@ -57,20 +56,20 @@ def _insert(connection: Connection, table: type[Base]) -> Any:
 
 def _add_keys(connection: Connection, keys: Iterable[EnvironmentKey]) -> None:
     rows = {key.digest: asdict(key) for key in keys}
-    _add_missing(connection, EnvironmentKeyRow, "components", rows)
+    _add_missing(connection, ENVIRONMENT_KEYS, "components", rows)
 
 
 def _add_blobs(connection: Connection, suites: Iterable[SuiteBlobs]) -> None:
     lists = {blob.digest: blob for suite in suites for blob in (suite.node_ids, suite.outcomes)}
-    found = connection.scalars(select(BlobRow.digest).where(BlobRow.digest.in_(lists)))
+    found = connection.scalars(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(lists)))
     for digest in found:
         del lists[digest]  # compressing it would take longer than all the rest
     rows = {digest: blob.content for digest, blob in lists.items()}
-    _add_missing(connection, BlobRow, "content", rows)
+    _add_missing(connection, BLOBS, "content", rows)
 
 
 def _add_missing(
-    connection: Connection, table: type[Base], column: str, rows: Mapping[str, Any]
+    connection: Connection, table: Table, column: str, rows: Mapping[str, Any]
 ) -> None:
     """Add what nobody else has added meanwhile.
 
@@ -83,30 +82,40 @@ def _add_missing(
 
 
 def _save_platforms(
-    session: Session,
+    connection: Connection,
     run: RunResult,
     keys: Mapping[str, EnvironmentKey],
     *,
     kept_unless: Collection[str],
 ) -> dict[str, int]:
     """Leave what is stored as it is, and replace the rest; returns the new rows' ids."""
-    row = session.get_one(RunRow, run.run_id)
     kept = {
-        platform.platform: platform
-        for platform in row.platforms
-        if platform.platform not in kept_unless and platform_result(platform) in run.platforms
+        stored.platform: platform_id
+        for platform_id, stored in stored_platforms(connection, run.run_id)
+        if stored.platform not in kept_unless and stored in run.platforms
     }
-    row.platforms = list(kept.values())
-    session.flush()  # the others are gone before new rows take their names
-    fresh: list[PlatformRow] = []
+    of_run = PLATFORMS.c.run_id == run.run_id
+    connection.execute(delete(PLATFORMS).where(of_run, PLATFORMS.c.id.not_in(kept.values())))
+    fresh: dict[str, int] = {}
     for position, result in enumerate(run.platforms):
-        if result.platform in kept:
-            kept[result.platform].position = position
+        name = result.platform
+        place = {"run_id": run.run_id, "position": position}
+        if name in kept:
+            moved = update(PLATFORMS).where(PLATFORMS.c.id == kept[name])
+            connection.execute(moved.values(place))
         else:
-            fresh.append(platform_row(result, position, keys[result.platform].digest))
-    row.platforms.extend(fresh)
-    session.flush()  # gives the platforms their keys
-    return {platform.platform: platform.id for platform in fresh}
+            place["environment_key"] = keys[name].digest
+            fresh[name] = _add_platform(connection, result, place)
+    return fresh
+
+
+def _add_platform(connection: Connection, result: PlatformResult, place: Mapping[str, Any]) -> int:
+    row = insert(PLATFORMS).values(**place, **platform_values(result))
+    platform_id = int(connection.execute(row.returning(PLATFORMS.c.id)).scalar_one())
+    stages = [{"platform_id": platform_id, **stage} for stage in stage_values(result)]
+    if stages:
+        connection.execute(insert(STAGES), stages)
+    return platform_id
 
 
 def _add_measures(
@@ -116,7 +125,7 @@ def _add_measures(
         {"platform_id": ids[result.platform], "measures": measures_of(result)} for result in results
     ]
     if rows:
-        connection.execute(insert(MeasuredRow), rows)
+        connection.execute(insert(MEASURED), rows)
 
 
 def _add_details(
@@ -131,7 +140,7 @@ def _add_details(
         if name in ids and (found.tests or found.reruns or found.build)
     ]
     if rows:
-        connection.execute(insert(DetailsRow), rows)
+        connection.execute(insert(DETAILS), rows)
 
 
 def _details_values(details: Details, suite: SuiteBlobs | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select
 
 from ci.analysis.outcomes import Columns, Outcomes
 from ci.store import blobs
-from ci.store.tables import BlobRow, DetailsRow, PlatformRow
+from ci.store.tables import BLOBS, DETAILS, PLATFORMS
 
 
 def outcomes_of_some(
@@ -17,12 +17,12 @@ def outcomes_of_some(
 ) -> dict[str, Outcomes]:
     """By run, those of the tests that it has, without their times."""
     query = (
-        select(PlatformRow.run_id, DetailsRow.node_ids, DetailsRow.outcomes)
-        .join(PlatformRow, DetailsRow.platform_id == PlatformRow.id)
+        select(PLATFORMS.c.run_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
+        .join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id)
         .where(
-            PlatformRow.platform == platform,
-            PlatformRow.run_id.in_(run_ids),
-            DetailsRow.outcomes.is_not(None),
+            PLATFORMS.c.platform == platform,
+            PLATFORMS.c.run_id.in_(run_ids),
+            DETAILS.c.outcomes.is_not(None),
         )
     )
     rows = connection.execute(query).all()
@@ -36,7 +36,7 @@ def outcomes_of_some(
 
 
 def _contents(connection: Connection, digests: Collection[str]) -> dict[str, bytes]:
-    query = select(BlobRow.digest, BlobRow.content).where(BlobRow.digest.in_(digests))
+    query = select(BLOBS.c.digest, BLOBS.c.content).where(BLOBS.c.digest.in_(digests))
     return {row.digest: row.content for row in connection.execute(query)}
 
 

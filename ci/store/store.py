@@ -9,8 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session, aliased, selectinload
-from sqlalchemy.orm.interfaces import LoaderOption
 
 from ci.analysis.accepted import Accepted
 from ci.analysis.environment_key import EnvironmentKey
@@ -22,10 +20,11 @@ from ci.pytest_log import TestOutcome
 from ci.results import PlatformResult, RunResult
 from ci.store import LATEST, blobs, queries
 from ci.store.connect import cause, connect, reading, remedy_for, shown, writing
-from ci.store.convert import platform_result, run_result
+from ci.store.convert import run_result
+from ci.store.load import stored_platforms
 from ci.store.rows import RunHead, SameEnvironment
 from ci.store.some_tests import outcomes_of_some
-from ci.store.tables import AcceptedRow, BlobRow, DetailsRow, PlatformRow, RunRow
+from ci.store.tables import ACCEPTED, BLOBS, DETAILS, PLATFORMS, RUNS
 from ci.text import first_names, near_match
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -64,28 +63,29 @@ class Store:
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run, by default the latest, or the latest that tested a platform."""
-        query = select(RunRow).order_by(*queries.NEWEST_FIRST).limit(1).options(*_WHOLE)
+        query = select(RUNS).order_by(*queries.NEWEST_FIRST).limit(1)
         if run_id not in (None, LATEST):
-            query = query.where(RunRow.run_id == run_id)
+            query = query.where(RUNS.c.run_id == run_id)
         elif platform is not None:
-            tested = (PlatformRow.platform == platform) & PlatformRow.passed.is_not(None)
-            query = query.where(RunRow.platforms.any(tested))
-        with reading(self._engine) as connection, Session(connection) as session:
-            row = session.scalars(query).one_or_none()
+            tested = (PLATFORMS.c.platform == platform) & PLATFORMS.c.passed.is_not(None)
+            query = query.where(RUNS.c.run_id.in_(select(PLATFORMS.c.run_id).where(tested)))
+        with reading(self._engine) as connection:
+            row = connection.execute(query).one_or_none()
             if row is None:
                 raise _missing(run_id, platform, _run_ids(connection))
-            return run_result(row)
+            found = stored_platforms(connection, row.run_id)
+            return run_result(row, (result for _, result in found))
 
     def tests(self, run_id: str, platform: str) -> list[TestOutcome]:
         """Load the tests of one platform of a run, in order of their node ids.
 
         They come without what operator tests recorded; durations are kept to the microsecond.
         """
-        node_ids, outcomes = aliased(BlobRow), aliased(BlobRow)
+        node_ids, outcomes = BLOBS.alias(), BLOBS.alias()
         query = (
-            select(node_ids.content, outcomes.content, DetailsRow.durations)
-            .join(node_ids, DetailsRow.node_ids == node_ids.digest)
-            .join(outcomes, DetailsRow.outcomes == outcomes.digest)
+            select(node_ids.c.content, outcomes.c.content, DETAILS.c.durations)
+            .join(node_ids, DETAILS.c.node_ids == node_ids.c.digest)
+            .join(outcomes, DETAILS.c.outcomes == outcomes.c.digest)
         )
         row = self._details(query, run_id, platform)
         return blobs.suite(*row) if row else []
@@ -106,22 +106,19 @@ class Store:
 
     def reruns(self, run_id: str, platform: str) -> list[Rerun]:
         """Load what was tried again on one platform of a run."""
-        row = self._details(select(DetailsRow.reruns), run_id, platform)
+        row = self._details(select(DETAILS.c.reruns), run_id, platform)
         return blobs.reruns(row[0]) if row and row[0] else []
 
     def build_details(self, run_id: str, platform: str) -> BuildDetails | None:
         """Load what the build of one platform of a run was made of."""
-        row = self._details(select(DetailsRow.build), run_id, platform)
+        row = self._details(select(DETAILS.c.build), run_id, platform)
         return blobs.build_details(row[0]) if row and row[0] else None
 
     def holds(self, run_id: str, result: PlatformResult) -> bool:
         """Tell whether a platform of a run is stored as it is."""
-        query = select(PlatformRow).where(
-            PlatformRow.run_id == run_id, PlatformRow.platform == result.platform
-        )
-        with reading(self._engine) as connection, Session(connection) as session:
-            row = session.scalars(query).one_or_none()
-            return row is not None and platform_result(row) == result
+        with reading(self._engine) as connection:
+            found = stored_platforms(connection, run_id, result.platform)
+            return any(stored == result for _, stored in found)
 
     def heads(
         self,
@@ -173,20 +170,20 @@ class Store:
 
         try:
             with writing(self._engine) as connection:
-                put(connection, AcceptedRow, asdict(accepted))
+                put(connection, ACCEPTED, asdict(accepted))
         except (SQLAlchemyError, ValueError) as error:
             message = f"the store rejects what was accepted: {cause(error)}"
             raise InfrastructureError(message) from error
 
     def _details(self, query: Any, run_id: str, platform: str) -> Any:
-        query = query.join(PlatformRow, DetailsRow.platform_id == PlatformRow.id).where(
-            PlatformRow.run_id == run_id, PlatformRow.platform == platform
+        query = query.join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id).where(
+            PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == platform
         )
         with reading(self._engine) as connection:
             return connection.execute(query).one_or_none()
 
     def _columns(self, run_id: str, platform: str) -> Outcomes:
-        query = select(DetailsRow.node_ids, DetailsRow.outcomes, DetailsRow.durations)
+        query = select(DETAILS.c.node_ids, DETAILS.c.outcomes, DETAILS.c.durations)
         row = self._details(query, run_id, platform)
         if row is None or row.durations is None:
             return outcomes_of(())
@@ -202,7 +199,7 @@ class Store:
     def _shared(self, digest: str, decode: Callable[[bytes], Sequence[Any]]) -> Sequence[Any]:
         """A list that runs share, decoded once for all of them."""
         if digest not in self._decoded:
-            query = select(BlobRow.content).where(BlobRow.digest == digest)
+            query = select(BLOBS.c.content).where(BLOBS.c.digest == digest)
             with reading(self._engine) as connection:
                 self._decoded[digest] = decode(connection.execute(query).scalar_one())
         return self._decoded[digest]
@@ -217,13 +214,8 @@ class Store:
         self.close()
 
 
-_WHOLE: tuple[LoaderOption, ...] = (
-    selectinload(RunRow.platforms).selectinload(PlatformRow.stages),
-)
-
-
 def _run_ids(connection: Connection) -> Sequence[str]:
-    return connection.scalars(select(RunRow.run_id).order_by(*queries.NEWEST_FIRST)).all()
+    return connection.scalars(select(RUNS.c.run_id).order_by(*queries.NEWEST_FIRST)).all()
 
 
 def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> UsageError:

@@ -17,7 +17,7 @@ from ci.results import OverloadCount, RunResult
 from ci.store import DAMAGED, default_url
 from ci.store.save import save
 from ci.store.store import Store
-from ci.store.tables import BlobRow, DetailsRow, UtcDateTime
+from ci.store.tables import BLOBS, DETAILS, UtcDateTime
 
 
 def ran(*tests: TestOutcome) -> Details:
@@ -33,7 +33,7 @@ def outcomes(*node_ids: str) -> list[TestOutcome]:
 
 def stored_suites(url: str) -> int:
     with connected(url) as connection:
-        return connection.scalar(select(func.count()).select_from(DetailsRow)) or 0
+        return connection.scalar(select(func.count()).select_from(DETAILS)) or 0
 
 
 def test_a_run_comes_back_as_it_was(published: RunResult, store_url: str) -> None:
@@ -133,7 +133,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [update(BlobRow).values(content=b"x"), update(DetailsRow).values(durations=b"x")]
+    "damage", [update(BLOBS).values(content=b"x"), update(DETAILS).values(durations=b"x")]
 )
 def test_a_damaged_list_of_tests_is_named(
     damage: Update, published: RunResult, tmp_path: Path

@@ -18,7 +18,7 @@ from ci.errors import InfrastructureError
 from ci.results import RunResult
 from ci.store import default_url, store
 from ci.store.store import Store
-from ci.store.tables import Base
+from ci.store.tables import METADATA
 from ci.store.upgrade import configuration
 
 ENVIRONMENT = '{"compiler": "g++ 12.2", "python": "3.11"}'
@@ -185,7 +185,7 @@ def test_a_store_is_copied_once_before_it_is_migrated(
 def test_migrations_make_the_tables(store_url: str) -> None:
     Store(store_url).close()
     with connected(store_url) as connection:
-        differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+        differences = compare_metadata(MigrationContext.configure(connection), METADATA)
     assert differences == [], "add a migration to ci/store/migrations/versions"
 
 

@@ -16,7 +16,7 @@ from ci.pytest_log import Outcome, TestOutcome
 from ci.results import RunResult
 from ci.store.connect import connect, reading
 from ci.store.store import Store
-from ci.store.tables import BlobRow, PlatformRow
+from ci.store.tables import BLOBS, PLATFORMS
 
 WRITERS = 4
 RUNS = 3  # of each
@@ -89,7 +89,7 @@ def test_runs_of_several_writers_are_all_there(published: RunResult, store_url: 
         pairs = {frozenset((writer, n)) for writer in range(WRITERS) for n in range(RUNS)}
         outcomes = pairs | {frozenset((n,)) for n in range(RUNS)}
         # One list of node ids, and each list of outcomes once.
-        stored = connection.scalar(select(func.count()).select_from(BlobRow))
+        stored = connection.scalar(select(func.count()).select_from(BLOBS))
         assert stored == 1 + len(outcomes)
 
 
@@ -100,11 +100,11 @@ def test_a_reader_sees_one_state(published: RunResult, postgresql: Server) -> No
     with Store(url) as store:
         store.save(published, {PLATFORM: suite()})
         with reading(engine) as connection:
-            before = connection.execute(select(PlatformRow.id)).all()
+            before = connection.execute(select(PLATFORMS.c.id)).all()
             store.save(published, {PLATFORM: suite(1)})
-            assert connection.execute(select(PlatformRow.id)).all() == before
+            assert connection.execute(select(PLATFORMS.c.id)).all() == before
         with reading(engine) as connection:
-            assert connection.execute(select(PlatformRow.id)).all() != before
+            assert connection.execute(select(PLATFORMS.c.id)).all() != before
     engine.dispose()
 
 
