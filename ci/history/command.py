@@ -68,8 +68,13 @@ def _history(options: argparse.Namespace, open_store: Callable[[Path], Store]) -
             _accept(store, found, options)
             return ExitCode.PASSED
     _show(found, options)
-    failed = options.check and found.history.open
-    return ExitCode.REGRESSION if failed else ExitCode.PASSED
+    return _checked(found) if options.check else ExitCode.PASSED
+
+
+def _checked(found: PlatformHistory) -> ExitCode:
+    if not found.history.environments:  # no run got anywhere: that is no success
+        return ExitCode.PRODUCT_FAILURE
+    return ExitCode.REGRESSION if found.history.open else ExitCode.PASSED
 
 
 def _refuse_contradictions(options: argparse.Namespace) -> None:

@@ -167,7 +167,7 @@ def test_too_few_runs_are_told(project: Project) -> None:
 def test_runs_that_measured_nothing_are_told(project: Project) -> None:
     store_runs(project, [result(900, stages=(), total_s=None)])
     code, said = project.ci("history", "cpu", "--check")
-    assert code == ExitCode.PASSED
+    assert code == ExitCode.PRODUCT_FAILURE
     assert "nothing to judge: no stage of 1 run got to its end" in said
 
 
