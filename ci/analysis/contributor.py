@@ -11,7 +11,6 @@ from ci.analysis.measures import Quantity, measure, measures_of
 from ci.analysis.places import source_name
 from ci.analysis.shifts import Kind, Part, Parts
 from ci.details import BuildDetails, Unit, UnitKind
-from ci.pytest_log import TestOutcome
 from ci.results import Grade, PlatformResult
 
 
@@ -36,7 +35,8 @@ class BuildSide:
     result: PlatformResult
     builds: tuple[BuildDetails, ...] = ()
     """The first is the result's own; the medians of several runs are steadier."""
-    tests: Sequence[TestOutcome] = ()
+    tests: Mapping[str, float] = field(default_factory=dict)
+    """The seconds of tests, by node id."""
     values: Mapping[str, float] = field(default_factory=dict)
     """Measures that are known better than by the one run: levels of a series."""
 

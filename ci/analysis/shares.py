@@ -12,8 +12,8 @@ from ci.analysis.measures import TOTAL, Quantity, measure
 from ci.analysis.places import Group, groups
 from ci.analysis.quantities import amount, percent
 from ci.analysis.shifts import Kind, Part, Parts, Shift, shifts
+from ci.analysis.suite import operator_of
 from ci.details import UnitKind
-from ci.pytest_log import TestOutcome
 from ci.results import Grade, PlatformResult
 from ci.text import counted
 
@@ -150,38 +150,31 @@ def _at_a_time(work: float, paces: list[float], change: float) -> Iterator[Contr
 
 
 def _of_tests(pair: Pair, stage: str, change: float) -> Iterator[Contributor]:
-    """By tests that are new or gone, and by targets of those on both sides."""
-    before, after = ({test.node_id: test for test in side.tests} for side in pair.sides)
+    """By tests that are new or gone, and of those on both sides by their operators or files."""
+    before, after = (side.tests for side in pair.sides)
     scale = sum(_test_pace(side, stage, pair.quantity) for side in pair.sides) / 2
     least = max(FOLDED * abs(change), LEAST_S) / scale
     subject = _Subject(noun="test", quantity=pair.quantity, scale=scale, least=least)
-    targets = {name: _target(test) for name, test in {**before, **after}.items()}
+    targets = {name: operator_of(name) or name.partition("::")[0] for name in {**before, **after}}
 
     def by_target(names: Iterable[str]) -> Iterator[Group]:
         for target, members in _by(targets, names).items():
             yield Group(names=tuple(members), where=f"of {target}")
 
     one_sided = [
-        {name: Part(amount=test.seconds) for name, test in side.items() if name not in other}
+        {name: Part(amount=seconds) for name, seconds in side.items() if name not in other}
         for side, other in ((before, after), (after, before))
     ]
     yield from _told(shifts(*one_sided), replace(subject, grouped=by_target))
     common = _by(targets, (name for name in before if name in after))
     together = [
         {
-            f"tests of {target}": Part(amount=sum(side[name].seconds for name in names))
+            f"tests of {target}": Part(amount=sum(side[name] for name in names))
             for target, names in common.items()
         }
         for side in (before, after)
     ]
     yield from _told(shifts(*together), replace(subject, noun="test group"))
-
-
-def _target(test: TestOutcome) -> str:
-    """The operator that it tests, else the file that it is in."""
-    if test.operator is not None:
-        return test.operator.overload.partition(".")[0]
-    return test.node_id.partition("::")[0]
 
 
 def _by(targets: Mapping[str, str], names: Iterable[str]) -> dict[str, list[str]]:
@@ -193,7 +186,7 @@ def _by(targets: Mapping[str, str], names: Iterable[str]) -> dict[str, list[str]
 
 def _test_pace(side: BuildSide, stage: str, quantity: Quantity) -> float:
     """At most 1: what pytest takes beside the tests is not theirs."""
-    work = sum(test.seconds for test in side.tests)
+    work = sum(side.tests.values())
     return min(1.0, _ratio(side.own(measure(stage, quantity)), work))
 
 

@@ -123,6 +123,13 @@ def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
     return _key(found) if found and found["device"] == device else node_id
 
 
+def operator_of(node_id: str) -> str | None:
+    """The operator that a test of an operator is of, whatever its overload, dtype and device."""
+    if _SLOT not in node_id:
+        return None
+    return node_id.partition("[")[2].partition("-")[0].partition(".")[0] or None
+
+
 def families(operators: Iterable[str]) -> dict[str, str]:
     """By operator the first word of its name, where several share it: ``fft_`` of ``fft_ifft``."""
     words = {name: f"{found[1]}_" for name in operators if (found := _FIRST_WORD.match(name))}

@@ -124,9 +124,10 @@ def stored_side(
 
     builds = [store.build_details(run_id, result.platform) for run_id in run_ids]
     stages = {stage_and_quantity(name)[0] for name in measures}
+    tests = store.outcomes(run_ids[0], result.platform) if stages & pytest_stages(result) else None
     return BuildSide(
         result=result,
         builds=tuple(build for build in builds if build is not None),
-        tests=store.tests(run_ids[0], result.platform) if stages & pytest_stages(result) else (),
+        tests=dict(zip(tests.names, tests.seconds, strict=True)) if tests else {},
         values=levels,
     )

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.analysis.cause import BuildSide, Contributor, Explanation, Kind, explain
-from ci.analysis.operators import OperatorRecord
 from ci.analysis.places import source_name
 from ci.details import BuildDetails, Unit, UnitKind
-from ci.pytest_log import Outcome, TestOutcome
 from ci.results import BuildResult, Grade, StageResult
 from tests.ci.published import PUBLISHED, platform_result
 
@@ -42,7 +40,7 @@ def side(
     *builds: BuildDetails,
     wall: float | None = None,
     stages: Mapping[str, float] | None = None,
-    tests: Sequence[TestOutcome] = (),
+    tests: Mapping[str, float] | None = None,
     environment: Mapping[str, object] = ENVIRONMENT,
     **build: Any,
 ) -> BuildSide:
@@ -62,7 +60,7 @@ def side(
         total_s=sum(seconds.values()),
         environment=dict(environment),
     )
-    return BuildSide(result=result, builds=builds, tests=tests)
+    return BuildSide(result=result, builds=builds, tests=tests or {})
 
 
 def compile_time(before: BuildSide, after: BuildSide) -> Explanation:
@@ -309,29 +307,24 @@ def test_time_traces_name_what_the_units_spent_more_on() -> None:
     )
 
 
-def outcomes(seconds: float, *operators: str) -> list[TestOutcome]:
-    return [
-        TestOutcome(
-            node_id=f"tests/test_ops.py::test_{name}[{number}]",
-            outcome=Outcome.PASSED,
-            seconds=seconds,
-            reason=None,
-            operator=OperatorRecord(overload=f"{name}.out"),
-        )
+def seconds_of(seconds: float, *operators: str) -> dict[str, float]:
+    return {
+        f"tests/test_ops.py::test_out[{name}.out-float32-cpu-slot{number}]": seconds
         for name in operators
         for number in range(10)
-    ]
+    }
 
 
 def test_tests_are_told_by_operators() -> None:
-    same = outcomes(1.0, "add", "mul", "cat", "relu")
-    before = side(details(CPU), tests=[*same, *outcomes(1.0, "sort")], stages={"pytest": 50.0})
-    slower = [*same, *outcomes(3.0, "sort"), *outcomes(1.5, "fft")]
-    after = side(details(CPU), tests=slower, stages={"pytest": 85.0})
+    same = seconds_of(1.0, "add", "mul", "cat", "relu") | {"tests/test_cli.py::test_help": 1.0}
+    before = side(details(CPU), tests=same | seconds_of(1.0, "sort"), stages={"pytest": 51.0})
+    slower = same | seconds_of(3.0, "sort") | seconds_of(1.5, "fft")
+    after = side(details(CPU), tests=slower, stages={"pytest": 86.0})
     assert explain("pytest.wall_s", before, after).text == (
-        "pytest +35 s (+70 %), 20 s of it in tests of sort (10 s -> 30 s), 15 s in 10 new tests of "
-        "fft (test_ops.py::test_fft[0], test_ops.py::test_fft[1], test_ops.py::test_fft[2] "
-        "and 7 more)"
+        "pytest +35 s (+69 %), 20 s of it in tests of sort (10 s -> 30 s), 15 s in 10 new tests of "
+        "fft (test_ops.py::test_out[fft.out-float32-cpu-slot0], "
+        "test_ops.py::test_out[fft.out-float32-cpu-slot1], "
+        "test_ops.py::test_out[fft.out-float32-cpu-slot2] and 7 more)"
     )
 
 
