@@ -44,6 +44,9 @@ def _main() -> int:
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)
         print(REMEDY, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # while something was imported
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

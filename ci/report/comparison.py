@@ -24,6 +24,7 @@ from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, 
 from ci.text import counted, printable
 
 SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
+BROKEN = "the build fails now"
 MOST_SHOWN = 5  # names in a cell
 STYLES = {
     Judgement.REGRESSION: "red",
@@ -96,6 +97,8 @@ def print_comparison(found: Comparison, console: Console) -> None:
         for line in _side_lines(platform.base, platform.head):
             say(console, line)
         say(console, "")
+        if whole and platform.is_newly_broken:
+            say(console, f"regression: {BROKEN}", style=STYLES[Judgement.REGRESSION])
         _print_times(platform, console, whole=whole)
         for line in _test_lines(platform.tests):
             say(console, line)
@@ -160,7 +163,7 @@ def _verdict(platform: PlatformComparison) -> str:
 
 def _differences(platform: PlatformComparison) -> Iterator[str]:
     if platform.is_newly_broken:
-        yield "the build fails now"
+        yield BROKEN
     if platform.tests is None:
         yield "no tests"
     else:

@@ -70,8 +70,16 @@ def _copy_file(connection: Connection, revision: str) -> None:
     """
     if database := connection.engine.url.database:
         copy = f"{database}.{revision}.backup"
-        with closing(sqlite3.connect(database)) as original, closing(sqlite3.connect(copy)) as to:
-            original.backup(to)
+        try:
+            with (
+                closing(sqlite3.connect(database)) as original,
+                closing(sqlite3.connect(copy)) as to,
+            ):
+                original.backup(to)
+        except sqlite3.Error as error:
+            message = f"the store {database} is of an older version, and no copy of it can be kept"
+            remedy = "Make that a file that can be written, or upgrade a copy of the store."
+            raise InfrastructureError(f"{message} in {copy}: {error}", remedy=remedy) from error
 
 
 def _copy_tables(connection: Connection, revision: str) -> None:

@@ -231,7 +231,8 @@ def test_what_cannot_be_judged_is_no_success(project: Project) -> None:
     assert "run-001/cpu has no tests: the engine went away\n" in said
     failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
     project.run(commit, result(built=False, pytest=None, verdict=failed), outcomes={})
-    assert project.compare("run-000", "run-002", *FIRM)[0] == ExitCode.REGRESSION
+    code, said = project.compare("run-000", "run-002", *FIRM)
+    assert (code, "\nregression: the build fails now\n" in said) == (ExitCode.REGRESSION, True)
     assert "the build fails now" in project.compare("run-000", "run-002", "--format=markdown")[1]
 
 

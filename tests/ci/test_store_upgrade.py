@@ -193,3 +193,12 @@ def test_the_copy_of_a_sqlite_store_is_beside_it(tmp_path: Path) -> None:
     fill(default_url(tmp_path), "0002")
     Store(default_url(tmp_path)).close()
     assert [path.name for path in tmp_path.glob("*.backup")] == ["ci.db.0002.backup"]
+
+
+def test_a_sqlite_store_that_cannot_be_copied_is_not_migrated(tmp_path: Path) -> None:
+    fill(default_url(tmp_path), "0002")
+    before = (tmp_path / "ci.db").read_bytes()
+    (tmp_path / "ci.db.0002.backup").mkdir()  # as where nothing may be written, also for root
+    with pytest.raises(InfrastructureError, match=r"no copy of it can be kept in .*0002\.backup: "):
+        Store(default_url(tmp_path))
+    assert (tmp_path / "ci.db").read_bytes() == before
