@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ci.store.rows import SameEnvironment
     from ci.store.store import Store
 
+SCHEMA_VERSION = 1
 LINES = 20
 GROUPS = 50  # of runs of one commit and environment: the newest ones
 ADVICE = (
@@ -74,7 +75,12 @@ def flaky_markdown(platform: str, found: Sequence[Flaky]) -> str:
 
 def flaky_json(platform: str, found: Sequence[Flaky]) -> str:
     """Everything, test by test."""
-    return json.dumps({"platform": platform, "tests": [*map(_test, found)]}, indent=2) + "\n"
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "platform": platform,
+        "tests": [*map(_test, found)],
+    }
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _headline(found: Sequence[Flaky]) -> str:

@@ -28,6 +28,7 @@ from ci.report.markdown import escape, table
 from ci.report.rows import MISSING
 from ci.text import counted, first_names, printable
 
+SCHEMA_VERSION = 1
 MOST = 10
 """Lines of a kind; JSON has them all."""
 ALARMS = (
@@ -96,6 +97,7 @@ def history_markdown(record: PlatformHistory, *, check: bool = False) -> str:
 def history_json(record: PlatformHistory) -> str:
     """Everything."""
     document = {
+        "schema_version": SCHEMA_VERSION,
         "project": record.project,
         "platform": record.platform,
         "runs": record.runs,

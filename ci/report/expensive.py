@@ -13,6 +13,7 @@ from ci.report.console import say, text_table
 from ci.report.markdown import escape, table
 from ci.text import counted
 
+SCHEMA_VERSION = 1
 HEADINGS = ("Tests", "Seconds", "Share", "Name")
 
 
@@ -37,7 +38,7 @@ def expensive_markdown(costs: Mapping[str, Costs], most: int) -> str:
 
 
 def expensive_json(costs: Mapping[str, Costs], most: int) -> str:
-    document = {
+    platforms = {
         platform: {
             "tests": len(cost.tests),
             "seconds": cost.seconds,
@@ -52,6 +53,7 @@ def expensive_json(costs: Mapping[str, Costs], most: int) -> str:
         }
         for platform, cost in costs.items()
     }
+    document = {"schema_version": SCHEMA_VERSION, "platforms": platforms}
     return json.dumps(document, indent=2) + "\n"
 
 

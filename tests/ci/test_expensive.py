@@ -112,7 +112,7 @@ def test_the_report_as_markdown_and_json(results: Path, capsys: pytest.CaptureFi
     assert main([*command, "markdown"]) == ExitCode.PASSED
     assert "| 4 | 8.00 | 80 % | fft\\_ |\n" in capsys.readouterr().out
     assert main([*command, "json"]) == ExitCode.PASSED
-    nvidia = json.loads(capsys.readouterr().out)["nvidia"]
+    nvidia = json.loads(capsys.readouterr().out)["platforms"]["nvidia"]
     assert (nvidia["tests"], nvidia["seconds"]) == (11, 10.0)
     assert nvidia["families"][0] == {"name": "fft_", "tests": 4, "seconds": 8.0}
     assert len(nvidia["slowest"]) == 10
