@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
+from statistics import mean
 
 from bench.changes import data
-from bench.changes.methods import Rival, rivals
+from bench.changes.methods import Rival, nothing, rivals
 from bench.changes.replay import Tally, replay
 from bench.changes.scenarios import Labelled, Scenario, silences, steps
 from bench.errors import MeasurementError
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench.changes: {error}", file=sys.stderr)
         return 1
     chosen = [rival for rival in rivals() if re.search(options.only, rival.name)]
+    chosen += [nothing()] if turing else []
     work = partial(_measure, real=real, turing=turing, scale=options.scale, series=options.series)
     measured: dict[str, dict[str, Tally]] = {}
     with Pool(options.jobs) as pool:
@@ -82,7 +84,10 @@ def _measure(
         if re.search(series, scenario.name):
             seeds = range(max(round(count * scale / rival.cost), least))
             tallies[scenario.name] = tally(map(scenario.series, seeds))
-    for name, members in (("TigerBeetle, as labelled", [real]), ("--turing", turing)):
+    for name, members in (
+        ("TigerBeetle, as labelled", [real]),
+        (f"--turing ({len(turing)} series)", turing),
+    ):
         if members and re.search(series, name):
             tallies[name] = tally(members)
     return tallies
@@ -102,6 +107,7 @@ def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
     yield from _table("changes known within 5 runs", measured, _prompt)
     yield from _table("changes found, and precision", measured, _found)
     yield from _table("false alarms per 1,000 runs", measured, _false)
+    yield from _table("F1 / covering of the whole series", measured, _score)
 
 
 def _table(
@@ -126,6 +132,13 @@ def _found(tally: Tally) -> str:
         return ""
     precision = "-" if tally.precision is None else f"{tally.precision:.2f}"
     return f"{tally.recall:.2f} / {precision}"
+
+
+def _score(tally: Tally) -> str:
+    if not tally.scores:
+        return ""
+    f1 = mean(score.f1 for score in tally.scores)
+    return f"{f1:.2f} / {mean(score.covering for score in tally.scores):.2f}"
 
 
 def _false(tally: Tally) -> str:

@@ -8,7 +8,6 @@ import io
 import json
 import tarfile
 import urllib.request
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,28 +70,20 @@ def injected(series: Labelled, size: float) -> Scenario:
     return Scenario(name=f"TigerBeetle's noise (1.2 %), step {size:+.0%}", make=make)
 
 
-def turing(folder: Path, agreed: int = 3) -> Iterator[tuple[str, Labelled]]:
+def turing(folder: Path) -> Iterator[tuple[str, Labelled]]:
     """A folder in the format of the Turing Change Point Dataset: Mozilla's labelled series too.
 
-    ``annotations.json`` has what each person marked in each series. A change is what ``agreed``
-    of them marked within three values; what fewer marked counts nothing.
+    ``annotations.json`` has what each person marked in each series; people do not agree, so each
+    series is looked at once and scored against everybody. Values that are missing (``null``) are
+    left out, and leave no gap; series of several measures are not read.
     """
     annotations = json.loads((folder / "annotations.json").read_text())
     for path in sorted((folder / "datasets").glob("**/*.json")):
         document = json.loads(path.read_text())
-        marks = annotations.get(path.stem)
-        if marks and document["n_dim"] == 1:
-            values = [float(value) for value in document["series"][0]["raw"]]
-            changes, neutral = _agreed(list(marks.values()), agreed)
-            yield path.stem, Labelled(values=values, changes=changes, neutral=neutral)
-
-
-def _agreed(marks: list[list[int]], agreed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    votes = Counter(place for person in marks for place in set(person))
-    changes: list[int] = []
-    neutral: list[int] = []
-    for place, _ in votes.most_common():
-        supporters = sum(any(abs(mark - place) <= 3 for mark in person) for person in marks)
-        if not any(abs(place - other) <= 3 for other in changes):
-            (changes if supporters >= agreed else neutral).append(place)
-    return tuple(sorted(changes)), tuple(sorted(neutral))
+        people = annotations.get(path.stem)
+        if people and document["n_dim"] == 1:
+            raw = document["series"][0]["raw"]
+            values = [float(value) for value in raw if value is not None]
+            there = [value is not None for value in raw]
+            marks = tuple(tuple(sum(there[:place]) for place in marks) for marks in people.values())
+            yield path.stem, Labelled(values=values, marks=marks, first_look=len(values))

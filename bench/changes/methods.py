@@ -50,6 +50,15 @@ def rivals() -> list[Rival]:
     ]
 
 
+def nothing() -> Rival:
+    """It never reports a change: the score that silence gets, since people mark little."""
+    return Rival(name="none", load=_silence)
+
+
+def _silence() -> Method:
+    return lambda _: ()
+
+
 def _ours() -> Method:
     from ci.analysis.changes import analyse
 
@@ -166,17 +175,17 @@ def _changeforest() -> Method:
 def _above_previous(share: float) -> Method:
     def find(values: list[float]) -> Sequence[int]:
         pairs = pairwise(values)
-        return _first([abs(new / old - 1) > share for old, new in pairs], 1)
+        return _first([abs(new - old) > share * abs(old) for old, new in pairs], 1)
 
     return find
 
 
 def _off_median(share: float, count: int = 10) -> Method:
     def find(values: list[float]) -> Sequence[int]:
-        flags = [
-            abs(values[place] / median(values[place - count : place]) - 1) > share
-            for place in range(count, len(values))
-        ]
+        flags: list[bool] = []
+        for place in range(count, len(values)):
+            level = median(values[place - count : place])
+            flags.append(abs(values[place] - level) > share * abs(level))
         return _first(flags, count)
 
     return find

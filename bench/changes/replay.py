@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.changes.scenarios import Labelled
+from bench.changes.scores import Score, score
 
 Method = Callable[[list[float]], Sequence[int]]
 """From values to the places where it says, for sure, that a new level begins."""
@@ -26,6 +27,8 @@ class Tally:
     false_alarms: int = 0
     runs: int = 0
     seconds: float = 0.0
+    scores: tuple[Score, ...] = ()
+    """Of the last look at each series that several people marked."""
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -33,6 +36,7 @@ class Tally:
             false_alarms=self.false_alarms + other.false_alarms,
             runs=self.runs + other.runs,
             seconds=self.seconds + other.seconds,
+            scores=self.scores + other.scores,
         )
 
     @property
@@ -66,9 +70,11 @@ def replay(method: Method, series: Labelled) -> Tally:
     """Each look is at one value more. A place is an alarm once, however often it is reported."""
     delays: dict[int, int] = {}
     false: list[int] = []
+    places: Sequence[int] = ()
     begin = time.process_time()
     for count in range(series.first_look, len(series.values) + 1):
-        for place in method(series.values[:count]):
+        places = method(series.values[:count])
+        for place in places:
             if matched := _near(place, (c for c in series.changes if c < count)):
                 delays.setdefault(matched, count - matched)
             elif not _near(place, series.neutral) and not _near(place, false):
@@ -78,6 +84,7 @@ def replay(method: Method, series: Labelled) -> Tally:
         false_alarms=len(false),
         runs=len(series.values) - series.first_look + 1,
         seconds=time.process_time() - begin,
+        scores=(score(series.marks, places, len(series.values)),) if series.marks else (),
     )
 
 

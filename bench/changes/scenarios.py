@@ -25,6 +25,8 @@ class Labelled:
     changes: tuple[int, ...] = ()
     neutral: tuple[int, ...] = ()
     """Places of which nobody says whether they are changes: found or not, they count nothing."""
+    marks: tuple[tuple[int, ...], ...] = ()
+    """What each of several people marked, if it was labelled so."""
     first_look: int = 10
     """With so many values somebody looks for the first time."""
 

@@ -10,6 +10,7 @@ import pytest
 from bench.changes.data import tigerbeetle, turing
 from bench.changes.replay import replay
 from bench.changes.scenarios import Labelled, silences, steps
+from bench.changes.scores import score
 from bench.errors import MeasurementError
 
 
@@ -33,14 +34,56 @@ def test_a_seed_makes_the_same_series() -> None:
 
 
 def test_a_folder_of_labelled_series_is_read(tmp_path: Path) -> None:
-    document = {"n_dim": 1, "series": [{"raw": [1, 1, 1, 1, 2, 2, 2, 2, 3]}]}
-    (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "a.json").write_text(json.dumps(document))
-    marks = {"1": [4], "2": [4], "3": [5, 8], "4": []}
-    (tmp_path / "annotations.json").write_text(json.dumps({"a": marks}))
+    """As the Turing Change Point Dataset has it; ``null`` where a value is missing."""
+    _write_series(tmp_path, "a", [1, 1, None, 1, 2, 2, 2, 2, 3])
+    _write_series(tmp_path, "unlabelled", [1, 2, 3])
+    marks = {"6": [4], "7": [4], "8": [5, 8], "12": []}
+    (tmp_path / "annotations.json").write_text(json.dumps({"a": marks, "not_fetched": {"6": [1]}}))
     ((name, series),) = turing(tmp_path)
-    assert (name, series.changes, series.neutral) == ("a", (4,), (8,))
-    assert series.values[4] == 2.0
+    assert name == "a"
+    assert series.marks == ((3,), (3,), (4, 7), ())
+    assert series.values == [1, 1, 1, 2, 2, 2, 2, 3]
+    assert replay(lambda _: [3], series).runs == 1
+
+
+def _write_series(folder: Path, name: str, raw: list[int | None]) -> None:
+    document = {
+        "name": name,
+        "longname": name,
+        "n_obs": len(raw),
+        "n_dim": 1,
+        "time": {"index": list(range(len(raw)))},
+        "series": [{"label": "V1", "type": "int", "raw": raw}],
+    }
+    path = folder / "datasets" / name / f"{name}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(document, indent="\t"))
+
+
+@pytest.mark.parametrize(
+    ("marks", "places", "f1"),
+    [
+        ([[10, 20], [11, 20], [10], [0, 5]], [10, 20], 1.0),
+        ([[], [10], [50]], [10], 10 / 11),
+        ([[], [10], [50]], [], 0.8),
+        ([[10]], [4, 5, 6], 2 / 3),
+    ],
+)
+def test_the_f1_of_several_people(marks: list[list[int]], places: list[int], f1: float) -> None:
+    """The first three are the examples of TCPDBench's own definition."""
+    assert score(marks, places, 100).f1 == pytest.approx(f1)
+
+
+def test_the_covering_of_several_people() -> None:
+    # Somebody saw no change: half of the series is the best overlap. For the other all is right.
+    assert score([[], [10]], [10], 20).covering == pytest.approx((0.5 + 1) / 2)
+    assert score([[10]], [5], 20).covering == pytest.approx((10 * 0.5 + 10 * 10 / 15) / 20)
+
+
+def test_the_last_look_at_a_series_that_people_marked_is_scored() -> None:
+    series = Labelled(values=[1.0] * 20, marks=((12,), ()))
+    tally = replay(lambda values: [12] if len(values) == 20 else [3], series)
+    assert tally.scores == (score(series.marks, [12], 20),)
 
 
 def test_another_archive_is_refused(tmp_path: Path) -> None:
