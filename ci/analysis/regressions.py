@@ -7,8 +7,9 @@ than that it happened.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import median
 
 from ci.analysis.accepted import Accepted
@@ -406,24 +407,28 @@ def _doubt(change: Change) -> tuple[bool, float]:
 
 def _moved(change: Change, place: int, runs: Sequence[Measured]) -> Change:
     """``change`` at ``place``, if the runs between the two are on that side of it."""
-    name, sign = change.measure, 1 if change.is_worse else -1
-    values = {at: sign * run.values[name] for at, run in enumerate(runs) if name in run.values}
-    before = [at for at in values if at < place]
-    since = [at for at in values if at >= place]
-    if not (before and since):
-        return change
+    name, is_late = change.measure, place < change.place
     first, last = sorted((place, change.place))
-    limit = max(values[at] for at in [at for at in values if at < first][-LATEST:])
-    between = [value > limit for at, value in values.items() if first <= at < last]
-    if not all(has_changed is (place < change.place) for has_changed in between):
+    between = [at for at in range(first, last) if name in runs[at].values]
+    since = between[:1] if is_late else _having(name, runs, range(place, len(runs)), 1)
+    latest = _having(name, runs, range(first - 1, -1, -1), LATEST)
+    if not (between and since and latest):
+        return change
+    sign = 1 if change.is_worse else -1
+    limit = max(sign * runs[at].values[name] for at in latest)
+    if any((sign * runs[at].values[name] > limit) is not is_late for at in between):
         return change
     return replace(
         change,
-        before_run=runs[before[-1]],
+        before_run=runs[latest[0] if is_late else between[-1]],
         run=runs[since[0]],
         place=since[0],
-        runs_since=len(since),
+        runs_since=change.runs_since + (len(between) if is_late else -len(between)),
     )
+
+
+def _having(name: str, runs: Sequence[Measured], places: Iterable[int], most: int) -> list[int]:
+    return list(islice((at for at in places if name in runs[at].values), most))
 
 
 def _specific_first(changes: Sequence[Change]) -> list[Change]:
