@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, func, select
 
 from ci.analysis.accepted import Accepted
 from ci.analysis.environment_key import EnvironmentKey
@@ -22,6 +22,7 @@ from ci.store.tables import (
 
 # A start is known to the second only, and short runs share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
+_BETWEEN_NAMES = "/"  # of platforms; none has it in its name, since RUN/PLATFORM is one of them
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
@@ -32,14 +33,28 @@ def heads(
     commits: Collection[str] | None,
     last: int | None,
 ) -> list[RunHead]:
+    names = select(func.aggregate_strings(PLATFORMS.c.platform, _BETWEEN_NAMES))
     query = select(
-        RUNS.c.run_id, RUNS.c.project, RUNS.c.commit, RUNS.c.dirty, RUNS.c.started_at
+        RUNS.c.run_id,
+        RUNS.c.project,
+        RUNS.c.commit,
+        RUNS.c.dirty,
+        RUNS.c.started_at,
+        names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery().label("names"),
     ).order_by(*NEWEST_FIRST)
     if project is not None:
         query = query.where(RUNS.c.project == project)
-    runs = _chosen(connection, query, commits, last)
-    platforms = _platforms(connection, [run.run_id for run in runs])
-    return [RunHead(**run._mapping, platforms=tuple(platforms.get(run.run_id, ()))) for run in runs]
+    return [
+        RunHead(
+            run_id=run.run_id,
+            project=run.project,
+            commit=run.commit,
+            dirty=run.dirty,
+            started_at=run.started_at,
+            platforms=tuple(sorted(run.names.split(_BETWEEN_NAMES))) if run.names else (),
+        )
+        for run in _chosen(connection, query, commits, last)
+    ]
 
 
 def measured(
@@ -144,15 +159,6 @@ def _chosen(
         return connection.execute(query.limit(last)).all()
     wanted = frozenset(commits)
     return [row for row in connection.execute(query) if row.commit in wanted][:last]
-
-
-def _platforms(connection: Connection, run_ids: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for some in _slices(run_ids):
-        query = select(PLATFORMS.c.run_id, PLATFORMS.c.platform).where(PLATFORMS.c.run_id.in_(some))
-        for run_id, platform in connection.execute(query.order_by(PLATFORMS.c.platform)):
-            found.setdefault(run_id, []).append(platform)
-    return found
 
 
 def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
