@@ -24,7 +24,8 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
     parser.description = (
         "Show what the stages of a platform cost over its runs, what changed and between which"
         " commits, and what of it is an open regression. Times are compared only where machine,"
-        " toolchain, engine, compiler cache and selection are the same."
+        " toolchain, engine, compiler cache and selection are the same. Runs are taken in the order"
+        " of time, those of all branches together; `compare` goes by commits."
     )
     parser.add_argument("platform", metavar="PLATFORM")
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
