@@ -234,5 +234,7 @@ def candidates(values: Values) -> list[int]:
 
 def _without_spikes(values: Values, noise: float) -> Values:
     padded = np.pad(values, _SMOOTHED // 2, mode="edge")
-    smooth = np.median(np.lib.stride_tricks.sliding_window_view(padded, _SMOOTHED), axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, _SMOOTHED)
+    # The medians of an odd count; `np.median` would import `numpy.ma` for them.
+    smooth = np.sort(windows, axis=1)[:, _SMOOTHED // 2]
     return np.clip(values, smooth - _OUTLIER * noise, smooth + _OUTLIER * noise)
