@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ci.analysis.outcomes import Outcomes
-from ci.analysis.suite import OperatorTest, families, suite_name
+from ci.analysis.suite import families, operator_of
 
 OTHERS = "other operators"
 
@@ -49,12 +49,7 @@ class Costs:
 def costs_of(outcomes: Outcomes) -> Costs:
     """Add up what tests took."""
     took = dict(zip(outcomes.names, outcomes.seconds, strict=True))
-    names = {node_id: suite_name(node_id, outcomes.device) for node_id in took}
-    operators = {
-        node_id: name.overload.partition(".")[0]
-        for node_id, name in names.items()
-        if isinstance(name, OperatorTest)
-    }
+    operators = {node_id: name for node_id in took if (name := operator_of(node_id))}
     functions = {node_id: node_id.partition("[")[0] for node_id in took} | operators
     words = families(operators.values())
     files = {node_id: node_id.partition("::")[0] for node_id in took}
