@@ -162,7 +162,7 @@ def _of_revision(
     clean = [(near, run) for near, run in known if not run.dirty]
     runs: dict[str, RunHead] = {}
     for _, run in sorted(clean, key=lambda found: found[0]):
-        for each in run.platforms:
+        for each in run.begun:
             runs.setdefault(each, run)
     if platform is not None and platform not in runs:
         runs = {}

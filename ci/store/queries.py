@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, func, select
 from ci.analysis.accepted import Accepted
 from ci.analysis.environment_key import EnvironmentKey
 from ci.analysis.series import Measured
+from ci.results import Product
 from ci.store.rows import RunHead, SameEnvironment
 from ci.store.tables import (
     ACCEPTED,
@@ -23,6 +24,7 @@ from ci.store.tables import (
 # A start is known to the second only, and short runs share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
 _BETWEEN_NAMES = "/"  # of platforms; none has it in its name, since RUN/PLATFORM is one of them
+_BEFORE_PRODUCT = " "
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
@@ -33,7 +35,8 @@ def heads(
     commits: Collection[str] | None,
     last: int | None,
 ) -> list[RunHead]:
-    names = select(func.aggregate_strings(PLATFORMS.c.platform, _BETWEEN_NAMES))
+    row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
+    names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
     query = select(
         RUNS.c.run_id,
         RUNS.c.project,
@@ -51,10 +54,17 @@ def heads(
             commit=run.commit,
             dirty=run.dirty,
             started_at=run.started_at,
-            platforms=tuple(sorted(run.names.split(_BETWEEN_NAMES))) if run.names else (),
+            **_platforms(run.names or ""),
         )
         for run in _chosen(connection, query, commits, last)
     ]
+
+
+def _platforms(names: str) -> dict[str, tuple[str, ...]]:
+    """``cpu not_run/moore passed`` as the fields of a ``RunHead``."""
+    products = dict(name.split(_BEFORE_PRODUCT) for name in names.split(_BETWEEN_NAMES) if name)
+    begun = (name for name, product in products.items() if product != Product.NOT_RUN)
+    return {"platforms": tuple(sorted(products)), "begun": tuple(sorted(begun))}
 
 
 def measured(

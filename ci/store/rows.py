@@ -17,6 +17,8 @@ class RunHead:
     started_at: datetime
     platforms: tuple[str, ...]
     """In order of their names."""
+    begun: tuple[str, ...]
+    """Those of them that ran, or are under way: a run has rows of all from its start."""
 
 
 @dataclass(frozen=True, kw_only=True)

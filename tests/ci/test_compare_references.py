@@ -9,6 +9,7 @@ import pytest
 from stored_history import Project, git, result
 
 from ci.errors import ExitCode
+from ci.results import Harness, Product, Verdict
 
 
 @pytest.fixture
@@ -66,6 +67,14 @@ def test_a_commit_is_its_newest_run_of_each_platform(project: Project) -> None:
     said = project.compare(commit, "run-000")[1]
     assert "base  run-001/cpu (" in said
     assert "base  run-000/ascend (" in said
+
+
+def test_a_run_that_has_not_begun_stands_for_no_commit(project: Project) -> None:
+    commit = project.commit()
+    project.run(commit)
+    waits = Verdict(product=Product.NOT_RUN, harness=Harness.CLEAN, evidence=())
+    project.run(commit, result(verdict=waits, pytest=None))
+    assert "base  run-000/cpu (" in project.compare(commit, "run-000")[1]
 
 
 def test_changes_without_a_commit_stand_for_none(project: Project) -> None:

@@ -256,6 +256,7 @@ def runs(count: int) -> list[RunHead]:
             dirty=False,
             started_at=BEGIN + timedelta(hours=number),
             platforms=("cpu",),
+            begun=("cpu",),
         )
         for number in range(count)
     ]
