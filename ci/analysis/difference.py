@@ -139,14 +139,15 @@ def _one_sided(
     one_sided = [name for name in changed if name not in here or name not in there]
     names = [suite_name(name, device) for name in one_sided]
     slots = {name[:2] for name in names if isinstance(name, OperatorTest)}
-    return slots - (_slots(here, device) & _slots(there, device)) if slots else slots
+    return {
+        slot for slot in slots if not (_has(here, device, *slot) and _has(there, device, *slot))
+    }
 
 
-def _slots(side: Iterable[str], device: str | None) -> set[tuple[str, int]]:
-    """Functions and slots by the ends of their tests' names; others' are among them, too."""
-    parts = (name.rpartition(f"-{device}-slot") for name in side)
-    ends = {(start.partition("[")[0], end[:-1]) for start, found, end in parts if found}
-    return {(function, int(slot)) for function, slot in ends if slot.isdecimal()}
+def _has(side: Iterable[str], device: str | None, function: str, slot: int) -> bool:
+    """Whether there is any test of a function on a slot: as a rule one of the first."""
+    start, end = f"{function}[", f"-{device}-slot{slot}]"
+    return any(name.endswith(end) and name.startswith(start) for name in side)
 
 
 def _with_messages(changes: Sequence[Change], head: Outcomes) -> tuple[Change, ...]:

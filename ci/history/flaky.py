@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 LINES = 20
-GROUPS = 50  # of runs of one commit and environment: the newest ones
+GROUPS = 25  # of runs of one commit and environment: the newest ones; 0.1 s of a comparison
 ADVICE = (
     "a flaky test needs mending; until then a quarantine can hold it, with a reference to the"
     " defect, where the suite has one (as tests/ops has: quarantine.yaml)"

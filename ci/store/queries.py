@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -19,6 +19,7 @@ from ci.store.tables import (
     MEASURED,
     PLATFORMS,
     RUNS,
+    WITH_RERUNS,
 )
 
 # A start is known to the second only, and short runs share one.
@@ -118,40 +119,56 @@ def environment_keys(connection: Connection, digests: Collection[str]) -> dict[s
 def same_environment(
     connection: Connection, platform: str, *, project: str
 ) -> list[SameEnvironment]:
+    """Rows of details are long, and most runs are the only one of their commit: few are read."""
     query = (
-        select(
-            RUNS.c.commit,
-            PLATFORMS.c.environment_key,
-            RUNS.c.run_id,
-            DETAILS.c.node_ids,
-            DETAILS.c.outcomes,
-            DETAILS.c.reruns.is_not(None).label("rerun"),
-        )
+        select(RUNS.c.commit, PLATFORMS.c.environment_key, RUNS.c.run_id, PLATFORMS.c.id)
         .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
-        .join(DETAILS, DETAILS.c.platform_id == PLATFORMS.c.id)
         .where(
             PLATFORMS.c.platform == platform,
             RUNS.c.project == project,
             RUNS.c.commit.is_not(None),
             RUNS.c.dirty.is_(False),
-            DETAILS.c.outcomes.is_not(None),
         )
         .order_by(*NEWEST_FIRST)
     )
     groups: dict[tuple[Any, Any], list[Any]] = {}
     for row in reversed(connection.execute(query).all()):
         groups.setdefault((row.commit, row.environment_key), []).append(row)
-    return [
-        SameEnvironment(
-            commit=commit,
-            key=key,
-            run_ids=tuple(row.run_id for row in rows),
-            rerun=tuple(row.run_id for row in rows if row.rerun),
-            differing=len({(row.node_ids, row.outcomes) for row in rows}) > 1,
-        )
-        for (commit, key), rows in groups.items()
-        if len(rows) > 1 or rows[0].rerun
+    rerun = set(connection.scalars(select(DETAILS.c.platform_id).where(WITH_RERUNS)))
+    several = {of: rows for of, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun}
+    lists = _outcome_lists(connection, [row.id for rows in several.values() for row in rows])
+    found = [
+        _same_environment(of, [row for row in rows if row.id in lists], lists, rerun)
+        for of, rows in several.items()
     ]
+    return [group for group in found if len(group.run_ids) > 1 or group.rerun]
+
+
+def _outcome_lists(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[str | None, str]]:
+    """The digests of node ids and outcomes, of those that have any."""
+    columns = (DETAILS.c.platform_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
+    query = select(*columns).where(DETAILS.c.outcomes.is_not(None))
+    return {
+        row.platform_id: (row.node_ids, row.outcomes)
+        for some in _slices(ids)
+        for row in connection.execute(query.where(DETAILS.c.platform_id.in_(some)))
+    }
+
+
+def _same_environment(
+    of: tuple[str, str],
+    rows: Sequence[Row[Any]],
+    lists: Mapping[int, tuple[str | None, str]],
+    rerun: Collection[int],
+) -> SameEnvironment:
+    commit, key = of
+    return SameEnvironment(
+        commit=commit,
+        key=key,
+        run_ids=tuple(row.run_id for row in rows),
+        rerun=tuple(row.run_id for row in rows if row.id in rerun),
+        differing=len({lists[row.id] for row in rows}) > 1,
+    )
 
 
 def accepted(connection: Connection, project: str) -> list[Accepted]:

@@ -102,8 +102,9 @@ PLATFORMS = Table(
     # Never empty; SQLite cannot add a column that refers to another table and says so.
     Column("environment_key", ForeignKey("environment_keys.digest")),
     UniqueConstraint("run_id", "platform"),
-    # All that a series needs of these rows, which are long.
+    # All that a series needs of these rows, which are long, and all that a list of runs does.
     Index("ix_platforms_platform", "platform", "environment_key", "run_id"),
+    Index("ix_platforms_product", "run_id", "platform", "product"),
 )
 
 # One stage of a platform's run.
@@ -139,6 +140,13 @@ DETAILS = Table(
     Column("durations", LargeBinary),
     Column("reruns", LargeBinary),
     Column("build", LargeBinary),
+)
+WITH_RERUNS = DETAILS.c.reruns.is_not(None)
+Index(
+    "ix_details_reruns",
+    DETAILS.c.platform_id,
+    sqlite_where=WITH_RERUNS,
+    postgresql_where=WITH_RERUNS,
 )
 
 # Lists that runs share; ``digest`` is the SHA-256 of a list's text.

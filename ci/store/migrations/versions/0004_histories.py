@@ -132,6 +132,15 @@ def _extend_platforms() -> None:
         " CONSTRAINT fk_platforms_environment_key REFERENCES environment_keys (digest)"
     )
     op.create_index("ix_platforms_platform", "platforms", ["platform", "environment_key", "run_id"])
+    op.create_index("ix_platforms_product", "platforms", ["run_id", "platform", "product"])
+    with_reruns = sa.text("reruns IS NOT NULL")
+    op.create_index(
+        "ix_details_reruns",
+        "details",
+        ["platform_id"],
+        sqlite_where=with_reruns,
+        postgresql_where=with_reruns,
+    )
 
 
 def _result(connection: sa.Connection, row: sa.Row[Any]) -> PlatformResult:
