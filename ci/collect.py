@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from ci.details import Details
+from ci.details import Details, Rerun
 from ci.engines.base import ExecutionFacts
 from ci.events import RunRecord, StageFinished, parse_events
 from ci.measures import Build, read_build
@@ -25,25 +26,55 @@ PYTEST_LOG = "pytest.jsonl"
 ENVIRONMENT = "environment.json"
 
 
-def judged(
-    plan: RunPlan, facts: ExecutionFacts, log: PytestLog | None, built: Build | None
-) -> PlatformResult:
-    """Judge a platform by what lies in its results folder.
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a run left in a platform's results folder, each read once."""
 
-    ``log`` is the per-test log there, ``built`` what the build left.
-    """
-    record = read_record(plan.results)
+    record: RunRecord
+    log: PytestLog | None
+    """The per-test log, if pytest began one."""
+    reruns: Sequence[Rerun]
+    built: Build | None
+
+    @property
+    def details(self) -> Details:
+        """What the store keeps of a platform beside its result."""
+        return Details(
+            tests=self.log.tests if self.log else (),
+            reruns=self.reruns,
+            build=self.built.details if self.built else None,
+        )
+
+
+def read_left(folder: Path, *, build_stages: Iterable[str] = ()) -> Left:
+    """Read a platform's results folder; the logs of ``build_stages`` say more of the build."""
+    log, record = read_log(folder), read_record(folder)
+    return Left(
+        record=record,
+        log=log,
+        reruns=read_reruns(folder, log, record),
+        built=read_build(folder, stages=build_stages),
+    )
+
+
+def build_stages(plan: RunPlan) -> list[str]:
+    """The names of the stages that build."""
+    return [stage.name for stage in plan.stages if stage.column is Column.BUILD_INSTALL]
+
+
+def judged(plan: RunPlan, facts: ExecutionFacts, left: Left) -> PlatformResult:
+    """Judge a platform by what a run left in its results folder."""
     case = Case(
         stages=plan.stages,
-        record=record,
-        tests=log,
+        record=left.record,
+        tests=left.log,
         facts=facts,
         collected=_collected(plan),
         platform=plan.platform,
         torch_device=plan.torch_device,
         asked_simulated=plan.simulated,
         contract=plan.contract,
-        reruns=read_reruns(plan.results, log, record),
+        reruns=left.reruns,
     )
     verdict = judge(case)
     environment = _environment(plan.results, facts)
@@ -57,7 +88,7 @@ def judged(
         pytest=_pytest_result(case, plan.results),
         overloads=case.overloads,
         stages=(*_engine_stages(facts), *(_stage_result(case, stage) for stage in plan.stages)),
-        build=built.result if built else None,
+        build=left.built.result if left.built else None,
         build_install_s=build,
         pytest_s=pytest,
         total_s=None if build is None or pytest is None else build + pytest,
@@ -96,22 +127,6 @@ def read_log(folder: Path) -> PytestLog | None:
     """The per-test log in a platform's results folder, if pytest began one."""
     path = folder / PYTEST_LOG
     return parse_log(_lines(path)) if path.is_file() and path.stat().st_size else None
-
-
-def read_plan_build(plan: RunPlan) -> Build | None:
-    """What the stages that build left in a platform's results folder."""
-    stages = [stage.name for stage in plan.stages if stage.column is Column.BUILD_INSTALL]
-    return read_build(plan.results, stages=stages)
-
-
-def details_of(folder: Path, log: PytestLog | None, built: Build | None = None) -> Details:
-    """What the store keeps of a platform beside its result; ``built`` where it is read already."""
-    built = built or read_build(folder)
-    return Details(
-        tests=log.tests if log else (),
-        reruns=read_reruns(folder, log, read_record(folder)),
-        build=built.details if built else None,
-    )
 
 
 def read_record(folder: Path) -> RunRecord:

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import FrameType
 
 from ci.collect import (
-    details_of,
+    build_stages,
     judged,
     not_run_result,
-    read_log,
-    read_plan_build,
+    read_left,
     read_record,
 )
 from ci.details import NO_DETAILS, Details
@@ -125,11 +124,8 @@ class PlatformRun:
 
 def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> Finished:
     """Judge what lies in the platform's results folder."""
-    log = read_log(plan.results)
-    built = read_plan_build(plan)
-    return Finished(
-        result=judged(plan, facts, log, built), details=details_of(plan.results, log, built)
-    )
+    left = read_left(plan.results, build_stages=build_stages(plan))
+    return Finished(result=judged(plan, facts, left), details=left.details)
 
 
 def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None) -> Finished:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ci.collect import details_of, read_log
+from ci.collect import read_left
 from ci.details import Details
 from ci.errors import UsageError
 from ci.report import results_markdown
@@ -63,7 +63,7 @@ class Records:
         for result in results:
             if self._store is not None and not self._store.holds(run_id, result):
                 folder = self._folder / result.platform
-                self.add(result.platform, details_of(folder, read_log(folder)))
+                self.add(result.platform, read_left(folder).details)
 
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ci.collect import details_of, read_log
+from ci.collect import read_left
 from ci.errors import UsageError
 from ci.exchange.foreign import RESULTS, copy_files, read_run
 from ci.records import LOCK_FILE, link_latest, only_caller
@@ -196,9 +196,9 @@ class Importer:
         for result in run.platforms:
             if stored is None or result not in stored.platforms:
                 folder = self._results / run.run_id / result.platform
-                log = read_log(folder)
-                details[result.platform] = details_of(folder, log)
-                if log is None and result.pytest is not None:
+                left = read_left(folder)
+                details[result.platform] = left.details
+                if left.log is None and result.pytest is not None:
                     yield f"{result.platform}: stored without its tests, whose log is missing"
         self._store.save(run, details)
         if change is Change.UNCHANGED:

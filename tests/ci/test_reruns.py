@@ -15,7 +15,7 @@ from workplace import CONFIG, Workplace, new_workplace
 
 from ci.agent.reruns import MOST_TESTS, Reruns, failed_tests
 from ci.cli import main
-from ci.collect import details_of, read_log, read_record
+from ci.collect import read_left, read_log, read_record
 from ci.details import Rerun
 from ci.events import RunRecord, parse_events
 from ci.inputs import chosen_platforms, load_project, plan_run
@@ -292,7 +292,7 @@ def test_a_run_with_reruns_from_beginning_to_end(work: Workplace) -> None:
     assert platform.notes[:2] == ("1 test failed", flaky_note)
     assert [stage.name for stage in platform.stages] == ["image", "sync", "build", "pytest"]
     assert {"pytest.rerun-1.jsonl", "pytest.rerun-1.log"} <= set(platform.artifacts)
-    details = details_of(run.results / "cpu", read_log(run.results / "cpu"))
+    details = read_left(run.results / "cpu").details
     assert [(found.attempt, found.outcome) for found in details.reruns] == [(1, Outcome.PASSED)]
 
 
