@@ -95,7 +95,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
 
 def test_what_the_commands_say(work: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     results = ["--results", str(work.results)]
-    work.run()
+    first, _ = work.run()
     assert main(["history", "cpu", "--flaky", *results]) == 0
     nothing = "cpu: no test both passed and failed at one commit in one environment\n"
     assert capsys.readouterr().out == nothing
@@ -115,8 +115,7 @@ def test_what_the_commands_say(work: Workplace, capsys: pytest.CaptureFixture[st
     assert (test["test"], test["failed"], test["tried"]) == ("tests/test_b.py::test_b", 1, 2)
     assert main(["history", "cpu", "--flaky", "--check", *results]) == 2
     capsys.readouterr()
-    first = sorted(path.name for path in work.results.iterdir() if path.is_dir())[0]
-    compared = ["compare", first, second.run_id, "--fail-on", "regression", *results]
+    compared = ["compare", first.run_id, second.run_id, "--fail-on", "regression", *results]
     assert main(compared) == 4
     shown = capsys.readouterr().out
     assert "newly failing (1)" in shown
