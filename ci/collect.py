@@ -78,6 +78,8 @@ def judged(plan: RunPlan, facts: ExecutionFacts, left: Left) -> PlatformResult:
     )
     verdict = judge(case)
     environment = _environment(plan.results, facts)
+    if left.log and left.log.processor:
+        environment["processor"] = left.log.processor.facts
     notes = (*notes_of(case, verdict), *cache_notes(environment))
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     return PlatformResult(

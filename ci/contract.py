@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ci.analysis.backend import mismatches
 from ci.analysis.contract import Contract, contract_text
-from ci.analysis.suite import suite_of
+from ci.analysis.suite import LACKS_INSTRUCTIONS, State, Suite, suite_name, suite_of
 from ci.collect import read_log
 from ci.errors import UsageError
 from ci.platforms import PLATFORMS
+from ci.pytest_log import Outcome, PytestLog
 from ci.results import PlatformResult, RunResult
 from ci.verdict import complete
 
@@ -17,9 +19,18 @@ RUN_AGAIN = "Run the platform again, and write the contract from a run that is w
 
 
 def written_contract(
-    run: RunResult, platform: str, results: Path, *, config: str | None
+    run: RunResult,
+    platform: str,
+    results: Path,
+    *,
+    config: str | None,
+    before: Contract | None = None,
+    base: tuple[str, Contract] | None = None,
 ) -> tuple[Contract, str]:
-    """The contract that a run makes, and its text; the same run always makes the same.
+    """The contract that a run makes, and its text.
+
+    What ``before`` says of other processors is kept. ``base`` is the contract, with the name that
+    the file has for it, which this one shall list its differences from.
 
     Raises:
         UsageError: the run is not fit for one: it did not get to its end, its tests ran
@@ -37,10 +48,44 @@ def written_contract(
     device, simulated = PLATFORMS[platform].torch_device, result.simulated
     if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
         raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
-    contract = Contract(platform=platform, suite=suite_of(log.tests), simulated=simulated)
-    version = _torch_version(result)
-    text = contract_text(contract, config=config, torch_version=version, date=run.started_at)
+    contract = Contract(
+        platform=platform,
+        suite=_on_any_processor(log, before.suite if before else None),
+        simulated=simulated,
+        base=base[0] if base else None,
+    )
+    text = contract_text(
+        contract,
+        base=base[1] if base else None,
+        config=config,
+        torch_version=_torch_version(result),
+        date=run.started_at,
+    )
     return contract, text
+
+
+def _on_any_processor(log: PytestLog, before: Suite | None) -> Suite:
+    """The suite of a run, with what is known of processors that are not this one.
+
+    A test that skipped for want of instructions passes with them. What another processor was seen
+    to lack stays, unless this run contradicts it.
+    """
+    suite = suite_of(log.tests)
+    needs = {
+        suite_name(test.node_id, suite.device): test.operator.needs
+        for test in log.tests
+        if test.operator is not None and test.operator.needs is not None
+    }
+    operators = dict(suite.operators)
+    for name, state in suite.operators.items():
+        known = before.operators[name].needs if before and name in before.operators else None
+        if state == LACKS_INSTRUCTIONS:
+            holds = known and log.processor and not log.processor.has(known)
+            wanted = known if holds else needs.get(name)
+            operators[name] = State(Outcome.PASSED, needs=wanted) if wanted else state
+        elif known and state.outcome is Outcome.PASSED:
+            operators[name] = State(Outcome.PASSED, needs=known)
+    return replace(suite, operators=operators)
 
 
 def _torch_version(result: PlatformResult) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ci.analysis.contract import update_command
 from ci.analysis.difference import Difference, Kind, headline, lines_of
-from ci.analysis.operators import KERNELS, NO_DEVICE
+from ci.analysis.operators import INSTRUCTION_SET, KERNELS, NO_DEVICE
 from ci.pytest_log import Outcome, TestOutcome
 from ci.reruns import rerun_notes
 from ci.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
@@ -139,6 +139,7 @@ def _operator_notes(case: Case) -> list[str]:
     return [
         *_executed(case.overloads),
         *_kernels(case.overloads),
+        *_beyond_the_processor(case.tests.tests),
         *_quarantined(case.tests.tests),
         *_differing(case.tests.tests),
     ]
@@ -171,6 +172,13 @@ def _kernels(counts: Sequence[OverloadCount]) -> Iterator[str]:
             f"overloads passed: {own:,} by kernels of its own, {composite:,} composite,"
             f" {fallback:,} by the CPU fallback"
         )
+
+
+def _beyond_the_processor(tests: Sequence[TestOutcome]) -> Iterator[str]:
+    needs = [t.operator.needs for t in tests if t.skip_reason == INSTRUCTION_SET and t.operator]
+    if needs:
+        what = "; ".join(dict.fromkeys(need for need in needs if need))
+        yield f"{counted(len(needs), 'test')} skipped, the processor lacks {what}"
 
 
 def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ci.analysis.operators import OperatorRecord, operator_record, quarantine_of, skip_reason
+from ci.analysis.operators import (
+    OperatorRecord,
+    Processor,
+    operator_record,
+    processor_of,
+    quarantine_of,
+    skip_reason,
+)
 from ci.text import parse_json
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
@@ -89,6 +96,8 @@ class PytestLog:
     """Tests that a worker process of pytest-xdist died in, with the cause where that is known."""
     begun: int = 0
     """How often a test began; a second attempt counts again."""
+    processor: Processor | None = None
+    """Where it ran, if a test says so."""
     unreadable_lines: int = 0
 
     def count(self, outcome: Outcome) -> int:
@@ -181,6 +190,7 @@ class _Reader:
     warnings: int = 0
     exit_status: int | None = None
     begun: int = 0
+    processor: Processor | None = None
     unreadable: int = 0
 
     def line(self, line: str) -> None:
@@ -213,6 +223,8 @@ class _Reader:
         elif report["when"] == "setup":
             known.ended = False  # run once more: the worse of both counts
         known.add(report)
+        if self.processor is None:
+            self.processor = processor_of(report.get("user_properties"))
         if _WORKER_CRASH.match(message := str(report.get("longrepr"))):
             cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
             self.crashed.append(f"{node_id} ({cause})" if cause else node_id)
@@ -237,6 +249,7 @@ class _Reader:
             running=tuple(running),
             crashed=tuple(self.crashed),
             begun=self.begun,
+            processor=self.processor,
             unreadable_lines=self.unreadable,
         )
 

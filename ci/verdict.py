@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ci.analysis.backend import fallbacks, mismatches
 from ci.analysis.difference import Difference, Kind, difference, headline, lines_of
 from ci.analysis.operators import overload_counts
-from ci.analysis.suite import suite_of
+from ci.analysis.suite import on_processor, suite_of
 from ci.details import Rerun
 from ci.events import RunRecord, StageFinished
 from ci.plan import ContractPlan, StageKind, StagePlan
@@ -109,7 +109,9 @@ class Case:
             return None
         if not complete(self.tests, self.collected):
             return None
-        return difference(self.contract.suite, suite_of(self.tests.tests))
+        suite = suite_of(self.tests.tests)
+        expected = on_processor(self.contract.suite, suite, self.tests.processor)
+        return difference(expected, suite)
 
     @cached_property
     def overloads(self) -> tuple[OverloadCount, ...]:

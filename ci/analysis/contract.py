@@ -2,6 +2,10 @@
 
 Written from a run, reviewed by people, and read as strictly as the configuration. The file
 says what each abbreviation of dtypes stands for, so it can be read without this program.
+
+``passed with avx512_fp16: float16`` depends on the processor: see ``ci.analysis.suite.State``.
+A contract with a ``base``, another contract, lists only what differs from it; ``null`` stands for
+what only the base has.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import yaml
 
@@ -31,14 +35,17 @@ from ci.pytest_log import Outcome
 from ci.results import kind, without_hardware
 from ci.text import first_names, near_match
 
-SCHEMA_VERSION = 1
-KEYS = ("schema_version", "platform", "simulated", "device", "dtypes", "operators", "tests")
-OPTIONAL_KEYS = frozenset({"simulated"})
+SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
+KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
+OPTIONAL_KEYS = frozenset({"base", "simulated"})
+MOST_BASES = 4  # of bases, so that a circle comes to an end
+PASSED_WITH = "passed with "
 # A failure is never what is expected.
 OUTCOMES = {
     outcome.value: State(outcome)
     for outcome in (Outcome.PASSED, Outcome.XPASSED, Outcome.XFAILED, Outcome.SKIPPED)
 }
+_NEEDS = re.compile(r"\w+(?: \w+)*", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z_](?:[\w./()-]|::| (?=\w))*", re.ASCII)
 
 
@@ -49,6 +56,12 @@ class Contract:
     platform: str
     suite: Suite
     simulated: bool = False
+    base: str | None = None
+    """The contract that this one differs from, relative to the file."""
+
+
+# The outcomes of an overload's tests by variant, by function, slot and overload.
+_Overload = tuple[str, int, str]
 
 
 def update_command(platform: str, config: str | None = None) -> str:
@@ -62,13 +75,15 @@ def update_command(platform: str, config: str | None = None) -> str:
 def contract_text(
     contract: Contract,
     *,
+    base: Contract | None = None,
     config: str | None = None,
     torch_version: str | None = None,
     date: datetime | None = None,
 ) -> str:
     """The file's content; raises ``UsageError`` for what no contract can hold.
 
-    ``config`` names the configuration, where it is not the usual one.
+    ``base`` is the contract that ``contract.base`` names. ``config`` names the configuration,
+    where it is not the usual one.
     """
     suite = contract.suite
     _refuse_failures(suite)
@@ -76,13 +91,14 @@ def contract_text(
     lines = [
         *_head(contract, update_command(contract.platform, config), torch_version, date),
         f"schema_version: {SCHEMA_VERSION}",
+        *([f"base: {_scalar(contract.base)}"] if contract.base else []),
         f"platform: {_scalar(contract.platform)}",
         *(["simulated: true"] if contract.simulated else []),
         f"device: {_scalar(suite.device) if suite.device else 'null'}",
         "dtypes:",
         *(f"  {name}: {' '.join(members)}" for name, members in DTYPE_CLASSES.items()),
-        *_operator_lines(suite.operators),
-        *_test_lines(suite.functions),
+        *_operator_lines(_by_overload(suite), _by_overload(base.suite) if base else {}),
+        *_test_lines(suite.functions, base.suite.functions if base else {}),
     ]
     return "\n".join(lines) + "\n"
 
@@ -139,39 +155,55 @@ def _head(
     ]
 
 
-def _operator_lines(operators: Mapping[OperatorTest, State]) -> Iterator[str]:
-    if not operators:
-        yield "operators: {}"
-        return
-    yield "operators:"
-    place = ("", -1)
-    for (function, slot, overload), states in _by_overload(operators):
-        if function != place[0]:
-            yield f"  {_scalar(function)}:"
-        if (function, slot) != place:
-            yield f"    slot {slot}:"
+def _operator_lines(
+    operators: Mapping[_Overload, Mapping[str, State]],
+    inherited: Mapping[_Overload, Mapping[str, State]],
+) -> Iterator[str]:
+    changed = sorted(
+        name
+        for name in operators.keys() | inherited.keys()
+        if operators.get(name) != inherited.get(name)
+    )
+    yield "operators:" if changed else "operators: {}"
+    slots = {name[:2] for name in operators}
+    functions = {function for function, _ in slots}
+    place: tuple[str, int] | tuple[()] = ()
+    for name in changed:
+        function, slot, overload = name
+        if place[:1] != (function,):
+            yield f"  {_scalar(function)}:" + ("" if function in functions else " null")
+        if place != (function, slot) and function in functions:
+            yield f"    slot {slot}:" + ("" if (function, slot) in slots else " null")
         place = (function, slot)
-        words = {state: abbreviated(variants) for state, variants in states.items()}
-        yield f"      {_scalar(overload)}: {_outcomes(words)}"
+        if place in slots:
+            yield f"      {_scalar(overload)}: {_dtypes(operators.get(name))}"
 
 
-def _by_overload(
-    operators: Mapping[OperatorTest, State],
-) -> list[tuple[tuple[str, int, str], dict[str, set[str]]]]:
-    found: dict[tuple[str, int, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for test, state in operators.items():
-        found[test.function, test.slot, test.overload][str(state)].add(test.variant)
-    return sorted(found.items())
+def _by_overload(suite: Suite) -> dict[_Overload, dict[str, State]]:
+    found: dict[_Overload, dict[str, State]] = defaultdict(dict)
+    for test, state in suite.operators.items():
+        found[test.function, test.slot, test.overload][test.variant] = state
+    return found
 
 
-def _test_lines(functions: Mapping[str, Counter[State]]) -> Iterator[str]:
-    if not functions:
-        yield "tests: {}"
-        return
-    yield "tests:"
-    for name, states in sorted(functions.items()):
-        counts = {str(state): str(count) for state, count in states.items()}
-        yield f"  {_scalar(name)}: {_outcomes(counts)}"
+def _dtypes(states: Mapping[str, State] | None) -> str:
+    if states is None:
+        return "null"
+    variants: dict[str, set[str]] = defaultdict(set)
+    for variant, state in states.items():
+        variants[str(state)].add(variant)
+    return _outcomes({state: abbreviated(names) for state, names in variants.items()})
+
+
+def _test_lines(
+    functions: Mapping[str, Counter[State]], inherited: Mapping[str, Counter[State]]
+) -> Iterator[str]:
+    names = functions.keys() | inherited.keys()
+    changed = sorted(name for name in names if functions.get(name) != inherited.get(name))
+    yield "tests:" if changed else "tests: {}"
+    for name in changed:
+        counts = {str(state): str(count) for state, count in functions.get(name, {}).items()}
+        yield f"  {_scalar(name)}: {_outcomes(counts) if counts else 'null'}"
 
 
 def _outcomes(values: Mapping[str, str]) -> str:
@@ -183,7 +215,7 @@ def _outcomes(values: Mapping[str, str]) -> str:
 
 
 def _passed_first(states: Iterable[str]) -> list[str]:
-    return sorted(states, key=lambda state: (state != "passed", state))
+    return sorted(states, key=lambda state: (not state.startswith("passed"), state))
 
 
 def _value(text: str) -> str:
@@ -201,9 +233,11 @@ def _scalar(text: str) -> str:
 
 
 def load_contract(
-    path: Path, *, platform: str | None = None, simulated: bool | None = None
+    path: Path, *, platform: str | None = None, simulated: bool | None = None, bases: int = 0
 ) -> Contract:
-    """Read a contract, of a certain platform, simulated or not, if that is said.
+    """Read a contract with its base, of a certain platform, simulated or not, if that is said.
+
+    ``bases`` counts those that led here.
 
     Raises:
         ConfigError: with all findings, each with its line.
@@ -216,7 +250,8 @@ def load_contract(
     if document.data is None and document.findings:  # no YAML at all
         raise _wrong(path, document.findings)
     reader = _Reader(document=document)
-    contract = reader.read()
+    inherited = reader.base(path, bases)
+    contract = reader.read(inherited.suite if inherited else None)
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
     if simulated is not None and contract.simulated is not simulated:
@@ -240,26 +275,48 @@ class _Reader:
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, list[str]] = field(default_factory=dict)
 
-    def read(self) -> Contract:
+    def base(self, path: Path, bases: int) -> Contract | None:
+        """The contract that the one in ``path`` is based on, if it is."""
+        root = self.document.data
+        if not isinstance(root, dict) or "base" not in root:
+            return None
+        name = root["base"]
+        if not isinstance(name, str) or PurePosixPath(name).is_absolute():
+            self.expected(("base",), name, "a contract's file, relative to this one")
+        elif bases == MOST_BASES:
+            self._report(("base",), f"got more than {MOST_BASES} bases, one after the other")
+        elif not (path.parent / name).is_file():
+            self._report(("base",), f"got '{name}', and there is no such file")
+        else:
+            return load_contract(path.parent / name, bases=bases + 1)
+        return None
+
+    def read(self, inherited: Suite | None) -> Contract:
         self.findings += self.document.findings
         root = self._mapping((), self.document.data)
         self._keys(root)
         version = root.get("schema_version", SCHEMA_VERSION)
-        if type(version) is not int or version != SCHEMA_VERSION:
-            self.expected(("schema_version",), version, str(SCHEMA_VERSION))
+        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+            self.expected(("schema_version",), version, f"1 to {SCHEMA_VERSION}")
         self._classes(root.get("dtypes", {}))
         device = root.get("device")
         suite = Suite(
             device=None if device is None else self._text(("device",), device),
-            operators=dict(self._operators(root.get("operators", {}))),
-            functions=dict(self._functions(root.get("tests", {}))),
+            operators=self._operators(root.get("operators", {}), inherited),
+            functions=self._functions(root.get("tests", {}), inherited),
             others=None,
         )
         simulated = root.get("simulated", False)
         if not isinstance(simulated, bool):
             self.expected(("simulated",), simulated, "true or false")
         platform = self._text(("platform",), root.get("platform", ""))
-        return Contract(platform=platform, suite=suite, simulated=simulated is True)
+        base = root.get("base")
+        return Contract(
+            platform=platform,
+            suite=suite,
+            simulated=simulated is True,
+            base=base if isinstance(base, str) else None,
+        )
 
     def _keys(self, root: Mapping[str, object]) -> None:
         for name in root:
@@ -274,15 +331,34 @@ class _Reader:
         for name, members in self._mapping(("dtypes",), value).items():
             self.classes[name] = self._text(("dtypes", name), members).split()
 
-    def _operators(self, value: object) -> Iterator[tuple[OperatorTest, State]]:
+    def _operators(self, value: object, inherited: Suite | None) -> dict[OperatorTest, State]:
+        found = _by_overload(inherited) if inherited else {}
         for function, slots in self._mapping(("operators",), value).items():
             place: Location = ("operators", function)
+            if self._is_left_out(place, slots, inherited):
+                found = {name: states for name, states in found.items() if name[0] != function}
+                continue
             for key, overloads in self._mapping(place, slots).items():
                 slot = self._slot((*place, key), key)
+                if self._is_left_out((*place, key), overloads, inherited):
+                    gone = (function, slot)
+                    found = {name: states for name, states in found.items() if name[:2] != gone}
+                    continue
                 for overload, dtypes in self._mapping((*place, key), overloads).items():
                     at = (*place, key, overload)
-                    for variant, state in self._variants(at, dtypes):
-                        yield OperatorTest(function, slot, overload, variant), state
+                    found.pop((function, slot, overload), None)
+                    if not self._is_left_out(at, dtypes, inherited):
+                        found[function, slot, overload] = dict(self._variants(at, dtypes))
+        return {
+            OperatorTest(*name, variant): state
+            for name, states in found.items()
+            for variant, state in states.items()
+        }
+
+    def _is_left_out(self, place: Location, value: object, inherited: Suite | None) -> bool:
+        """``null`` takes out what the base has; without a base it is a value that is missing."""
+        is_wrong = any(finding.location == place for finding in self.document.findings)
+        return value is None and inherited is not None and not is_wrong
 
     def _slot(self, place: Location, key: str) -> int:
         found = re.fullmatch(r"slot (0|[1-9]\d*)", key, re.ASCII)
@@ -311,15 +387,23 @@ class _Reader:
             text = f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
             self._report(place, text + hint)
 
-    def _functions(self, value: object) -> Iterator[tuple[str, Counter[State]]]:
+    def _functions(self, value: object, inherited: Suite | None) -> dict[str, Counter[State]]:
+        found = dict(inherited.functions) if inherited else {}
         for function, outcomes in self._mapping(("tests",), value).items():
+            place: Location = ("tests", function)
+            found.pop(function, None)
+            if self._is_left_out(place, outcomes, inherited):
+                continue
             states: Counter[State] = Counter()
-            for at, state, count in self._states(("tests", function), outcomes):
-                if type(count) is int and count > 0:
+            for at, state, count in self._states(place, outcomes):
+                if state.needs is not None:
+                    self._report(at, "got an outcome by processor, which only operators have")
+                elif type(count) is int and count > 0:
                     states[state] = count
                 else:
                     self.expected(at, count, "a number of tests")
-            yield function, states
+            found[function] = states
+        return found
 
     def _states(self, place: Location, value: object) -> Iterator[tuple[Location, State, object]]:
         """What stands for each outcome; a value alone is that of the tests that pass."""
@@ -331,6 +415,9 @@ class _Reader:
         for name, item in value.items():
             at = (*place, name)
             state = OUTCOMES.get(name)
+            needs = name.removeprefix(PASSED_WITH)
+            if needs != name and _NEEDS.fullmatch(needs):
+                state = State(Outcome.PASSED, needs=needs)
             if state is None and not known_reason(name):
                 known = [*OUTCOMES, *SKIP_REASONS]
                 text = f"got '{name}', expected an outcome or a reason: {', '.join(known)}"

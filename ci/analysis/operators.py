@@ -24,12 +24,14 @@ SKIP_REASONS = (
     "operand not recordable",
     "no kernel on this device",
     "dtype unsupported",
+    "instruction set missing",
     "slot not active",
     "no device",
     "vendor defect",
 )
 NOT_ACTIVE = "slot not active"
 NO_DEVICE = "no device"
+INSTRUCTION_SET = "instruction set missing"
 # Followed by the reference of the defect.
 VENDOR_DEFECT = "vendor defect"
 # Of a simulated device: those that were written for it, those that are made of other operators,
@@ -56,12 +58,50 @@ class OperatorRecord:
     kernel: str | None = None
     """What a simulated device has for the overload: one of ``KERNELS``."""
     reason: str | None = None
+    needs: str | None = None
+    """Of a test that skips for ``INSTRUCTION_SET``: see ``Processor.has``."""
     quarantine: str | None = None
     against_cpu: str | None = None
 
     @property
     def ran(self) -> bool:
         return bool(self.executed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processor:
+    """What the processor of a run can do, as its tests saw it (``tests/ops/processor.py``)."""
+
+    torch: str
+    onednn: str | None
+    features: frozenset[str]
+
+    def has(self, needs: str) -> bool:
+        """Whether all features of one alternative are there: ``avx512_fp16 or avx2 fma``."""
+        return any(self.features.issuperset(part.split()) for part in needs.split(" or "))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``results.json`` has of it."""
+        return {"torch": self.torch, "onednn": self.onednn, "features": sorted(self.features)}
+
+
+def processor_of(properties: object) -> Processor | None:
+    """The record of a test that says what the processor can do; the first of a process does."""
+    for pair in properties if isinstance(properties, list) else []:
+        match pair:
+            case ["processor", facts]:
+                return read_processor(facts)
+    return None
+
+
+def read_processor(facts: object) -> Processor | None:
+    """What ``Processor.facts`` or a test wrote; ``None`` where it is neither."""
+    match facts:
+        case {"torch": str(torch), "onednn": str() | None as onednn, "features": list(features)}:
+            names = frozenset(name for name in features if isinstance(name, str))
+            return Processor(torch=torch, onednn=onednn, features=names)
+    return None
 
 
 _TYPES: dict[str, type] = {

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ci.analysis.operators import INSTRUCTION_SET, Processor
 from ci.pytest_log import Outcome, TestOutcome
 
 # Exact sets of dtypes with a name of their own, the largest first.
@@ -41,9 +42,13 @@ class State(NamedTuple):
 
     outcome: Outcome
     reason: str | None = None
+    needs: str | None = None
+    """Of a contract: what the processor needs for this outcome (``Processor.has``). Without it
+    the test may skip for want of instructions."""
 
     def __str__(self) -> str:
-        return self.reason or self.outcome.value
+        needs = f" with {self.needs}" if self.needs else ""
+        return (self.reason or self.outcome.value) + needs
 
     @property
     def idle(self) -> bool:
@@ -77,6 +82,28 @@ class Suite:
             for state, count in states.items():
                 total[state.outcome] += count
         return total
+
+
+LACKS_INSTRUCTIONS = State(Outcome.SKIPPED, INSTRUCTION_SET)
+
+
+def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
+    """``expected``, with what depends on the processor as it should be on that of ``found``.
+
+    A run that does not say what its processor lacks has proved no reason to skip.
+    """
+
+    def settled(test: OperatorTest, state: State) -> State:
+        if state.needs is None:
+            return state
+        actual = found.operators.get(test)
+        is_excused = processor is not None and not processor.has(state.needs)
+        if is_excused and actual == LACKS_INSTRUCTIONS:
+            return actual
+        return State(state.outcome, state.reason)
+
+    operators = {test: settled(test, state) for test, state in expected.operators.items()}
+    return replace(expected, operators=operators)
 
 
 def suite_of(tests: Iterable[TestOutcome]) -> Suite:

@@ -32,6 +32,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what to write (default: <platform>.yaml in the folder that the configuration names)",
     )
+    parser.add_argument(
+        "--base",
+        type=Path,
+        metavar="FILE",
+        help="write only what differs from this contract (default: what the file has as its base)",
+    )
     add_config(parser)
     add_results(parser)
 
@@ -41,10 +47,15 @@ def _contract(options: argparse.Namespace) -> int:
         run = store.load(options.run, platform=options.platform)
     config = (options.config or REPOSITORY / CONFIG_FILE).resolve()
     path = options.output or _contract_file(config, options.platform, run)
-    contract, text = written_contract(
-        run, options.platform, options.results, config=config_option(config)
-    )
     before = _contract_before(path)
+    contract, text = written_contract(
+        run,
+        options.platform,
+        options.results,
+        config=config_option(config),
+        before=before,
+        base=_base(options.base, path, before),
+    )
     write_atomically(path, text)
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
     if before is not None:
@@ -58,6 +69,19 @@ def _contract_before(path: Path) -> Contract | None:
         return load_contract(path) if path.exists() else None
     except ConfigError:  # a reason to write it anew
         return None
+
+
+def _base(asked: Path | None, path: Path, before: Contract | None) -> tuple[str, Contract] | None:
+    """The contract to write differences from, and its name in the file."""
+    if asked is not None:
+        name = os.path.relpath(asked, path.parent)
+    elif before is not None and before.base is not None:
+        name = before.base
+    else:
+        return None
+    if (path.parent / name).resolve() == path.resolve():
+        raise UsageError(f"--base: {asked}: that is the contract itself")
+    return name, load_contract(path.parent / name)
 
 
 def _contract_file(config: Path, name: str, run: RunResult) -> Path:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.analysis.difference import difference
-from ci.analysis.suite import Suite, suite_of
+from ci.analysis.operators import Processor, read_processor
+from ci.analysis.suite import Suite, on_processor, suite_of
 from ci.comparison.pairs import one_platform
 from ci.comparison.references import Runs, contract_file, find_both, find_runs
 from ci.comparison.result import Comparison, PlatformComparison
@@ -53,19 +54,25 @@ def _contract(path: Path) -> Contract:
     return load_contract(path)
 
 
-def _of_contract(name: str, contract: Contract) -> tuple[Side, Suite]:
-    return contract_side(name, contract), contract.suite
+# With its tests, and the processor that they ran on.
+_Tested = tuple[Side, Suite, Processor | None]
 
 
-def _of_run(store: Store, runs: Runs, other: str) -> tuple[Side, Suite]:
+def _of_contract(name: str, contract: Contract) -> _Tested:
+    return contract_side(name, contract), contract.suite, None
+
+
+def _of_run(store: Store, runs: Runs, other: str) -> _Tested:
     platform = one_platform(runs, other)
     run_id = runs.runs[platform].run_id
     suite = suite_of(store.tests(run_id, platform))
-    return run_side(runs, store.load(run_id).platform(platform)), suite
+    result = store.load(run_id).platform(platform)
+    return run_side(runs, result), suite, read_processor(result.environment.get("processor"))
 
 
-def _with_contract(sides: Sequence[tuple[Side, Suite]]) -> Comparison:
-    (base, before), (head, after) = sides
+def _with_contract(sides: Sequence[_Tested]) -> Comparison:
+    (base, before, first), (head, after, second) = sides
+    before, after = on_processor(before, after, second), on_processor(after, before, first)
     are_there = base.missing is None and head.missing is None
     found = PlatformComparison(
         base=base,

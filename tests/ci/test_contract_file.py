@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +14,22 @@ from operator_log import node_id
 
 from ci.analysis.contract import Contract, contract_text, load_contract
 from ci.analysis.difference import Kind, difference
-from ci.analysis.operators import SKIP_REASONS
-from ci.analysis.suite import DTYPE_CLASSES, OperatorTest, State, suite_of
+from ci.analysis.operators import SKIP_REASONS, Processor
+from ci.analysis.suite import (
+    DTYPE_CLASSES,
+    LACKS_INSTRUCTIONS,
+    OperatorTest,
+    State,
+    Suite,
+    on_processor,
+    suite_of,
+)
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.pytest_log import Outcome, TestOutcome
 
+PASSED = State(Outcome.PASSED)
 HEAD = """\
-schema_version: 1
+schema_version: 2
 platform: cpu
 device: cpu
 dtypes:
@@ -160,6 +170,107 @@ def test_any_run_fulfils_the_contract_that_it_makes(
     assert contract_text(contract(*reversed(tests))) == text
 
 
+def conditional(suite: Suite, needs: Mapping[str, str]) -> Suite:
+    """A suite in which operator tests pass with features, by their overload."""
+    return replace(
+        suite,
+        operators={
+            test: state._replace(needs=needs.get(test.overload)) if state == PASSED else state
+            for test, state in suite.operators.items()
+        },
+    )
+
+
+NEEDS = st.dictionaries(
+    st.sampled_from(["add.out", "abs_"]), st.sampled_from(["avx2", "avx2 fma or avx512f"])
+)
+
+
+@settings(deadline=None)
+@given(runs(), runs(), NEEDS, NEEDS)
+def test_any_contract_can_be_written_as_what_differs_from_any_other(
+    tmp_path_factory: pytest.TempPathFactory,
+    tests: list[TestOutcome],
+    others: list[TestOutcome],
+    needs: dict[str, str],
+    other_needs: dict[str, str],
+) -> None:
+    folder = tmp_path_factory.mktemp("contract")
+    base = Contract(platform="ascend", suite=conditional(suite_of(others), other_needs))
+    (folder / "base").mkdir()
+    (folder / "base" / "ascend.yaml").write_text(contract_text(base), encoding="utf-8")
+    wanted = Contract(
+        platform="cpu", suite=conditional(suite_of(tests), needs), base="base/ascend.yaml"
+    )
+    text = contract_text(wanted, base=base)
+    loaded = load(folder / "cpu.yaml", text)
+    assert loaded.suite.operators == wanted.suite.operators
+    assert loaded.suite.functions == wanted.suite.functions
+    assert contract_text(loaded, base=base) == text
+
+
+def test_a_contract_lists_only_what_differs_from_its_base() -> None:
+    slots = [outcome(node_id("abs", slot=0)), outcome(node_id("add", slot=0))]
+    shared = [outcome(node_id("abs.out")), outcome("t.py::test_a[1]"), outcome("t.py::test_a[2]")]
+    base = contract(*slots, *shared, outcome(node_id("mm.out")), outcome("t.py::test_b"))
+    skipped = outcome(node_id("mm.out"), Outcome.SKIPPED, "no sample")
+    derived = replace(contract(*shared, skipped, outcome("t.py::test_c")), base="base.yaml")
+    body = contract_text(derived, base=base).partition("operators:\n")[2]
+    assert (
+        body
+        == """\
+  tests/ops/test_torch_ops.py::test_overload:
+    slot 0: null
+    slot 8:
+      mm.out: {no sample: float32}
+tests:
+  t.py::test_b: null
+  t.py::test_c: 1
+"""
+    )
+    same = contract_text(replace(base, base="base.yaml"), base=base)
+    assert same.endswith("operators: {}\ntests: {}\n")
+
+
+def test_null_is_no_value_without_a_base(path: Path) -> None:
+    text = SMALL.replace("test_a: 12", "test_a: null")
+    assert findings(path, text) == [
+        "cpu.yaml:16: tests.t.py::test_a: got nothing, expected a number of tests"
+    ]
+
+
+AVX2 = Processor(torch="AVX2", onednn="AVX2", features=frozenset({"avx2"}))
+AVX512 = Processor(torch="AVX512", onednn="AVX512_CORE", features=frozenset({"avx2", "avx512bw"}))
+
+
+@pytest.mark.parametrize(
+    ("processor", "found", "kinds"),
+    [
+        pytest.param(AVX512, PASSED, [], id="passes"),
+        pytest.param(AVX512, LACKS_INSTRUCTIONS, [Kind.PASS_TO_SKIP], id="has it and skips"),
+        pytest.param(AVX2, LACKS_INSTRUCTIONS, [], id="lacks it and skips"),
+        pytest.param(AVX2, PASSED, [], id="lacks it and passes"),
+        pytest.param(
+            AVX2, State(Outcome.SKIPPED, "no sample"), [Kind.PASS_TO_SKIP], id="another reason"
+        ),
+        pytest.param(AVX2, State(Outcome.FAILED), [Kind.NEWLY_FAILING], id="fails"),
+        pytest.param(None, LACKS_INSTRUCTIONS, [Kind.PASS_TO_SKIP], id="unknown processor"),
+    ],
+)
+def test_an_outcome_may_depend_on_the_processor(
+    path: Path, processor: Processor | None, found: State, kinds: list[Kind]
+) -> None:
+    entry = "mm.out: {passed with avx_ne_convert or avx512bw: bfloat16}"
+    text = SMALL.replace("add.out: all", entry).replace(
+        "      mm.out: {passed: f", "      x: {passed: f"
+    )
+    expected = load(path, text).suite
+    test = OperatorTest("t.py::test_op", 8, "mm.out", "bfloat16")
+    actual = replace(expected, operators={**expected.operators, test: found})
+    changes = difference(on_processor(expected, actual, processor), actual).changes
+    assert [change.kind for change in changes] == kinds
+
+
 @settings(deadline=None)
 @given(runs(), st.data())
 def test_any_test_that_is_left_out_has_vanished(
@@ -206,11 +317,12 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
     ("old", "new", "finding"),
     [
         ("tests:", "tets:", "cpu.yaml:15: tets: got an unknown key, expected one of"
-         " schema_version, platform, simulated, device, dtypes, operators, tests; did you mean"
-         " 'tests'?"),
+         " schema_version, base, platform, simulated, device, dtypes, operators, tests; did you"
+         " mean 'tests'?"),
         ("device: cpu\n", "", "cpu.yaml:1: device: got nothing, expected a value; this key is"
          " required"),
-        ("schema_version: 1", "schema_version: 2", "cpu.yaml:1: schema_version: got 2, expected 1"),
+        ("schema_version: 2", "schema_version: 3", "cpu.yaml:1: schema_version: got 3, expected"
+         " 1 to 2"),
         ("platform: cpu", "platform: cuda", "cpu.yaml:2: platform: got 'cuda', expected 'cpu', as"
          " this file is named"),
         ("platform: cpu", "platform: cpu\nsimulated: 1", "cpu.yaml:3: simulated: got 1, expected"
@@ -241,10 +353,22 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
         ("no sample: int64", "no simple: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.no simple: got 'no simple', expected an outcome or a reason: passed, xpassed,"
          " xfailed, skipped, not in this torch, no sample, nothing to compare, operand not"
-         " recordable, no kernel on this device, dtype unsupported, slot"
-         " not active, no device, vendor defect; did you mean 'no sample'?"),
+         " recordable, no kernel on this device, dtype unsupported, instruction set"
+         " missing, slot not active, no device, vendor defect; did you mean 'no sample'?"),
         ("no sample: int64", "failed: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.failed: got 'failed', expected an outcome or a reason: passed,"),
+        ("no sample: int64", "passed with: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
+         " 8.mm.out.passed with: got 'passed with', expected an outcome or a reason: passed,"),
+        ("passed: 1,", "passed with avx2: 1,", "cpu.yaml:17: tests.t.py::test_b.passed with avx2:"
+         " got an outcome by processor, which only operators have"),
+        ("platform: cpu", "base: 3\nplatform: cpu", "cpu.yaml:2: base: got 3, expected a"
+         " contract's file, relative to this one"),
+        ("platform: cpu", "base: /a.yaml\nplatform: cpu", "cpu.yaml:2: base: got '/a.yaml',"
+         " expected a contract's file, relative to this one"),
+        ("platform: cpu", "base: a.yaml\nplatform: cpu", "cpu.yaml:2: base: got 'a.yaml', and"
+         " there is no such file"),
+        ("platform: cpu", "base: cpu.yaml\nplatform: cpu", "cpu.yaml:2: base: got more than 4"
+         " bases, one after the other"),
         ("test_a: 12", "test_a: 0", "cpu.yaml:16: tests.t.py::test_a: got 0, expected a number of"
          " tests"),
         ("test_a: 12", "test_a: true", "cpu.yaml:16: tests.t.py::test_a: got True, expected a"

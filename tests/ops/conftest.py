@@ -14,6 +14,7 @@ import pytest
 import tally
 from evidence import is_absent, is_simulated
 from platforms import DEVICES, PLATFORMS, SIMULATED_DEVICES
+from processor import this_processor
 from properties import Record, origin
 from target import DEVICE, PLATFORM, SIMULATED, answers, choose_target, prepare
 
@@ -82,7 +83,7 @@ def pytest_report_header(config: pytest.Config) -> str:
         return f"operators: {device} (simulated) for {platform}; no vendor hardware is used"
     if is_absent(device):
         return f"operators: {device} (no device) for {platform}, compiled only"
-    return f"operators: {device} of {platform}"
+    return f"operators: {device} of {platform}, on {this_processor()}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -94,6 +95,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselected = [item for item in items if _slot(item) not in (None, *wanted)]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if _slot(item) in (None, *wanted)]
+
+
+_PROCESSOR_RECORDED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Has the first test of every process record what the processor can do."""
+    if not item.config.stash.get(_PROCESSOR_RECORDED, False):
+        item.config.stash[_PROCESSOR_RECORDED] = True
+        item.user_properties.append(("processor", this_processor().record()))
 
 
 def _slot(item: pytest.Item) -> int | None:

@@ -41,6 +41,10 @@ class Record:
         if is_simulated(self.device):
             self.property("kernel", kernel_of(overload, self.device))
 
+    def lacks(self, needs: str) -> None:
+        """Names the features that a skipped call needs: see ``processor.Processor.lacks``."""
+        self.property("needs", needs)
+
     def ran(self, *, executed: int, device: str | None) -> None:
         """Says how many samples ran, where if that is known, and on which slot."""
         self.property("executed", executed)

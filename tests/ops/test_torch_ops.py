@@ -24,6 +24,7 @@ from installed import (
     overloads,
 )
 from names import operator_test_id
+from processor import this_processor
 from properties import Record
 from reasons import SkipReason, classify, skip
 from samples import Sample, UnboundArgumentError, load
@@ -89,6 +90,8 @@ def test_overload(case: Case, record: Record) -> None:
     if record.device != "cpu" and run.executed:
         record.property("against_cpu", oracles.summary(run.verdicts))
     if not run.executed:
+        if run.needs is not None:
+            record.lacks(run.needs)
         skip(*run.refusals[0])
 
 
@@ -108,15 +111,20 @@ class Run:
         self.executed = 0
         self.ran_device: str | None = None
         self.refusals: list[tuple[SkipReason, str]] = []
+        self.needs: str | None = None
+        """What the processor lacks for the first sample that was refused, if that is why."""
         self.verdicts: list[str] = []
 
     def execute(self, sample: Sample, *, by_keyword: bool) -> None:
         try:
             outcome = self._check(sample, by_keyword=by_keyword)
         except RefusedError as error:
-            reason = classify(error.cause)
+            needs = this_processor().lacks(str(error))
+            reason = SkipReason.INSTRUCTION_SET if needs else classify(error.cause)
             if reason is None:
                 raise
+            if not self.refusals:
+                self.needs = needs
             self.refusals.append((reason, str(error)))
         except FallbackError as error:
             # Where another sample ran on the device, that is what the test executed.
