@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
@@ -14,13 +15,49 @@ from typing import Mapping, Sequence
 from .masking import mask_credentials
 
 PROBE_TIMEOUT_S = 60.0
+CPUINFO = Path("/proc/cpuinfo")
 # What narrows a build of this library to some operators.
 SELECTION = "INFINI_OPS_TORCH_OPS"
-# What changes what is compiled, by what, or how much of it at once.
+# What changes what is compiled, by what, or how much of it at once; and what takes instructions of
+# the processor away from what runs.
 OPTIONS = re.compile(
-    r"SKBUILD_\w+|CMAKE_(ARGS|GENERATOR|BUILD_TYPE|BUILD_PARALLEL_LEVEL)|MAX_JOBS"
+    r"(ONEDNN|DNNL)_MAX_CPU_ISA|ATEN_CPU_CAPABILITY|INFINI_OPS_CPU_ISA|SKBUILD_\w+|CMAKE_(ARGS|GENERATOR|BUILD_TYPE|BUILD_PARALLEL_LEVEL)|MAX_JOBS"
     r"|CC|CXX|CUDACXX|CUDAARCHS|(C|CXX|CPP|LD|CUDA|NVCC_APPEND_|NVCC_PREPEND_)FLAGS"
 )
+# Where glibc keeps what `cpuid` says: leaf (0: 1, 1: 7, 6: 7 with subleaf 1), register (eax first)
+# and bit, by Linux's names (sys/platform/x86.h; Intel's manual, volume 2, CPUID).
+CPUID = {
+    "sse4_2": (0, 2, 20),
+    "avx": (0, 2, 28),
+    "fma": (0, 2, 12),
+    "f16c": (0, 2, 29),
+    "avx2": (1, 1, 5),
+    "avx_vnni": (6, 0, 4),
+    "avx_ne_convert": (6, 3, 5),
+    "avx512f": (1, 1, 16),
+    "avx512dq": (1, 1, 17),
+    "avx512bw": (1, 1, 30),
+    "avx512vl": (1, 1, 31),
+    "avx512_vnni": (1, 2, 11),
+    "avx512_bf16": (6, 0, 5),
+    "avx512_fp16": (1, 3, 23),
+    "amx_tile": (1, 3, 24),
+}
+REGISTERS = 4
+# The widest of the first kind, and what there is of the second.
+VECTORS = {
+    "AVX-512": ("avx512f", "avx512dq", "avx512bw", "avx512vl"),
+    "AVX2": ("avx2", "fma", "f16c"),
+    "AVX": ("avx",),
+    "SSE4.2": ("sse4_2",),
+}
+EXTENSIONS = {
+    "VNNI": ("avx_vnni", "avx512_vnni"),
+    "NE-CONVERT": ("avx_ne_convert",),
+    "BF16": ("avx512_bf16",),
+    "FP16": ("avx512_fp16",),
+    "AMX": ("amx_tile",),
+}
 _VERSION = re.compile(r"\d+\.\d+")
 
 # Run by the stages' Python, which need not be the agent's.
@@ -36,12 +73,43 @@ def machine() -> dict[str, object]:
     """Describe the machine as far as it can change how long a stage takes."""
     return {
         "hostname": platform.node(),
-        "cpu_model": _field(Path("/proc/cpuinfo"), "model name", ":"),
+        "cpu_model": _field(CPUINFO, "model name", ":"),
+        "instruction_sets": instruction_sets(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "os": _field(Path("/etc/os-release"), "PRETTY_NAME", "="),
+    }
+
+
+def instruction_sets() -> str | None:
+    """Name what an x86 processor can do: ``AVX-512 VNNI BF16``; ``None`` for any other."""
+    if platform.machine() != "x86_64":
+        return None
+    found = _cpuid()
+    if found is None:  # glibc before 2.33, or another C library
+        found = set((_field(CPUINFO, "flags", ":") or "").split())
+    vectors = [name for name, features in VECTORS.items() if found.issuperset(features)]
+    return " ".join(
+        [
+            *(vectors[:1] or ["SSE2"]),
+            *(name for name, features in EXTENSIONS.items() if found.intersection(features)),
+        ]
+    )
+
+
+def _cpuid() -> set[str] | None:
+    """The features that this process may use; under an emulator, which ``/proc`` does not see."""
+    try:
+        leaf = ctypes.CDLL(None).__x86_get_cpuid_feature_leaf
+    except (AttributeError, OSError):
+        return None
+    leaf.restype = ctypes.POINTER(ctypes.c_uint * (2 * REGISTERS))  # what there is, what is active
+    return {
+        name
+        for name, (number, register, bit) in CPUID.items()
+        if leaf(number).contents[REGISTERS + register] >> bit & 1
     }
 
 

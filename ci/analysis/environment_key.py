@@ -25,7 +25,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ci.results import PlatformResult, title
@@ -63,6 +63,7 @@ class EnvironmentKey:
     libraries: str = NONE
     test_tools: str = NONE
     options: str = NONE  # of the build, from the environment
+    instruction_sets: str = NONE  # of the processor: models of one name differ in them
 
     @property
     def digest(self) -> str:
@@ -108,8 +109,22 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
         devices=_devices(facts.get("devices")),
         cache=_cache(result.facts("compiler_cache")),
         selection=_text(result.facts("selection").get("operators"), "all operators"),
+        instruction_sets=_text(result.facts("machine").get("instruction_sets"), NONE),
         options=", ".join(f"{n}={v}" for n, v in sorted(result.facts("options").items())) or NONE,
     )
+
+
+def successors(keys: Mapping[str, EnvironmentKey]) -> dict[str, str]:
+    """The key that a series goes on with, by digest, where its own is of an older program.
+
+    A key of before instruction sets were recorded goes on as the only one that is like it in all
+    else. Where several are, its runs may be of any of these machines, and it stays what it is.
+    """
+    newer: dict[EnvironmentKey, list[str]] = {}
+    for digest, key in keys.items():
+        if key.instruction_sets != NONE:
+            newer.setdefault(replace(key, instruction_sets=NONE), []).append(digest)
+    return {digest: newer[key][0] for digest, key in keys.items() if len(newer.get(key, ())) == 1}
 
 
 def _text(value: object, default: str = UNKNOWN) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select
 
 from ci.analysis.accepted import Accepted
-from ci.analysis.environment_key import EnvironmentKey
+from ci.analysis.environment_key import EnvironmentKey, successors
 from ci.analysis.series import Measured
 from ci.results import Product
 from ci.store.rows import RunHead, SameEnvironment
@@ -94,17 +94,24 @@ def measured(
     if runs is not None:
         query = query.where(RUNS.c.run_id.in_(runs))
     found = _chosen(connection, query, commits, last)
+    now = _successors(connection)
     return [
         Measured(
             run_id=run.run_id,
             commit=run.commit,
             dirty=run.dirty,
             started_at=run.started_at,
-            key=run.environment_key,
+            key=now.get(run.environment_key, run.environment_key),
             values=run.measures,
         )
         for run in reversed(found)
     ]
+
+
+def _successors(connection: Connection) -> dict[str, str]:
+    columns = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
+    keys = {digest: EnvironmentKey(**parts) for digest, parts in connection.execute(columns)}
+    return successors(keys)
 
 
 def environment_keys(connection: Connection, digests: Collection[str]) -> dict[str, EnvironmentKey]:
@@ -131,9 +138,11 @@ def same_environment(
         )
         .order_by(*NEWEST_FIRST)
     )
+    now = _successors(connection)
     groups: dict[tuple[Any, Any], list[Any]] = {}
     for row in reversed(connection.execute(query).all()):
-        groups.setdefault((row.commit, row.environment_key), []).append(row)
+        key = now.get(row.environment_key, row.environment_key)
+        groups.setdefault((row.commit, key), []).append(row)
     rerun = set(connection.scalars(select(DETAILS.c.platform_id).where(WITH_RERUNS)))
     several = {of: rows for of, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun}
     lists = _outcome_lists(connection, [row.id for rows in several.values() for row in rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import platform
 import re
 import signal
 import tarfile
@@ -380,8 +381,35 @@ def test_environment_is_described(job: Job) -> None:
     facts = described(job)
     tools = {"python", "packages", "compiler", "device_compiler", "cmake", "ninja", "torch"}
     assert set(facts) == {"machine", "selection", "options", "compiler_cache", *tools}
+    assert facts["machine"]["instruction_sets"] == machine.instruction_sets()
     assert facts["python"].startswith("3.")
     assert facts["device_compiler"] is None
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors are not described")
+def test_cpuid_and_the_kernel_agree_on_instruction_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_cpuid = machine.instruction_sets()
+    assert by_cpuid
+    assert by_cpuid.split()[0] in {*machine.VECTORS, "SSE2"}
+    monkeypatch.setattr(machine, "_cpuid", lambda: None)
+    assert machine.instruction_sets() == by_cpuid
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("sse2", "SSE2"),
+        ("sse4_2 avx fma f16c avx2 avx_vnni", "AVX2 VNNI"),
+        ("sse4_2 avx fma f16c avx2 avx512f", "AVX2"),
+        ("avx512f avx512dq avx512bw avx512vl avx512_bf16 amx_tile", "AVX-512 BF16 AMX"),
+    ],
+)
+def test_instruction_sets_are_named_by_the_widest_vectors(
+    monkeypatch: pytest.MonkeyPatch, flags: str, told: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(machine, "_cpuid", lambda: set(flags.split()))
+    assert machine.instruction_sets() == told
 
 
 def test_what_was_asked_to_be_built_is_described(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

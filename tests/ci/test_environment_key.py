@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from published import PUBLISHED, platform_result
 
-from ci.analysis.environment_key import EnvironmentKey, environment_key
+from ci.analysis.environment_key import EnvironmentKey, environment_key, successors
 
 FACTS: dict[str, Any] = {
     "machine": {
@@ -95,6 +95,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "cache": part("compiler_cache", hit_rate=0.4),
     "selection": {"selection": {"operators": "abs"}},
     "options": {"options": {}},
+    "instruction sets": part("machine", instruction_sets="AVX2"),
 }
 
 
@@ -151,6 +152,18 @@ def test_a_processor_without_a_model_is_told_by_its_architecture() -> None:
 )
 def test_states_of_the_compiler_cache(facts: dict[str, Any] | None, told: str) -> None:
     assert key_of(compiler_cache=facts).cache == told
+
+
+def test_a_series_of_before_instruction_sets_were_recorded_goes_on() -> None:
+    old, other = key_of(), key_of(compiler="c++ 13.1")
+    small, large = (key_of(**part("machine", instruction_sets=it)) for it in ("AVX2", "AVX-512"))
+
+    def goes_on(*keys: EnvironmentKey) -> dict[str, str]:
+        return successors({key.digest: key for key in keys})
+
+    assert goes_on(old, other) == {}
+    assert goes_on(old, other, small) == {old.digest: small.digest}
+    assert goes_on(old, small, large) == {}  # it may be of either
 
 
 def test_a_component_that_says_nothing_leaves_old_keys_as_they_were() -> None:

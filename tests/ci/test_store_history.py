@@ -129,6 +129,23 @@ def test_measures_come_the_oldest_first(published: RunResult, store: Store) -> N
     assert store.measured("elsewhere", project="infini-ops") == []
 
 
+def test_a_series_goes_on_where_instruction_sets_are_recorded_now(
+    published: RunResult, store: Store
+) -> None:
+    old = published.platform("moore")
+    facts = {**old.environment, "machine": {**old.facts("machine"), "instruction_sets": "AVX2"}}
+    new = old.model_copy(update={"environment": facts})
+    details = {"moore": Details(tests=(ended(Outcome.PASSED),))}
+    for n, row in enumerate((old, new, new)):
+        store.save(number(published, n, platforms=(row,)), details)
+    key = environment_key(new).digest
+    found = store.measured("moore", project="infini-ops")
+    assert [run.key for run in found] == [key] * 3
+    assert key != environment_key(old).digest
+    [group] = store.same_environment("moore", project="infini-ops")
+    assert (group.key, group.run_ids) == (key, ("run-0", "run-1", "run-2"))
+
+
 def test_what_replaces_a_platform_replaces_its_measures(published: RunResult, store: Store) -> None:
     first = published.platforms[0]
     store.save(published, {first.platform: Details(tests=(ended(Outcome.PASSED),))})
