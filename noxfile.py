@@ -157,6 +157,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def machines(session: nox.Session) -> None:
+    """Run the operator suite as on other machines: instruction sets, cores, users, locales."""
+    install_groups(session, "machines")
+    session.run("python", "-m", "tests.machines", *session.posargs)
+
+
+@nox.session
 def compat(session: nox.Session) -> None:
     """Compile against old torches, install with the newest; `-- --full 2.14.1` runs the suite."""
     requirements = PYPROJECT["build-system"]["requires"]

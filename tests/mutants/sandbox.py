@@ -122,13 +122,13 @@ class Sandbox:
         return run(
             command,
             cwd=self.tree,
-            environment=_environment(self.folder / "site"),
+            environment=environment_with(self.folder / "site"),
             timeout_s=TIMEOUT_S,
             check=check,
         )
 
 
-def _environment(site: Path) -> dict[str, str]:
+def environment_with(site: Path) -> dict[str, str]:
     """This Python's programs and torch, with the library in ``site``."""
     kept = {name: value for name, value in os.environ.items() if name != SELECTION_VARIABLE}
     programs = Path(sys.executable).parent

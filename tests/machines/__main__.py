@@ -1,0 +1,301 @@
+"""Runs the operator suite as on other machines: ``nox -s machines``.
+
+The library is built once. Then the suite runs on every machine that the one at hand can be made
+into, and has to do what it does here: a difference needs its reason, which is that the processor
+lacks what torch's refusal asks for. A machine that cannot be made is named, and is no pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from ci.analysis.operators import INSTRUCTION_SET
+from ci.errors import CiError
+from ci.process import run
+from ci.pytest_log import Outcome, PytestLog, TestOutcome, closing_summary, parse_log
+from codegen.errors import GenerationError
+from tests.machines.rows import SEED, Machine, NotAvailableError, Place, Row, rows
+from tests.mutants.plan import ROOT
+from tests.mutants.sandbox import JOBS, SUITE, Sandbox, environment_with
+
+EXIT_ALIKE, EXIT_DIFFERENT, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
+TIMEOUT_S = 3600
+COLUMNS = ("machine", "result", "other outcomes", "s")
+# Products and convolutions are what oneDNN computes; the kernels of src/cpu have an instruction
+# set of their own; and what the suite itself says of processors.
+FAST = "test_native_ops or test_processor or mm or conv or linear"
+ALONE = 5  # tests
+MOST_SHOWN = 10
+NOTHING = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the suite did on one machine."""
+
+    name: str
+    result: str
+    reasoned: int = 0
+    """Tests that skip for want of instructions, which this machine lacks."""
+    differences: tuple[str, ...] = ()
+    """Tests that end otherwise than on the machine at hand, without a reason."""
+    seconds: float = 0.0
+
+    @property
+    def said(self) -> str:
+        parts = [f"{self.reasoned} for want of instructions"] if self.reasoned else []
+        parts += [f"{len(self.differences)} without a reason"] if self.differences else []
+        return ", ".join(parts) or NOTHING
+
+
+class NoResultError(Exception):
+    """The suite did not get to its end, or fails where nothing is changed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 if all machines that can be made agree, 1 if one differs, 2 if one cannot tell."""
+    options = _parser().parse_args(arguments)
+    try:
+        with _folder(options.work_dir) as folder:
+            verdicts = _run(folder, options)
+    except (CiError, GenerationError, NoResultError, OSError) as error:
+        print(f"machines: error: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("machines: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    text = "\n".join(_table(verdicts)) + "\n"
+    print(text)
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    (options.output_dir / "machines.md").write_text(text, encoding="utf-8")
+    return EXIT_DIFFERENT if any(verdict.differences for verdict in verdicts) else EXIT_ALIKE
+
+
+def _run(folder: Path, options: argparse.Namespace) -> list[Verdict]:
+    _say("building the library")
+    sandbox = Sandbox(folder)
+    sandbox.prepare()
+    suite = Suite(sandbox, ("-k", FAST) if options.fast else ())
+    chosen = [row for row in rows() if row.fast or not options.fast]
+    usual, *others = [row for row in chosen if not options.only or row.name in options.only]
+    if usual.alone or usual.name != next(rows()).name:
+        usual, others = next(rows()), [usual, *others]
+    verdicts = [suite.measure(usual)]
+    _say_verdict(verdicts[0])
+    for row in others:
+        verdicts.append(suite.verdict(row))
+        _say_verdict(verdicts[-1])
+    return verdicts
+
+
+class Suite:
+    """The suite of an installed library, and what it does on the machine at hand."""
+
+    def __init__(self, sandbox: Sandbox, selection: tuple[str, ...]) -> None:
+        self._sandbox = sandbox
+        self._selection = selection
+        self._logs = sandbox.folder / "logs"
+        self._logs.mkdir()
+        self._logs.chmod(0o1777)  # an ordinary user writes there, too
+        self._usual: dict[str, TestOutcome] = {}
+        self._place = Place(folder=sandbox.folder, site=sandbox.folder / "site", processor={})
+
+    def measure(self, row: Row) -> Verdict:
+        """Run on the machine at hand; raises ``NoResultError`` where the suite fails on it."""
+        start = monotonic()
+        log, summary = self._tested(row, row.make(self._place), [*self._selection, SUITE])
+        if bad := log.named(Outcome.FAILED, Outcome.ERROR):
+            failed = "\n".join(bad[:MOST_SHOWN])
+            raise NoResultError(f"the suite fails where nothing is changed:\n{failed}")
+        if log.processor is None:
+            raise NoResultError("no test says what the processor can do")
+        self._usual = {test.node_id: test for test in log.tests}
+        self._place = Place(
+            folder=self._place.folder, site=self._place.site, processor=log.processor.facts
+        )
+        return Verdict(name=row.name, result=summary, seconds=monotonic() - start)
+
+    def verdict(self, row: Row) -> Verdict:
+        """Run on another machine."""
+        start = monotonic()
+        try:
+            machine = row.make(self._place)
+        except NotAvailableError as error:
+            return Verdict(name=row.name, result=f"not available: {error}")
+        if row.alone:
+            return self._alone(row, machine)
+        selection = ("-k", FAST) if row.selected else self._selection
+        log, summary = self._tested(row, machine, [*selection, SUITE])
+        usual = self._usual
+        if row.selected:
+            ran = {test.node_id for test in log.tests}
+            usual = {name: test for name, test in usual.items() if name in ran}
+        reasoned, differences = self._compared(log, usual)
+        return Verdict(
+            name=row.name,
+            result=summary,
+            reasoned=reasoned,
+            differences=differences,
+            seconds=monotonic() - start,
+        )
+
+    def _alone(self, row: Row, machine: Machine) -> Verdict:
+        start = monotonic()
+        passed = sorted(n for n, test in self._usual.items() if test.outcome is Outcome.PASSED)
+        chosen = random.Random(SEED).sample(passed, ALONE)  # noqa: S311
+        differences: list[str] = []
+        for number, name in enumerate(chosen):
+            log, _ = self._tested(row, machine, [name], suffix=f"-{number}")
+            differences += self._compared(log, {name: self._usual[name]})[1]
+        return Verdict(
+            name=row.name,
+            result=f"{ALONE} tests, each in a process of its own",
+            differences=tuple(differences),
+            seconds=monotonic() - start,
+        )
+
+    def _tested(
+        self, row: Row, machine: Machine, tests: Sequence[str], suffix: str = ""
+    ) -> tuple[PytestLog, str]:
+        """Run tests on a machine; their log, and pytest's closing summary."""
+        name = "".join(it if it.isalnum() else "-" for it in row.name) + suffix
+        report = self._logs / f"{name}.jsonl"
+        pytest = [machine.python, "-m", "pytest", "-q", "-n", JOBS, "-p", "no:cacheprovider"]
+        done = run(
+            [*machine.prefix, *pytest, *machine.options, f"--report-log={report}", *tests],
+            cwd=self._sandbox.tree,
+            environment=_joined(environment_with(self._place.site), machine.environment),
+            timeout_s=TIMEOUT_S,
+            check=False,
+        )
+        (self._logs / f"{name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+        summary = closing_summary(done.stdout.splitlines())
+        if not report.is_file() or summary is None:
+            last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-MOST_SHOWN:])
+            raise NoResultError(f"{row.name}: pytest ended with {done.exit_code}:\n{last}")
+        with report.open(encoding="utf-8", errors="replace") as lines:
+            return parse_log(lines), summary.text
+
+    def _compared(
+        self, log: PytestLog, usual: Mapping[str, TestOutcome]
+    ) -> tuple[int, tuple[str, ...]]:
+        """How many outcomes differ for a reason, and in words those that have none."""
+        reasoned, differences = 0, []
+        found = {test.node_id: test for test in log.tests}
+        for name in sorted(usual.keys() | found.keys()):
+            here, there = usual.get(name), found.get(name)
+            if _outcome(here) == _outcome(there):
+                continue
+            if _lacks_instructions(there, log):
+                reasoned += 1
+            else:
+                differences.append(f"{name}: {_outcome(here)}, there {_outcome(there)}")
+        return reasoned, tuple(differences)
+
+
+def _outcome(test: TestOutcome | None) -> str:
+    if test is None:
+        return "not run"
+    return f"{test.outcome}: {test.skip_reason}" if test.skip_reason else str(test.outcome)
+
+
+def _lacks_instructions(test: TestOutcome | None, log: PytestLog) -> bool:
+    """Whether a test skips for features that its processor does not have."""
+    if test is None or test.skip_reason != INSTRUCTION_SET or log.processor is None:
+        return False
+    needs = test.operator.needs if test.operator else None
+    return needs is not None and not log.processor.has(needs)
+
+
+def _joined(usual: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """An environment with more; what has a path finds it before the usual one."""
+    paths = {
+        name: f"{added[name]}{os.pathsep}{usual[name]}"
+        for name in ("PYTHONPATH",)
+        if name in added and name in usual
+    }
+    return {**usual, **added, **paths}
+
+
+def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "|---" * (len(COLUMNS) - 1) + "|---:|"
+    for verdict in verdicts:
+        cells = (verdict.name, verdict.result, verdict.said, f"{verdict.seconds:.0f}")
+        if verdict.result.startswith("not available"):
+            cells = (*cells[:2], "-", "-")
+        yield f"| {' | '.join(cells)} |"
+    for verdict in verdicts:
+        if verdict.differences:
+            yield from ("", f"{verdict.name}:", "")
+            yield from (f"* {line}" for line in verdict.differences[:MOST_SHOWN])
+            more = len(verdict.differences) - MOST_SHOWN
+            yield from [f"* and {more} more"] if more > 0 else []
+
+
+def _say_verdict(verdict: Verdict) -> None:
+    _say(f"{verdict.name}: {verdict.result}; other outcomes: {verdict.said}")
+
+
+def _say(text: str) -> None:
+    print(f"machines: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _folder(wanted: Path | None) -> Iterator[Path]:
+    """The folder asked for, which stays, or one that goes; others may look into it."""
+    if wanted is not None:
+        wanted.mkdir(parents=True, exist_ok=True)
+        if any(wanted.iterdir()):
+            raise NoResultError(f"--work-dir {wanted} is not empty. Name one that is, or none")
+        yield wanted.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="infini-ops-machines-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nox -s machines --", description=__doc__.partition("\n")[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "--fast",
+        action="store_true",
+        help="a few machines, and of the suite what can differ on them: 2 minutes on 2 cores",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[row.name for row in rows()],
+        metavar="MACHINE",
+        help="this machine beside the one at hand; may be repeated: "
+        + ", ".join(row.name for row in rows()),
+    )
+    parser.add_argument(
+        "--work-dir",
+        type=Path,
+        metavar="DIR",
+        help="build there and keep it with the tests' logs (default: a folder that is removed)",
+    )
+    parser.add_argument(
+        "--output-dir",
+        type=Path,
+        default=ROOT / "results" / "machines",
+        metavar="DIR",
+        help="for machines.md (default: results/machines)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

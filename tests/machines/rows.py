@@ -1,0 +1,223 @@
+"""The machines that the one at hand can be made into, each a row of the table.
+
+A row is what is put before the command that runs the suite, into its environment and after it; or
+the reason why this machine cannot be made into that one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ci.process import ProcessError, run
+
+HERE = Path(__file__).resolve().parent
+USER = "nobody"
+SHARED_MEMORY = "512m"
+TURKISH = "tr_TR"
+SEED = 1
+# The instruction sets of oneDNN (tests/ops/processor.py) and of ATen that are tried, the least
+# first. AVX512_CORE_FP16 and AMX are Intel's only.
+ONEDNN = ("SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_FP16", "AVX512_CORE_AMX")
+ATEN = ("default", "avx2", "avx512")
+OWN = ("baseline", "avx2", "avx512")  # of src/cpu/isa.h
+CORES = (1, 2, 4)
+# AVX2 and SSE4.2, by qemu. Its 7.2 knows nothing of AVX-512, and shows AVX2 to any later model.
+EMULATED = ("Haswell", "Nehalem")
+
+# For a Python that is not started as the one of this environment.
+PACKAGES = {"PYTHONPATH": sysconfig.get_path("purelib")}
+
+
+class NotAvailableError(Exception):
+    """This machine cannot be made into that one; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the suite is run, and by what."""
+
+    folder: Path
+    """Logs, and whatever a row needs; may be removed when all is done."""
+    site: Path
+    """The installed library."""
+    processor: Mapping[str, Any]
+    """As the suite records it when nothing limits it: ``torch``, ``onednn``, ``features``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """How the suite is run on one machine."""
+
+    prefix: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    """Of pytest."""
+    python: str = sys.executable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One machine; ``make`` raises ``NotAvailableError``."""
+
+    name: str
+    make: Callable[[Place], Machine]
+    fast: bool = False
+    """Whether it belongs to the selection that every change is checked with."""
+    selected: bool = False
+    """Whether only what can differ by processor runs, as the whole suite would take too long."""
+    alone: bool = False
+    """Whether a few tests run, each in a process of its own."""
+
+
+def rows() -> Iterator[Row]:
+    """All machines, the one at hand first."""
+    yield Row(name="as it is", make=lambda _: Machine(), fast=True)
+    for isa in ONEDNN:
+        yield _limited("ONEDNN_MAX_CPU_ISA", isa, _has_onednn, fast=isa in ("SSE41", "AVX512_CORE"))
+    for capability in ATEN:
+        yield _limited("ATEN_CPU_CAPABILITY", capability, _has_aten, fast=capability == "default")
+    for isa in OWN:
+        yield _limited("INFINI_OPS_CPU_ISA", isa, _has_own, fast=isa == "baseline")
+    for cores in CORES:
+        yield Row(name=_counted(cores), make=_on_cores(cores), fast=cores == 1)
+    one_thread = Machine(environment={"OMP_NUM_THREADS": "1"})
+    yield Row(name="OMP_NUM_THREADS=1", make=lambda _: one_thread)
+    yield Row(name="an ordinary user", make=_ordinary_user, fast=True)
+    yield Row(name="read-only installation", make=_read_only)
+    yield Row(name=f"{SHARED_MEMORY} of shared memory", make=_little_shared_memory)
+    yield Row(name="Turkish locale", make=_turkish, fast=True)
+    yield Row(name="random order", make=_random_order)
+    for model in EMULATED:
+        yield Row(name=f"emulated {model}", make=_emulated(model), selected=True)
+    yield Row(name="one test alone", make=lambda _: Machine(), alone=True)
+
+
+def _counted(cores: int) -> str:
+    return f"{cores} core{'s' if cores > 1 else ''}"
+
+
+def _limited(
+    variable: str, value: str, available: Callable[[str, Place], bool], *, fast: bool
+) -> Row:
+    def make(place: Place) -> Machine:
+        if not available(value, place):
+            raise NotAvailableError(f"this processor has less than {value}")
+        return Machine(environment={variable: value})
+
+    return Row(name=f"{variable}={value}", make=make, fast=fast)
+
+
+def _has_onednn(isa: str, place: Place) -> bool:
+    return isa == place.processor["onednn"] or f"onednn_above_{isa.lower()}" in _features(place)
+
+
+def _has_aten(capability: str, place: Place) -> bool:
+    known = [*ATEN, place.processor["torch"].lower()]
+    return known.index(capability) <= known.index(place.processor["torch"].lower())
+
+
+def _has_own(isa: str, place: Place) -> bool:
+    needs = {"baseline": "", "avx2": "avx2", "avx512": "avx512f avx512bw avx512dq avx512vl"}
+    return _features(place).issuperset(needs[isa].split())
+
+
+def _features(place: Place) -> set[str]:
+    return set(place.processor["features"])
+
+
+def _on_cores(count: int) -> Callable[[Place], Machine]:
+    def make(_: Place) -> Machine:
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < count:
+            raise NotAvailableError(f"this machine has {_counted(len(cores))}")
+        chosen = ",".join(map(str, cores[:count]))
+        return Machine(prefix=("taskset", "--cpu-list", chosen), options=("-n", str(count)))
+
+    return make
+
+
+def _ordinary_user(place: Place) -> Machine:
+    if os.getuid() != 0:  # it is one
+        return Machine()
+    home = place.folder / "home"
+    home.mkdir(exist_ok=True)
+    entry = pwd.getpwnam(USER)
+    os.chown(home, entry.pw_uid, entry.pw_gid)
+    become = ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups")
+    variables = {"HOME": str(home), "TMPDIR": str(home)}
+    # root's own folder is closed to others, and with it a Python that lies there. `setpriv` itself
+    # may start it still, but its child may not.
+    again = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
+    if _runs([*become, sys.executable, "-c", again]):
+        return Machine(prefix=become, environment=variables)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    system = f"/usr/bin/{version}"
+    if _runs([*become, system, "-c", again]):
+        variables |= PACKAGES
+        return Machine(prefix=become, environment=variables, python=system)
+    raise NotAvailableError(f"there is no {version} that {USER} may run")
+
+
+def _runs(command: Sequence[str]) -> bool:
+    try:
+        return run(command, cwd=Path("/"), check=False).exit_code == 0
+    except ProcessError:  # there is no such program
+        return False
+
+
+def _emulated(model: str) -> Callable[[Place], Machine]:
+    def make(_: Place) -> Machine:
+        python, prefix = os.path.realpath(sys.executable), ("qemu-x86_64", "-cpu", model)
+        if platform.machine() != "x86_64" or not _runs([*prefix, python, "-c", ""]):
+            raise NotAvailableError("no qemu-x86_64 that runs this Python (Debian: qemu-user)")
+        # A worker would be a process of its own, which the kernel runs without the emulator.
+        return Machine(prefix=prefix, environment=PACKAGES, options=("-n", "0"), python=python)
+
+    return make
+
+
+def _read_only(place: Place) -> Machine:
+    return _mounted("--read-only", str(place.site))
+
+
+def _little_shared_memory(_: Place) -> Machine:
+    return _mounted("--shared-memory", SHARED_MEMORY)
+
+
+def _mounted(*options: str) -> Machine:
+    """In mounts of its own, which end with it."""
+    enter = (sys.executable, str(HERE / "enter.py"), *options, "--")
+    prefix = ("unshare", "--mount", "--propagation", "private", *enter)
+    if not _runs([*prefix, "true"]):
+        raise NotAvailableError("no mounts of one's own: run as root, outside of a container")
+    return Machine(prefix=prefix)
+
+
+def _turkish(place: Place) -> Machine:
+    """Its small letter of `I` is none of ASCII, and its decimal point is a comma."""
+    locales = place.folder / "locales"
+    locales.mkdir(exist_ok=True)
+    name = f"{TURKISH}.UTF-8"
+    try:
+        run(["localedef", "-i", TURKISH, "-f", "UTF-8", str(locales / name)], check=False)
+    except ProcessError as error:
+        raise NotAvailableError(str(error)) from None
+    variables = {"LOCPATH": str(locales), "LC_ALL": name}
+    check = "import locale; locale.setlocale(locale.LC_ALL, ''); print(locale.str(0.5))"
+    said = run([sys.executable, "-c", check], environment={**os.environ, **variables}, check=False)
+    if said.stdout.strip() != "0,5":
+        raise NotAvailableError(f"the locale {name} cannot be made here (Debian: locales)")
+    return Machine(environment=variables)
+
+
+def _random_order(_: Place) -> Machine:
+    variables = {"PYTHONPATH": str(HERE), "INFINI_OPS_TEST_ORDER": str(SEED)}
+    return Machine(environment=variables, options=("-p", "random_order"))
