@@ -257,7 +257,12 @@ class _Reader:
         autograd = self._sections.get("autograd")
         if refusal:
             self._add(self._sections["backend"], f"backend: {refusal}")
-        elif autograd is not None and autograd.value and not self._keys.has_autograd(key):
+        elif (
+            autograd is not None
+            and autograd.value
+            and not is_plain(autograd, "null")
+            and not self._keys.has_autograd(key)
+        ):
             self._add(
                 self._sections["backend"],
                 f"backend: there is no dispatch key 'Autograd{key}' to register what autograd "

@@ -11,29 +11,26 @@ from codegen.backend.registrations import Kernels, Registration, make_kernels, m
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:
     """All files, by name; to be called inside ``native_functions``."""
-    kernels = make_kernels(file, file.supported, parsed, is_autograd=False)
-    registrations = make_registrations(kernels, parsed)
-    autograd_kernels = make_kernels(file, file.autograd, parsed, is_autograd=True)
-    autograd = make_registrations(autograd_kernels, parsed)
-    declarations = sorted(
-        {*_declarations(kernels, parsed), *_declarations(autograd_kernels, parsed)}
-    )
-    by_key = {kernels.key: registrations, autograd_kernels.key: autograd}
-    coverage = make_coverage(parsed, file.backend, by_key)
-    files = {
+    groups = [make_kernels(file, file.supported, parsed, is_autograd=False)]
+    if file.autograd:  # most keys of devices have no key for autograd
+        groups.append(make_kernels(file, file.autograd, parsed, is_autograd=True))
+    registrations = {kernels.key: make_registrations(kernels, parsed) for kernels in groups}
+    declarations = sorted({each for kernels in groups for each in _declarations(kernels, parsed)})
+    coverage = make_coverage(parsed, file.backend, registrations)
+    return {
         f"{file.backend}NativeFunctions.h": _render(
             "native_functions.h", file, parsed, declarations=declarations
         ),
-        f"Register{file.backend}.cpp": _register(kernels, registrations, parsed),
+        **{
+            f"Register{kernels.key}.cpp": _register(kernels, registrations[kernels.key], parsed)
+            for kernels in groups
+        },
         f"Register{file.backend}Fallback.cpp": _render(
             "fallback.cpp", file, parsed, coverage=coverage
         ),
         "coverage.json": render_json(coverage),
         "coverage.md": _render("coverage.md", file, parsed, coverage=coverage, required=REQUIRED),
     }
-    if autograd:
-        files[f"RegisterAutograd{file.backend}.cpp"] = _register(autograd_kernels, autograd, parsed)
-    return files
 
 
 def _declarations(kernels: Kernels, parsed: NativeFunctions) -> list[str]:

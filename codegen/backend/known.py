@@ -81,23 +81,23 @@ class DispatchKeys:
                 if functionality != _AUTOGRAD
             ),
         }
-        self._free = sorted(of_devices - self._in_tree)
+        self.free = tuple(sorted(of_devices - self._in_tree))  # what a backend may have
 
     def refusal(self, key: str) -> str | None:
         """Why a backend can't have this key; None where it can."""
-        if key in self._free:
+        if key in self.free:
             return None
         if key in self._in_tree:
             return f"torch has kernels of its own for {quoted(key)}; {self._expected()}"
         without = key.removeprefix(_AUTOGRAD)
-        if key in self._all and without in self._free:
+        if key in self._all and without in self.free:
             return (
                 f"{quoted(key)} is the key of autograd for '{without}'; write '{without}', and the "
                 "operators under 'autograd'"
             )
         if key in self._all:
             return f"the dispatch key {quoted(key)} is not that of a device; {self._expected()}"
-        return f"{quoted(key)} is not a dispatch key; {self._expected()}{nearest(key, self._free)}"
+        return f"{quoted(key)} is not a dispatch key; {self._expected()}{nearest(key, self.free)}"
 
     def has_autograd(self, key: str) -> bool:
         return f"{_AUTOGRAD}{key}" in self._all

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from codegen.aten import NativeFunctions
 from codegen.backend.document import KEYS, read_backend_file
+from codegen.backend.known import DispatchKeys
 from codegen.backend.model import BackendFile, Entry
 from codegen.backend.nodes import LARGEST
 from codegen.errors import GenerationError
@@ -541,6 +542,23 @@ def test_what_is_shown_of_a_long_value_is_short(refusal: Refusal) -> None:
         f"npu.yaml:5: class_name: got '{'a-' * 40}...', expected the name of a C++ class such as "
         "NPUNativeFunctions"
     )
+
+
+@pytest.mark.parametrize("nothing", ["", " ~", " []"])
+def test_no_autograd_needs_no_key_for_it(read: Read, nothing: str) -> None:
+    text = ONE.replace("PrivateUse1", "Vulkan")
+    assert read(f"{text}autograd:{nothing}\n").autograd == ()
+
+
+def test_autograd_under_every_key_without_it(functions: NativeFunctions, refusal: Refusal) -> None:
+    keys = DispatchKeys(functions)
+    without = [key for key in keys.free if not keys.has_autograd(key)]
+    assert {"Vulkan", "SparsePrivateUse1"} < {*without}
+    for key in without:
+        assert refusal(f"{ONE.replace('PrivateUse1', key)}autograd: [sin]\n") == (
+            f"npu.yaml:1: backend: there is no dispatch key 'Autograd{key}' to register what "
+            "autograd lists on line 5; use another backend, such as PrivateUse1, or remove autograd"
+        )
 
 
 def test_thousands_of_misspelt_operators_are_all_reported(refusal: Refusal) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from codegen.backend.document import read_backend_file
 from codegen.backend.emit import render_backend
+from codegen.backend.known import DispatchKeys
 from codegen.backend.model import BackendFile, Entry
 
 if TYPE_CHECKING:
@@ -113,6 +115,28 @@ def test_golden_files(functions: NativeFunctions, folder: str, changes: dict[str
     assert {path.name for path in target.iterdir()} == files.keys()
     for name, text in files.items():
         assert text == (target / name).read_text(), name
+
+
+def test_every_key_that_a_file_may_name(functions: NativeFunctions, tmp_path: Path) -> None:
+    """Most of them have no key for autograd."""
+    keys = DispatchKeys(functions)
+    assert len(keys.free) > 50
+    for key in keys.free:
+        path = tmp_path / f"{key}.yaml"
+        path.write_text(
+            f"backend: {key}\ncpp_namespace: demo\ndevice_guard: true\n"
+            "supported: [abs, add.out, _copy_from]\n"
+            f"autograd: {'[mm]' if keys.has_autograd(key) else '~'}\n"
+        )
+        file = read_backend_file(path, functions)
+        files = render_backend(file, only(functions, file))
+        registering = [key, *([f"Autograd{key}"] if keys.has_autograd(key) else [])]
+        assert {name for name in files if name.endswith(".cpp")} == {
+            *(f"Register{each}.cpp" for each in registering),
+            f"Register{key}Fallback.cpp",
+        }
+        for each in registering:
+            assert f"TORCH_LIBRARY_IMPL(aten, {each}, m)" in files[f"Register{each}.cpp"]
 
 
 def derived(functions: NativeFunctions, *supported: str, **changes: Any) -> set[str]:
