@@ -17,6 +17,7 @@ from typing import IO, cast
 from ci.errors import InfrastructureError
 
 LAST_LINES = 20  # what an error message quotes of a long output
+STORE_VARIABLE = "INFINI_CI_DB"  # URL of the store, password included
 
 
 class ProcessError(InfrastructureError):
@@ -34,6 +35,14 @@ class ProcessResult:
     seconds: float
 
 
+def inherited_environment() -> dict[str, str]:
+    """Return the caller's environment for another program, without what opens the store.
+
+    Other programs run code of strangers, such as tests and ``setup.py``: they must not write there.
+    """
+    return {name: value for name, value in os.environ.items() if name != STORE_VARIABLE}
+
+
 def run(
     command: Sequence[str],
     *,
@@ -46,6 +55,7 @@ def run(
 ) -> ProcessResult:
     """Run ``command`` to its end and return its exit code and output.
 
+    Without an ``environment`` it gets ``inherited_environment()``.
     With ``on_line`` the two streams are merged and every line is passed on as it comes.
     With ``timeout_s`` the whole process group is killed when the time is up. An interrupt
     (Ctrl-C) ends the group as well. ``check`` turns a failure into ``ProcessError``. Output that
@@ -101,7 +111,7 @@ def _start(
         return subprocess.Popen(
             list(command),
             cwd=cwd,
-            env=None if environment is None else dict(environment),
+            env=inherited_environment() if environment is None else dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merged else subprocess.PIPE,

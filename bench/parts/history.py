@@ -17,7 +17,8 @@ from bench.context import Context
 from bench.generated_history import Scale, history
 from bench.rows import Measurement
 from bench.statistics import summarize
-from ci.store import URL_VARIABLE, default_url
+from ci.process import STORE_VARIABLE
+from ci.store import default_url
 from ci.store.store import Store
 
 PROCESSES = 7  # after a first one, which compiles to bytecode
@@ -87,7 +88,7 @@ def _questions(context: Context, url: str, run_ids: Sequence[str]) -> Iterator[M
 
 def _seconds(context: Context, url: str, words: Sequence[str]) -> float:
     command = [context.python, "-m", "ci", *words, "--results", str(context.scratch / "history")]
-    return context.run(command, os.environ | {URL_VARIABLE: url}).seconds
+    return context.run(command, os.environ | {STORE_VARIABLE: url}).seconds
 
 
 def _export(context: Context, url: str, scale: Scale, run_ids: Sequence[str]) -> Measurement:

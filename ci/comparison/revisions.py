@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,7 +61,8 @@ class Repository:
         return tuple(found.stdout.split()) if found else (commit,)
 
     def _git(self, *arguments: str) -> ProcessResult | None:
-        environment = {**os.environ, "LC_ALL": "C"}  # messages that can be told apart
+        # In English, as messages are told apart.
+        environment = {**process.inherited_environment(), "LC_ALL": "C"}
         try:
             return process.run(
                 ["git", *arguments], cwd=self.folder, environment=environment, check=False

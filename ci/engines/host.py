@@ -30,8 +30,8 @@ from ci.engines.workfolder import WorkFolder
 from ci.errors import InfrastructureError
 from ci.plan import RESERVED_VARIABLES, RunPlan
 
-# The caller's, which would reach past the environment, or speak of another run.
-UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME"}) | RESERVED_VARIABLES
+# The caller's, which would reach past the environment, skip assertions, or speak of another run.
+UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE"}) | RESERVED_VARIABLES
 POLL_S = 0.05
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
@@ -146,7 +146,8 @@ def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
 
 def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
     """The caller's environment with the virtual environment active, then the plan's own."""
-    ambient = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    inherited = process.inherited_environment()
+    ambient = {name: value for name, value in inherited.items() if name not in UNWANTED}
     path = os.pathsep.join([str(venv / "bin"), ambient.get("PATH", os.defpath)])
     active = {"PATH": path, "VIRTUAL_ENV": str(venv)}
     return {**ambient, **active, **plan.network.host_environment, **plan.environment}

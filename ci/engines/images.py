@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -148,7 +147,7 @@ class ImageBuilder:
             return image.base_image
         if self.find(offline) is None:
             check_made_here(self._client)
-            environment = {**os.environ, **self._environment}
+            environment = {**process.inherited_environment(), **self._environment}
             process.run(
                 [*command, offline],
                 cwd=REPOSITORY_ROOT,

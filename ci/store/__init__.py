@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.errors import UsageError
+from ci.process import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from ci.store.store import Store
 
-URL_VARIABLE = "INFINI_CI_DB"
 DATABASE = "ci.db"
 DAMAGED = (
     "Move it away, and fill another from the folders of the runs: python -m ci import RESULTS"
@@ -30,7 +30,7 @@ def default_url(results: Path) -> str:
 
 def store_url(results: Path) -> str:
     """The database that INFINI_CI_DB names, by default the one beside the results."""
-    return os.environ.get(URL_VARIABLE) or default_url(results)
+    return os.environ.get(STORE_VARIABLE) or default_url(results)
 
 
 def open_store(results: Path) -> Store:
@@ -49,5 +49,5 @@ def existing_store(results: Path) -> Store:
     from ci.store.connect import missing_file
 
     if file := missing_file(store_url(results)):
-        raise UsageError(f"{URL_VARIABLE}: there is no {file}", remedy=remedy)
+        raise UsageError(f"{STORE_VARIABLE}: there is no {file}", remedy=remedy)
     return open_store(results)

@@ -13,8 +13,9 @@ from agent_job import Job
 from postgresql_server import Server, missing, running_server
 from published import PUBLISHED, ascend_after_summary, platform_result
 
+from ci.process import STORE_VARIABLE
 from ci.results import RunResult
-from ci.store import URL_VARIABLE, default_url
+from ci.store import default_url
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,7 +39,7 @@ def _no_outside_world(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 @pytest.fixture(autouse=True)
 def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever database the caller's runs go to, those of the tests do not."""
-    monkeypatch.delenv(URL_VARIABLE, raising=False)
+    monkeypatch.delenv(STORE_VARIABLE, raising=False)
 
 
 @pytest.fixture(scope="session")

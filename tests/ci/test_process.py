@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
-from ci.process import ProcessError, run
+from ci.process import STORE_VARIABLE, ProcessError, run
 
 
 def test_both_streams_and_exit_code() -> None:
@@ -30,6 +30,14 @@ def test_folder_and_environment(tmp_path: Path) -> None:
     program = "import os; print(os.getcwd(), os.environ.get('A'), 'HOME' in os.environ)"
     result = run([sys.executable, "-c", program], cwd=tmp_path, environment={"A": "1"})
     assert result.stdout == f"{tmp_path} 1 False\n"
+
+
+def test_no_program_is_told_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORE_VARIABLE, "postgresql+psycopg://ci:SECRET@db/ci")
+    monkeypatch.setenv("AMBIENT", "yes")
+    seen = run(["env"]).stdout
+    assert "AMBIENT=yes\n" in seen
+    assert "SECRET" not in seen
 
 
 def test_output_that_is_no_utf_8() -> None:

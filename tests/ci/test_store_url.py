@@ -11,8 +11,9 @@ from sqlalchemy import text
 
 from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.process import STORE_VARIABLE
 from ci.results import RunResult
-from ci.store import URL_VARIABLE, default_url, open_store
+from ci.store import default_url, open_store
 from ci.store.connect import connect, shown
 from ci.store.store import Store
 
@@ -29,7 +30,7 @@ def test_the_variable_names_the_store(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv(URL_VARIABLE, store_url)
+    monkeypatch.setenv(STORE_VARIABLE, store_url)
     with open_store(tmp_path / "results") as store:
         store.save(published, {})
     assert main(["report", "--results", str(tmp_path / "results")]) == ExitCode.PASSED
@@ -38,7 +39,7 @@ def test_the_variable_names_the_store(
 
 
 def test_an_empty_variable_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(URL_VARIABLE, "")
+    monkeypatch.setenv(STORE_VARIABLE, "")
     open_store(tmp_path).close()
     assert (tmp_path / "ci.db").is_file()
 
@@ -47,7 +48,7 @@ def test_a_store_that_is_only_read_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "misspelt" / "ci.db"
-    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{file}")
+    monkeypatch.setenv(STORE_VARIABLE, f"sqlite:///{file}")
     assert main(["report", "--results", str(tmp_path)]) == ExitCode.USAGE
     assert f"INFINI_CI_DB: there is no {file}\n" in capsys.readouterr().err
     assert not file.parent.exists()
@@ -68,7 +69,7 @@ def test_a_url_of_no_database_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv(URL_VARIABLE, url)
+    monkeypatch.setenv(STORE_VARIABLE, url)
     assert main(["report", "--results", str(tmp_path)]) == ExitCode.USAGE
     told = capsys.readouterr().err
     assert f"{message}\n" in told

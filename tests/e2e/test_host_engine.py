@@ -17,24 +17,82 @@ def test_stages_see_the_fresh_environment(
     host_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")  # a suite that asserts nothing would pass
     monkeypatch.setenv("AMBIENT", "yes")
     program = """
 import json, os, sys
 names = ("AMBIENT", "GREETING", "PYTHONPATH", "VIRTUAL_ENV")
-print(json.dumps([sys.prefix, os.getcwd(), *map(os.environ.get, names)]))
+print(json.dumps([sys.prefix, os.getcwd(), __debug__, *map(os.environ.get, names)]))
 """
     plan = host_bench.plan(python_stage("look", program))
     facts = host_bench.run(plan)
-    prefix, folder, ambient, greeting, python_path, venv = json.loads(
+    prefix, folder, asserts, ambient, greeting, python_path, venv = json.loads(
         (plan.results / "look.log").read_text()
     )
     assert prefix == venv
     assert not folder.startswith(str(plan.source))
-    assert (ambient, greeting, python_path) == ("yes", "good morning", None)
+    assert (asserts, ambient, greeting, python_path) == (True, "yes", "good morning", None)
     assert facts.image is not None
     assert (facts.image.built, facts.image.digest) == (True, None)
     assert sorted(path.name for path in plan.source.iterdir()) == ["pyproject.toml", "src", "tests"]
     assert not (plan.results / "host.lock").exists()
+
+
+# Prints the environment of this process, and those of its ancestors up to the agent.
+ENVIRONMENTS = """
+import os
+from pathlib import Path
+
+print(os.environ)
+process, agents = os.getppid(), 0
+while b"agent.pyz" in Path(f"/proc/{process}/cmdline").read_bytes():
+    agents += 1
+    print(Path(f"/proc/{process}/environ").read_bytes())
+    status = Path(f"/proc/{process}/status").read_text()
+    process = int(status.split("PPid:")[1].split()[0])
+print(f"{agents} ancestors")
+"""
+
+# A package that cannot be built: its backend runs while the environment is made.
+BACKEND = """
+import os
+from pathlib import Path
+
+def build_wheel(*arguments):
+    Path({!r}).write_text(str(os.environ))
+    raise SystemExit("enough")
+"""
+
+
+def test_the_store_is_hidden_from_what_runs(
+    host_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFINI_CI_DB", "postgresql+psycopg://ci:SECRET@db/ci")
+    monkeypatch.setenv("AMBIENT", "yes")
+    plan = host_bench.plan(python_stage("look", ENVIRONMENTS))
+    assert host_bench.run(plan).exit_code == 0
+    seen = (plan.results / "look.log").read_text()
+    assert seen.endswith("\n2 ancestors\n")  # the supervisor of the stage, and the agent
+    assert seen.count("AMBIENT") == 3
+    assert "INFINI_CI_DB" not in seen
+    assert "SECRET" not in seen
+
+
+def test_the_store_is_hidden_from_what_is_installed(
+    host_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFINI_CI_DB", "postgresql+psycopg://ci:SECRET@db/ci")
+    package, seen = host_bench.folder / "package", host_bench.folder / "seen"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    (package / "backend.py").write_text(BACKEND.format(str(seen)))
+    plan = host_bench.plan(stage("build", "true"), requirements=f"{package}\n")
+    with pytest.raises(InfrastructureError, match="enough"):
+        host_bench.engine.prepare(plan, host_bench.observer)
+    assert "VIRTUAL_ENV" in seen.read_text()
+    assert "INFINI_CI_DB" not in seen.read_text()
 
 
 def test_notes_of_the_choice_reach_the_reader(tmp_path: Path) -> None:
