@@ -53,6 +53,9 @@ nox.options.reuse_venv = "yes"
 # uv would not see the wheels that a site offers through pip's settings.
 nox.options.default_venv_backend = "virtualenv"
 
+# Sessions run tests and generators, whose assertions have to be executed.
+os.environ.pop("PYTHONOPTIMIZE", None)
+
 PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 E2E = "tests/e2e"
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 
@@ -31,6 +32,12 @@ def _interrupt(_signal: int, _frame: object) -> None:
 
 
 def _main() -> int:
+    if not __debug__:  # without docstrings `schema` has no descriptions
+        if os.environ.pop("PYTHONOPTIMIZE", ""):
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+        print("error: Python got -O, which skips assertions and docstrings", file=sys.stderr)
+        print("Run: python -m ci", file=sys.stderr)
+        return 2
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
         from ci.cli import main

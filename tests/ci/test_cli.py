@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -324,6 +325,35 @@ def test_without_its_dependencies_it_says_what_installs_them() -> None:
     assert "is not installed" in done.stderr
     assert "python3 noxfile.py -s build-cpu" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def optimized(*words: str, level: str = "2") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONOPTIMIZE": level, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_optimized_python_makes_no_difference() -> None:
+    """Descriptions of the schema are docstrings, which `PYTHONOPTIMIZE=2` leaves out."""
+    assert optimized("-m", "ci", "schema").stdout == schema_text()
+    refused = optimized("-O", "-m", "ci", "schema", level="")
+    assert (refused.returncode, refused.stdout) == (ExitCode.USAGE, "")
+    assert refused.stderr.startswith("error: Python got -O,")
+
+
+@pytest.mark.parametrize("folder", ["tests/ci", "tests/codegen"])
+def test_tests_refuse_a_python_without_assertions(folder: str) -> None:
+    refused = optimized("-m", "pytest", folder)
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR
+    assert refused.stderr == (
+        "ERROR: Python executes no assertions: got PYTHONOPTIMIZE or -O (level 2), expected "
+        f"neither. Run: env -u PYTHONOPTIMIZE {sys.executable} -m pytest\n\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["compare", "history", "report"])

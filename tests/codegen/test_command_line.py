@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +160,34 @@ def test_an_up_to_date_folder_needs_neither_torchgen_nor_jinja2(tmp_path: Path, 
         ).stdout.splitlines()
         assert finished[-1] == imported
     assert "nothing changed: 0 files written" in finished[0]
+
+
+def test_schemas_are_checked_by_an_optimized_python(tmp_path: Path, root: Path) -> None:
+    """torchgen checks them by assertions, which `PYTHONOPTIMIZE` switches off."""
+    torch = find_torch()
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").write_text('__version__ = "1"\n')
+    (tmp_path / "torch" / "__init__.py").touch()
+    shutil.copytree(torch.torchgen, tmp_path / "torchgen")
+    schemas = tmp_path / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    schemas.write_text("- func: abs(Tensor self) -> Tensor\n  no_such_key: 1\n")
+
+    def inspect(*flags: str, optimize: str = "") -> subprocess.CompletedProcess[str]:
+        command = (*flags, "-m", "codegen", "inspect", "--torch-root", str(tmp_path))
+        return subprocess.run(
+            [sys.executable, *command],
+            cwd=root,
+            env={**os.environ, "PYTHONOPTIMIZE": optimize, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    plain = inspect()
+    assert plain.returncode == 2
+    assert "no_such_key" in plain.stderr
+    assert inspect(optimize="1").stderr == plain.stderr
+    assert inspect("-O").stderr.startswith("codegen: error: Python got -O, which skips")
 
 
 def test_what_is_generated_from_counts_and_not_where_it_lies(tmp_path: Path) -> None:

@@ -1,0 +1,18 @@
+"""What all tests of this repository need: a Python that executes assertions."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main() -> None:
+    """Stops a run whose helpers would assert nothing; pytest itself only warns."""
+    if not __debug__:
+        raise pytest.UsageError(
+            "Python executes no assertions: got PYTHONOPTIMIZE or -O (level "
+            f"{sys.flags.optimize}), expected neither. "
+            f"Run: env -u PYTHONOPTIMIZE {sys.executable} -m pytest"
+        )
