@@ -21,8 +21,24 @@ std::vector<std::string> OperatorNames() {
   return names;
 }
 
+// Of one of `Operators()`; none for a platform that the library was not built for.
 std::vector<int> ActiveImplementationIndices(std::string_view name, std::string_view device) {
-  return FindOperator(name).ActiveSlots(ParseDeviceType(device));
+  const OperatorEntry& entry = FindOperator(name);
+  bool is_known = false;
+  std::string known;
+  std::string enabled;
+  for (const DeviceTypeInfo& info : kDeviceTypes) {
+    if (device == info.name || device == info.torch_device) {
+      if (IsEnabled(info.type)) return entry.ActiveSlots(info.type);
+      is_known = true;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(info.name);
+    if (IsEnabled(info.type)) enabled += (enabled.empty() ? "" : ", ") + std::string(info.name);
+  }
+  if (is_known) return {};
+  throw std::invalid_argument("unknown device '" + std::string(device) + "'; expected one of " +
+                              known +
+                              ", or torch's name of its device; this build has: " + enabled);
 }
 
 void ClearCache(std::string_view name) { FindOperator(name).ClearCache(); }

@@ -88,7 +88,8 @@ def prepare(device: str, platform: str, *, simulated: bool) -> None:
             return
         load_device(device, simulated=simulated)
         torch.empty(0, device=device)
-        infini.ops.Abs.active_implementation_indices(device)
+        if not infini.ops.Operator.active_implementation_indices(device):
+            raise DeviceError(f"the library was built for {', '.join(infini.ops.devices())}")
     except Exception as error:
         raise pytest.UsageError(
             f"device {device} cannot be used here: {error}. It was asked for by the first of "

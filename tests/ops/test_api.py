@@ -110,12 +110,38 @@ class TestOperatorClasses:
         for overload in overloads():
             assert TORCH_SLOT in overload.active_slots("cpu"), overload.name
 
+    def test_a_platform_that_is_not_in_the_build_has_no_slots(self) -> None:
+        platforms = infini.ops.platforms()
+        own = [each for each in platforms if each.name in infini.ops.devices()]
+        known = {name for each in platforms for name in (each.name, each.torch_device)}
+        absent = known - {name for each in own for name in (each.name, each.torch_device)}
+        assert absent
+        for name in (*absent, *(f"{name}:1" for name in absent)):
+            assert infini.ops.Abs.active_implementation_indices(name) == []
+            assert infini.ops.Operator.active_implementation_indices(name) == []
+
     def test_an_unknown_device_names_those_of_the_build(self) -> None:
-        with pytest.raises(ValueError, match=r"toaster.*cpu"):
-            infini.ops.Abs.active_implementation_indices("toaster")
+        known = ", ".join(platform.name for platform in infini.ops.platforms())
+        enabled = ", ".join(infini.ops.devices())
+        for operator in (infini.ops.Abs, infini.ops.Operator):
+            for device in ("toaster", "", "meta", torch.device("meta")):
+                with pytest.raises(ValueError, match=f"^unknown device '{device}'; ") as raised:
+                    operator.active_implementation_indices(device)
+                assert str(raised.value).endswith(
+                    f"; expected one of {known}, or torch's name of its device; this build has: "
+                    f"{enabled}"
+                )
+
+    def test_the_base_class_has_the_slots_of_all_operators(self) -> None:
+        native = {
+            slot for each in native_operators() for device, slot in each.slots if device == "cpu"
+        }
+        slots = infini.ops.Operator.active_implementation_indices("cpu")
+        assert slots == sorted({*native, TORCH_SLOT})
 
     def test_clear_cache_leaves_the_operator_usable(self) -> None:
         infini.ops.Add.clear_cache()
+        infini.ops.Operator.clear_cache()  # of all of them
         out = filled(2)
         infini.ops.add(torch.ones(2), torch.ones(2), out)
         assert out.tolist() == [2, 2]

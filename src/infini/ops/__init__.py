@@ -7,13 +7,20 @@ there are.
 """
 
 # Imports are private: operators and their classes take any public name (`Any`, for one).
-import contextlib as _contextlib
 import pathlib as _pathlib
+import sys as _sys
 import typing as _typing
 
-with _contextlib.suppress(ModuleNotFoundError):
-    # First, so that the libraries that the compiled module needs are loaded from it.
+try:
+    # First, so that the libraries that the compiled module needs are loaded from it, wherever it
+    # is: the loader looks for no library that is loaded already.
     import torch as _torch  # noqa: F401
+except ModuleNotFoundError as _error:
+    if _pathlib.Path(__file__).with_name("torch_ops_metadata.json").exists():
+        raise ImportError(
+            f"infini.ops was built with torch, which {_sys.executable} can't import: {_error}. "
+            "Install the torch that it was built with, or run the Python that has it"
+        ) from _error
 
 from infini.ops import _core
 
@@ -35,23 +42,34 @@ __all__ = [
 
 
 class Operator:
-    """Base of the operator classes, ``infini.ops.Abs`` for instance."""
+    """Base of the operator classes, ``infini.ops.Abs`` for instance; asked itself, all of them."""
 
     name: str
+
+    @classmethod
+    def _names(cls) -> _typing.Iterable[str]:
+        return _NAMES if cls is Operator else [cls.name]
 
     @classmethod
     def active_implementation_indices(cls, device: str) -> list[int]:
         """The slots that implement this operator on ``device``, ascending.
 
         ``device`` is a platform ("cpu", "nvidia") or torch's name for it ("cuda", or a
-        ``torch.device``). Raises ``ValueError`` for one that this build does not have.
+        ``torch.device``); one that this build does not have has no slots. Raises ``ValueError``
+        for what is no platform's. ``Operator`` has the slots of all operators.
         """
-        return _core.active_implementation_indices(cls.name, str(device).partition(":")[0])
+        name = str(device).partition(":")[0]
+        found = (_core.active_implementation_indices(each, name) for each in cls._names())
+        return sorted({slot for slots in found for slot in slots})
 
     @classmethod
     def clear_cache(cls) -> None:
-        """Drops what implementations keep between calls: handles, plans, workspaces."""
-        _core.clear_cache(cls.name)
+        """Drops what implementations keep between calls: handles, plans, workspaces.
+
+        ``Operator.clear_cache()`` does it for all operators.
+        """
+        for name in cls._names():
+            _core.clear_cache(name)
 
 
 class Call(_typing.NamedTuple):

@@ -1,0 +1,70 @@
+"""The library in another folder than torch's, as ``pip install --target`` and ``--user`` leave it.
+
+Such a folder has the files of the wheel, so a copy of the installed package is the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import infini.ops
+
+PACKAGE = infini.ops.include_dir().parent
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "operators.cc"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for PYTHONPATH that has the library and nothing else."""
+    shutil.copytree(PACKAGE, tmp_path / "infini" / "ops")
+    return tmp_path
+
+
+def python(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_python_finds_torch(folder: Path) -> None:
+    finished = python(
+        folder,
+        """
+import infini.ops, torch
+out = torch.zeros(2)
+infini.ops.abs(torch.tensor([-1.0, 2.0]), out)
+print(infini.ops.__file__, out.tolist())
+""",
+    )
+    assert finished.stdout == f"{folder}/infini/ops/__init__.py [1.0, 2.0]\n", finished.stderr
+
+
+def test_a_cpp_program_finds_torch(folder: Path) -> None:
+    package, program = folder / "infini" / "ops", folder / "operators"
+    link = (package / "libinfini_ops.so", f"-Wl,-rpath,{package}")
+    compiler = ("c++", "-std=c++17", f"-I{package / 'include'}")
+    subprocess.run([*compiler, EXAMPLE, *link, "-o", program], check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    assert "by slot 8   = 9 ... 34\n" in printed
+
+
+def test_without_torch_the_remedy_is_named(folder: Path) -> None:
+    finished = python(folder, "import sys; sys.modules['torch'] = None; import infini.ops")
+    assert finished.returncode == 1
+    *_, message = finished.stderr.splitlines()
+    assert message.startswith(
+        f"ImportError: infini.ops was built with torch, which {sys.executable} can't import: "
+    )
+    assert message.endswith(
+        "Install the torch that it was built with, or run the Python that has it"
+    )
