@@ -59,7 +59,7 @@ function(infini_ops_find_nvcc result)
   find_program(found nvcc NO_CACHE
     HINTS "${CUDAToolkit_ROOT}" ENV CUDAToolkit_ROOT ENV CUDA_HOME
     PATHS /usr/local/cuda PATH_SUFFIXES bin)
-  # The newest toolkit among the wheels; `-I` as in Torch.cmake.
+  # The newest toolkit among the wheels; `-E` as in Torch.cmake.
   set(find_wheels [=[
 import importlib.util, pathlib
 spec = importlib.util.find_spec("nvidia")
@@ -67,7 +67,7 @@ folders = spec.submodule_search_locations if spec else []
 found = [path for folder in folders for path in pathlib.Path(folder).glob("cu*/bin/nvcc")]
 print(*sorted(found, reverse=True)[:1], end="")
 ]=])
-  foreach(flags "" "-I")
+  foreach(flags "" "-E")
     execute_process(COMMAND "${Python_EXECUTABLE}" ${flags} -c "${find_wheels}"
       OUTPUT_VARIABLE in_wheels)
     list(APPEND found "${in_wheels}")

@@ -3,8 +3,8 @@
 #
 # torch is found by asking a Python, not by find_package(Torch): torch's own CMake files look
 # for CUDA, MKL and Kineto and take longer than compiling the backend. An isolated pip build
-# runs with a Python that hides the packages of the environment it installs into; `-I` makes
-# the same interpreter ignore the variables that hide them.
+# runs with a Python that hides the packages of the environment it installs into; `-E` makes
+# the same interpreter ignore the variables that hide them, those of `pip install --user` too.
 
 set(TORCH_PYTHON_EXECUTABLE "${Python_EXECUTABLE}" CACHE FILEPATH "The Python that has torch")
 
@@ -17,7 +17,7 @@ print(pathlib.Path(spec.origin).parents[1] if has_headers else "", end="")
 
 set(TORCH_ROOT "")
 if(WITH_TORCH OR (AUTO_DETECT_BACKENDS AND NOT DEFINED WITH_TORCH))
-  foreach(flags "" "-I")
+  foreach(flags "" "-E")
     if(NOT TORCH_ROOT)
       execute_process(
         COMMAND "${TORCH_PYTHON_EXECUTABLE}" ${flags} -c "${find_torch}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from codegen.aten import find_torch
 from codegen.devices import PLATFORMS
 
 pytestmark = [
@@ -141,6 +142,36 @@ def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
         root, tmp_path / "build", "-DWITH_TORCH=ON", f"-DTORCH_PYTHON_EXECUTABLE={python}"
     )
     assert f"WITH_TORCH is ON, but {python} has no torch. Install torch there" in message
+
+
+def test_a_torch_of_the_user_is_found_by_an_isolated_build(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip hides ``pip install --user torch`` from it; what is installed finds torch there too."""
+    pytest.importorskip("torchgen", reason="torch is not installed")
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path))
+    monkeypatch.setenv("INFINI_OPS_TORCH_OPS", "abs")
+    # A virtual environment has no user's packages unless it has the system's.
+    venv.create(tmp_path / "python", with_pip=False, system_site_packages=True)
+    python = tmp_path / "python" / "bin" / "python"
+    show = "import site; print(site.getusersitepackages())"
+    asked = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True)
+    packages = Path(asked.stdout.strip())
+    packages.mkdir(parents=True)
+    installed = find_torch()
+    (packages / "torch").symlink_to(installed.torch)
+    (packages / "torchgen").symlink_to(installed.torchgen)
+    monkeypatch.setenv("PYTHONNOUSERSITE", "1")
+    if (
+        subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode
+        == 0
+    ):
+        pytest.skip("the system's Python has torch, which comes first")
+    finished = run_cmake(root, tmp_path / "build", f"-DTORCH_PYTHON_EXECUTABLE={python}")
+    assert finished.returncode == 0, finished.stderr
+    assert f"Found torch in {packages}: enabling WITH_TORCH" in finished.stdout
+    installation = (tmp_path / "build" / "src" / "cmake_install.cmake").read_text()
+    assert f':$ORIGIN/../../torch/lib:{packages}/torch/lib"' in installation.replace("\\", "")
 
 
 def test_off_is_off_where_torch_is_installed(root: Path, tmp_path: Path) -> None:

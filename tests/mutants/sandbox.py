@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.process import ProcessResult, run
-from codegen.aten import find_torch
 from codegen.inputs import SELECTION_VARIABLE
 from tests.mutants.faults import PlantingError
 from tests.mutants.plan import ROOT, Mutant
@@ -132,12 +131,10 @@ def environment_with(site: Path) -> dict[str, str]:
     """This Python's programs and torch, with the library in ``site``."""
     kept = {name: value for name, value in os.environ.items() if name != SELECTION_VARIABLE}
     programs = Path(sys.executable).parent
-    libraries = find_torch().torch / "lib"  # the library looks for torch beside it
     return kept | {
         "PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}",
         "PYTHONPATH": str(site),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "LD_LIBRARY_PATH": f"{libraries}{os.pathsep}{kept.get('LD_LIBRARY_PATH', '')}",
     }
 
 
