@@ -67,7 +67,8 @@ class Run:
             if self.interrupted and not self.records.is_open:
                 raise KeyboardInterrupt
             if plans and len(self._refused) == len(plans):
-                raise together(self._refused)
+                # They have answered in any order.
+                raise together({plan.platform: self._refused[plan.platform] for plan in plans})
             self._begin()
             return self._save_at_last()
 

@@ -164,7 +164,29 @@ def test_where_none_can_begin_nothing_is_run(
     work: Workplace, second: CiError, kind: type[CiError]
 ) -> None:
     first = ConfigError("got too little", remedy="Say more.")
-    odd(work, check_cpu=raises(first), check_moore=raises(first), check_ascend=raises(second))
+
+    def answer_last() -> None:
+        for name in THREE[1:]:
+            process = Path("/proc") / (work.folder / name).read_text()
+            while process.exists():  # until the parent has taken its answer
+                os.sched_yield()
+        raise first
+
+    def answer(name: str, error: CiError) -> Callable[[], object]:
+        os.mkfifo(work.folder / name)
+
+        def refuse() -> None:
+            (work.folder / name).write_text(str(os.getpid()))
+            raise error
+
+        return refuse
+
+    odd(
+        work,
+        check_cpu=answer_last,
+        check_moore=answer("moore", first),
+        check_ascend=answer("ascend", second),
+    )
     with pytest.raises(kind, match=f"^cpu, moore: got too little\nascend: {second}$") as error:
         work.run(platforms=THREE)
     assert error.value.remedy == "Say more."
