@@ -154,16 +154,17 @@ def test_the_first_attempt_is_the_run(job: Job) -> None:
 
 
 def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
-    like_pytest(job, SLEEP, kind="pytest", reruns=3, timeout_s=1.0)
+    # The first attempt has to end in that time too, on a busy machine.
+    like_pytest(job, SLEEP, kind="pytest", reruns=3, timeout_s=5.0)
     assert job.run() == 1
     (finished,) = job.events("rerun_finished")
     assert finished["timed_out"] is True
     (ended,) = job.events("reruns_ended")
-    assert ended["reason"] == "1 of 3 took their time limit of 1 s"
+    assert ended["reason"] == "1 of 3 took their time limit of 5 s"
     assert job.finished("pytest")["timed_out"] is False
     assert rerun_notes(*evidence(job)) == [
         "1 failed test without a result in any rerun",  # that it was ended says nothing about it
-        "no more reruns: 1 of 3 took their time limit of 1 s",
+        "no more reruns: 1 of 3 took their time limit of 5 s",
     ]
 
 

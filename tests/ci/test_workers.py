@@ -81,7 +81,7 @@ def interrupt(times: int = 1) -> None:
     """As Ctrl-C does: the parent gets it, and passes it on."""
     for _ in range(times):
         os.kill(os.getppid(), signal.SIGINT)
-        signal.sigtimedwait([signal.SIGUSR1], 5)  # ended by what the parent passes on
+        signal.sigtimedwait([signal.SIGUSR1], 60)  # ended by what the parent passes on
 
 
 def products(result: RunResult) -> dict[str, str]:
