@@ -46,7 +46,7 @@ OUTCOMES = {
     for outcome in (Outcome.PASSED, Outcome.XPASSED, Outcome.XFAILED, Outcome.SKIPPED)
 }
 _NEEDS = re.compile(r"\w+(?: \w+)*", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z_](?:[\w./()-]|::| (?=\w))*", re.ASCII)
+_PLAIN = re.compile(r"(?:\.\.?/)*[A-Za-z_](?:[\w./()-]|::| (?=\w))*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What all tests of this repository need: a Python that executes assertions."""
+"""What all tests need: a Python that executes assertions."""
 
 from __future__ import annotations
 
