@@ -16,14 +16,25 @@ from ci.measures import Build, read_build
 from ci.network import mask_credentials
 from ci.notes import cache_notes, notes_of
 from ci.plan import Column, RunPlan, StageKind, StagePlan
-from ci.pytest_log import Outcome, PytestLog, closing_summary, collected_tests, parse_log
+from ci.pytest_log import (
+    ClosingSummary,
+    Outcome,
+    PytestLog,
+    closing_summary,
+    collected_tests,
+    parse_log,
+)
 from ci.reruns import read_reruns
 from ci.results import PlatformResult, PytestResult, StageResult, title
+from ci.text import printable
 from ci.verdict import Case, judge, not_run
 
 EVENTS = "events.jsonl"
 PYTEST_LOG = "pytest.jsonl"
 ENVIRONMENT = "environment.json"
+LAST_LINES = 5
+LONGEST_LINE = 200  # characters
+TAIL = 16 * 1024  # bytes in which the last lines are looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +75,18 @@ def build_stages(plan: RunPlan) -> list[str]:
 
 def judged(plan: RunPlan, facts: ExecutionFacts, left: Left) -> PlatformResult:
     """Judge a platform by what a run left in its results folder."""
+    [tests] = (stage for stage in plan.stages if stage.kind is StageKind.PYTEST)
+    output = plan.results / f"{tests.name}.log"
     case = Case(
         stages=plan.stages,
         record=left.record,
         tests=left.log,
         facts=facts,
-        collected=_collected(plan),
+        collected=collected_tests(_lines(output)),
+        summary=_summary(left.log, output),
+        last_lines=_last_lines(output),
+        # The host engine has no way to set one.
+        memory_limit_bytes=None if facts.engine == "host" else plan.container.memory_bytes,
         platform=plan.platform,
         torch_device=plan.torch_device,
         asked_simulated=plan.simulated,
@@ -87,7 +104,7 @@ def judged(plan: RunPlan, facts: ExecutionFacts, left: Left) -> PlatformResult:
         label=title(plan.label, simulated=case.simulated),
         simulated=case.simulated,
         built=_built(case),
-        pytest=_pytest_result(case, plan.results),
+        pytest=_pytest_result(case),
         overloads=case.overloads,
         stages=(*_engine_stages(facts), *(_stage_result(case, stage) for stage in plan.stages)),
         build=left.built.result if left.built else None,
@@ -137,16 +154,34 @@ def read_record(folder: Path) -> RunRecord:
     return parse_events(_lines(path)) if path.is_file() else RunRecord()
 
 
-def _collected(plan: RunPlan) -> int | None:
-    [stage] = (stage for stage in plan.stages if stage.kind is StageKind.PYTEST)
-    log = plan.results / f"{stage.name}.log"
-    return collected_tests(_lines(log)) if log.is_file() else None
-
-
 def _lines(path: Path) -> Iterator[str]:
-    # A crash can leave half a character behind: the line is lost, the rest is read.
-    with path.open(encoding="utf-8", errors="replace") as file:
-        yield from file
+    """The lines of a file; none where there is no file."""
+    if path.is_file():
+        # A crash can leave half a character behind: the line is lost, the rest is read.
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from file
+
+
+def _summary(log: PytestLog | None, output: Path) -> ClosingSummary | None:
+    """pytest's closing summary, in the output of its stage.
+
+    Before the end of the session, what looks like a summary is a test's own output. Where the
+    per-test log is lost, it is the only one to say anything.
+    """
+    if log is not None and log.tests and log.exit_status is None:
+        return None
+    return closing_summary(_lines(output))
+
+
+def _last_lines(output: Path) -> tuple[str, ...]:
+    """The end of a stage's output, fit to be shown."""
+    if not output.is_file():
+        return ()
+    with output.open("rb") as file:
+        file.seek(max(output.stat().st_size - TAIL, 0))
+        text = printable(mask_credentials(file.read().decode(errors="replace")))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return tuple(line[:LONGEST_LINE] for line in lines[-LAST_LINES:])
 
 
 def _in_total(stage: StagePlan) -> bool:
@@ -169,14 +204,14 @@ def _built(case: Case) -> bool | None:
     return True if stages and len(ends) == len(stages) else None
 
 
-def _pytest_result(case: Case, folder: Path) -> PytestResult | None:
-    tests = case.tests
-    if tests is None:
-        return None
-    log = folder / f"{case.pytest_stage.name}.log"
-    # Before the end of the session, what looks like a summary is a test's own output.
-    ended = tests.exit_status is not None and log.is_file()
-    summary = closing_summary(_lines(log)) if ended else None
+def _pytest_result(case: Case) -> PytestResult | None:
+    """The counts of the per-test log; of the closing summary where that log is lost."""
+    tests, summary = case.tests, case.summary
+    if tests is None or (not tests.tests and not case.session_ended):
+        if summary is not None:
+            return _from_summary(summary)
+        if tests is None:
+            return None
     return PytestResult(
         passed=tests.count(Outcome.PASSED),
         failed=tests.count(Outcome.FAILED),
@@ -188,6 +223,21 @@ def _pytest_result(case: Case, folder: Path) -> PytestResult | None:
         deselected=None,
         seconds=summary.seconds if summary else None,
         summary=summary.text if summary else None,
+    )
+
+
+def _from_summary(summary: ClosingSummary) -> PytestResult:
+    return PytestResult(
+        passed=summary.count("passed"),
+        failed=summary.count("failed"),
+        errors=summary.count("error", "errors"),
+        skipped=summary.count("skipped"),
+        xfailed=summary.count("xfailed"),
+        xpassed=summary.count("xpassed"),
+        warnings=summary.count("warning", "warnings"),
+        deselected=None,
+        seconds=summary.seconds,
+        summary=summary.text,
     )
 
 

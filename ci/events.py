@@ -48,6 +48,8 @@ class StageFinished(_Event):
     timed_out: bool = False
     oom_kills: int | None = None
     interrupted: bool = False
+    pytest_status: int | None = None
+    """What pytest ended with in a process below the stage's own; ``None``: not known."""
 
     @property
     def failed(self) -> bool:

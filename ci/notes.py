@@ -12,7 +12,7 @@ from ci.pytest_log import Outcome, TestOutcome
 from ci.reruns import rerun_notes
 from ci.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.text import counted, first_names
-from ci.verdict import BREACHES, Case, code_after_summary
+from ci.verdict import BREACHES, Case, code_after_summary, exit_status
 
 FULL_SUITE = "full suite passed"
 HOST = "host engine: a fresh virtual environment on this machine"
@@ -81,23 +81,28 @@ def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
     elif verdict.harness is Harness.CRASHED:
-        notes.append("process crashed" + _victim(case))
+        notes.append(_crash(case))
     elif verdict.harness is not Harness.CLEAN:
         notes.append(_HARNESS[verdict.harness])
     return notes
 
 
-def _victim(case: Case) -> str:
-    """The tests that a process died in, where they are known."""
-    if case.tests is None:
-        return ""
-    victims = case.tests.crashed or case.tests.running
-    return f" in {first_names(victims)}" if victims else ""
+def _crash(case: Case) -> str:
+    """How a process ended early, and in which tests, where they are known."""
+    victims = (case.tests.crashed or case.tests.running) if case.tests else ()
+    if victims:
+        return f"process crashed in {first_names(victims)}"
+    end = case.pytest_end
+    if end is None or end.signal is not None or case.summary is not None:
+        return "process crashed"
+    return f"pytest printed no closing summary (exit code {end.exit_code})"
 
 
 def _product_notes(case: Case, verdict: Verdict) -> list[str]:
     """What the product's verdict rests on; a broken contract has notes of its own."""
     if verdict.product is Product.PASSED:
+        if case.summary is None:  # the note on the harness says what happened
+            return []
         return ["all that runs without a device passed"] if case.compiled_only else [FULL_SUITE]
     failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
     if any(stage.name in failed for stage in case.commands):
@@ -109,9 +114,9 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
     parts += [counted(errors, "error")] if errors else []
     if parts:
         return [", ".join(parts)]
-    if case.tests.exit_status is None:
-        return ["the suite did not get to its end"]
-    return ["the suite failed"] if case.tests.exit_status else []
+    if exit_status(case):
+        return [verdict.evidence[0].text]
+    return [] if case.session_ended else ["the suite did not get to its end"]
 
 
 def _contract_notes(case: Case) -> list[str]:

@@ -35,6 +35,7 @@ _SUMMARY = re.compile(
     r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*)"
     r" in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
 )
+_COUNT = re.compile(r"(\d+) ([a-z ]+)")
 # The second is pytest-xdist's; "selected" is there when some were deselected.
 _COLLECTED = re.compile(
     r"^(?:collecting \.\.\. )?collected (\d+) items?(?: / .*?(\d+) selected)?"
@@ -268,6 +269,11 @@ class ClosingSummary:
 
     text: str
     seconds: float
+
+    def count(self, *names: str) -> int:
+        """How many there are of ``passed``, ``failed``, ...; of all ``names`` together."""
+        found = _COUNT.findall(self.text.partition(" in ")[0])
+        return sum(int(number) for number, name in found if name in names)
 
 
 def closing_summary(lines: Iterable[str]) -> ClosingSummary | None:

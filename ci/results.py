@@ -77,7 +77,10 @@ class Verdict(_Model):
 
 
 class PytestResult(_Model):
-    """Counts from the per-test log; ``seconds`` and ``summary`` as pytest printed them."""
+    """Counts from the per-test log; ``seconds`` and ``summary`` as pytest printed them.
+
+    Where the per-test log is lost, the counts are those of the summary.
+    """
 
     passed: int
     failed: int
@@ -203,9 +206,10 @@ def kind(*, simulated: bool) -> str:
     return "simulated" if simulated else "real"
 
 
-# An incomplete result says "infrastructure" only where the harness has been shown to be it;
-# a crash, a time-out or a lack of memory may just as well be the product's own doing.
-_INFRASTRUCTURE = frozenset({Harness.LOST, Harness.INFRASTRUCTURE})
+# An incomplete result says "infrastructure" only where the harness has been shown to be it; a
+# crash or a time-out may just as well be the product's own doing. Where a configured memory limit
+# was reached, the product is failed, not incomplete.
+_INFRASTRUCTURE = frozenset({Harness.LOST, Harness.INFRASTRUCTURE, Harness.OOM_KILLED})
 
 
 def exit_code(platforms: Sequence[PlatformResult]) -> ExitCode:

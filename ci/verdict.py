@@ -1,9 +1,11 @@
 """Pure judgement: events, per-test log and execution facts become a verdict with evidence.
 
-The per-test log decides about the tests, never an exit code alone: a session that ended well
-and a process that was killed afterwards are ``passed`` and ``exit_after_summary``, and an exit
-code of 0 without a log is ``incomplete``. So is a suite in which no test passed: skipped,
-empty and missing are never success.
+The product passes where the per-test log, the exit status of pytest's process and, after
+them, pytest's closing summary agree. Exit codes 1 to 5 are pytest's own verdict, whatever the
+log says: plugins decide after its last line. A process that is killed after a passing summary
+is ``passed`` and ``exit_after_summary``, and an exit code of 0 without a log is
+``incomplete``. So is a suite in which no test passed: skipped, empty and missing are never
+success.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ci.analysis.suite import on_processor, suite_of
 from ci.details import Rerun
 from ci.events import RunRecord, StageFinished
 from ci.plan import ContractPlan, StageKind, StagePlan
-from ci.pytest_log import Outcome, PytestLog
+from ci.pytest_log import ClosingSummary, Outcome, PytestLog
 from ci.results import (
     Evidence,
     Grade,
@@ -41,6 +43,19 @@ FAULTS = frozenset(
     {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
 )
 TESTS_FAILED = 1  # pytest's exit status
+# What pytest means by its other exit statuses (pytest.ExitCode).
+UNFINISHED = {
+    2: "interrupted",
+    3: "internal error",
+    4: "usage error",
+    5: "no tests collected",
+}
+LAST_PYTEST_STATUS = max(UNFINISHED)
+SIGNALLED = 128  # the least exit code by which a shell reports a signal
+NO_SUMMARY = (
+    "it crashed or was made to leave, or `-qq`, `-p no:terminal` or a plugin suppresses the"
+    " summary: run pytest without these"
+)
 # Of a contract; what fails newly fails anyway.
 BREACHES = (Kind.VANISHED, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED)
 
@@ -58,6 +73,12 @@ class Case:
     asked_simulated: bool = False
     collected: int | None = None
     """Tests that pytest said it would run; ``None``: it did not say."""
+    summary: ClosingSummary | None = None
+    """pytest's closing summary in the stage's output; ``None``: there is none."""
+    last_lines: Sequence[str] = ()
+    """The end of the output of pytest's stage."""
+    memory_limit_bytes: int | None = None
+    """The configured memory limit that the engine applied."""
     contract: ContractPlan | None = None
     reruns: Sequence[Rerun] = ()
 
@@ -75,6 +96,10 @@ class Case:
     @property
     def session_ended(self) -> bool:
         return self.tests is not None and self.tests.exit_status is not None
+
+    @property
+    def pytest_end(self) -> StageFinished | None:
+        return self.finished(self.pytest_stage)
 
     @cached_property
     def misplaced(self) -> tuple[str, ...]:
@@ -125,6 +150,9 @@ def judge(case: Case) -> Verdict:
     """Judge the product and the harness, each with its evidence."""
     product, about_product = _product(case)
     harness, about_harness = _harness(case)
+    limited = case.memory_limit_bytes is not None
+    if harness is Harness.OOM_KILLED and product is Product.INCOMPLETE and limited:
+        product = Product.FAILED  # it needs more than it was given
     evidence = (*about_product, *about_harness, *_details(case))
     return Verdict(product=product, harness=harness, evidence=evidence)
 
@@ -196,17 +224,84 @@ def _ended_from_outside(end: StageFinished) -> bool:
 def _suite(case: Case) -> Opinion:
     tests = case.tests
     if tests is None:
-        return Product.INCOMPLETE, [_fact(_no_log(case))]
+        return _by_exit_status(case) or (Product.INCOMPLETE, [_fact(_no_log(case))])
     if bad := tests.named(Outcome.FAILED, Outcome.ERROR):
+        if len(bad) == len(tests.crashed) and _machine_ran_out(case):
+            text = f"worker processes were killed for memory in {first_names(tests.crashed)}"
+            return Product.INCOMPLETE, [_fact(text)]
         failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
         counts = f"{failures} failed, {counted(errors, 'error')}"
         return Product.FAILED, [_fact(f"{counts}: {first_names(bad)}")]
-    if tests.exit_status is None:
+    if tests.exit_status is None and _machine_ran_out(case):
+        return _unfinished_session(case, tests)
+    if by_status := _by_exit_status(case):
+        return by_status
+    if tests.exit_status is None and not _left_at_the_end(case, tests):
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
         lines = counted(tests.unreadable_lines, "unreadable line")
         return Product.INCOMPLETE, [_fact(f"the per-test log has {lines}")]
-    return _cut_short(case, tests) or _finished_session(tests, tests.exit_status)
+    if case.pytest_end is None and case.summary is None:
+        text = f"stage {case.pytest_stage.name} has no result, and pytest no closing summary"
+        return Product.INCOMPLETE, [_fact(text)]
+    if short := _cut_short(case, tests):
+        return Product.INCOMPLETE, short
+    return _finished_session(tests)
+
+
+def exit_status(case: Case) -> int | None:
+    """The exit status that decides about the suite; ``None``: pytest did not get to one.
+
+    Codes 1 to 5 of the stage's process are pytest's, also where a wrapper passes them on. Next
+    comes what pytest is known to have ended with inside a wrapper, then a code that pytest does
+    not have. The log comes last: hooks may change the status after its last line.
+    """
+    end = case.pytest_end
+    code = end.exit_code if end is not None else 0
+    if 0 < code <= LAST_PYTEST_STATUS:
+        return code
+    if end is not None and end.pytest_status is not None:
+        return end.pytest_status
+    if 0 < code < SIGNALLED:
+        return code
+    return case.tests.exit_status if case.tests else None
+
+
+def _by_exit_status(case: Case) -> Opinion | None:
+    """What an exit status other than 0 means, where no test failed."""
+    status = exit_status(case)
+    if not status:
+        return None
+    text = f"{_who_exited(case, status)} with {status}"
+    if case.tests is None:
+        why = f": {UNFINISHED[status]}" if status in UNFINISHED else ""
+        text = f"{text}{why}; {_no_log(case)}"
+    elif status in UNFINISHED:
+        text += f": {UNFINISHED[status]}"
+    elif not case.session_ended:
+        text += " before the end of its session"
+    elif status == TESTS_FAILED:
+        text += " although no test failed: a plugin or hook decided so"
+    short = (case.tests and _cut_short(case, case.tests)) or []
+    product = Product.INCOMPLETE if status in UNFINISHED else Product.FAILED
+    return product, [_fact(text), *short, *_last_lines(case)]
+
+
+def _who_exited(case: Case, status: int) -> str:
+    end = case.pytest_end
+    if end is None or status not in (end.exit_code, end.pytest_status):
+        return "pytest ended its session"
+    if status > LAST_PYTEST_STATUS:
+        return "the test command exited"
+    if end.pytest_status in (None, status):
+        return "pytest exited"
+    return f"pytest exited with {end.pytest_status}, and the test command"
+
+
+def _last_lines(case: Case) -> list[Evidence]:
+    if not case.last_lines:
+        return []
+    return [_fact(f"last lines of {case.pytest_stage.name}.log: {' | '.join(case.last_lines)}")]
 
 
 def complete(tests: PytestLog, collected: int | None = None) -> bool:
@@ -238,41 +333,46 @@ def _broken_contract(case: Case) -> list[Evidence]:
 
 
 def _no_log(case: Case) -> str:
-    end = case.finished(case.pytest_stage)
+    end = case.pytest_end
     how = f"ended with {_exit(end)}; its output is {end.stage}.log" if end else "has no result"
     return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
 
 
 def _unfinished_session(case: Case, tests: PytestLog) -> Opinion:
-    end = case.finished(case.pytest_stage)
+    end = case.pytest_end
     results = counted(len(tests.tests), "result")
     done = _fact(f"pytest did not get to its end; its log has {results}")
     own = end is not None and end.signal in FAULTS
     return Product.FAILED if own else Product.INCOMPLETE, [done]
 
 
-def _cut_short(case: Case, tests: PytestLog) -> Opinion | None:
+def _left_at_the_end(case: Case, tests: PytestLog) -> bool:
+    """Whether pytest left with 0 before the end of its session, when all tests had ended."""
+    end, collected = case.pytest_end, case.collected
+    all_ended = collected is not None and tests.begun >= collected and not tests.running
+    return all_ended and end is not None and not end.failed
+
+
+def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
     """``pytest.exit`` chooses the exit status, and 0 is among the choices."""
+    if not case.session_ended:
+        return []
     ended = f"pytest ended with status {tests.exit_status}"
     if tests.running:
-        return Product.INCOMPLETE, [_fact(f"{ended} in the middle of {first_names(tests.running)}")]
+        return [_fact(f"{ended} in the middle of {first_names(tests.running)}")]
     if case.collected is not None and tests.begun < case.collected:
         text = f"{ended} before its end: {tests.begun} of {case.collected} collected tests began"
-        return Product.INCOMPLETE, [_likely(text)]
-    return None
+        return [_likely(text)]
+    return []
 
 
-def _finished_session(tests: PytestLog, status: int) -> Opinion:
+def _finished_session(tests: PytestLog) -> Opinion:
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if not passed:
         text = f"no test passed: {skipped} skipped" if tests.tests else "no test was collected"
         return Product.INCOMPLETE, [_fact(text)]
-    if status != 0:
-        product = Product.FAILED if status == TESTS_FAILED else Product.INCOMPLETE
-        return product, [_fact(f"pytest ended with status {status}, though no test failed")]
-    return Product.PASSED, [
-        _fact(f"pytest ended with status 0: {passed} passed, {skipped} skipped")
-    ]
+    ended = "pytest left" if tests.exit_status is None else "pytest ended with status 0"
+    return Product.PASSED, [_fact(f"{ended}: {passed} passed, {skipped} skipped")]
 
 
 # The harness
@@ -298,23 +398,27 @@ def _timed_out(case: Case) -> tuple[Harness, list[Evidence]] | None:
 
 
 def _after_summary(case: Case) -> tuple[Harness, list[Evidence]] | None:
-    """A process that ended otherwise than the session it had reported."""
+    """A process that ended otherwise than the pytest whose closing summary it had printed."""
     code = code_after_summary(case)
     if code is None:
         return None
-    evidence = [_fact(f"exit code {code} after the pytest summary")]
+    end = case.pytest_end
+    known = ", though pytest exited with 0" if end is not None and end.pytest_status == 0 else ""
+    evidence = [_fact(f"exit code {code} after the pytest summary{known}")]
     if memory := _out_of_memory(case):
         evidence += memory[1]
     return Harness.EXIT_AFTER_SUMMARY, evidence
 
 
 def code_after_summary(case: Case) -> int | None:
-    """The exit code that contradicts a finished pytest session, if there is one."""
-    if case.tests is None or case.tests.exit_status is None:
+    """The exit code that says nothing of a finished pytest session, if there is one."""
+    if not case.session_ended or case.summary is None:
         return None
-    end = case.finished(case.pytest_stage)
-    if end is not None and end.exit_code != case.tests.exit_status:
-        return end.exit_code
+    end = case.pytest_end
+    if end is not None:
+        wrappers = end.pytest_status == 0 and end.exit_code > LAST_PYTEST_STATUS
+        if wrappers or end.exit_code >= SIGNALLED:
+            return end.exit_code
     finished = case.record.run_finished
     expected = finished.exit_code if finished else None
     actual = case.facts.exit_code
@@ -322,15 +426,25 @@ def code_after_summary(case: Case) -> int | None:
 
 
 def _out_of_memory(case: Case) -> tuple[Harness, list[Evidence]] | None:
+    limit = case.memory_limit_bytes
+    why = (
+        "no limit is configured, so the machine ran out"
+        if limit is None
+        else f"the configured limit is {limit:,} bytes"
+    )
     victims = [end for end in _ends(case) if end.oom_kills and end.exit_code != 0]
     if victims:
         end = victims[0]
         text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
-        return Harness.OOM_KILLED, [_fact(text)]
+        return Harness.OOM_KILLED, [_fact(f"{text}: {why}")]
     # What a rerun brought about is no part of the run that is judged.
     if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
-        return Harness.OOM_KILLED, [_fact("the engine reports an out-of-memory kill")]
+        return Harness.OOM_KILLED, [_fact(f"the engine reports an out-of-memory kill: {why}")]
     return None
+
+
+def _machine_ran_out(case: Case) -> bool:
+    return case.memory_limit_bytes is None and _out_of_memory(case) is not None
 
 
 def _lost(case: Case) -> tuple[Harness, list[Evidence]] | None:
@@ -346,16 +460,23 @@ def _crashed(case: Case) -> tuple[Harness, list[Evidence]] | None:
     for end in _ends(case):
         if end.signal is not None:
             return Harness.CRASHED, [_fact(_killed(end)), *_outside(end)]
-    left = case.finished(case.pytest_stage)
+    left = case.pytest_end
     if left is not None and case.tests is not None and not case.session_ended:
         text = f"pytest left with {_exit(left)} and did not end its session"
         return Harness.CRASHED, [_fact(text)]
+    if left is not None and case.summary is None and not _refused(case, left):
+        text = f"pytest printed no closing summary, {_exit(left)}: {NO_SUMMARY}"
+        return Harness.CRASHED, [_fact(text)]
     if case.record.run_finished is None:
-        began = bool(case.record.events)
-        how = "ended without a result" if began else "never began"
+        how = "ended without a result" if case.record.events else "never began"
         text = f"the agent {how}, exit code {case.facts.exit_code}"
-        return Harness.CRASHED if began else Harness.INFRASTRUCTURE, [_fact(text)]
+        return Harness.INFRASTRUCTURE, [_fact(text)]
     return None
+
+
+def _refused(case: Case, end: StageFinished) -> bool:
+    """Whether pytest itself said why it did not begin: a wrong option, a broken conftest."""
+    return case.tests is None and end.exit_code in UNFINISHED
 
 
 def _killed(end: StageFinished) -> str:

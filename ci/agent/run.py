@@ -16,6 +16,7 @@ from .compiler_cache import CompilerCache
 from .events import EventLog
 from .lease import LeaseError, Leases
 from .output import StageOutput
+from .pytest_status import status_of
 from .reruns import Reruns
 from .stage import Stage
 
@@ -33,6 +34,7 @@ class Run:
         self._environment = {**os.environ, **job["environment"]}
         self._cache = CompilerCache(job["compiler_cache"], self._environment, self._results)
         self._environment.update(self._cache.variables)
+        self._log_of_tests = self._results / "pytest.jsonl"
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
         self._interrupted = False
@@ -118,7 +120,10 @@ class Run:
         name = stage["name"]
         command = [*stage["command"], *self._added_arguments(stage["kind"])]
         self._log.emit("stage_started", stage=name, command=command)
-        outcome = self._carry_out(stage, name, command, {}, stage["timeout_s"])
+        with status_of(stage, self._log_of_tests) as status:
+            added = status.variables(self._stage_environment(stage).get("PYTHONPATH"))
+            outcome = self._carry_out(stage, name, command, added, stage["timeout_s"])
+            outcome.update(status.found())
         self._log.emit("stage_finished", stage=name, **outcome)
         return outcome
 
@@ -174,7 +179,7 @@ class Run:
         if kind != "pytest":
             return []
         return [
-            f"--report-log={self._results / 'pytest.jsonl'}",
+            f"--report-log={self._log_of_tests}",
             f"--junitxml={self._results / 'junit.xml'}",
         ]
 

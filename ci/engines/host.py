@@ -85,6 +85,9 @@ class HostEngine:
                 sync_seconds = monotonic() - start
                 agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
                 facts = _attend(folder, observer)
+                if facts.lost and not facts.interrupted:  # it has ended, without a result
+                    code = agent.wait()
+                    facts = replace(facts, exit_code=code if code >= 0 else 128 - code)
         except KeyboardInterrupt:
             pass
         finally:

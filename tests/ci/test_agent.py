@@ -460,4 +460,5 @@ def test_old_pythons_know_its_syntax_and_modules(module: Path) -> None:
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
     names |= {str(node.module).partition(".")[0] for node in froms if node.level == 0}
-    assert names <= OLD_MODULES
+    ours = {"pytest"} if module.name == "status_plugin.py" else set()  # which pytest alone imports
+    assert names <= OLD_MODULES | ours

@@ -27,7 +27,7 @@ from ci.events import (
 )
 from ci.notes import notes_of
 from ci.plan import Column, ContractPlan, StageKind, StagePlan
-from ci.pytest_log import Outcome, PytestLog, TestOutcome, parse_log
+from ci.pytest_log import ClosingSummary, Outcome, PytestLog, TestOutcome, parse_log
 from ci.results import Grade, Harness, Product, Verdict
 from ci.verdict import Case, judge, not_run
 
@@ -68,6 +68,7 @@ def log(*outcomes: Outcome, status: int | None = 0, **more: Any) -> PytestLog:
     return PytestLog(tests=tests, **fields)
 
 
+SUMMARY = ClosingSummary(text="2 passed in 0.1s", seconds=0.1)
 PASSING = log(Outcome.PASSED, Outcome.PASSED, Outcome.SKIPPED)
 FAILING = log(Outcome.PASSED, Outcome.FAILED, Outcome.ERROR, status=1)
 
@@ -80,6 +81,7 @@ def case(tests: PytestLog | None, *events: Event, **facts: Any) -> Case:
         facts=replace(FACTS, **facts),
         platform="cpu",
         torch_device="cpu",
+        summary=SUMMARY if tests is not None and tests.exit_status is not None else None,
     )
 
 
@@ -342,7 +344,7 @@ CASES = {
     ),
     "the agent is killed": (
         case(None, begin("install"), exit_code=137, lost=True),
-        (Product.INCOMPLETE, Harness.CRASHED),
+        (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
         "fact: the agent ended without a result, exit code 137",
         "stage install has no result",
     ),
@@ -378,7 +380,7 @@ CASES = {
     ),
     "exit 0 without a log": (
         case(None, end("install"), end("pytest"), last(), exit_code=0),
-        (Product.INCOMPLETE, Harness.CLEAN),
+        (Product.INCOMPLETE, Harness.CRASHED),
         "fact: there is no per-test log; stage pytest ended with exit code 0",
         "there is no per-test log; stage pytest ended with exit code 0",
     ),
@@ -391,14 +393,14 @@ CASES = {
     "nothing is collected": (
         case(log(status=5), end("install"), end("pytest", 5), last(1), exit_code=1),
         (Product.INCOMPLETE, Harness.CLEAN),
-        "fact: no test was collected",
-        "no test was collected",
+        "fact: pytest exited with 5: no tests collected",
+        "pytest exited with 5: no tests collected",
     ),
     "a plug-in fails the session": (
         case(log(Outcome.PASSED, status=1), end("install"), end("pytest", 1), last(1), exit_code=1),
         (Product.FAILED, Harness.CLEAN),
-        "fact: pytest ended with status 1, though no test failed",
-        "the suite failed",
+        "fact: pytest exited with 1 although no test failed: a plugin or hook decided so",
+        "pytest exited with 1 although no test failed: a plugin or hook decided so",
     ),
     "a test ends the session": (
         case(
@@ -415,8 +417,8 @@ CASES = {
     "pytest breaks": (
         case(log(Outcome.PASSED, status=3), end("install"), end("pytest", 3), last(1), exit_code=1),
         (Product.INCOMPLETE, Harness.CLEAN),
-        "fact: pytest ended with status 3, though no test failed",
-        "pytest ended with status 3",
+        "fact: pytest exited with 3: internal error",
+        "pytest exited with 3: internal error",
     ),
     "the log is damaged": (
         case(
@@ -427,6 +429,169 @@ CASES = {
         "the per-test log has 1 unreadable line",
     ),
 }
+
+
+NO_SESSION_END = log(Outcome.PASSED, status=None, begun=1)
+RED_HOOK = "pytest exited with 1 although no test failed: a plugin or hook decided so"
+# How pytest's stage ended, what pytest in it is known to have ended with, and the verdict.
+ENDINGS: list[tuple[PytestLog | None, int, int | None, Product, Harness, str]] = [
+    (PASSING, 1, None, Product.FAILED, Harness.CLEAN, RED_HOOK),
+    (PASSING, 2, None, Product.INCOMPLETE, Harness.CLEAN, "pytest exited with 2: interrupted"),
+    (PASSING, 3, None, Product.INCOMPLETE, Harness.CLEAN, "pytest exited with 3: internal error"),
+    (PASSING, 4, None, Product.INCOMPLETE, Harness.CLEAN, "pytest exited with 4: usage error"),
+    (PASSING, 5, None, Product.INCOMPLETE, Harness.CLEAN, "with 5: no tests collected"),
+    (PASSING, 6, None, Product.FAILED, Harness.CLEAN, "the test command exited with 6"),
+    (PASSING, 127, None, Product.FAILED, Harness.CLEAN, "the test command exited with 127"),
+    (PASSING, 128, None, Product.PASSED, Harness.EXIT_AFTER_SUMMARY, "exit code 128 after"),
+    (PASSING, 255, None, Product.PASSED, Harness.EXIT_AFTER_SUMMARY, "exit code 255 after"),
+    # Inside of a wrapper.
+    (PASSING, 0, 1, Product.FAILED, Harness.CLEAN, RED_HOOK),
+    (PASSING, 7, 1, Product.FAILED, Harness.CLEAN, RED_HOOK),
+    (PASSING, 137, 1, Product.FAILED, Harness.EXIT_AFTER_SUMMARY, RED_HOOK),
+    (
+        *(PASSING, 1, 0, Product.FAILED, Harness.CLEAN),
+        "pytest exited with 0, and the test command with 1",
+    ),
+    (
+        *(PASSING, 2, 0, Product.INCOMPLETE, Harness.CLEAN),
+        "pytest exited with 0, and the test command with 2: interrupted",
+    ),
+    (
+        *(PASSING, 7, 0, Product.PASSED, Harness.EXIT_AFTER_SUMMARY),
+        "exit code 7 after the pytest summary, though pytest exited with 0",
+    ),
+    (log(Outcome.PASSED, status=1), 0, 0, Product.PASSED, Harness.CLEAN, "pytest ended"),
+    (
+        *(log(Outcome.PASSED, status=1), 0, None, Product.FAILED, Harness.CLEAN),
+        "pytest ended its session with 1 although no test failed",
+    ),
+    (FAILING, 0, None, Product.FAILED, Harness.CLEAN, "1 failed, 1 error"),
+    (FAILING, 7, 0, Product.FAILED, Harness.EXIT_AFTER_SUMMARY, "1 failed, 1 error"),
+    # Before the end of the session.
+    (NO_SESSION_END, 1, None, Product.FAILED, Harness.CRASHED, "before the end of its session"),
+    (NO_SESSION_END, 4, None, Product.INCOMPLETE, Harness.CRASHED, "with 4: usage error"),
+    (NO_SESSION_END, 7, None, Product.FAILED, Harness.CRASHED, "the test command exited with 7"),
+    (NO_SESSION_END, 0, None, Product.INCOMPLETE, Harness.CRASHED, "did not get to its end"),
+    # Without a per-test log.
+    (None, 1, None, Product.FAILED, Harness.CRASHED, "pytest exited with 1; there is no per-test"),
+    (None, 4, None, Product.INCOMPLETE, Harness.CLEAN, "pytest exited with 4: usage error; there"),
+    (None, 127, None, Product.FAILED, Harness.CRASHED, "the test command exited with 127; there"),
+]
+
+
+@pytest.mark.parametrize(("tests", "code", "known", "product", "harness", "evidence"), ENDINGS)
+def test_the_exit_status_of_pytest_decides(
+    tests: PytestLog | None,
+    code: int,
+    known: int | None,
+    product: Product,
+    harness: Harness,
+    evidence: str,
+) -> None:
+    stage_end = end("pytest", code, pytest_status=known)
+    ended = 1 if code else 0
+    given = case(tests, end("install"), stage_end, last(ended), exit_code=ended)
+    verdict = judge(given)
+    assert (verdict.product, verdict.harness) == (product, harness)
+    assert evidence in texts(verdict)
+    green = (product, harness) == (Product.PASSED, Harness.CLEAN)
+    assert green or notes_of(given, verdict) != ("full suite passed",)
+
+
+def test_the_last_lines_say_what_a_plugin_has_decided() -> None:
+    given = ended(replace(PASSING, exit_status=1))
+    verdict = judge(replace(given, last_lines=("1 snapshot unused.", "2 passed in 0.1s")))
+    assert "fact: last lines of pytest.log: 1 snapshot unused. | 2 passed in 0.1s" in texts(verdict)
+    assert "last lines" not in texts(judge(replace(ended(PASSING), last_lines=("2 passed",))))
+
+
+def test_a_hook_that_ends_the_session_early_does_not_hide_how_many_tests_ran() -> None:
+    verdict = judge(replace(ended(replace(PASSING, exit_status=2, begun=3)), collected=4))
+    assert "fact: pytest exited with 2: interrupted" in texts(verdict)
+    assert "likely: pytest ended with status 2 before its end: 3 of 4" in texts(verdict)
+
+
+def test_without_a_closing_summary_nothing_is_clean() -> None:
+    given = replace(ended(PASSING), summary=None)
+    verdict = judge(given)
+    assert (verdict.product, verdict.harness) == (Product.PASSED, Harness.CRASHED)
+    assert "pytest printed no closing summary, exit code 0: it crashed" in texts(verdict)
+    assert "run pytest without these" in texts(verdict)
+    assert notes(given) == "pytest printed no closing summary (exit code 0)"
+    killed = case(PASSING, end("install"), end("pytest", 139, signal=11), last(1), exit_code=1)
+    assert judge(replace(killed, summary=None)).harness is Harness.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("collected", "product"),
+    [(1, Product.PASSED), (2, Product.INCOMPLETE), (None, Product.INCOMPLETE)],
+)
+def test_pytest_that_leaves_before_its_end_passes_where_all_tests_had_ended(
+    collected: int | None, product: Product
+) -> None:
+    given = case(NO_SESSION_END, end("install"), end("pytest"), last(), exit_code=0)
+    given = replace(given, collected=collected)
+    verdict = judge(given)
+    assert (verdict.product, verdict.harness) == (product, Harness.CRASHED)
+    assert "full suite passed" not in notes(given)
+    assert "pytest printed no closing summary (exit code 0)" in notes(given)
+
+
+def killed(tests: PytestLog | None, **changes: Any) -> Case:
+    """The container was killed in the middle of the tests."""
+    given = case(tests, end("install"), begin("pytest"), exit_code=137, lost=True)
+    return replace(given, **changes)
+
+
+def test_what_is_killed_from_outside_is_the_infrastructure() -> None:
+    for tests in (None, log(Outcome.PASSED, status=None, running=("t.py::test_1",))):
+        verdict = judge(killed(tests))
+        assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
+        assert "fact: the agent ended without a result, exit code 137" in texts(verdict)
+    verdict = judge(killed(replace(FAILING, exit_status=None)))
+    assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.INFRASTRUCTURE)
+    # Between the log's end and the summary, a hook may still have decided otherwise.
+    verdict = judge(killed(PASSING, summary=None))
+    assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
+
+
+WORKER_DIED = log(
+    Outcome.PASSED, Outcome.FAILED, status=1, crashed=("t.py::test_1",), running=()
+)
+OUT_OF_MEMORY = {
+    "the build": case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
+    "the tests": case(
+        log(Outcome.PASSED, status=None, running=("t.py::test_1",)),
+        *(end("install"), end("pytest", 137, signal=9, oom_kills=1), last(1)),
+        exit_code=1,
+    ),
+    "the tests, in a wrapper that makes 1 of everything": case(
+        log(Outcome.PASSED, status=None),
+        *(end("install"), end("pytest", 1, oom_kills=1), last(1)),
+        exit_code=1,
+    ),
+    "a worker process": case(
+        WORKER_DIED, end("install"), end("pytest", 1, oom_kills=1), last(1), exit_code=1
+    ),
+    "everything": case(None, begin("install"), exit_code=137, oom_killed=True, lost=True),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_MEMORY)
+def test_a_configured_limit_is_the_products_and_the_machines_memory_is_not(name: str) -> None:
+    given = OUT_OF_MEMORY[name]
+    verdict = judge(given)
+    assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.OOM_KILLED)
+    assert "no limit is configured, so the machine ran out" in texts(verdict)
+    verdict = judge(replace(given, memory_limit_bytes=2**30))
+    assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.OOM_KILLED)
+    assert "the configured limit is 1,073,741,824 bytes" in texts(verdict)
+
+
+def test_a_test_that_failed_by_itself_is_no_victim_of_the_machine() -> None:
+    tests = replace(WORKER_DIED, tests=(*WORKER_DIED.tests, *FAILING.tests))
+    ends = (end("install"), end("pytest", 1, oom_kills=1), last(1))
+    assert judge(case(tests, *ends, exit_code=1)).product is Product.FAILED
 
 
 def test_fewer_tests_than_collected_are_likely_an_early_end() -> None:
