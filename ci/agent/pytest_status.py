@@ -66,12 +66,12 @@ def _write_package(folder: Path, log: Path) -> None:
     (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
     source = pkgutil.get_data(__package__ or "", "status_plugin.py")
     (folder / f"{PACKAGE}.py").write_bytes(source or b"")
-    (folder / "report-log").write_text(os.path.abspath(log), encoding="utf-8")
+    (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
 
 
 def is_pytest(command: Sequence[str]) -> bool:
     """Tell whether a command is pytest itself: ``pytest``, ``python -m pytest``."""
-    name = os.path.basename(command[0])
+    name = Path(command[0]).name
     if re.match(r"python[0-9.]*$", name):
         return ("-m", "pytest") in zip(command, command[1:])
     return name in ("pytest", "py.test")

@@ -15,6 +15,11 @@ from typing import Any, Generator
 import pytest
 
 FOLDER = Path(__file__).resolve().parent
+STATUS = FOLDER / "status"
+
+# Of a pytest that the same stage ran before. This one may leave before any hook is called.
+with suppress(OSError):
+    STATUS.unlink()
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -23,15 +28,10 @@ def pytest_cmdline_main(config: Any) -> Generator[None, Any, None]:
 
     The log's own last record is older: hooks may change the exit status after it.
     """
-    status = FOLDER / "status"
-    ours = _is_ours(config)
-    if ours:
-        with suppress(OSError):
-            status.unlink()  # of a pytest that the same stage ran before
     outcome = yield
-    if ours and outcome.excinfo is None:
+    if outcome.excinfo is None and _is_ours(config):
         with suppress(OSError):  # it is missed as evidence, never a reason to fail
-            status.write_text(str(int(outcome.get_result() or 0)), encoding="utf-8")
+            STATUS.write_text(str(int(outcome.get_result() or 0)), encoding="utf-8")
 
 
 def _is_ours(config: Any) -> bool:
@@ -42,6 +42,6 @@ def _is_ours(config: Any) -> bool:
     if os.getpid() == os.getsid(0):  # the main one: its exit code is pytest's own, and known
         return False
     try:
-        return os.path.abspath(log) == (FOLDER / "report-log").read_text(encoding="utf-8")
+        return (FOLDER / "report-log").read_text(encoding="utf-8") == str(Path(log).resolve())
     except OSError:
         return False

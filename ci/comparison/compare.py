@@ -67,7 +67,7 @@ def _of_run(store: Store, runs: Runs, other: str) -> _Tested:
     run_id = runs.runs[platform].run_id
     suite = suite_of(store.tests(run_id, platform))
     result = store.load(run_id).platform(platform)
-    return run_side(runs, result), suite, read_processor(result.environment.get("processor"))
+    return run_side(store, runs, result), suite, read_processor(result.environment.get("processor"))
 
 
 def _with_contract(sides: Sequence[_Tested]) -> Comparison:

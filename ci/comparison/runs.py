@@ -81,10 +81,14 @@ class _Runs:
         after = (self._head.runs[head].run_id, head)
         results = [self._load(run_id).platform(name) for run_id, name in (before, after)]
         times = self._times(results[0], results[1])
-        are_there = all(result.pytest for result in results)
+        sides = [
+            run_side(self._store, runs, result)
+            for runs, result in zip((self._base, self._head), results, strict=True)
+        ]
+        are_there = all(side.missing is None for side in sides)
         return PlatformComparison(
-            base=run_side(self._base, results[0]),
-            head=run_side(self._head, results[1]),
+            base=sides[0],
+            head=sides[1],
             tests=compare_outcomes(self._store, before, after, times, project=self._head.project)
             if are_there
             else None,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ci.comparison.references import Runs
 from ci.pytest_log import Outcome
-from ci.results import PlatformResult, PytestResult, title
+from ci.results import PlatformResult, Product, PytestResult, title
 
 if TYPE_CHECKING:
     from ci.analysis.contract import Contract
+    from ci.store.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +46,25 @@ def contract_side(name: str, contract: Contract) -> Side:
     )
 
 
-def run_side(runs: Runs, result: PlatformResult) -> Side:
+def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
     run_id, pytest = runs.runs[result.platform].run_id, result.pytest
+    counts = _counts(pytest) if pytest else Counter()
+    # Where the per-test log is lost, the counts are those of pytest's closing summary.
+    lost = (
+        counts.total() > 0
+        and result.verdict.product is not Product.PASSED
+        and not store.outcomes(run_id, result.platform).names
+    )
     incomplete = pytest is not None and not pytest.summary
     note = " (its tests did not get to their end)" if incomplete else ""
     return Side(
         name=f"{run_id}/{result.platform}{note}",
         platform=result.platform,
-        counts=_counts(pytest) if pytest else Counter(),
+        counts=counts,
         simulated=result.simulated,
         run_id=run_id,
         origin=runs.origin(result.platform),
-        missing=None if pytest else result.verdict.evidence[0].text,
+        missing=None if pytest and not lost else result.verdict.evidence[0].text,
         is_broken=result.built is False,
     )
 

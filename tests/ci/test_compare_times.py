@@ -230,10 +230,14 @@ def test_what_cannot_be_judged_is_no_success(project: Project) -> None:
     assert code == ExitCode.USAGE
     assert "run-001/cpu has no tests: the engine went away\n" in said
     failed = Verdict(product=Product.FAILED, harness=Harness.CLEAN, evidence=evidence)
-    project.run(commit, result(built=False, pytest=None, verdict=failed), outcomes={})
+    project.run(commit, result(verdict=failed), outcomes={})  # counted by the summary alone
     code, said = project.compare("run-000", "run-002", *FIRM)
+    assert code == ExitCode.USAGE
+    assert "run-002/cpu has no tests: the engine went away\n" in said
+    project.run(commit, result(built=False, pytest=None, verdict=failed), outcomes={})
+    code, said = project.compare("run-000", "run-003", *FIRM)
     assert (code, "\nregression: the build fails now\n" in said) == (ExitCode.REGRESSION, True)
-    assert "the build fails now" in project.compare("run-000", "run-002", "--format=markdown")[1]
+    assert "the build fails now" in project.compare("run-000", "run-003", "--format=markdown")[1]
 
 
 def test_all_platforms_that_both_have(project: Project) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ci.pytest_log import Outcome, PytestLog, closing_summary, collected_tests, parse_log
+from ci.pytest_log import (
+    ClosingSummary,
+    Outcome,
+    PytestLog,
+    closing_summary,
+    collected_tests,
+    parse_log,
+)
 
 DATA = Path(__file__).parent / "data"
 
@@ -187,3 +194,13 @@ def test_summaries_with_and_without_frame_and_color(text: str, frame: str) -> No
 
 def test_a_crashed_session_has_no_summary() -> None:
     assert closing_summary((DATA / "crash.log").read_text(encoding="utf-8").splitlines()) is None
+
+
+def test_the_counts_of_a_summary() -> None:
+    text = "3 failed, 3000 passed, 1 skipped, 1 xfailed, 2 subtests passed, 1 warning, 4 errors"
+    summary = ClosingSummary(text=f"{text} in 1.23s", seconds=1.23)
+    names = ("failed", "passed", "skipped", "xfailed", "xpassed")
+    assert [summary.count(name) for name in names] == [3, 3000, 1, 1, 0]
+    assert summary.count("error", "errors") == 4
+    assert summary.count("warning", "warnings") == 1
+    assert ClosingSummary(text="no tests ran in 0.01s", seconds=0.01).count("passed") == 0

@@ -165,6 +165,10 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
         ([verdict(Product.NOT_RUN, Harness.INFRASTRUCTURE)], ExitCode.INFRASTRUCTURE),
         ([verdict(Product.INCOMPLETE, Harness.CLEAN)], ExitCode.PRODUCT_FAILURE),
         ([verdict(Product.INCOMPLETE, Harness.TIMED_OUT)], ExitCode.PRODUCT_FAILURE),
+        ([verdict(Product.INCOMPLETE, Harness.OOM_KILLED)], ExitCode.INFRASTRUCTURE),
+        ([verdict(Product.FAILED, Harness.OOM_KILLED)], ExitCode.PRODUCT_FAILURE),
+        ([verdict(Product.INCOMPLETE, Harness.INFRASTRUCTURE)], ExitCode.INFRASTRUCTURE),
+        ([verdict(Product.FAILED, Harness.INFRASTRUCTURE)], ExitCode.PRODUCT_FAILURE),
         ([], ExitCode.INFRASTRUCTURE),
     ],
 )

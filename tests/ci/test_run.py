@@ -111,7 +111,8 @@ def test_b():
 def test_a_test_that_kills_the_agent_too(work: Workplace) -> None:
     work.write("tests/test_b.py", KILL_ALL)
     result = work.only()
-    assert judged(result) == (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
+    expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
+    assert judged(result) == expected
     assert stage_rows(result)[-1].exit_code == "no result"
 
 
@@ -154,7 +155,7 @@ def test_a_crash_after_the_summary(work: Workplace) -> None:
     ("text", "note"),
     [
         ("import pytest\ndef test_a(): pytest.skip('no device')\n", "no test passed: 1 skipped"),
-        ("", "no test was collected"),
+        ("", "pytest exited with 5: no tests collected"),
     ],
 )
 def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: str) -> None:

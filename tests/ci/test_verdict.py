@@ -555,9 +555,7 @@ def test_what_is_killed_from_outside_is_the_infrastructure() -> None:
     assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
 
 
-WORKER_DIED = log(
-    Outcome.PASSED, Outcome.FAILED, status=1, crashed=("t.py::test_1",), running=()
-)
+WORKER_DIED = log(Outcome.PASSED, Outcome.FAILED, status=1, crashed=("t.py::test_1",), running=())
 OUT_OF_MEMORY = {
     "the build": case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
     "the tests": case(

@@ -101,13 +101,14 @@ def make_run_plan(
     *stages: StagePlan,
     run_id: str,
     requirements: str = "",
+    image_requirements: str = REQUIREMENTS,
     dockerfile: str = DOCKERFILE,
     memory_bytes: int | None = None,
     artifacts: Mapping[str, str] | None = None,
 ) -> RunPlan:
     """Plan a run of ``folder / "project"`` on either engine."""
     network = resolve_network(os.environ, folder=folder)
-    context = {"Dockerfile": dockerfile.encode(), "requirements.txt": REQUIREMENTS.encode()}
+    context = {"Dockerfile": dockerfile.encode(), "requirements.txt": image_requirements.encode()}
     if network.ca_bundle is not None:
         context["site-ca-bundle.pem"] = network.ca_bundle.read_bytes()
     digest = hashlib.sha256(repr(sorted(context.items())).encode()).hexdigest()[:16]

@@ -1,0 +1,379 @@
+"""Green means green and red means red: suites with real plugins and hostile hooks.
+
+Each case is a suite that runs on both engines; what is judged is what a user sees: product,
+harness, exit code, the `pytest` column and the notes. All cases of an engine share one
+environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from conftest import Bench, engine_or_skip
+from docker.client import DockerClient
+from plans import REQUIREMENTS, stage, write_project
+
+from ci.errors import ExitCode
+from ci.plan import Column, HostPlan, RunPlan, StageKind
+from ci.platform_run import judge_platform
+from ci.report.rows import table_rows
+from ci.results import Harness, PlatformResult, Product, exit_code
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = REQUIREMENTS + "pytest-cov\npytest-xdist\nsyrupy\n"
+TWO_PASS = "def test_a(): pass\ndef test_b(): pass\n"
+PYTEST = "python -m pytest -p no:cacheprovider tests"
+
+PLAIN_HOOK = "def pytest_sessionfinish(session): session.exitstatus = 1\n"
+TRYLAST_HOOK = "import pytest\n@pytest.hookimpl(trylast=True)\n" + PLAIN_HOOK
+IN_MAIN = "    if not hasattr(session.config, 'workerinput'): "
+FINISH = "import os, pytest\n@pytest.hookimpl({})\ndef pytest_sessionfinish(session):\n" + IN_MAIN
+LEAVE_EARLY = FINISH.format("tryfirst=True") + "os._exit({})\n"
+LEAVE_LATE = FINISH.format("trylast=True") + "os._exit({})\n"
+LEAVE_AFTER = "import os\ndef pytest_unconfigure(config):\n    os._exit({})\n"
+LEAVE_IN_TEST = (
+    "import os\ndef test_a(): pass\ndef test_b(): os._exit({})\ndef test_c(): assert False\n"
+)
+DELETE_LOG = """\
+import pathlib, pytest
+
+def pytest_unconfigure(config):
+    log = pathlib.Path(config.option.report_log)
+    {}
+"""
+ONE_FAILS = TWO_PASS + "def test_c(): assert False\n"
+
+SNAPSHOTS = """\
+# serializer version: 1
+# name: test_a
+  1
+# ---
+# name: test_gone
+  2
+# ---
+"""
+SYRUPY = {
+    "tests/test_a.py": "def test_a(snapshot): assert 1 == snapshot\n",
+    "tests/__snapshots__/test_a.ambr": SNAPSHOTS,
+}
+COVERED = {
+    "covered.py": "def used(): return 1\ndef unused():\n    a = 1\n    return a\n",
+    "tests/test_a.py": "import covered\ndef test_a(): assert covered.used() == 1\n",
+}
+
+HOOK_DECIDED = "pytest exited with 1 although no test failed: a plugin or hook decided so"
+NO_SUMMARY = "pytest printed no closing summary (exit code {})"
+GREEN = (Product.PASSED, Harness.CLEAN, ExitCode.PASSED)
+RED = (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
+CRASHED = (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
+LEFT = (Product.PASSED, Harness.CRASHED, ExitCode.PASSED)
+AFTER_SUMMARY = (Product.PASSED, Harness.EXIT_AFTER_SUMMARY, ExitCode.PASSED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A suite, and what a user must be told about it."""
+
+    verdict: tuple[Product, Harness, ExitCode]
+    column: str
+    """How the `pytest` column begins."""
+    note: str
+    """The first note."""
+    evidence: str = ""
+    command: str = PYTEST
+    files: Mapping[str, str] = field(default_factory=dict)
+    conftest: str = ""
+    tests: str = TWO_PASS
+
+
+SUITES = {
+    "green": Suite(verdict=GREEN, column="2 passed in ", note="full suite passed"),
+    "syrupy: unused snapshot": Suite(
+        files=SYRUPY,
+        verdict=RED,
+        column="1 passed in ",
+        note=HOOK_DECIDED,
+        evidence="1 snapshot passed. 1 snapshot unused.",
+    ),
+    "pytest-cov: coverage too low": Suite(
+        files=COVERED,
+        command=f"{PYTEST} --cov=covered --cov-fail-under=100",
+        verdict=RED,
+        column="1 passed in ",
+        note=HOOK_DECIDED,
+        evidence="Required test coverage of 100% not reached",
+    ),
+    "plain hook": Suite(conftest=PLAIN_HOOK, verdict=RED, column="2 passed", note=HOOK_DECIDED),
+    "trylast hook": Suite(conftest=TRYLAST_HOOK, verdict=RED, column="2 passed", note=HOOK_DECIDED),
+    "trylast hook, swallowed by a wrapper": Suite(
+        conftest=TRYLAST_HOOK,
+        command=f"sh -c '{PYTEST} \"$@\" || true' sh",
+        verdict=RED,
+        column="2 passed",
+        note=HOOK_DECIDED,
+    ),
+    "leaves in a test": Suite(
+        tests=LEAVE_IN_TEST.format(0),
+        verdict=CRASHED,
+        column="no summary; until its end: 1 passed",
+        note="pytest did not get to its end; its log has 1 result",
+        evidence="pytest left with exit code 0 and did not end its session",
+    ),
+    "leaves in a test with 1": Suite(
+        tests=LEAVE_IN_TEST.format(1),
+        verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
+        column="no summary; until its end: 1 passed",
+        note="pytest exited with 1 before the end of its session",
+    ),
+    "leaves in a test of a worker": Suite(
+        tests=LEAVE_IN_TEST.format(0),
+        command=f"{PYTEST} -n 2",
+        verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
+        column="2 failed, 1 passed",
+        note="2 tests failed",
+    ),
+    "leaves before the log's end": Suite(
+        conftest=LEAVE_EARLY.format(0),
+        verdict=LEFT,
+        column="no summary; until its end: 2 passed",
+        note=NO_SUMMARY.format(0),
+    ),
+    "leaves before the log's end, with workers": Suite(
+        conftest=LEAVE_EARLY.format(0),
+        command=f"{PYTEST} -n 2",
+        verdict=LEFT,
+        column="no summary; until its end: 2 passed",
+        note=NO_SUMMARY.format(0),
+    ),
+    "leaves between log and summary": Suite(
+        conftest=LEAVE_LATE.format(0),
+        verdict=LEFT,
+        column="no summary; until its end: 2 passed",
+        note=NO_SUMMARY.format(0),
+        evidence="run pytest without these",
+    ),
+    "leaves between log and summary, with workers": Suite(
+        conftest=LEAVE_LATE.format(0),
+        command=f"{PYTEST} -n 2",
+        verdict=LEFT,
+        column="no summary; until its end: 2 passed",
+        note=NO_SUMMARY.format(0),
+    ),
+    "leaves between log and summary with 1": Suite(
+        conftest=LEAVE_LATE.format(1),
+        verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
+        column="no summary; until its end: 2 passed",
+        note=HOOK_DECIDED,
+    ),
+    "leaves after the summary": Suite(
+        conftest=LEAVE_AFTER.format(0),
+        verdict=GREEN,
+        column="2 passed in ",
+        note="full suite passed",
+    ),
+    "summary suppressed": Suite(
+        command=f"{PYTEST} -qq",
+        verdict=LEFT,
+        column="no summary; until its end: 2 passed",
+        note=NO_SUMMARY.format(0),
+        evidence="`-qq`, `-p no:terminal` or a plugin suppresses the summary",
+    ),
+    "red log deleted": Suite(
+        conftest=DELETE_LOG.format("log.unlink()"),
+        tests=ONE_FAILS,
+        verdict=RED,
+        column="1 failed, 2 passed in ",
+        note="pytest exited with 1; there is no per-test log",
+    ),
+    "red log emptied": Suite(
+        conftest=DELETE_LOG.format("log.write_text('')"),
+        tests=ONE_FAILS,
+        verdict=RED,
+        column="1 failed, 2 passed in ",
+        note="pytest exited with 1; there is no per-test log",
+    ),
+    "red log cut": Suite(
+        conftest=DELETE_LOG.format("log.write_text(log.read_text()[:60])"),
+        tests=ONE_FAILS,
+        verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
+        column="1 failed, 2 passed in ",
+        note="pytest exited with 1 before the end of its session",
+    ),
+    "wrapper returns 7": Suite(
+        command=f"sh -c '{PYTEST} \"$@\"; exit 7' sh",
+        verdict=AFTER_SUMMARY,
+        column="2 passed",
+        note="full suite passed",
+        evidence="exit code 7 after the pytest summary, though pytest exited with 0",
+    ),
+    "wrapper returns 7 after a red hook": Suite(
+        conftest=TRYLAST_HOOK,
+        command=f"sh -c '{PYTEST} \"$@\" || exit 7' sh",
+        verdict=RED,
+        column="2 passed",
+        note=HOOK_DECIDED,
+    ),
+    "wrapper returns 7 and cleans the environment": Suite(
+        command=f"sh -c 'env -u PYTHONPATH {PYTEST} \"$@\"; exit 7' sh",
+        verdict=RED,
+        column="2 passed",
+        note="the test command exited with 7",
+    ),
+    "wrapper returns 137": Suite(
+        command=f"sh -c '{PYTEST} \"$@\"; exit 137' sh",
+        verdict=AFTER_SUMMARY,
+        column="2 passed",
+        note="full suite passed",
+        evidence="exit code 137 after the pytest summary",
+    ),
+    "coverage around pytest": Suite(
+        command=f"coverage run -m {PYTEST.partition(' -m ')[2]}",
+        verdict=GREEN,
+        column="2 passed",
+        note="full suite passed",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program like ``python`` whose virtual environments are links to one with the plugins."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    (folder / "requirements.txt").write_text(PLUGINS)
+    install = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--requirement"]
+    subprocess.run([*install, folder / "requirements.txt"], check=True)
+    program = folder / "python"  # called as python -m venv FOLDER
+    program.write_text(f'#!/bin/sh\nexec ln -s {shlex.quote(str(venv))} "$3"\n')
+    program.chmod(0o755)
+    return program
+
+
+def plan_of(bench: Bench, environment: Path, suite: Suite, **changes: int) -> RunPlan:
+    tests = stage("pytest", *shlex.split(suite.command), kind=StageKind.PYTEST)
+    plan = bench.plan(replace(tests, column=Column.PYTEST), image_requirements=PLUGINS, **changes)
+    files = {"tests/conftest.py": suite.conftest, "tests/test_a.py": suite.tests, **suite.files}
+    for name in ("tests/test_tiny.py", "pyproject.toml"):
+        (plan.source / name).unlink()
+    for name, text in files.items():
+        (plan.source / name).parent.mkdir(parents=True, exist_ok=True)
+        (plan.source / name).write_text(text)
+    return replace(
+        plan, host=HostPlan(python=str(environment), requirements=plan.host.requirements)
+    )
+
+
+def judged(bench: Bench, plan: RunPlan) -> PlatformResult:
+    return judge_platform(plan, bench.run(plan)).result
+
+
+def seen(result: PlatformResult) -> tuple[Product, Harness, ExitCode]:
+    return result.verdict.product, result.verdict.harness, exit_code([result])
+
+
+def told(result: PlatformResult) -> str:
+    return "\n".join(evidence.text for evidence in result.verdict.evidence)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_what_a_user_is_told(bench: Bench, environment: Path, name: str) -> None:
+    suite = SUITES[name]
+    result = judged(bench, plan_of(bench, environment, suite))
+    [row] = table_rows([result])
+    print(row, told(result), sep="\n")
+    assert seen(result) == suite.verdict
+    assert row.pytest_result.startswith(suite.column)
+    assert result.notes[0].startswith(suite.note)
+    assert suite.evidence in told(result)
+    is_green = suite.verdict in (GREEN, AFTER_SUMMARY)
+    assert ("full suite passed" in result.notes) is is_green
+
+
+HANGS = "import time\ndef test_a(): pass\ndef test_b(): print('begun'); time.sleep(600)\n"
+FAILS_AND_HANGS = HANGS.replace("pass", "assert False")
+
+
+@pytest.mark.parametrize(
+    ("tests", "product", "code"),
+    [
+        (HANGS, Product.INCOMPLETE, ExitCode.INFRASTRUCTURE),
+        (FAILS_AND_HANGS, Product.FAILED, ExitCode.PRODUCT_FAILURE),
+    ],
+)
+def test_killed_from_outside(
+    bench: Bench, environment: Path, tests: str, product: Product, code: ExitCode
+) -> None:
+    suite = Suite(
+        **{"verdict": CRASHED, "column": "", "note": ""}, tests=tests, command=f"{PYTEST} -s"
+    )
+    plan = plan_of(bench, environment, suite)
+
+    def kill() -> None:
+        if bench.engine.name == "docker":
+            DockerClient.from_env().containers.get(plan.container.name).kill()
+        else:
+            lock = json.loads((plan.results / "host.lock").read_text())
+            os.kill(lock["agent"], signal.SIGKILL)
+
+    for text in ("begun", "tests/test_a.py .begun", "tests/test_a.py Fbegun"):
+        bench.observer.reactions[text] = kill
+    result = judged(bench, plan)
+    assert seen(result) == (product, Harness.INFRASTRUCTURE, code)
+    assert "the agent ended without a result, exit code 137" in told(result)
+    assert "infrastructure failure" in result.notes
+
+
+@pytest.mark.docker
+def test_a_configured_memory_limit_is_the_products(tmp_path: Path, environment: Path) -> None:
+    bench = Bench(engine_or_skip("docker"), tmp_path)
+    suite = Suite(
+        **{"verdict": CRASHED, "column": "", "note": ""},
+        tests="def test_a(): pass\ndef test_b(): bytearray(1 << 30)\n",
+    )
+    result = judged(bench, plan_of(bench, environment, suite, memory_bytes=256 << 20))
+    assert seen(result) == (Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE)
+    assert "for memory: the configured limit is 268,435,456 bytes" in told(result)
+
+
+CONFIG = """\
+project: tiny
+platforms:
+  cpu:
+    requirements: requirements.txt
+stages:
+  - name: install
+    command: python -c pass
+  - name: pytest
+    kind: pytest
+    command: python -m pytest tests
+"""
+
+
+def test_the_whole_command_ends_with_1(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write_project(source)
+    (source / "tests/test_tiny.py").write_text(TWO_PASS)
+    (source / "tests/conftest.py").write_text(TRYLAST_HOOK)
+    (source / "requirements.txt").write_text("pytest\npytest-reportlog\n")
+    (source / "ci.yaml").write_text(CONFIG)
+    command = [sys.executable, "-m", "ci", "run", "cpu", "--engine", "host", "--source", source]
+    finished = subprocess.run(
+        [*command, "--results", tmp_path / "results"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == ExitCode.PRODUCT_FAILURE, finished.stderr
+    assert HOOK_DECIDED in " ".join(finished.stdout.split())
+    assert "Full suite passed" not in finished.stdout
