@@ -272,29 +272,33 @@ def _by_exit_status(case: Case) -> Opinion | None:
     status = exit_status(case)
     if not status:
         return None
-    text = f"{_who_exited(case, status)} with {status}"
-    if case.tests is None:
-        why = f": {UNFINISHED[status]}" if status in UNFINISHED else ""
-        text = f"{text}{why}; {_no_log(case)}"
-    elif status in UNFINISHED:
+    who = _who_exited(case, status)
+    text = f"{who} with {status}"
+    if status in UNFINISHED:
         text += f": {UNFINISHED[status]}"
-    elif not case.session_ended:
+    if case.tests is None:
+        text += f"; {_no_log(case)}"
+    elif status not in UNFINISHED and not case.session_ended:
         text += " before the end of its session"
-    elif status == TESTS_FAILED:
+    elif status == TESTS_FAILED and who in (PYTEST_EXITED, SESSION_ENDED):
         text += " although no test failed: a plugin or hook decided so"
-    short = (case.tests and _cut_short(case, case.tests)) or []
+    short = _cut_short(case, case.tests) if case.tests is not None else []
     product = Product.INCOMPLETE if status in UNFINISHED else Product.FAILED
     return product, [_fact(text), *short, *_last_lines(case)]
+
+
+PYTEST_EXITED = "pytest exited"
+SESSION_ENDED = "pytest ended its session"
 
 
 def _who_exited(case: Case, status: int) -> str:
     end = case.pytest_end
     if end is None or status not in (end.exit_code, end.pytest_status):
-        return "pytest ended its session"
+        return SESSION_ENDED
     if status > LAST_PYTEST_STATUS:
         return "the test command exited"
     if end.pytest_status in (None, status):
-        return "pytest exited"
+        return PYTEST_EXITED
     return f"pytest exited with {end.pytest_status}, and the test command"
 
 

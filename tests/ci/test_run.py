@@ -17,7 +17,7 @@ from ci.engines.base import ImageFacts, Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.plan import RunPlan
 from ci.report import table_markdown
-from ci.report.rows import stage_rows
+from ci.report.rows import stage_rows, table_rows
 from ci.request import RunRequest, load_request
 from ci.results import BuildResult, Harness, PlatformResult, Product, exit_code, read_results
 from ci.store.store import Store
@@ -121,6 +121,21 @@ def test_a_test_that_leaves_pytest_behind(work: Workplace) -> None:
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
     assert "process crashed in tests/test_b.py::test_b" in result.notes
+
+
+@pytest.mark.parametrize("loss", ["log.unlink()", "log.write_text('')", "log.write_text('{')"])
+def test_a_red_log_that_the_suite_deletes_is_still_red(work: Workplace, loss: str) -> None:
+    delete = "    log = pathlib.Path(config.option.report_log)\n"
+    hook = f"import pathlib\ndef pytest_unconfigure(config):\n{delete}    {loss}\n"
+    work.write("tests/conftest.py", hook)
+    work.write("tests/test_b.py", "def test_b(): assert False\n")
+    result = work.only()
+    assert result.verdict.product is Product.FAILED
+    assert exit_code([result]) is ExitCode.PRODUCT_FAILURE
+    assert result.pytest is not None
+    assert (result.pytest.passed, result.pytest.failed) == (1, 1)
+    [row] = table_rows([result])
+    assert row.pytest_result.startswith("1 failed, 1 passed in ")
 
 
 def test_a_suite_that_cannot_begin_has_no_result(work: Workplace) -> None:

@@ -498,6 +498,11 @@ def test_the_exit_status_of_pytest_decides(
     assert green or notes_of(given, verdict) != ("full suite passed",)
 
 
+def test_a_wrapper_that_returns_1_is_not_blamed_on_a_plugin() -> None:
+    given = case(PASSING, end("install"), end("pytest", 1, pytest_status=0), last(1), exit_code=1)
+    assert notes(given) == "pytest exited with 0, and the test command with 1"
+
+
 def test_the_last_lines_say_what_a_plugin_has_decided() -> None:
     given = ended(replace(PASSING, exit_status=1))
     verdict = judge(replace(given, last_lines=("1 snapshot unused.", "2 passed in 0.1s")))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from conftest import Bench, engine_or_skip
+from conftest import Bench
 from docker.client import DockerClient
 from plans import REQUIREMENTS, stage, write_project
 
@@ -30,7 +30,7 @@ from ci.results import Harness, PlatformResult, Product, exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = REQUIREMENTS + "pytest-cov\npytest-xdist\nsyrupy\n"
-TWO_PASS = "def test_a(): pass\ndef test_b(): pass\n"
+TWO_GOOD = "def test_a(): pass\ndef test_b(): pass\n"
 PYTEST = "python -m pytest -p no:cacheprovider tests"
 
 PLAIN_HOOK = "def pytest_sessionfinish(session): session.exitstatus = 1\n"
@@ -39,7 +39,13 @@ IN_MAIN = "    if not hasattr(session.config, 'workerinput'): "
 FINISH = "import os, pytest\n@pytest.hookimpl({})\ndef pytest_sessionfinish(session):\n" + IN_MAIN
 LEAVE_EARLY = FINISH.format("tryfirst=True") + "os._exit({})\n"
 LEAVE_LATE = FINISH.format("trylast=True") + "os._exit({})\n"
-LEAVE_AFTER = "import os\ndef pytest_unconfigure(config):\n    os._exit({})\n"
+LEAVE_AFTER = """\
+import os
+
+def pytest_unconfigure(config):
+    config.get_terminal_writer().flush()  # what lies in a buffer is lost
+    os._exit({})
+"""
 LEAVE_IN_TEST = (
     "import os\ndef test_a(): pass\ndef test_b(): os._exit({})\ndef test_c(): assert False\n"
 )
@@ -50,7 +56,7 @@ def pytest_unconfigure(config):
     log = pathlib.Path(config.option.report_log)
     {}
 """
-ONE_FAILS = TWO_PASS + "def test_c(): assert False\n"
+ONE_FAILS = TWO_GOOD + "def test_c(): assert False\n"
 
 SNAPSHOTS = """\
 # serializer version: 1
@@ -92,7 +98,7 @@ class Suite:
     command: str = PYTEST
     files: Mapping[str, str] = field(default_factory=dict)
     conftest: str = ""
-    tests: str = TWO_PASS
+    tests: str = TWO_GOOD
 
 
 SUITES = {
@@ -277,72 +283,74 @@ def judged(bench: Bench, plan: RunPlan) -> PlatformResult:
     return judge_platform(plan, bench.run(plan)).result
 
 
-def seen(result: PlatformResult) -> tuple[Product, Harness, ExitCode]:
-    return result.verdict.product, result.verdict.harness, exit_code([result])
-
-
-def told(result: PlatformResult) -> str:
-    return "\n".join(evidence.text for evidence in result.verdict.evidence)
-
-
-@pytest.mark.parametrize("name", SUITES)
-def test_what_a_user_is_told(bench: Bench, environment: Path, name: str) -> None:
-    suite = SUITES[name]
-    result = judged(bench, plan_of(bench, environment, suite))
+def check(result: PlatformResult, suite: Suite) -> None:
     [row] = table_rows([result])
-    print(row, told(result), sep="\n")
-    assert seen(result) == suite.verdict
+    told = "\n".join(evidence.text for evidence in result.verdict.evidence)
+    print(row, told, sep="\n")
+    verdict = result.verdict
+    assert (verdict.product, verdict.harness, exit_code([result])) == suite.verdict
     assert row.pytest_result.startswith(suite.column)
     assert result.notes[0].startswith(suite.note)
-    assert suite.evidence in told(result)
+    assert suite.evidence in told
     is_green = suite.verdict in (GREEN, AFTER_SUMMARY)
     assert ("full suite passed" in result.notes) is is_green
 
 
-HANGS = "import time\ndef test_a(): pass\ndef test_b(): print('begun'); time.sleep(600)\n"
-FAILS_AND_HANGS = HANGS.replace("pass", "assert False")
+@pytest.mark.parametrize("name", SUITES)
+def test_what_a_user_is_told(bench: Bench, environment: Path, name: str) -> None:
+    check(judged(bench, plan_of(bench, environment, SUITES[name])), SUITES[name])
 
 
-@pytest.mark.parametrize(
-    ("tests", "product", "code"),
-    [
-        (HANGS, Product.INCOMPLETE, ExitCode.INFRASTRUCTURE),
-        (FAILS_AND_HANGS, Product.FAILED, ExitCode.PRODUCT_FAILURE),
-    ],
+HANGS = (
+    "import time\ndef test_a(): pass\ndef test_b(): print('begun', flush=True); time.sleep(600)\n"
 )
-def test_killed_from_outside(
-    bench: Bench, environment: Path, tests: str, product: Product, code: ExitCode
-) -> None:
-    suite = Suite(
-        **{"verdict": CRASHED, "column": "", "note": ""}, tests=tests, command=f"{PYTEST} -s"
-    )
-    plan = plan_of(bench, environment, suite)
+KILLED = {
+    "in the middle of the tests": Suite(
+        command=f"{PYTEST} -s",
+        tests=HANGS,
+        verdict=(Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE),
+        column="no summary; until its end: 1 passed",
+        note="pytest did not get to its end; its log has 1 result",
+        evidence="the agent ended without a result, exit code 137",
+    ),
+    "after a test has failed": Suite(
+        command=f"{PYTEST} -s",
+        tests=HANGS.replace("pass", "assert False"),
+        verdict=(Product.FAILED, Harness.INFRASTRUCTURE, ExitCode.PRODUCT_FAILURE),
+        column="no summary; until its end: 1 failed",
+        note="1 test failed",
+        evidence="the agent ended without a result, exit code 137",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_killed_from_outside(bench: Bench, environment: Path, name: str) -> None:
+    plan = plan_of(bench, environment, KILLED[name])
 
     def kill() -> None:
         if bench.engine.name == "docker":
             DockerClient.from_env().containers.get(plan.container.name).kill()
         else:
-            lock = json.loads((plan.results / "host.lock").read_text())
-            os.kill(lock["agent"], signal.SIGKILL)
+            agent = json.loads((plan.results / "host.lock").read_text())["agent"]
+            os.kill(agent, signal.SIGKILL)
 
-    for text in ("begun", "tests/test_a.py .begun", "tests/test_a.py Fbegun"):
-        bench.observer.reactions[text] = kill
-    result = judged(bench, plan)
-    assert seen(result) == (product, Harness.INFRASTRUCTURE, code)
-    assert "the agent ended without a result, exit code 137" in told(result)
-    assert "infrastructure failure" in result.notes
+    for before in "", ".", "F":
+        bench.observer.reactions[f"tests/test_a.py {before}begun"] = kill
+    check(judged(bench, plan), KILLED[name])
 
 
 @pytest.mark.docker
-def test_a_configured_memory_limit_is_the_products(tmp_path: Path, environment: Path) -> None:
-    bench = Bench(engine_or_skip("docker"), tmp_path)
+def test_a_configured_memory_limit_is_the_products(docker_bench: Bench, environment: Path) -> None:
     suite = Suite(
-        **{"verdict": CRASHED, "column": "", "note": ""},
         tests="def test_a(): pass\ndef test_b(): bytearray(1 << 30)\n",
+        verdict=(Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE),
+        column="no summary; until its end: 1 passed",
+        note="the suite did not get to its end",
+        evidence="for memory: the configured limit is 268,435,456 bytes",
     )
-    result = judged(bench, plan_of(bench, environment, suite, memory_bytes=256 << 20))
-    assert seen(result) == (Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE)
-    assert "for memory: the configured limit is 268,435,456 bytes" in told(result)
+    plan = plan_of(docker_bench, environment, suite, memory_bytes=256 << 20)
+    check(judged(docker_bench, plan), suite)
 
 
 CONFIG = """\
@@ -362,7 +370,7 @@ stages:
 def test_the_whole_command_ends_with_1(tmp_path: Path) -> None:
     source = tmp_path / "source"
     write_project(source)
-    (source / "tests/test_tiny.py").write_text(TWO_PASS)
+    (source / "tests/test_tiny.py").write_text(TWO_GOOD)
     (source / "tests/conftest.py").write_text(TRYLAST_HOOK)
     (source / "requirements.txt").write_text("pytest\npytest-reportlog\n")
     (source / "ci.yaml").write_text(CONFIG)
