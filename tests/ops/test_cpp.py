@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,17 @@ def test_the_example_runs_without_python(tmp_path: Path) -> None:
         "can hold, and an out of the shape they broadcast to that overlaps neither itself nor, in "
         "part, an input; got float32[2, 3], float32[2] and out float32[2, 3]",
     ]
+
+
+def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> None:
+    # As `pip install --target` and `--user` leave it: the files of the wheel.
+    package, program = tmp_path / "infini" / "ops", tmp_path / "operators"
+    shutil.copytree(PACKAGE, package)
+    link = (package / "libinfini_ops.so", f"-Wl,-rpath,{package}")
+    compiler = ("c++", "-std=c++17", f"-I{package / 'include'}")
+    subprocess.run([*compiler, EXAMPLE, *link, "-o", program], check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    assert "by slot 8   = 9 ... 34\n" in printed
 
 
 def test_defaults_that_are_left_out_are_those_of_the_schema(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 import infini.ops
 
 PACKAGE = infini.ops.include_dir().parent
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "operators.cc"
 
 
 @pytest.fixture
@@ -47,15 +46,6 @@ print(infini.ops.__file__, out.tolist())
 """,
     )
     assert finished.stdout == f"{folder}/infini/ops/__init__.py [1.0, 2.0]\n", finished.stderr
-
-
-def test_a_cpp_program_finds_torch(folder: Path) -> None:
-    package, program = folder / "infini" / "ops", folder / "operators"
-    link = (package / "libinfini_ops.so", f"-Wl,-rpath,{package}")
-    compiler = ("c++", "-std=c++17", f"-I{package / 'include'}")
-    subprocess.run([*compiler, EXAMPLE, *link, "-o", program], check=True)
-    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    assert "by slot 8   = 9 ... 34\n" in printed
 
 
 def test_without_torch_the_remedy_is_named(folder: Path) -> None:
