@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue
 
+from ci.agent.lines import (
+    LARGEST_DOCUMENT,
+    LONGEST_EVENT,
+    LONGEST_REPORT,
+    lines_of_file,
+    parse_object,
+)
 from ci.details import Details, Rerun
 from ci.engines.base import ExecutionFacts
 from ci.events import RunRecord, StageFinished, parse_events
 from ci.measures import Build, read_build
+from ci.measures.files import lines_of as log_lines
+from ci.measures.files import text_of
 from ci.network import mask_credentials
 from ci.notes import cache_notes, notes_of
 from ci.plan import Column, RunPlan, StageKind, StagePlan
@@ -26,7 +34,7 @@ from ci.pytest_log import (
 )
 from ci.reruns import read_reruns
 from ci.results import PlatformResult, PytestResult, StageResult, title
-from ci.text import printable
+from ci.text import printable, storable_json
 from ci.verdict import Case, judge, not_run
 
 EVENTS = "events.jsonl"
@@ -82,7 +90,7 @@ def judged(plan: RunPlan, facts: ExecutionFacts, left: Left) -> PlatformResult:
         record=left.record,
         tests=left.log,
         facts=facts,
-        collected=collected_tests(_lines(output)),
+        collected=collected_tests(log_lines(output)),
         summary=_summary(left.log, output),
         last_lines=_last_lines(output),
         # The host engine has no way to set one.
@@ -145,21 +153,15 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
 def read_log(folder: Path) -> PytestLog | None:
     """The per-test log in a platform's results folder, if pytest began one."""
     path = folder / PYTEST_LOG
-    return parse_log(_lines(path)) if path.is_file() and path.stat().st_size else None
+    if not path.is_file() or not path.stat().st_size:
+        return None
+    return parse_log(lines_of_file(path, LONGEST_REPORT))
 
 
 def read_record(folder: Path) -> RunRecord:
     """The agent's record in a platform's results folder; empty if it never began."""
     path = folder / EVENTS
-    return parse_events(_lines(path)) if path.is_file() else RunRecord()
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file; none where there is no file."""
-    if path.is_file():
-        # A crash can leave half a character behind: the line is lost, the rest is read.
-        with path.open(encoding="utf-8", errors="replace") as file:
-            yield from file
+    return parse_events(lines_of_file(path, LONGEST_EVENT)) if path.is_file() else RunRecord()
 
 
 def _summary(log: PytestLog | None, output: Path) -> ClosingSummary | None:
@@ -170,7 +172,7 @@ def _summary(log: PytestLog | None, output: Path) -> ClosingSummary | None:
     """
     if log is not None and log.tests and log.exit_status is None:
         return None
-    return closing_summary(_lines(output))
+    return closing_summary(log_lines(output))
 
 
 def _last_lines(output: Path) -> tuple[str, ...]:
@@ -289,11 +291,13 @@ def _environment(folder: Path, facts: ExecutionFacts) -> dict[str, JsonValue]:
 
 
 def _agent_environment(path: Path) -> dict[str, JsonValue]:
+    """Empty where the agent died before or while it wrote the file, or somebody else wrote it."""
+    text = text_of(path, LARGEST_DOCUMENT)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # the agent died before or while it wrote the file
+        content: dict[str, JsonValue] = storable_json(text, parse_object(text)) if text else {}
+    except ValueError:
         return {}
-    return content if isinstance(content, dict) else {}
+    return content
 
 
 def _artifacts(folder: Path) -> dict[str, str]:

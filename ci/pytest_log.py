@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ci.agent.lines import CutLine
+from ci.agent.reports import parse_report
 from ci.analysis.operators import (
     OperatorRecord,
     Processor,
@@ -22,7 +24,7 @@ from ci.analysis.operators import (
     quarantine_of,
     skip_reason,
 )
-from ci.text import parse_json
+from ci.text import storable_json
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
 
@@ -38,8 +40,8 @@ _SUMMARY = re.compile(
 _COUNT = re.compile(r"(\d+) ([a-z ]+)")
 # The second is pytest-xdist's; "selected" is there when some were deselected.
 _COLLECTED = re.compile(
-    r"^(?:collecting \.\.\. )?collected (\d+) items?(?: / .*?(\d+) selected)?"
-    r"|^\d+ workers? \[(\d+) items?\]"
+    r"^(?:collecting \.\.\. )?collected (\d{1,9}) items?(?: / (?:.* )?(\d{1,9}) selected)?"
+    r"|^\d+ workers? \[(\d{1,9}) items?\]"
 )
 
 
@@ -100,6 +102,8 @@ class PytestLog:
     processor: Processor | None = None
     """Where it ran, if a test says so."""
     unreadable_lines: int = 0
+    longest_line: int = 0
+    """Bytes of the longest of them, where one is longer than a line may be."""
 
     def count(self, outcome: Outcome) -> int:
         return self._counts[outcome]
@@ -175,7 +179,7 @@ def _reason(report: Mapping[str, Any]) -> str | None:
     if isinstance(detail, Mapping):
         crash = detail.get("reprcrash") or {}
         detail = crash.get("message") if isinstance(crash, Mapping) else None
-    elif isinstance(detail, list):  # a skip: file, line, message
+    elif isinstance(detail, list) and detail:  # a skip: file, line, message
         detail = str(detail[-1]).removeprefix("Skipped: ")
     if report.get("outcome") == "skipped" and report.get("wasxfail"):
         detail = report["wasxfail"]
@@ -193,14 +197,17 @@ class _Reader:
     begun: int = 0
     processor: Processor | None = None
     unreadable: int = 0
+    longest: int = 0
 
     def line(self, line: str) -> None:
         if not line.strip():
             return
         try:
-            self._record(parse_json(line))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            self._record(storable_json(line, parse_report(line)))
+        except ValueError:
             self.unreadable += 1
+            if isinstance(line, CutLine):
+                self.longest = max(self.longest, line.length)
 
     def _record(self, record: Mapping[str, Any]) -> None:
         kind = record["$report_type"]
@@ -213,7 +220,7 @@ class _Reader:
         elif kind == "WarningMessage":
             self.warnings += 1
         elif kind == "SessionFinish":
-            self.exit_status = int(record["exitstatus"])
+            self.exit_status = record["exitstatus"]
 
     def _test(self, report: Mapping[str, Any]) -> None:
         node_id = report["nodeid"]
@@ -226,7 +233,8 @@ class _Reader:
         known.add(report)
         if self.processor is None:
             self.processor = processor_of(report.get("user_properties"))
-        if _WORKER_CRASH.match(message := str(report.get("longrepr"))):
+        message = report.get("longrepr")
+        if isinstance(message, str) and _WORKER_CRASH.match(message):
             cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
             self.crashed.append(f"{node_id} ({cause})" if cause else node_id)
 
@@ -252,6 +260,7 @@ class _Reader:
             begun=self.begun,
             processor=self.processor,
             unreadable_lines=self.unreadable,
+            longest_line=self.longest,
         )
 
 

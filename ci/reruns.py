@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ci.agent.lines import LONGEST_REPORT, lines_of_file
 from ci.details import Rerun
 from ci.events import RerunFinished, RunRecord
 from ci.pytest_log import Outcome, PytestLog, parse_log
@@ -37,8 +38,7 @@ def _log(path: Path) -> re.Match[str] | None:
 
 
 def _attempt(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rerun]:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        log = parse_log(file)
+    log = parse_log(lines_of_file(path, LONGEST_REPORT))
     for test in log.tests:
         yield Rerun(
             node_id=test.node_id,

@@ -7,12 +7,13 @@ Test names, messages and file names are whatever a project makes them: halves of
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
+
+from ci.agent.lines import parse
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 SHORT = 12  # characters of a commit that people read
@@ -20,9 +21,12 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def storable(value: Any) -> Any:
-    """``value``, in whose strings halves of characters are written as ``\\udce9``."""
+    """``value``, in whose strings halves of characters are written as ``\\udce9``.
+
+    So is the character zero, as ``\\x00``: PostgreSQL has no room for it.
+    """
     if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
+        return value.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
     if isinstance(value, dict):
         return {storable(key): storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -35,9 +39,16 @@ Text = Annotated[str, Storable]
 
 
 def parse_json(text: str) -> Any:
-    """Decode JSON, which can spell halves of characters that nothing else takes."""
-    value = json.loads(text)
-    return storable(value) if "\\ud" in text.lower() else value
+    """Decode JSON in bounds; raises ``ValueError`` for what is none."""
+    return storable_json(text, parse(text))
+
+
+def storable_json(text: str, value: Any) -> Any:
+    """``value`` of the JSON ``text``, which can spell characters that nothing else takes."""
+    if "\\u" not in text:
+        return value
+    odd = "\\ud" in text or "\\uD" in text or "\\u0000" in text
+    return storable(value) if odd else value
 
 
 def near_match(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:

@@ -7,15 +7,17 @@ import os
 import pkgutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+from .lines import LONGEST_REPORT, lines_of_file
+from .reports import PHASES, parse_report
 from .rerun_plugin import FILE_VARIABLE
 
 MOST_TESTS = 200  # a suite of which more fail is not flaky, it is broken
 PLUGIN = "infini_ci_rerun"
 TESTS_FAILED = 1  # pytest's exit status
-PHASES = ("TestReport", "SubtestReport")
 
 # Runs a command: its name, its arguments, its environment on top of the stage's, its time limit.
 CarryOut = Callable[[str, "list[str]", "dict[str, str]", float], "dict[str, Any]"]
@@ -98,27 +100,26 @@ def failed_tests(log: Path) -> list[str] | None:
     failed: dict[str, None] = {}
     ended = False
     for record in _records(log, '"outcome": "failed"', '"SessionFinish"'):
-        ended |= record.get("$report_type") == "SessionFinish"
-        if record.get("$report_type") in PHASES and record.get("outcome") == "failed":
+        ended |= record["$report_type"] == "SessionFinish"
+        if record["$report_type"] in PHASES and record["outcome"] == "failed":
             failed[record["nodeid"]] = None
     return list(failed) if ended else None
 
 
 def unfinished_tests(log: Path) -> set[str]:
     """The tests of a per-test log that began and have no end."""
-    phases = list(_records(log, '"TestReport"'))
-    begun = {phase["nodeid"] for phase in phases if phase["when"] == "setup"}
-    return begun - {phase["nodeid"] for phase in phases if phase["when"] != "setup"}
+    begun, ended = set(), set()
+    for record in _records(log, '"TestReport"'):
+        if record["$report_type"] == "TestReport":
+            (begun if record["when"] == "setup" else ended).add(record["nodeid"])
+    return begun - ended
 
 
 def _records(log: Path, *marks: str) -> Iterator[dict[str, Any]]:
     """The lines with one of the marks: a log of 17,000 tests is 30 MB, and few of them failed."""
     if not log.is_file():
         return
-    with log.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if any(mark in line for mark in marks):
-                try:
-                    yield json.loads(line)
-                except ValueError:  # cut off where the process died
-                    continue
+    for line in lines_of_file(log, LONGEST_REPORT):
+        if any(mark in line for mark in marks):
+            with suppress(ValueError):  # cut off where the process died, or not pytest's
+                yield parse_report(line)

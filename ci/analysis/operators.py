@@ -29,6 +29,7 @@ SKIP_REASONS = (
     "no device",
     "vendor defect",
 )
+LARGEST_NUMBER = (1 << 31) - 1
 NOT_ACTIVE = "slot not active"
 NO_DEVICE = "no device"
 INSTRUCTION_SET = "instruction set missing"
@@ -119,6 +120,8 @@ def operator_record(properties: object) -> OperatorRecord | None:
         for pair in pairs
         # A bool is an int to isinstance, and no slot.
         if isinstance(pair, list) and len(pair) == 2 and type(pair[1]) is _type_of(pair[0])
+        # What no slot and no count is would be too much for a database.
+        and not (type(pair[1]) is int and abs(pair[1]) > LARGEST_NUMBER)
     }
     return OperatorRecord(**known) if "overload" in known else None
 

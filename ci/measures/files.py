@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ci.agent.lines import LONGEST_LOG_LINE, lines_of_file
+
 LARGEST_FILE = 1 << 27  # bytes; a ninja log of 100,000 commands has 15 million
 LARGEST_CONTENT = 1 << 28  # of an archive
 GZIP = 31  # zlib's word for it
@@ -23,11 +25,11 @@ class Member(NamedTuple):
     content: bytes
 
 
-def text_of(path: Path) -> str | None:
+def text_of(path: Path, largest: int = LARGEST_FILE) -> str | None:
     """The text of a file; ``None`` where there is none, or none that anybody would read."""
     try:
         # What is no file could keep its reader waiting.
-        if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+        if not path.is_file() or path.stat().st_size > largest:
             return None
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -35,11 +37,10 @@ def text_of(path: Path) -> str | None:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a log, which may be as long as it likes."""
+    """The lines of a log, which may be as long as it likes; of a long line its beginning."""
     try:
         if path.is_file():
-            with path.open(encoding="utf-8", errors="replace") as file:
-                yield from file
+            yield from lines_of_file(path, LONGEST_LOG_LINE, returns=True)
     except OSError:
         return
 

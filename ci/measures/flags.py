@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
+
+from ci.agent.lines import parse
 
 # What says where something lies, and not how it is compiled; in two words, or in one.
 _PLACES = ("-I", "-L", "-MF", "-MT", "-MQ", "-isystem", "-iquote", "-idirafter", "-include")
@@ -18,8 +19,8 @@ _ABSOLUTE = re.compile(r"(?<![\w.])/[^\s\"'=:,;]+")
 def compiler_flags(text: str | None) -> tuple[str, ...]:
     """All options of all units, sorted, each once; of a path only its last part is kept."""
     try:
-        entries = json.loads(text or "")
-    except (ValueError, RecursionError):
+        entries = parse(text or "")
+    except ValueError:
         return ()
     options: set[str] = set()
     for entry in entries if isinstance(entries, list) else ():

@@ -60,7 +60,7 @@ def traced_seconds(members: Iterable[Member]) -> dict[str, float]:
 def _events(content: bytes) -> list[Any]:
     try:
         trace = parse_json(content.decode(errors="replace"))
-    except (ValueError, RecursionError):
+    except ValueError:
         return []
     events = trace.get("traceEvents") if isinstance(trace, dict) else None
     return events if isinstance(events, list) else []

@@ -195,7 +195,14 @@ def test_when_nothing_is_run_again(
     tmp_path: Path, failed: int, end: bool, outcome: dict[str, bool], reason: str | None
 ) -> None:
     lines = [
-        json.dumps({"$report_type": "TestReport", "nodeid": f"t.py::a[{n}]", "outcome": "failed"})
+        json.dumps(
+            {
+                "$report_type": "TestReport",
+                "nodeid": f"t.py::a[{n}]",
+                "when": "call",
+                "outcome": "failed",
+            }
+        )
         for n in range(failed)
     ]
     lines += ['{"$report_type": "SessionFinish", "exitstatus": 1}'] if end else []
@@ -214,7 +221,8 @@ def test_when_nothing_is_run_again(
 
 def test_a_log_without_an_end_names_no_tests(tmp_path: Path) -> None:
     log = tmp_path / "pytest.jsonl"
-    failed = {"$report_type": "TestReport", "nodeid": "t.py::a", "outcome": "failed"}
+    failed = {"$report_type": "TestReport", "nodeid": "t.py::a", "when": "call"}
+    failed["outcome"] = "failed"
     log.write_text(json.dumps(failed) + "\n")
     assert failed_tests(log) is None
     log.write_text(log.read_text() + '{"$report_type": "SessionFinish", "exitstatus": 1}\n{"cut')
