@@ -1,23 +1,42 @@
 """Typed reading of ``events.jsonl``, the agent's append-only record of a run.
 
-The writer may have died in the middle of a line, so an unreadable line is counted and left
-out; fields and events that a newer agent may add are ignored.
+The agent prints the same lines, and the output of the stages between them. The writer may have
+died in the middle of a line, and the code under test can write what it likes, so a line that is
+no event is counted and left out; fields and events that a newer agent may add are ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, Strict, TypeAdapter
 
-from ci.text import parse_json
+from ci.agent.lines import LARGEST_INTEGER, LONGEST_SECONDS, CutLine, parse_object
+from ci.text import storable_json
+
+# What a run has is some dozens, and one a minute while it waits for devices.
+MOST_EVENTS = 100_000
+
+_INTEGER = 1 << 31  # what a column of the store has room for
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
+Number = Annotated[int, Field(ge=0, lt=_INTEGER)]
+ExitStatus = Annotated[int, Field(gt=-_INTEGER, lt=_INTEGER)]
 
 
-class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+def _raw(value: object) -> str:
+    """Text of a log: of bytes that are no UTF-8 it has halves of characters."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("expected text")
 
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class _Event(_Model):
     time: float
     """Seconds since 1970."""
     monotonic: float
@@ -39,14 +58,14 @@ class StageStarted(_Event):
 class StageFinished(_Event):
     event: Literal["stage_finished"]
     stage: str
-    seconds: float
-    cpu_user_s: float | None = None
-    cpu_system_s: float | None = None
-    peak_rss_bytes: int | None = None
-    exit_code: int
-    signal: int | None = None
+    seconds: Seconds
+    cpu_user_s: Seconds | None = None
+    cpu_system_s: Seconds | None = None
+    peak_rss_bytes: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
+    exit_code: ExitStatus
+    signal: Number | None = None
     timed_out: bool = False
-    oom_kills: int | None = None
+    oom_kills: Number | None = None
     interrupted: bool = False
     pytest_status: int | None = None
     """What pytest ended with in a process below the stage's own; ``None``: not known."""
@@ -63,25 +82,34 @@ class StageSkipped(_Event):
     reason: str
 
 
-class DeviceState(BaseModel):
+class DeviceState(_Model):
     """What a probe said of a device, as far as it is judged."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     uuid: str
     health: str
 
 
+Devices = Annotated[tuple[DeviceState, ...], Strict(strict=False)]  # lists, in JSON
+
+
+class LeaseWaiting(_Event):
+    event: Literal["lease_waiting"]
+    stage: str
+    text: str
+
+
 class LeaseTaken(_Event):
     event: Literal["lease_taken"]
     stage: str
-    waited_s: float
-    devices: tuple[DeviceState, ...] = ()
+    waited_s: Seconds
+    devices: Devices = ()
+    text: str = ""
 
 
 class LeaseReleased(_Event):
     event: Literal["lease_released"]
-    devices: tuple[DeviceState, ...] = ()
+    devices: Devices = ()
+    text: str = ""
 
 
 class LeaseFailed(_Event):
@@ -90,6 +118,7 @@ class LeaseFailed(_Event):
     event: Literal["lease_failed"]
     stage: str | None = None
     reason: str
+    text: str = ""
 
 
 class ArtifactMissing(_Event):
@@ -98,16 +127,23 @@ class ArtifactMissing(_Event):
     path: str
 
 
+class RerunStarted(_Event):
+    event: Literal["rerun_started"]
+    stage: str
+    attempt: Number
+    text: str
+
+
 class RerunFinished(_Event):
     """One more attempt at the tests of a stage that failed; no stage of its own."""
 
     event: Literal["rerun_finished"]
     stage: str
-    attempt: int
-    signal: int | None = None
+    attempt: Number
+    signal: Number | None = None
     timed_out: bool = False
     interrupted: bool = False
-    oom_kills: int | None = None
+    oom_kills: Number | None = None
 
     @property
     def crashed(self) -> bool:
@@ -121,6 +157,7 @@ class RerunsEnded(_Event):
     event: Literal["reruns_ended"]
     stage: str
     reason: str
+    text: str = ""
 
 
 class ArtifactCut(_Event):
@@ -129,13 +166,23 @@ class ArtifactCut(_Event):
     event: Literal["artifact_cut"]
     name: str
     path: str
-    left_out: int
+    left_out: Number
 
 
 class RunFinished(_Event):
     event: Literal["run_finished"]
-    exit_code: int
+    exit_code: ExitStatus
     interrupted: bool = False
+
+
+class Output(_Model):
+    """What a stage has printed; it is only printed."""
+
+    event: Literal["output"]
+    stage: Annotated[str, PlainValidator(_raw)]
+    text: Annotated[str, PlainValidator(_raw)]
+    more: bool = False
+    """Whether more is to come at once."""
 
 
 Event = Annotated[
@@ -143,23 +190,25 @@ Event = Annotated[
     | StageStarted
     | StageFinished
     | StageSkipped
+    | LeaseWaiting
     | LeaseTaken
     | LeaseReleased
     | LeaseFailed
     | ArtifactMissing
     | ArtifactCut
+    | RerunStarted
     | RerunFinished
     | RerunsEnded
-    | RunFinished,
+    | RunFinished
+    | Output,
     Field(discriminator="event"),
 ]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
-
-
-class _Named(BaseModel):
-    """The least an event must be: an object with a name. Unknown names are a newer agent's."""
-
-    event: str
+_NAMES = frozenset(
+    name
+    for model in get_args(get_args(Event)[0])
+    for name in get_args(model.model_fields["event"].annotation)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +217,8 @@ class RunRecord:
 
     events: tuple[Event, ...] = ()
     unreadable_lines: int = 0
+    longest_line: int = 0
+    """Bytes of the longest of them, where one is longer than an event may be."""
 
     @property
     def finished_stages(self) -> dict[str, StageFinished]:
@@ -201,7 +252,11 @@ class RunRecord:
         """Devices that were of another health after a lease than before it."""
         taken = [e.devices for e in self.events if isinstance(e, LeaseTaken)]
         given = [e.devices for e in self.events if isinstance(e, LeaseReleased)]
-        pairs = [pair for two in zip(taken, given, strict=False) for pair in zip(*two, strict=True)]
+        pairs = [
+            (before, after)
+            for befores, afters in zip(taken, given, strict=False)
+            for before, after in zip(befores, afters, strict=False)
+        ]
         return tuple((before, after) for before, after in pairs if before.health != after.health)
 
     @property
@@ -218,27 +273,27 @@ class RunRecord:
         return next((e for e in self.events if isinstance(e, RunFinished)), None)
 
 
+def parse_event(line: str) -> Event | None:
+    """Read an event; ``None``: one of a newer agent. Raises ``ValueError`` for what is none."""
+    value: dict[str, Any] = parse_object(line)
+    name = value.get("event")
+    if isinstance(name, str) and name not in _NAMES:
+        return None
+    return _EVENT.validate_python(value if name == "output" else storable_json(line, value))
+
+
 def parse_events(lines: Iterable[str]) -> RunRecord:
     """Read the lines of ``events.jsonl``."""
     events: list[Event] = []
-    unreadable = 0
+    unreadable = longest = 0
     for line in filter(str.strip, lines):
         try:
-            event = parse_json(line)
-            events.append(_EVENT.validate_python(event))
-        except ValidationError:
-            unreadable += not _is_unknown(event)
+            event = parse_event(line)
+            if len(events) == MOST_EVENTS:
+                raise ValueError("more events than any run has")
         except ValueError:
             unreadable += 1
-    return RunRecord(events=tuple(events), unreadable_lines=unreadable)
-
-
-def _is_unknown(event: object) -> bool:
-    known = {"run_started", "stage_started", "stage_finished", "stage_skipped"}
-    known |= {"lease_taken", "lease_released", "lease_failed", "run_finished"}
-    known |= {"artifact_missing", "artifact_cut"}
-    known |= {"rerun_finished", "reruns_ended"}
-    try:
-        return _Named.model_validate(event).event not in known
-    except ValidationError:
-        return False
+            longest = max(longest, line.length if isinstance(line, CutLine) else 0)
+        else:
+            events += [event] if event is not None else []
+    return RunRecord(events=tuple(events), unreadable_lines=unreadable, longest_line=longest)

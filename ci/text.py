@@ -70,6 +70,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def unreadable(lines: int, longest: int) -> str:
+    """``3 unreadable lines``, and the length of the ``longest`` where that is the reason."""
+    length = f", the longest of {counted(longest, 'byte')}" if longest else ""
+    return counted(lines, "unreadable line") + length
+
+
 def first_names(names: Sequence[str], most: int = 5) -> str:
     """``a, b, c, d, e and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""

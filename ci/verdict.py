@@ -33,7 +33,7 @@ from ci.results import (
     Verdict,
     is_compiled_only,
 )
-from ci.text import counted, first_names
+from ci.text import counted, first_names, unreadable
 
 if TYPE_CHECKING:
     from ci.engines.base import ExecutionFacts
@@ -153,8 +153,8 @@ def judge(case: Case) -> Verdict:
     limited = case.memory_limit_bytes is not None
     if harness is Harness.OOM_KILLED and product is Product.INCOMPLETE and limited:
         product = Product.FAILED  # it needs more than it was given
-    evidence = (*about_product, *about_harness, *_details(case))
-    return Verdict(product=product, harness=harness, evidence=evidence)
+    evidence = dict.fromkeys([*about_product, *about_harness, *_details(case)])
+    return Verdict(product=product, harness=harness, evidence=tuple(evidence))
 
 
 def not_run(reason: str) -> Verdict:
@@ -239,7 +239,7 @@ def _suite(case: Case) -> Opinion:
     if tests.exit_status is None and not _left_at_the_end(case, tests):
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
-        lines = counted(tests.unreadable_lines, "unreadable line")
+        lines = unreadable(tests.unreadable_lines, tests.longest_line)
         return Product.INCOMPLETE, [_fact(f"the per-test log has {lines}")]
     if case.pytest_end is None and case.summary is None:
         text = f"stage {case.pytest_stage.name} has no result, and pytest no closing summary"
@@ -519,8 +519,15 @@ def _details(case: Case) -> list[Evidence]:
         for cut in case.record.cut_artifacts
     ]
     if case.record.unreadable_lines:
-        lines = counted(case.record.unreadable_lines, "unreadable line")
+        lines = unreadable(case.record.unreadable_lines, case.record.longest_line)
         details.append(_fact(f"events.jsonl has {lines}"))
+    tests, facts = case.tests, case.facts
+    if tests is not None and tests.unreadable_lines:
+        lines = unreadable(tests.unreadable_lines, tests.longest_line)
+        details.append(_fact(f"the per-test log has {lines}"))
+    if facts.unreadable_lines:
+        lines = unreadable(facts.unreadable_lines, facts.longest_line)
+        details.append(_fact(f"the agent's output has {lines}, kept in agent.log"))
     return details
 
 

@@ -53,5 +53,6 @@ class EventLog:
         self._file.flush()
         os.fsync(self._file.fileno())
         self.printer.finish()
-        self.printer.begin(line)
+        # On a line of its own, also where a process of a stage has printed the beginning of one.
+        self.printer.begin("\n" + line)
         self.printer.finish()

@@ -47,6 +47,8 @@ class ExecutionFacts:
     oom_killed: bool = False
     lost: bool = False  # the agent vanished without a result
     interrupted: bool = False
+    unreadable_lines: int = 0  # that were printed where the agent prints its events
+    longest_line: int = 0  # bytes of the longest of them, where it is longer than an event may be
     wrapper_seconds: float = 0.0  # wall time of the whole call
     notes: tuple[str, ...] = ()
 

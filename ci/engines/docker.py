@@ -306,7 +306,7 @@ def _attend(link: Link, container: Container, plan: RunPlan, observer: Observer)
     A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
     and gets what there is; a third one leaves at once.
     """
-    reader = EventReader(observer)
+    reader = EventReader(observer, plan.results)
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         interrupted = number is not None
         try:
@@ -343,6 +343,8 @@ def _ended(
         oom_killed=state["OOMKilled"],
         lost=reader.finished is None,
         interrupted=interrupted,
+        unreadable_lines=reader.unreadable_lines,
+        longest_line=reader.longest_line,
         notes=tuple(f"refused from the results: {source.printable(name)}" for name in refused),
     )
 

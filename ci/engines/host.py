@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from typing import BinaryIO
 
 from ci import process, source
+from ci.agent.lines import CHUNK
 from ci.engines.archives import extract
 from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer, typed_errors
 from ci.engines.compiler_cache import host_cache
@@ -84,7 +85,7 @@ class HostEngine:
                 notes += _sync(plan, folder)
                 sync_seconds = monotonic() - start
                 agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
-                facts = _attend(folder, observer)
+                facts = _attend(folder, plan, observer)
                 if facts.lost and not facts.interrupted:  # it has ended, without a result
                     code = agent.wait()
                     facts = replace(facts, exit_code=code if code >= 0 else 128 - code)
@@ -112,7 +113,7 @@ class HostEngine:
             if folder.agent is None:
                 return None
             with _typed_errors():
-                facts = _attend(folder, observer)
+                facts = _attend(folder, plan, observer)
         finally:
             folder.remove()
         return replace(facts, wrapper_seconds=monotonic() - start)
@@ -177,9 +178,9 @@ def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
     )
 
 
-def _attend(folder: WorkFolder, observer: Observer) -> ExecutionFacts:
+def _attend(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionFacts:
     """Follow the agent to its end."""
-    reader = EventReader(LiveLogs(observer, {}))  # the logs are here already
+    reader = EventReader(LiveLogs(observer, {}), plan.results)  # the stages' logs are here already
     interrupted = False
     with folder.printed.open("rb") as printed:
         try:
@@ -190,12 +191,13 @@ def _attend(folder: WorkFolder, observer: Observer) -> ExecutionFacts:
             folder.signal(signal.SIGTERM)
             _follow(printed, reader, folder, timeout_s=STOP_GRACE_S)
     finished = reader.finished
-    code = finished["exit_code"] if finished else None
     return ExecutionFacts(
         engine=HostEngine.name,
-        exit_code=code if isinstance(code, int) else None,
+        exit_code=finished.exit_code if finished else None,
         lost=finished is None,
         interrupted=interrupted,
+        unreadable_lines=reader.unreadable_lines,
+        longest_line=reader.longest_line,
     )
 
 
@@ -210,12 +212,12 @@ def _follow(
     deadline = None if timeout_s is None else monotonic() + timeout_s
     while deadline is None or monotonic() < deadline:
         alive = folder.alive()  # asked first: what comes after its end is nothing
-        chunk = printed.read()
-        reader.feed(chunk)
-        if not alive:
-            return
-        if not chunk:
+        if chunk := printed.read(CHUNK):
+            reader.feed(chunk)
+        elif alive:
             sleep(POLL_S)
+        else:
+            return
 
 
 def _typed_errors() -> AbstractContextManager[None]:

@@ -62,7 +62,8 @@ class Job:
 
     def run(self) -> int:
         with self.start() as process:
-            self.printed = [json.loads(line) for line in process.communicate()[0].splitlines()]
+            lines = process.communicate()[0].splitlines()
+        self.printed = [json.loads(line) for line in lines if line]
         return process.returncode
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
@@ -84,7 +85,7 @@ class Job:
 
 def printed_events(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
     assert process.stdout is not None
-    yield from map(json.loads, process.stdout)
+    yield from map(json.loads, filter(bytes.strip, process.stdout))
 
 
 def wait_for_end(pid: int) -> None:

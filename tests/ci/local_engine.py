@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from ci import source
 from ci.engines.archives import extract
 from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer
+from ci.engines.events import EventReader
 from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.errors import CiError
@@ -61,10 +61,14 @@ class LocalEngine:
         self._called(f"execute {plan.platform}")
         if self.refusal is not None:
             raise self.refusal
-        code = run_agent(plan, observer)
+        code, reader = run_agent(plan, observer)
         if self.execute_error is not None:
             raise self.execute_error
-        return facts(image, exit_code=code, interrupted=self.interrupted)
+        return replace(
+            facts(image, exit_code=code, interrupted=self.interrupted),
+            unreadable_lines=reader.unreadable_lines,
+            longest_line=reader.longest_line,
+        )
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         self._called(f"resume {plan.platform}")
@@ -92,7 +96,7 @@ def facts(
     )
 
 
-def run_agent(plan: RunPlan, observer: Observer) -> int:
+def run_agent(plan: RunPlan, observer: Observer) -> tuple[int, EventReader]:
     """Run the stages in a copy of the sources."""
     job = plan.results.with_name(f"{plan.platform}.json")
     workspace = plan.results.with_name(f"workspace-{plan.platform}")
@@ -109,11 +113,10 @@ def run_agent(plan: RunPlan, observer: Observer) -> int:
     )
     job.write_bytes(document)
     command = [sys.executable, "-m", "ci.agent", str(job)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    live = LiveLogs(observer, {})
-    for line in done.stdout.splitlines():
-        live.event(json.loads(line))
-    return done.returncode
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, check=False)
+    reader = EventReader(LiveLogs(observer, {}), plan.results)
+    reader.feed(done.stdout)
+    return done.returncode, reader
 
 
 def _environment() -> dict[str, str]:

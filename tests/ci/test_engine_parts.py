@@ -23,7 +23,7 @@ from urllib3.exceptions import ProtocolError
 from ci.engines import select_engine
 from ci.engines import wheelhouse as wheelhouse_server
 from ci.engines.archives import extract, pack
-from ci.engines.events import EventReader
+from ci.engines.events import AGENT_LOG, EventReader
 from ci.engines.host import HostEngine
 from ci.engines.image_log import ImageLog
 from ci.engines.sdk_errors import is_cut, typed_sdk_errors
@@ -116,37 +116,57 @@ def test_pack_is_deterministic_and_extracts_again(tmp_path: Path) -> None:
 
 
 STREAM = (
-    b'{"event": "stage_started", "stage": "build"}\n'
+    b'\n{"event": "stage_started", "time": 1, "monotonic": 1, "stage": "build"}\n'
     b'{"event": "output", "stage": "build", "text": "caf\xc3\xa9"}\n'
     b"Traceback (most recent call last):\n"
     b"[1, 2]\n"
-    b'{"event": "run_finished", "exit_code": 0}\n'
+    b'{"event": "of a newer agent"}\n'
+    b'\n{"event": "run_finished", "time": 2, "monotonic": 2, "exit_code": 0}\n'
 )
 
 
+@pytest.fixture
+def reader(tmp_path: Path) -> EventReader:
+    return EventReader(Recorder(), tmp_path)
+
+
+def events(reader: EventReader) -> list[Mapping[str, object]]:
+    recorder = reader._observer
+    assert isinstance(recorder, Recorder)
+    return recorder.events
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
-def test_events_from_pieces_of_any_size(size: int) -> None:
-    recorder = Recorder()
-    reader = EventReader(recorder)
+def test_events_from_pieces_of_any_size(reader: EventReader, tmp_path: Path, size: int) -> None:
     for start in range(0, len(STREAM), size):
         reader.feed(STREAM[start : start + size])
-    assert recorder.events == [
-        {"event": "stage_started", "stage": "build"},
-        {"event": "output", "stage": "build", "text": "café"},
+    assert events(reader) == [
+        {"event": "stage_started", "time": 1.0, "monotonic": 1.0, "stage": "build"},
+        {"event": "output", "stage": "build", "text": "café", "more": False},
         {"event": "engine", "text": "Traceback (most recent call last):"},
         {"event": "engine", "text": "[1, 2]"},
-        {"event": "run_finished", "exit_code": 0},
+        {
+            "event": "run_finished",
+            "time": 2.0,
+            "monotonic": 2.0,
+            "exit_code": 0,
+            "interrupted": False,
+        },
     ]
-    assert reader.finished == {"event": "run_finished", "exit_code": 0}
+    assert reader.finished is not None
+    assert reader.finished.exit_code == 0
+    assert (reader.unreadable_lines, reader.longest_line) == (2, 0)
+    kept = (tmp_path / AGENT_LOG).read_text()
+    assert kept == "Traceback (most recent call last):\n[1, 2]\n"
 
 
-def test_events_are_passed_once_when_the_stream_starts_again() -> None:
-    recorder = Recorder()
-    reader = EventReader(recorder)
-    reader.feed(STREAM[:70])
+def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader) -> None:
+    reader.feed(STREAM[:100])
     reader.restart()
+    reader.feed(STREAM[:90])
+    reader.restart()  # cut off again, before what was seen the first time
     reader.feed(STREAM)
-    assert [event["event"] for event in recorder.events] == [
+    assert [event["event"] for event in events(reader)] == [
         "stage_started",
         "output",
         "engine",
