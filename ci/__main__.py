@@ -1,4 +1,8 @@
-"""``python -m ci``, also where the dependencies are not installed: then it says how to."""
+"""``python -m ci``, also where the dependencies are not installed: then it says how to.
+
+Whatever ends it otherwise than its commands do is a fault of this program, and exit code 3:
+Python's own code for that, 1, is a failure of the product.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import gc
 import os
 import signal
 import sys
+import traceback
 
 DEPENDENCIES = (
     "alembic",
@@ -24,6 +29,7 @@ environment with pip 25.1 or newer: `python -m pip install --group ci`"""
 # What is imported and loaded lives to the end: looking through it again and again for garbage, as
 # after 700 new objects by default, took 10 % of the time of `compare`.
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
+FAULT = 3  # ExitCode.INFRASTRUCTURE, which may be what cannot be imported
 
 
 def _interrupt(_signal: int, _frame: object) -> None:
@@ -47,13 +53,33 @@ def _main() -> int:
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in DEPENDENCIES:
-            raise
+            return _fault(error)
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)
         print(REMEDY, file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # while something was imported
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        return _fault(error)
+
+
+def _fault(error: Exception) -> int:
+    """Tell what no user can do anything about, where it happened, and how it came to that."""
+    what = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+    text = f"error: a fault of this program: {what}{where}\n"
+    text += "Please report it, with the traceback below. It says nothing about the product.\n"
+    text += "".join(traceback.format_exception(error))
+    try:
+        from ci.network import mask_credentials
+
+        text = mask_credentials(text)
+    except Exception as second:  # what cannot be imported may be the fault
+        text = f"error: a fault of this program: {what}{where} ({type(second).__name__})\n"
+    print(text, end="", file=sys.stderr)
+    return FAULT
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from ci.pytest_log import (
     parse_log,
 )
 from ci.reruns import read_reruns
-from ci.results import PlatformResult, PytestResult, StageResult, title
+from ci.results import PlatformResult, Product, PytestResult, StageResult, title
 from ci.text import printable, storable_json
 from ci.verdict import Case, judge, not_run
 
@@ -148,6 +148,14 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         environment={},
         artifacts=_artifacts(plan.results),
     )
+
+
+def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
+    """The result of a platform that began, and of which nothing can be said."""
+    result = not_run_result(plan, reason)
+    verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
+    note = f"not judged: {mask_credentials(reason).splitlines()[0]}"
+    return result.model_copy(update={"verdict": verdict, "notes": (note,)})
 
 
 def read_log(folder: Path) -> PytestLog | None:

@@ -12,6 +12,7 @@ from types import FrameType
 from ci.collect import (
     build_stages,
     judged,
+    not_judged_result,
     not_run_result,
     read_left,
     read_record,
@@ -135,6 +136,19 @@ def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = 
     return judge_platform(
         plan, ExecutionFacts(engine=engine, image=image, lost=True, notes=(reason,))
     )
+
+
+def not_judged(plan: RunPlan, reason: str, error: Exception) -> Finished:
+    """The row of a platform that this program has failed at; `--resume` tries again."""
+    text = f"{reason}: {fault_text(error)}"
+    return Finished(result=not_judged_result(plan, text))
+
+
+def fault_text(error: Exception) -> str:
+    """An error in words, with its type where it is not one of this program's own."""
+    if isinstance(error, CiError | OSError):
+        return error_text(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def error_text(error: CiError | OSError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,12 +58,10 @@ class Records:
         """Keep a platform's tests and other details for the next ``save``."""
         self._unsaved[platform] = details
 
-    def restore(self, run_id: str, results: Iterable[PlatformResult]) -> None:
+    def restore(self, run_id: str, result: PlatformResult) -> None:
         """Read again what an earlier caller did not live to store."""
-        for result in results:
-            if self._store is not None and not self._store.holds(run_id, result):
-                folder = self._folder / result.platform
-                self.add(result.platform, read_left(folder).details)
+        if self._store is not None and not self._store.holds(run_id, result):
+            self.add(result.platform, read_left(self._folder / result.platform).details)
 
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""

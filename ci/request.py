@@ -111,7 +111,7 @@ def read_request(results: Path, run_id: str) -> RunRequest:
     """Read back the request of an earlier run."""
     path = results / run_id / REQUEST_FILE
     try:
-        return RunRequest.model_validate_json(path.read_text(encoding="utf-8"))
+        return RunRequest.model_validate_json(path.read_bytes())
     except OSError:
         message = f"--resume: there is no run '{run_id}' in {results}"
         raise UsageError(message, remedy=f"Choose one of the folders in {results}.") from None

@@ -18,6 +18,7 @@ from ci.platforms import PLATFORMS
 from ci.text import Storable, Text, first_names, near_match
 
 SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
+LARGEST_RESULTS = 1 << 27  # bytes; a run of seven platforms has 100,000
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 
@@ -229,7 +230,10 @@ def exit_code(platforms: Sequence[PlatformResult]) -> ExitCode:
 def read_results(path: Path) -> RunResult:
     """Read a ``results.json``."""
     try:
-        return RunResult.model_validate_json(path.read_text(encoding="utf-8"))
+        if (size := path.stat().st_size) > LARGEST_RESULTS:
+            message = f"{path}: got {size:,} bytes, expected at most {LARGEST_RESULTS:,}"
+            raise InfrastructureError(message)
+        return RunResult.model_validate_json(path.read_bytes())  # its reader has bounds too
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:

@@ -7,6 +7,7 @@ what is on disk is true, and ``--resume`` goes on from there.
 from __future__ import annotations
 
 import shlex
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from pathlib import Path
 from ci.collect import not_run_result
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.plan import RunPlan
-from ci.platform_run import Finished, error_text, lost
+from ci.platform_run import Finished, error_text, fault_text, lost, not_judged
 from ci.progress import Progress
 from ci.records import Records
 from ci.request import RunRequest
@@ -62,7 +63,7 @@ class Run:
         assignments = [self._assignment(plan) for plan in plans]
         with self.records, started(assignments, jobs=self.jobs) as workers, self.progress:
             for plan, message in workers.messages():
-                self._take(plan, message, workers)
+                self._guarded(plan, message, workers)
             self.interrupted |= workers.interrupted
             if self.interrupted and not self.records.is_open:
                 raise KeyboardInterrupt
@@ -88,6 +89,20 @@ class Run:
             elif result.verdict.product is Product.INCOMPLETE:
                 self._incomplete[result.platform] = result
 
+    def _guarded(self, plan: RunPlan, message: Message, workers: Workers) -> None:
+        """Take a message; what one platform does or leaves never ends the others."""
+        try:
+            self._take(plan, message, workers)
+        except (CiError, OSError):  # the results cannot be written, or no platform may begin
+            raise
+        except Exception as error:  # what it was, is shown; its row comes with its end
+            self._fault(plan, error)
+
+    def _fault(self, plan: RunPlan, error: Exception) -> None:
+        """Show a fault of this program, for whoever fixes it."""
+        details = "".join(traceback.format_exception(error)).strip()
+        self.progress.failure(_title(plan), f"{fault_text(error)}\n{details}")
+
     def _take(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         match message:
             case Ready():
@@ -104,11 +119,18 @@ class Run:
             case Broken(reason=reason, details=details):
                 self.progress.failure(_title(plan), f"{reason}\n{details}".strip())
                 self._begin()
-                self._finish(plan, lost(plan, reason, engine=plan.engine.name))
+                self._finish(plan, self._lost(plan, reason))
             case NeverBegan():
                 pass
             case _:
                 self.progress.event(_title(plan), message)
+
+    def _lost(self, plan: RunPlan, reason: str) -> Finished:
+        try:
+            return lost(plan, reason, engine=plan.engine.name)
+        except Exception as error:  # it may be what the worker died of
+            self._fault(plan, error)
+            return not_judged(plan, f"{reason}; what it left cannot be read", error)
 
     def _begin(self) -> None:
         """Write the first results: what follows is worth nothing if they cannot be written."""
@@ -117,12 +139,23 @@ class Run:
         self.records.open()
         self.records.write_request(self.request)
         if self.resumed:
-            self.records.restore(self.request.run_id, self._done.values())
+            self._restore()
         else:
             self._save()
         for plan in self.plans:
             if error := self._refused.get(plan.platform):
                 self.progress.failure(_title(plan), error_text(error))
+
+    def _restore(self) -> None:
+        """Read again what an earlier caller did not live to store of the platforms it finished."""
+        for plan in self.plans:
+            if result := self._done.get(plan.platform):
+                try:
+                    self.records.restore(self.request.run_id, result)
+                except CiError:  # of the store
+                    raise
+                except Exception as error:  # its row is there: only its tests are not stored
+                    self._fault(plan, error)
 
     def _keep_engine(self, plan: RunPlan, ready: Ready) -> None:
         """What `auto` has become: a resumed run needs the same."""
@@ -136,11 +169,17 @@ class Run:
     def _finish(self, plan: RunPlan, finished: Finished) -> None:
         self._done[plan.platform] = finished.result
         self.records.add(plan.platform, finished.details)
-        self.progress.finished(_title(plan), finished.result)
         try:
             self._save()
         except (CiError, OSError) as error:  # the others go on; the last save has to succeed
             self.progress.failure(_title(plan), f"cannot be saved yet: {error_text(error)}")
+        except Exception as error:  # with this row no other could be saved either
+            self._fault(plan, error)
+            substitute = not_judged(plan, "its results cannot be written", error)
+            self._done[plan.platform] = substitute.result
+            self.records.add(plan.platform, substitute.details)
+            self._save()
+        self.progress.finished(_title(plan), self._done[plan.platform])
 
     def _save(self) -> RunResult:
         request = self.request

@@ -7,6 +7,7 @@ Test names, messages and file names are whatever a project makes them: halves of
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -23,7 +24,8 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 def storable(value: Any) -> Any:
     """``value``, in whose strings halves of characters are written as ``\\udce9``.
 
-    So is the character zero, as ``\\x00``: PostgreSQL has no room for it.
+    So is the character zero, as ``\\x00``: PostgreSQL has no room for it. Nor is there JSON for a
+    number that is none, or has no end.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
@@ -31,6 +33,8 @@ def storable(value: Any) -> Any:
         return {storable(key): storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [storable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value
 
 

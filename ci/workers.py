@@ -191,6 +191,12 @@ class Workers:
         except (EOFError, OSError):
             self._workers.remove(worker)
             return _death(worker.end())
+        except Exception as error:  # what it said cannot be read, and nothing after it
+            self._workers.remove(worker)
+            worker.signal(signal.SIGKILL)
+            worker.end()
+            reason = f"what its process said cannot be read: {type(error).__name__}: {error}"
+            return Broken(reason=reason, details=traceback.format_exc())
         if isinstance(message, Ready):
             worker.ready = message
         elif isinstance(message, Refused | Finished | Broken):

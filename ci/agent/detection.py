@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from .lines import parse_object
 
 PROBE_TIMEOUT_S = 60.0  # a driver without its daemon takes seconds for each device to wake up
 KILL_TIMEOUT_S = 5.0
@@ -70,9 +71,9 @@ def _signal_name(number: int) -> str:
 def _answer(output: bytes) -> Detection:
     """Read the last line: a vendor's library may have printed before it."""
     try:
-        answer = json.loads(output.splitlines()[-1])
+        answer = parse_object(output.splitlines()[-1].decode(errors="replace"))
         devices = tuple(answer.get("devices", ()))
         return Detection(answer["status"], answer.get("reason"), devices)
-    except (IndexError, ValueError, TypeError, KeyError, AttributeError):
+    except (IndexError, ValueError, TypeError, KeyError):
         text = output[-200:].decode(errors="replace")
         return Detection("unknown", f"the probe did not answer in JSON: {text!r}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Iterator
 
 # Bytes in a line. The agent's own events are below 17 KiB; a stage's command, which one of them
 # repeats, is of at most 128 KiB for each argument.
@@ -55,7 +55,7 @@ class LineCutter:
                 yield self._taken()
         self._hold(rest)
 
-    def end(self) -> List[str]:
+    def end(self) -> list[str]:
         """Return the last line, where it has no end."""
         return [self._taken()] if self._length else []
 
@@ -90,17 +90,17 @@ def parse(text: str, *, any_integer: bool = False) -> Any:
     to the caller whether an integer fits into 64 bits.
     """
     if isinstance(text, CutLine):
-        raise ValueError("a line of {:,} bytes".format(text.length))
+        raise ValueError(f"a line of {text.length:,} bytes")
     try:
         value = (_ANY_INTEGER if any_integer else _DECODER).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
-        raise ValueError("nested more than {} deep".format(DEEPEST))
+        raise ValueError(f"nested more than {DEEPEST} deep")
     return value
 
 
-def parse_object(text: str, *, any_integer: bool = False) -> Dict[str, Any]:
+def parse_object(text: str, *, any_integer: bool = False) -> dict[str, Any]:
     """Decode a JSON object; raises ``ValueError`` for all else."""
     value = parse(text, any_integer=any_integer)
     if not isinstance(value, dict):
@@ -138,7 +138,7 @@ def _float(digits: str) -> float:
 
 
 def _constant(name: str) -> None:
-    raise ValueError("{} is no JSON".format(name))
+    raise ValueError(f"{name} is no JSON")
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)

@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from .lines import parse_object
+
 # Anybody may make a lock, and remove none of another's; as /tmp and /run/lock are.
 FOLDER_MODE = 0o1777
 FILE_MODE = 0o666
@@ -177,10 +179,14 @@ def _is_dead(owner: dict[str, Any]) -> bool:
 def _read(descriptor: int) -> dict[str, Any]:
     """The owner that a lock's file names; none yet where it is only just being written."""
     try:
-        owner = json.loads(os.pread(descriptor, 65536, 0))
-    except ValueError:
+        owner = parse_object(os.pread(descriptor, 65536, 0).decode(errors="replace"))
+        # Containers can write to it.
+        words = [owner[name] for name in ("run", "platform", "user", "boot", "namespace")]
+        time.gmtime(owner["since"])
+    except (ValueError, KeyError, TypeError, OverflowError):
         return {}
-    return owner if isinstance(owner, dict) else {}
+    sound = all(type(word) is str for word in words) and type(owner.get("pid")) is int
+    return owner if sound and "started" in owner else {}
 
 
 def _called(owner: dict[str, Any]) -> str:

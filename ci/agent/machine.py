@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import platform
 import re
@@ -12,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Mapping, Sequence
 
+from .lines import parse_object
 from .masking import mask_credentials
 
 PROBE_TIMEOUT_S = 60.0
@@ -122,16 +122,30 @@ def tools(
         return _output(list(command), variables, workspace)
 
     found = probe("python3", "-c", PYTHON_PROBE)
-    python = json.loads(found) if found else {"python": None, "packages": {}}
+    python, packages = _python(found)
     return {
-        **python,
+        "python": python,
+        "packages": packages,
         "compiler": _first_line(probe(*_compiler(variables), "--version")),
         "device_compiler": device_compiler
         and _version_line(device_compiler, probe(device_compiler, "--version")),
         "cmake": _first_line(probe("cmake", "--version")),
         "ninja": _first_line(probe("ninja", "--version")),
-        "torch": python["packages"].get("torch"),
+        "torch": packages.get("torch"),
     }
+
+
+def _python(answer: str | None) -> tuple[str | None, dict[str, object]]:
+    """The version and the packages that the stages' Python answers, which may be any program."""
+    try:
+        found = parse_object(answer or "")
+    except ValueError:
+        return None, {}
+    version, packages = found.get("python"), found.get("packages")
+    return (
+        version if isinstance(version, str) else None,
+        packages if isinstance(packages, dict) else {},
+    )
 
 
 def _compiler(variables: Mapping[str, str]) -> list[str]:

@@ -5,7 +5,7 @@ The log is written by the process under test, so that each record is checked bef
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 from .lines import LONGEST_SECONDS, parse_object
 
@@ -14,7 +14,7 @@ LARGEST_STATUS = (1 << 31) - 1
 SHORT = 4096  # characters of a line whose integers, however long, take no time to be decoded
 
 
-def parse_report(line: str) -> Dict[str, Any]:
+def parse_report(line: str) -> dict[str, Any]:
     """Read a record; raises ``ValueError`` for a line that pytest does not write.
 
     Records of other kinds than those below are as pytest or a plugin wrote them.
@@ -41,5 +41,5 @@ def parse_report(line: str) -> Dict[str, Any]:
     else:
         sound = type(kind) is str
     if not sound:
-        raise ValueError("not a record of pytest's: {:.100}".format(line))
+        raise ValueError(f"not a record of pytest's: {line:.100}")
     return record

@@ -108,7 +108,8 @@ def failed_tests(log: Path) -> list[str] | None:
 
 def unfinished_tests(log: Path) -> set[str]:
     """The tests of a per-test log that began and have no end."""
-    begun, ended = set(), set()
+    begun: set[str] = set()
+    ended: set[str] = set()
     for record in _records(log, '"TestReport"'):
         if record["$report_type"] == "TestReport":
             (begun if record["when"] == "setup" else ended).add(record["nodeid"])

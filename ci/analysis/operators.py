@@ -119,7 +119,9 @@ def operator_record(properties: object) -> OperatorRecord | None:
         pair[0]: pair[1]
         for pair in pairs
         # A bool is an int to isinstance, and no slot.
-        if isinstance(pair, list) and len(pair) == 2 and type(pair[1]) is _type_of(pair[0])
+        if isinstance(pair, list)
+        and len(pair) == 2
+        and type(pair[1]) is _type_of(pair[0])
         # What no slot and no count is would be too much for a database.
         and not (type(pair[1]) is int and abs(pair[1]) > LARGEST_NUMBER)
     }

@@ -75,4 +75,3 @@ class EventReader:
             with self._log.open("w" if first else "a", encoding="utf-8") as log:
                 log.write(f"{text}\n")
         self._observer.event({"event": "engine", "text": text})
-

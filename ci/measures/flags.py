@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from ci.agent.lines import parse
+from ci.text import parse_json
 
 # What says where something lies, and not how it is compiled; in two words, or in one.
 _PLACES = ("-I", "-L", "-MF", "-MT", "-MQ", "-isystem", "-iquote", "-idirafter", "-include")
@@ -19,7 +19,7 @@ _ABSOLUTE = re.compile(r"(?<![\w.])/[^\s\"'=:,;]+")
 def compiler_flags(text: str | None) -> tuple[str, ...]:
     """All options of all units, sorted, each once; of a path only its last part is kept."""
     try:
-        entries = parse(text or "")
+        entries = parse_json(text or "")
     except ValueError:
         return ()
     options: set[str] = set()
