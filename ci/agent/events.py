@@ -42,17 +42,19 @@ class EventLog:
     """Writes events so that each one survives whatever happens right after it."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("a+b", buffering=0)
         self.printer = Printer(sys.stdout.fileno())
 
     def emit(self, event: str, **fields: object) -> None:
         """Append an event to the file, make it durable, and print it."""
         clocks = {"time": time.time(), "monotonic": time.monotonic()}
         line = json.dumps({"event": event, **clocks, **fields})
-        self._file.write(line + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        # On a line of its own, also where a process of a stage has written the beginning of one.
+        file = self._file.fileno()
+        size = os.fstat(file).st_size
+        begun = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        self._file.write((b"\n" if begun else b"") + line.encode() + b"\n")
+        os.fsync(file)
         self.printer.finish()
-        # On a line of its own, also where a process of a stage has printed the beginning of one.
         self.printer.begin("\n" + line)
         self.printer.finish()

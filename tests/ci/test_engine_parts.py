@@ -23,7 +23,7 @@ from urllib3.exceptions import ProtocolError
 from ci.engines import select_engine
 from ci.engines import wheelhouse as wheelhouse_server
 from ci.engines.archives import extract, pack
-from ci.engines.events import AGENT_LOG, EventReader
+from ci.engines.events import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader
 from ci.engines.host import HostEngine
 from ci.engines.image_log import ImageLog
 from ci.engines.sdk_errors import is_cut, typed_sdk_errors
@@ -124,6 +124,8 @@ STREAM = (
     b'\n{"event": "run_finished", "time": 2, "monotonic": 2, "exit_code": 0}\n'
 )
 
+EVENTS_OF_STREAM = ["stage_started", "output", "engine", "engine", "run_finished"]
+
 
 @pytest.fixture
 def reader(tmp_path: Path) -> EventReader:
@@ -166,13 +168,7 @@ def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader
     reader.feed(STREAM[:90])
     reader.restart()  # cut off again, before what was seen the first time
     reader.feed(STREAM)
-    assert [event["event"] for event in events(reader)] == [
-        "stage_started",
-        "output",
-        "engine",
-        "engine",
-        "run_finished",
-    ]
+    assert [event["event"] for event in events(reader)] == EVENTS_OF_STREAM
 
 
 @pytest.fixture
@@ -349,3 +345,47 @@ def test_full_disk_is_told_with_its_machine(error: Exception, machine: str) -> N
 )
 def test_a_cut_is_told_from_an_answer(error: Exception, cut: bool) -> None:
     assert is_cut(error) is cut
+
+
+HOSTILE = (
+    b'{"event": "stage_started"}\n',
+    b'{"event": "stage_started", "time": 1, "monotonic": 1, "stage": []}\n',
+    b'{"event": "run_finished", "time": 1, "monotonic": 1, "exit_code": "0"}\n',
+    b'{"event": "output", "stage": 1, "text": "x"}\n',
+    b'{"event": "stage_finished", "time": 1, "monotonic": 1, "stage": "x", "seconds": 1e999,'
+    b' "exit_code": 0}\n',
+    b"[" * 200_000 + b"\n",
+    b"1" * 5000 + b"\n",
+    b"\0\xff\n",
+)
+
+
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_no_event_is_a_message(reader: EventReader, line: bytes) -> None:
+    reader.feed(line + STREAM)
+    first, *rest = events(reader)
+    assert first["event"] == "engine"
+    assert len(str(first["text"])) < 2 * LONGEST_SHOWN
+    assert [event["event"] for event in rest] == EVENTS_OF_STREAM
+    assert reader.unreadable_lines == 3
+    assert reader.finished is not None
+    assert reader.finished.exit_code == 0
+
+
+def test_a_line_without_an_end(reader: EventReader, tmp_path: Path) -> None:
+    for _ in range(300):
+        reader.feed(b"x" * (1 << 20))
+    reader.feed(STREAM)  # whose first line is empty: an agent's event begins a line
+    first, *rest = events(reader)
+    assert str(first["text"]).endswith("x [the beginning of 314,572,800 bytes]")
+    assert [event["event"] for event in rest] == EVENTS_OF_STREAM
+    assert (reader.unreadable_lines, reader.longest_line) == (3, 300 << 20)
+    assert (tmp_path / AGENT_LOG).stat().st_size < 2 * LONGEST_SHOWN
+
+
+def test_of_a_flood_of_junk_the_beginning_is_kept(reader: EventReader, tmp_path: Path) -> None:
+    reader.feed(b"junk\n" * (3 * MOST_SHOWN))
+    assert len(events(reader)) == MOST_SHOWN
+    assert reader.unreadable_lines == 3 * MOST_SHOWN
+    last = (tmp_path / AGENT_LOG).read_text().splitlines()[-1]
+    assert last == "[further lines that are no events are only counted]"

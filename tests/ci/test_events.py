@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from ci.events import RunRecord, StageSkipped, parse_events
+from ci.agent.lines import LONGEST_EVENT, lines_of_file
+from ci.events import MOST_EVENTS, RunRecord, StageSkipped, parse_events
+from ci.text import unreadable
 
 LINES = (
     (Path(__file__).parent / "data" / "events-crash.jsonl").read_text(encoding="utf-8").splitlines()
 )
+
+
+def event(kind: str, **fields: object) -> str:
+    return json.dumps({"event": kind, "time": 1.0, "monotonic": 1.0, **fields})
+
+
+def finished(**fields: object) -> str:
+    whole = {"stage": "build", "seconds": 2.0, "exit_code": 0, **fields}
+    return event("stage_finished", **whole)
 
 
 def test_a_recorded_run() -> None:
@@ -42,7 +54,27 @@ def test_events_and_fields_of_a_newer_agent_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["[]", "1", "{}", '{"event": 3}', '{"event": "run_finished", "time": 1}', "\ufffd"]
+    "line",
+    [
+        *("[]", "1", "{}", '{"event": 3}', '{"event": "run_finished", "time": 1}', "\ufffd"),
+        *('{"event": "stage_started"}', '{"event": []}', '{"event": {}}', "[" * 200_000),
+        event("stage_started", stage=[]),
+        event("run_finished", exit_code="0"),
+        event("run_finished", exit_code=0.0),
+        event("run_finished", exit_code=True),
+        event("run_finished", exit_code=1 << 40),
+        event("run_finished", exit_code=0).replace("1.0", "NaN"),
+        event("lease_taken", stage="pytest", waited_s=-1.0),
+        event("lease_taken", stage="pytest", waited_s=0.0, devices=[{"uuid": 1}]),
+        event("rerun_finished", stage="pytest", attempt="1"),
+        *(finished(seconds=seconds) for seconds in ("x", -1.0, 1e300, None, [])),
+        finished().replace("2.0", "1e999"),
+        finished(exit_code="1" * 5000),
+        finished().replace('"exit_code": 0', '"exit_code": ' + "1" * 5000),
+        finished(peak_rss_bytes=1 << 63),
+        finished(oom_kills=-1),
+        finished(timed_out="yes"),
+    ],
 )
 def test_malformed_lines_are_counted(line: str) -> None:
     assert parse_events([line]).unreadable_lines == 1
@@ -58,3 +90,30 @@ def test_half_a_character_is_no_obstacle() -> None:
 
 def test_nothing_is_an_empty_record() -> None:
     assert parse_events(["", "\n"]) == RunRecord()
+
+
+def test_devices_that_came_or_went_are_no_obstacle() -> None:
+    device = {"uuid": "GPU-1", "health": "healthy"}
+    taken = event("lease_taken", stage="pytest", waited_s=0, devices=[device])
+    released = event("lease_released", devices=[{**device, "health": "failed"}, device])
+    [(before, after)] = parse_events([taken, released]).changed_devices
+    assert (before.health, after.health) == ("healthy", "failed")
+
+
+def test_a_line_of_any_length_is_counted_with_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with path.open("w") as file:
+        for _ in range(64):
+            file.write("x" * (1 << 20))
+        file.write("\n" + finished() + "\nhalf a")
+    record = parse_events(lines_of_file(path, LONGEST_EVENT))
+    assert set(record.finished_stages) == {"build"}
+    assert (record.unreadable_lines, record.longest_line) == (2, 64 << 20)
+    told = unreadable(record.unreadable_lines, record.longest_line)
+    assert told == "2 unreadable lines, the longest of 67,108,864 bytes"
+
+
+def test_events_without_an_end_are_counted() -> None:
+    line = event("artifact_missing", name="a", path="b")
+    record = parse_events(line for _ in range(MOST_EVENTS + 5))
+    assert (len(record.events), record.unreadable_lines) == (MOST_EVENTS, 5)

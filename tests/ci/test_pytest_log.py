@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.agent.lines import LONGEST_REPORT, lines_of_file
 from ci.pytest_log import (
     ClosingSummary,
     Outcome,
@@ -114,7 +115,20 @@ def test_a_failing_subtest_fails_its_test_once() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['{"$report_type": "TestRep', "[]", "null", "{}", '{"$report_type": "TestReport"}', "\x00"],
+    [
+        *('{"$report_type": "TestRep', "[]", "null", "{}", '{"$report_type": "TestReport"}', "\x00"),
+        *("[" * 200_000, '{"$report_type": []}', '{"$report_type": null}'),
+        *(report("a::c", "call", "passed", duration=value) for value in ("x", -1, 1e300, [1])),
+        report("a::c", "call", "passed").replace("0.5", "1e999"),
+        report("a::c", "call", "passed").replace("0.5", "NaN"),
+        report("a::c", "call", "passed").replace("0.5", "1" * 5000),
+        *(report("a::c", "call", "passed").replace(f'"{text}"', "3") for text in ("a::c", "call")),
+        report("a::c", "call", "passed").replace('"passed"', "[]"),
+        *(json.dumps({"$report_type": "SessionFinish", "exitstatus": v}) for v in ("0", True, None)),
+        '{"$report_type": "SessionFinish", "exitstatus": 1e999}',
+        json.dumps({"$report_type": "SessionFinish", "exitstatus": 1 << 40}),
+        '{"$report_type": "CollectReport", "outcome": "failed"}',
+    ],
 )
 def test_unreadable_lines_are_counted_and_the_rest_is_read(line: str) -> None:
     log = parse_log([*phases("a::b", "passed"), line])
@@ -204,3 +218,33 @@ def test_the_counts_of_a_summary() -> None:
     assert summary.count("error", "errors") == 4
     assert summary.count("warning", "warnings") == 1
     assert ClosingSummary(text="no tests ran in 0.01s", seconds=0.01).count("passed") == 0
+
+
+@pytest.mark.parametrize("longrepr", [[], {}, [[]], {"reprcrash": []}, {"reprcrash": {}}, 3])
+def test_odd_reasons_are_no_obstacle(longrepr: object) -> None:
+    log = parse_log([report("a::b", "call", "failed", longrepr=longrepr)])
+    assert log.unreadable_lines == 0
+    assert log.count(Outcome.FAILED) == 1
+
+
+def test_a_line_of_any_length_is_counted_with_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "pytest.jsonl"
+    with path.open("w") as file:
+        for _ in range(64):
+            file.write("[" * (1 << 20))
+        file.write("\n" + "\n".join([*phases("a::b", "passed"), FINISH]))
+    log = parse_log(lines_of_file(path, LONGEST_REPORT))
+    assert (log.count(Outcome.PASSED), log.exit_status) == (1, 0)
+    assert (log.unreadable_lines, log.longest_line) == (1, 64 << 20)
+
+
+def test_a_slot_that_is_none_is_not_taken() -> None:
+    properties = [["overload", "add"], ["slot", 10**30], ["executed", 1]]
+    [test] = parse_log([report("a::b", "call", "failed", user_properties=properties)]).tests
+    assert test.operator is not None
+    assert (test.operator.slot, test.operator.executed) == (None, 1)
+
+
+def test_digits_after_a_count_are_no_work() -> None:
+    """With every start and every length of them tried, this line alone took minutes."""
+    assert collected_tests(["collected 7 items / " + "1" * 1_000_000]) == 7

@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile import LONGEST, suite
 from local_engine import LocalEngine
 from workplace import CONFIG, Workplace, new_workplace
 
+from ci import platform_run, records
 from ci.engines import ExecutionFacts
 from ci.engines.base import EngineMachine, ImageFacts, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
 from ci.plan import EnginePlan, RunPlan
+from ci.progress import Progress
+from ci.records import Records
 from ci.repository import REPOSITORY
 from ci.request import load_request
 from ci.results import Harness, Product, RunResult, exit_code
@@ -66,7 +70,7 @@ def odd(work: Workplace, **what: Callable[[], object]) -> OddEngine:
     return work.engine
 
 
-def raises(error: CiError) -> Callable[[], object]:
+def raises(error: Exception) -> Callable[[], object]:
     def fail() -> None:
         raise error
 
@@ -342,3 +346,133 @@ def test_a_flood_of_output_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts[:LINES_PER_WINDOW] == list(range(LINES_PER_WINDOW))
     assert texts[LINES_PER_WINDOW:] == list(range(9 * LINES_PER_WINDOW, 10 * LINES_PER_WINDOW))
     assert sent[-1]["event"] == "stage_finished"
+
+
+def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
+    """The innocent one passes, and resuming does not die of it either."""
+    hostile = suite("stdout", "pytest.jsonl", "events.jsonl")
+    work.write("tests/hostile.txt", hostile)
+    choose = "import os\nif os.environ['INFINI_CI_PLATFORM'] == 'moore':\n    exec(open({!r}).read())"
+    text = choose.format(str(work.folder / "source" / "tests" / "hostile.txt"))
+    work.write("tests/test_a.py", f"{text}\nelse:\n    def test_a(): pass\n")
+    odd(work)
+    result, run = work.run(platforms=["cpu", "moore"])
+    assert products(result) == {"cpu": "passed", "moore": "incomplete"}
+    told = " ".join(each.text for each in result.platform("moore").verdict.evidence)
+    for place in ("the per-test log has ", "events.jsonl has 4 ", "the agent's output has 4 "):
+        assert place in told
+    assert f"the longest of {LONGEST:,} bytes" in told
+    assert exit_code(result.platforms) == ExitCode.PRODUCT_FAILURE
+    log = run.results / "moore" / "agent.log"
+    assert log.read_text().startswith('{"event":"stage_started"}\n')
+    odd(work)
+    second, _ = work.run(load_request(work.results, run.request.run_id))
+    assert products(second) == products(result)
+
+
+FAULTS = (KeyError("stage"), RecursionError("too deep"), MemoryError(), ValueError("a bug"))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+def test_a_fault_in_a_worker_is_its_platforms_row(work: Workplace, fault: Exception) -> None:
+    odd(work, prepare_moore=raises(fault))
+    result, _ = work.run(platforms=["cpu", "moore"])
+    assert products(result) == {"cpu": "passed", "moore": "not_run"}
+    assert result.platform("moore").notes == (f"not run: {type(fault).__name__}: {fault}",)
+    assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
+
+
+def of_moore(function: Callable[..., Any], fault: Exception) -> Callable[..., Any]:
+    """``function``, which fails at what is of one platform."""
+
+    def guarded(*arguments: Any, **named: Any) -> Any:
+        if "moore" in repr(arguments).lower():
+            raise fault
+        return function(*arguments, **named)
+
+    return guarded
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+def test_a_platform_that_nobody_can_judge_is_a_row(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    odd(work)
+    with monkeypatch.context() as patch:
+        patch.setattr("ci.platform_run.read_left", of_moore(platform_run.read_left, fault))
+        result, run = work.run(platforms=["cpu", "moore"])
+        assert result.platform("cpu").verdict.product is Product.PASSED
+        verdict = result.platform("moore").verdict
+        assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
+        assert f"what it left cannot be read: {type(fault).__name__}" in verdict.evidence[0].text
+        assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
+        assert "Traceback (most recent call last)" in work.output()
+        odd(work)
+        again, _ = work.run(load_request(work.results, run.request.run_id))
+        assert products(again) == products(result)
+    odd(work)
+    last, _ = work.run(load_request(work.results, run.request.run_id))
+    assert set(products(last).values()) == {"passed"}
+
+
+def test_an_event_that_cannot_be_shown_ends_nothing(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd(work)
+    monkeypatch.setattr(Progress, "event", of_moore(Progress.event, KeyError("stage")))
+    result, _ = work.run(platforms=["cpu", "moore"])
+    assert set(products(result).values()) == {"passed"}
+    assert "Moore: KeyError: 'stage'" in work.output()
+
+
+def test_a_row_that_cannot_be_written_is_replaced(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(self: Records, result: RunResult) -> None:
+        if result.platform("moore").verdict.product is Product.PASSED:
+            raise TypeError("nothing that JSON knows")
+        records_save(self, result)
+
+    odd(work)
+    records_save = Records.save
+    monkeypatch.setattr(Records, "save", save)
+    result, _ = work.run(platforms=["cpu", "moore"])
+    assert products(result) == {"cpu": "passed", "moore": "incomplete"}
+    note = "not judged: its results cannot be written: TypeError: nothing that JSON knows"
+    assert result.platform("moore").notes == (note,)
+
+
+def test_what_cannot_be_restored_ends_no_resumed_run(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd(work, prepare_cpu=raises(InfrastructureError("no space left")))
+    _, run = work.run(platforms=["cpu", "moore"])
+    (work.results / "ci.db").unlink()
+    odd(work)
+    monkeypatch.setattr("ci.records.read_left", of_moore(records.read_left, RecursionError("deep")))
+    result, _ = work.run(load_request(work.results, run.request.run_id))
+    assert set(products(result).values()) == {"passed"}
+    assert "Moore: RecursionError: deep" in work.output()
+
+
+class Unreadable:
+    """What can be sent, and not read."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return int, ("no number",)
+
+
+def test_a_worker_that_nobody_understands_is_ended(work: Workplace) -> None:
+    class OddlySpoken(OddEngine):
+        def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
+            if plan.platform == "moore":
+                observer.event({"event": "failure", "text": Unreadable()})
+                signal.pause()
+            return super().prepare(plan, observer)
+
+    work.new_engine()
+    work.engine = OddlySpoken(work.engine.record)
+    result, _ = work.run(platforms=["cpu", "moore"])
+    assert products(result) == {"cpu": "passed", "moore": "not_run"}
+    [note] = result.platform("moore").notes
+    assert note.startswith("not run: what its process said cannot be read: ValueError: invalid")

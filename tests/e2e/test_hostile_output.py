@@ -1,0 +1,55 @@
+"""Code under test that writes into the agent's output and records, on real engines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Bench
+from plans import REQUIREMENTS, stage
+
+from ci.errors import ExitCode
+from ci.plan import StageKind
+from ci.platform_run import judge_platform
+from ci.results import Harness, Product, exit_code
+
+sys.path.append(str(Path(__file__).parents[1] / "ci"))
+from hostile import LONGEST, suite  # noqa: E402
+
+PYTEST = stage("pytest", "python", "-m", "pytest", "tests/test_tiny.py", kind=StageKind.PYTEST)
+FILES = ("pytest.jsonl", "events.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("places", "failing", "product", "code"),
+    [
+        (("stdout",), "", Product.PASSED, ExitCode.PASSED),
+        (("stdout",), "\ndef test_b(): assert False\n", Product.FAILED, ExitCode.PRODUCT_FAILURE),
+        # Which tests the lost lines of the log were of, nobody knows.
+        (("stdout", *FILES), "", Product.INCOMPLETE, ExitCode.PRODUCT_FAILURE),
+    ],
+    ids=["passing", "failing", "everywhere"],
+)
+def test_what_it_writes_is_counted_and_the_verdict_is_true(
+    bench: Bench, places: tuple[str, ...], failing: str, product: Product, code: ExitCode
+) -> None:
+    plan = bench.plan(stage("build", "true"), PYTEST, requirements=REQUIREMENTS)
+    (plan.source / "tests" / "test_tiny.py").write_text(suite(*places) + failing)
+    facts = bench.run(plan)
+    result = judge_platform(plan, facts).result
+    evidence = " ".join(each.text for each in result.verdict.evidence)
+    assert (result.verdict.product, result.verdict.harness) == (product, Harness.CLEAN), evidence
+    assert exit_code([result]) == code
+    assert [each.exit_code for each in result.stages if each.name != "image"][-2:] == [
+        0,
+        int(bool(failing)),
+    ]
+    length = f"4 unreadable lines, the longest of {LONGEST:,} bytes"
+    assert f"the agent's output has {length}, kept in agent.log" in evidence
+    assert (plan.results / "agent.log").read_text().startswith('{"event":"stage_started"}\n')
+    if "events.jsonl" in places:
+        assert f"events.jsonl has {length}" in evidence
+        assert "the per-test log has " in evidence
+    assert bench.observer.named("run_finished")
+    assert bench.engine.resume(plan, bench.observer) is None  # nothing is left
