@@ -92,8 +92,8 @@ KINDS = ("TestReport", "SubtestReport", "CollectReport", "SessionFinish", "Warni
 @given(
     st.fixed_dictionaries(
         {"$report_type": st.sampled_from(KINDS)},
-        optional={name: JSON for name in ("nodeid", "when", "outcome", "longrepr")}
-        | {name: NUMBERS for name in ("duration", "exitstatus")},
+        optional=dict.fromkeys(("nodeid", "when", "outcome", "longrepr"), JSON)
+        | dict.fromkeys(("duration", "exitstatus"), NUMBERS),
     )
 )
 def test_a_report_has_the_fields_of_its_kind(record: dict[str, object]) -> None:

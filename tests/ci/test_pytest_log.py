@@ -116,7 +116,14 @@ def test_a_failing_subtest_fails_its_test_once() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *('{"$report_type": "TestRep', "[]", "null", "{}", '{"$report_type": "TestReport"}', "\x00"),
+        *(
+            '{"$report_type": "TestRep',
+            "[]",
+            "null",
+            "{}",
+            '{"$report_type": "TestReport"}',
+            "\x00",
+        ),
         *("[" * 200_000, '{"$report_type": []}', '{"$report_type": null}'),
         *(report("a::c", "call", "passed", duration=value) for value in ("x", -1, 1e300, [1])),
         report("a::c", "call", "passed").replace("0.5", "1e999"),
@@ -124,7 +131,10 @@ def test_a_failing_subtest_fails_its_test_once() -> None:
         report("a::c", "call", "passed").replace("0.5", "1" * 5000),
         *(report("a::c", "call", "passed").replace(f'"{text}"', "3") for text in ("a::c", "call")),
         report("a::c", "call", "passed").replace('"passed"', "[]"),
-        *(json.dumps({"$report_type": "SessionFinish", "exitstatus": v}) for v in ("0", True, None)),
+        *(
+            json.dumps({"$report_type": "SessionFinish", "exitstatus": v})
+            for v in ("0", True, None)
+        ),
         '{"$report_type": "SessionFinish", "exitstatus": 1e999}',
         json.dumps({"$report_type": "SessionFinish", "exitstatus": 1 << 40}),
         '{"$report_type": "CollectReport", "outcome": "failed"}',

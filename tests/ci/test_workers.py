@@ -352,7 +352,9 @@ def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
     """The innocent one passes, and resuming does not die of it either."""
     hostile = suite("stdout", "pytest.jsonl", "events.jsonl")
     work.write("tests/hostile.txt", hostile)
-    choose = "import os\nif os.environ['INFINI_CI_PLATFORM'] == 'moore':\n    exec(open({!r}).read())"
+    choose = (
+        "import os\nif os.environ['INFINI_CI_PLATFORM'] == 'moore':\n    exec(open({!r}).read())"
+    )
     text = choose.format(str(work.folder / "source" / "tests" / "hostile.txt"))
     work.write("tests/test_a.py", f"{text}\nelse:\n    def test_a(): pass\n")
     odd(work)
