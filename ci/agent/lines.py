@@ -25,6 +25,7 @@ CHUNK = 1 << 18
 # Reports of chained exceptions are 12 deep, events 3. A value of some hundreds can be decoded, but
 # neither written nor sent on: that takes more of Python's stack.
 DEEPEST = 50
+SHORT = 4096  # characters
 LARGEST_INTEGER = (1 << 63) - 1  # what databases have room for
 LONGEST_SECONDS = 1e9  # 31 years; sums of durations stay finite
 
@@ -95,7 +96,10 @@ def parse(text: str, *, any_integer: bool = False) -> Any:
         value = (_ANY_INTEGER if any_integer else _DECODER).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+    # Brackets are counted faster than values, where they are few; in a long text, which is mostly
+    # one of a log, it takes as long as decoding.
+    may_be = len(text) > SHORT or text.count("[") + text.count("{") > DEEPEST
+    if may_be and _is_deep(value):
         raise ValueError(f"nested more than {DEEPEST} deep")
     return value
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .lines import LONGEST_SECONDS, parse_object
+from .lines import LONGEST_SECONDS, SHORT, parse_object
 
 PHASES = ("TestReport", "SubtestReport")
 LARGEST_STATUS = (1 << 31) - 1
-SHORT = 4096  # characters of a line whose integers, however long, take no time to be decoded
 
 
 def parse_report(line: str) -> dict[str, Any]:
@@ -19,7 +18,8 @@ def parse_report(line: str) -> dict[str, Any]:
 
     Records of other kinds than those below are as pytest or a plugin wrote them.
     """
-    # A call for each integer would take a tenth of the reader's time.
+    # A call for each integer would take a tenth of the reader's time; in a short line none is long
+    # enough to take any.
     record = parse_object(line, any_integer=len(line) < SHORT)
     kind = record.get("$report_type")
     # In one expression for each kind: a call for each field takes a quarter of the reader's time.
