@@ -1,4 +1,8 @@
-"""What all tests need: a Python that executes assertions."""
+"""What all tests need: a Python that executes assertions.
+
+Here and not in ``tests``, which pytest would then put on the path: with ``tests/triton`` for the
+package of that name, which torch looks for.
+"""
 
 from __future__ import annotations
 
