@@ -61,6 +61,8 @@ def _contract(options: argparse.Namespace) -> int:
     if before is not None:
         base, head = contract_side("before", before), contract_side("now", contract)
         print(tests_text(base, head, difference(before.suite, contract.suite)), end="")
+    if needs := {state.needs for state in contract.suite.operators.values() if state.needs}:
+        print(f"outcomes that depend on the processor: passed with {'; '.join(sorted(needs))}")
     return ExitCode.PASSED
 
 

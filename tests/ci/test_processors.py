@@ -63,13 +63,17 @@ def write_contract(work: Workplace, *options: str) -> str | None:
     return load_contract(path).suite.operators[TEST].needs
 
 
-def test_a_contract_learns_of_smaller_processors_and_holds_on_larger_ones(work: Workplace) -> None:
+def test_a_contract_learns_of_smaller_processors_and_holds_on_larger_ones(
+    work: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(work, LARGE, skips=False).verdict.product is Product.PASSED
     assert write_contract(work) is None
     first = run(work, SMALL, skips=True)  # nobody has reviewed this skip yet
     assert first.verdict.product is Product.FAILED
     assert "float16 of mm.out (slot 8; passed -> instruction set missing)" in str(first.notes)
     assert write_contract(work) == NEEDS
+    said = f"outcomes that depend on the processor: passed with {NEEDS}\n"
+    assert said in capsys.readouterr().out
     again = run(work, SMALL, skips=True)
     assert again.verdict.product is Product.PASSED
     assert f"1 test skipped, the processor lacks {NEEDS}" in again.notes
