@@ -32,7 +32,7 @@ TIMEOUT_S = 3600
 COLUMNS = ("machine", "result", "other outcomes", "s")
 # Products and convolutions are what oneDNN computes; the kernels of src/cpu have an instruction
 # set of their own; and what the suite itself says of processors.
-FAST = "test_native_ops or test_processor or mm or conv or linear"
+FAST = "test_native_ops or test_processor or test_torch_ops and (mm or conv or linear)"
 ALONE = 5  # tests
 MOST_SHOWN = 10
 NOTHING = "none"
