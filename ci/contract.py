@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,8 @@ def written_contract(
 ) -> tuple[Contract, str]:
     """The contract that a run makes, and its text.
 
-    What ``before`` says of other processors is kept. ``base`` is the contract, with the name that
-    the file has for it, which this one shall list its differences from.
+    ``base`` is the contract to list the differences from, with the name that the file has for it.
+    What it and ``before``, the contract so far, say of other processors is kept.
 
     Raises:
         UsageError: the run is not fit for one: it did not get to its end, its tests ran
@@ -50,7 +51,7 @@ def written_contract(
         raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
     contract = Contract(
         platform=platform,
-        suite=_on_any_processor(log, before.suite if before else None),
+        suite=_on_any_processor(log, [it.suite for it in (before, base and base[1]) if it]),
         simulated=simulated,
         base=base[0] if base else None,
     )
@@ -64,8 +65,8 @@ def written_contract(
     return contract, text
 
 
-def _on_any_processor(log: PytestLog, before: Suite | None) -> Suite:
-    """The suite of a run, with what is known of processors that are not this one.
+def _on_any_processor(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
+    """The suite of a run, with what contracts say of processors that are not this one.
 
     A test that skipped for want of instructions passes with them. What another processor was seen
     to lack stays, unless this run contradicts it.
@@ -78,7 +79,8 @@ def _on_any_processor(log: PytestLog, before: Suite | None) -> Suite:
     }
     operators = dict(suite.operators)
     for name, state in suite.operators.items():
-        known = before.operators[name].needs if before and name in before.operators else None
+        states = (it.operators[name] for it in known_suites if name in it.operators)
+        known = next((it.needs for it in states if it.needs), None)
         if state == LACKS_INSTRUCTIONS:
             holds = known and log.processor and not log.processor.has(known)
             wanted = known if holds else needs.get(name)
