@@ -68,8 +68,8 @@ def written_contract(
 def _on_any_processor(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
     """The suite of a run, with what contracts say of processors that are not this one.
 
-    A test that skipped for want of instructions passes with them. What another processor was seen
-    to lack stays, unless this run contradicts it.
+    A test that skipped because instructions are missing passes with them. Conditions from other
+    processors are kept, also where this run passes without them.
     """
     suite = suite_of(log.tests)
     needs = {

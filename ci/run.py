@@ -93,13 +93,15 @@ class Run:
         """Take a message; what one platform does or leaves never ends the others."""
         try:
             self._take(plan, message, workers)
-        except (CiError, OSError):  # the results cannot be written, or no platform may begin
-            raise
-        except Exception as error:  # what it was, is shown; its row comes with its end
+        except (CiError, OSError) as error:
+            if not self.records.is_open:  # no result of any platform could be written
+                raise
+            self.progress.failure(_title(plan), error_text(error))
+        except Exception as error:  # the error is shown; the row follows at the platform's end
             self._fault(plan, error)
 
     def _fault(self, plan: RunPlan, error: Exception) -> None:
-        """Show a fault of this program, for whoever fixes it."""
+        """Show an internal error with its traceback."""
         details = "".join(traceback.format_exception(error)).strip()
         self.progress.failure(_title(plan), f"{fault_text(error)}\n{details}")
 
@@ -170,16 +172,20 @@ class Run:
         self._done[plan.platform] = finished.result
         self.records.add(plan.platform, finished.details)
         try:
-            self._save()
-        except (CiError, OSError) as error:  # the others go on; the last save has to succeed
-            self.progress.failure(_title(plan), f"cannot be saved yet: {error_text(error)}")
+            self._save_so_far(plan)
         except Exception as error:  # with this row no other could be saved either
             self._fault(plan, error)
             substitute = not_judged(plan, "its results cannot be written", error)
             self._done[plan.platform] = substitute.result
             self.records.add(plan.platform, substitute.details)
-            self._save()
+            self._save_so_far(plan)
         self.progress.finished(_title(plan), self._done[plan.platform])
+
+    def _save_so_far(self, plan: RunPlan) -> None:
+        try:
+            self._save()
+        except (CiError, OSError) as error:  # the others go on; the last save has to succeed
+            self.progress.failure(_title(plan), f"cannot be saved yet: {error_text(error)}")
 
     def _save(self) -> RunResult:
         request = self.request

@@ -18,6 +18,7 @@ from ci.agent.lines import parse
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 SHORT = 12  # characters of a commit that people read
+LONGEST_NAME = 500  # characters; a node id of pytest's repeats parameters, which may be texts
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -81,9 +82,13 @@ def unreadable(lines: int, longest: int) -> str:
 
 
 def first_names(names: Sequence[str], most: int = 5) -> str:
-    """``a, b, c, d, e and 3 more``."""
+    """``a, b, c, d, e and 3 more``; a name is as long as a project makes it, and is shortened."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(map(_shortened, names[:most])) + more
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
 
 
 def printable(text: str) -> str:

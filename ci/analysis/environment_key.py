@@ -74,10 +74,12 @@ class EnvironmentKey:
     def changes(self, before: EnvironmentKey) -> list[str]:
         """What differs: ``compiler changed: g++ 12.2 -> g++ 13.1``."""
         then = asdict(before)
+        differing = {name: now for name, now in asdict(self).items() if then[name] != now}
+        if len(differing) > 1 and NONE in (self.instruction_sets, before.instruction_sets):
+            differing.pop("instruction_sets", None)  # not recorded then, rather than another
         return [
             f"{name.replace('_', ' ')} changed: {then[name]} -> {now}"
-            for name, now in asdict(self).items()
-            if then[name] != now
+            for name, now in differing.items()
         ]
 
     def __str__(self) -> str:
@@ -115,16 +117,17 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
 
 
 def successors(keys: Mapping[str, EnvironmentKey]) -> dict[str, str]:
-    """The key that a series goes on with, by digest, where its own is of an older program.
+    """The digest of the key that a series continues with, where its own is of an older program.
 
-    A key of before instruction sets were recorded goes on as the only one that is like it in all
-    else. Where several are, its runs may be of any of these machines, and it stays what it is.
+    A key without instruction sets continues as the first newer key that matches in all other
+    components. ``keys`` are by digest, in the order in which runs first had them: another machine
+    of the same model, seen later, changes nothing.
     """
-    newer: dict[EnvironmentKey, list[str]] = {}
+    newer: dict[EnvironmentKey, str] = {}
     for digest, key in keys.items():
         if key.instruction_sets != NONE:
-            newer.setdefault(replace(key, instruction_sets=NONE), []).append(digest)
-    return {digest: newer[key][0] for digest, key in keys.items() if len(newer.get(key, ())) == 1}
+            newer.setdefault(replace(key, instruction_sets=NONE), digest)
+    return {digest: newer[key] for digest, key in keys.items() if key in newer}
 
 
 def _text(value: object, default: str = UNKNOWN) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from ci.analysis.contract import Contract, load_contract
@@ -36,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--base",
         type=Path,
         metavar="FILE",
-        help="write only what differs from this contract (default: what the file has as its base)",
+        help="write only what differs from this contract (default: the base named in the file)",
     )
     add_config(parser)
     add_results(parser)
@@ -81,9 +82,17 @@ def _base(asked: Path | None, path: Path, before: Contract | None) -> tuple[str,
         name = before.base
     else:
         return None
-    if (path.parent / name).resolve() == path.resolve():
-        raise UsageError(f"--base: {asked}: that is the contract itself")
-    return name, load_contract(path.parent / name)
+    base = load_contract(path.parent / name)
+    if path.resolve() in _chain(path.parent / name):
+        raise UsageError(f"--base: {asked} is based on {path} itself")
+    return name, base
+
+
+def _chain(path: Path) -> Iterator[Path]:
+    """A contract's file and those of its bases."""
+    yield path.resolve()
+    if name := load_contract(path).base:
+        yield from _chain(path.parent / name)
 
 
 def _contract_file(config: Path, name: str, run: RunResult) -> Path:

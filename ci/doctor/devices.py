@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import ci
+from ci.agent.lines import parse_object
 from ci.doctor.checks import REQUEST_S
 from ci.doctor.findings import Finding, ok, problem, unknown, warning
 from ci.errors import InfrastructureError
@@ -23,6 +23,7 @@ from ci.process import run
 from ci.text import counted, first_names
 
 FREE = "free"
+MOST_READ = 1 << 16  # characters of a lock file, to which containers can write
 PROBE = Path(ci.__file__).parent / "devices" / "probe.py"
 DETECTION_REMEDY = (
     "Install the vendor's driver and, in this Python, gpustack-runtime"
@@ -73,7 +74,7 @@ def ask_probe(manufacturer: str) -> Probe:
     """Ask gpustack-runtime in a process of its own, which a vendor's library may crash."""
     try:
         done = run([sys.executable, str(PROBE), manufacturer], timeout_s=REQUEST_S)
-        answer = json.loads(done.stdout.splitlines()[-1])
+        answer = parse_object(done.stdout.splitlines()[-1])
         return Probe(
             status=answer["status"],
             reason=answer.get("reason"),
@@ -216,12 +217,12 @@ def leases(folder: Path) -> dict[str, str]:
 
 def holder(path: Path) -> str | None:
     """Say who holds a lease, from what the holder has written into its file."""
-    with suppress(OSError), path.open() as lock:
+    with suppress(OSError), path.open(errors="replace") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             try:
-                owner = json.load(lock)
+                owner = parse_object(lock.read(MOST_READ))
                 return f"run {owner['run']} ({owner['platform']}) of user {owner['user']}"
             except (ValueError, KeyError, TypeError):
                 return "a run that does not say which"

@@ -94,7 +94,7 @@ def measured(
     if runs is not None:
         query = query.where(RUNS.c.run_id.in_(runs))
     found = _chosen(connection, query, commits, last)
-    now = _successors(connection)
+    now = _successors(connection, platform)
     return [
         Measured(
             run_id=run.run_id,
@@ -108,10 +108,13 @@ def measured(
     ]
 
 
-def _successors(connection: Connection) -> dict[str, str]:
-    columns = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
-    keys = {digest: EnvironmentKey(**parts) for digest, parts in connection.execute(columns)}
-    return successors(keys)
+def _successors(connection: Connection, platform: str) -> dict[str, str]:
+    first = func.min(PLATFORMS.c.id)
+    query = select(PLATFORMS.c.environment_key).where(PLATFORMS.c.platform == platform)
+    order = query.group_by(PLATFORMS.c.environment_key).order_by(first)
+    digests = [digest for digest in connection.scalars(order) if digest is not None]
+    keys = environment_keys(connection, digests)
+    return successors({digest: keys[digest] for digest in digests})
 
 
 def environment_keys(connection: Connection, digests: Collection[str]) -> dict[str, EnvironmentKey]:
@@ -138,7 +141,7 @@ def same_environment(
         )
         .order_by(*NEWEST_FIRST)
     )
-    now = _successors(connection)
+    now = _successors(connection, platform)
     groups: dict[tuple[Any, Any], list[Any]] = {}
     for row in reversed(connection.execute(query).all()):
         key = now.get(row.environment_key, row.environment_key)

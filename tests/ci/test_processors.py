@@ -120,15 +120,28 @@ def test_runs_of_two_processors_compare_with_their_contract(
     assert "pass -> skip" in capsys.readouterr().out
 
 
-def test_a_contract_can_be_based_on_another(work: Workplace, tmp_path: Path) -> None:
+def test_a_contract_can_be_based_on_another(
+    work: Workplace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(work, SMALL, skips=True)
     write_contract(work)
     base = tmp_path / "base.yaml"
     path = work.folder / "source" / "contracts" / "cpu.yaml"
     path.rename(base)
     run(work, LARGE, skips=False)
-    assert write_contract(work, "--base", str(base)) is None
+    assert write_contract(work, "--base", str(base)) == NEEDS  # as the base says
     assert "base: ../../base.yaml\n" in path.read_text()
     assert "add.out" not in path.read_text()
-    assert write_contract(work) is None  # and stays so
+    assert write_contract(work) == NEEDS  # and stays so
     assert "base: ../../base.yaml\n" in path.read_text()
+    capsys.readouterr()
+    base.write_text(
+        base.read_text().replace("platform: cpu", "base: source/contracts/cpu.yaml\nplatform: cpu")
+    )
+    with pytest.raises(AssertionError):
+        write_contract(work, "--base", str(base))
+    assert "got more than 4 bases" in capsys.readouterr().err
+    path.write_text(path.read_text().replace("base: ../../base.yaml\n", ""))
+    with pytest.raises(AssertionError):
+        write_contract(work, "--base", str(base))
+    assert f"{base} is based on {path} itself" in capsys.readouterr().err

@@ -124,7 +124,7 @@ def survivor(bench: Bench) -> RunPlan:
 
 
 def test_killed_caller_is_replaced(bench: Bench) -> None:
-    paths = [str(REPOSITORY), str(Path(__file__).parent)]
+    paths = [str(Path(__file__).parent), str(REPOSITORY)]  # each has a conftest
     arguments = [bench.engine.name, str(bench.folder), bench.run_id, *paths]
     environment = {**os.environ, "TMPDIR": str(bench.folder)}
     dead = subprocess.run([sys.executable, "-c", CALLER, *arguments], env=environment, check=False)
