@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any
 
 from published import platform_result
@@ -98,7 +99,9 @@ class Project:
         if not self.source.exists():
             self.source.mkdir()
             git(self.source, "init", "--quiet")
-        git(self.source, "commit", "--quiet", "--allow-empty", "--message", message)
+        # Without a number, the first commits of two branches are one if made in the same second.
+        text = f"{message}\n\n{monotonic_ns()}"
+        git(self.source, "commit", "--quiet", "--allow-empty", "--message", text)
         return git(self.source, "rev-parse", "HEAD")
 
     def run(
