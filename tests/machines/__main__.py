@@ -2,7 +2,7 @@
 
 The library is built once. Then the suite runs on every machine that the one at hand can be made
 into, and has to do what it does here: a difference needs its reason, which is that the processor
-lacks what torch's refusal asks for. A machine that cannot be made is named, and is no pass.
+lacks what torch's refusal asks for. A machine that cannot be made is listed as not available.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from ci.agent.lines import LONGEST_REPORT, lines_of_file
 from ci.analysis.operators import INSTRUCTION_SET
 from ci.errors import CiError
 from ci.process import run
@@ -36,65 +37,77 @@ FAST = "test_native_ops or test_processor or test_torch_ops and (mm or conv or l
 ALONE = 5  # tests
 MOST_SHOWN = 10
 NOTHING = "none"
+TESTS_FAILED = 1  # pytest's exit status
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class RowResult:
     """What the suite did on one machine."""
 
     name: str
-    result: str
+    summary: str
     reasoned: int = 0
-    """Tests that skip for want of instructions, which this machine lacks."""
+    """Tests that skip because of instructions that this machine lacks."""
     differences: tuple[str, ...] = ()
     """Tests that end otherwise than on the machine at hand, without a reason."""
-    seconds: float = 0.0
+    seconds: float | None = None
+    """``None``: it is not available."""
+    is_broken: bool = False
+    """The suite did not finish."""
 
     @property
-    def said(self) -> str:
-        parts = [f"{self.reasoned} for want of instructions"] if self.reasoned else []
+    def others(self) -> str:
+        parts = [f"{self.reasoned} for missing instructions"] if self.reasoned else []
         parts += [f"{len(self.differences)} without a reason"] if self.differences else []
         return ", ".join(parts) or NOTHING
 
 
 class NoResultError(Exception):
-    """The suite did not get to its end, or fails where nothing is changed."""
+    """The suite did not finish, or fails without any limit."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if all machines that can be made agree, 1 if one differs, 2 if one cannot tell."""
+    """Returns 0 if all machines that can be made agree, 1 if one differs, 2 if one has no result.
+
+    A machine that was asked for by name has to be available.
+    """
     options = _parser().parse_args(arguments)
     try:
         with _folder(options.work_dir) as folder:
-            verdicts = _run(folder, options)
+            results = _run(folder, options)
     except (CiError, GenerationError, NoResultError, OSError) as error:
         print(f"machines: error: {error}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print("machines: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    text = "\n".join(_table(verdicts)) + "\n"
+    text = "\n".join(table(results)) + "\n"
     print(text)
     options.output_dir.mkdir(parents=True, exist_ok=True)
     (options.output_dir / "machines.md").write_text(text, encoding="utf-8")
-    return EXIT_DIFFERENT if any(verdict.differences for verdict in verdicts) else EXIT_ALIKE
+    return exit_code(results, named=options.only or ())
 
 
-def _run(folder: Path, options: argparse.Namespace) -> list[Verdict]:
+def exit_code(results: Sequence[RowResult], *, named: Sequence[str] = ()) -> int:
+    """The exit code of ``main``; ``named`` are the machines that were asked for by name."""
+    missing = {result.name for result in results if result.seconds is None}
+    if any(result.is_broken for result in results) or missing.intersection(named):
+        return EXIT_ERROR
+    return EXIT_DIFFERENT if any(result.differences for result in results) else EXIT_ALIKE
+
+
+def _run(folder: Path, options: argparse.Namespace) -> list[RowResult]:
     _say("building the library")
     sandbox = Sandbox(folder)
     sandbox.prepare()
+    here, *others = rows()
     suite = Suite(sandbox, ("-k", FAST) if options.fast else ())
-    chosen = [row for row in rows() if row.fast or not options.fast]
-    usual, *others = [row for row in chosen if not options.only or row.name in options.only]
-    if usual.alone or usual.name != next(rows()).name:
-        usual, others = next(rows()), [usual, *others]
-    verdicts = [suite.measure(usual)]
-    _say_verdict(verdicts[0])
+    results = [suite.measure(here)]
     for row in others:
-        verdicts.append(suite.verdict(row))
-        _say_verdict(verdicts[-1])
-    return verdicts
+        if row.name in options.only if options.only else row.fast or not options.fast:
+            _say(f"{results[-1].name}: {results[-1].summary}; others: {results[-1].others}")
+            results.append(suite.compare(row))
+    return results
 
 
 class Suite:
@@ -109,64 +122,67 @@ class Suite:
         self._usual: dict[str, TestOutcome] = {}
         self._place = Place(folder=sandbox.folder, site=sandbox.folder / "site", processor={})
 
-    def measure(self, row: Row) -> Verdict:
+    def measure(self, row: Row) -> RowResult:
         """Run on the machine at hand; raises ``NoResultError`` where the suite fails on it."""
         start = monotonic()
         log, summary = self._tested(row, row.make(self._place), [*self._selection, SUITE])
         if bad := log.named(Outcome.FAILED, Outcome.ERROR):
             failed = "\n".join(bad[:MOST_SHOWN])
-            raise NoResultError(f"the suite fails where nothing is changed:\n{failed}")
+            raise NoResultError(f"the suite fails without any limit:\n{failed}")
         if log.processor is None:
-            raise NoResultError("no test says what the processor can do")
+            raise NoResultError("no test records what the processor can do")
         self._usual = {test.node_id: test for test in log.tests}
-        self._place = Place(
-            folder=self._place.folder, site=self._place.site, processor=log.processor.facts
-        )
-        return Verdict(name=row.name, result=summary, seconds=monotonic() - start)
+        self._place = replace(self._place, processor=log.processor.facts)
+        return RowResult(name=row.name, summary=summary, seconds=monotonic() - start)
 
-    def verdict(self, row: Row) -> Verdict:
+    def compare(self, row: Row) -> RowResult:
         """Run on another machine."""
         start = monotonic()
         try:
             machine = row.make(self._place)
+            tested = self._alone(row, machine) if row.alone else self._all(row, machine)
         except NotAvailableError as error:
-            return Verdict(name=row.name, result=f"not available: {error}")
-        if row.alone:
-            return self._alone(row, machine)
+            return RowResult(name=row.name, summary=f"not available: {error}")
+        except NoResultError as error:
+            return RowResult(name=row.name, summary=f"no result: {error}", is_broken=True)
+        return replace(tested, seconds=monotonic() - start)
+
+    def _all(self, row: Row, machine: Machine) -> RowResult:
         selection = ("-k", FAST) if row.selected else self._selection
         log, summary = self._tested(row, machine, [*selection, SUITE])
+        for name, expected in machine.processor.items():
+            if log.processor is None or log.processor.facts[name] != expected:
+                raise NotAvailableError(f"it does not limit {name} to {expected}")
         usual = self._usual
         if row.selected:
-            ran = {test.node_id for test in log.tests}
-            usual = {name: test for name, test in usual.items() if name in ran}
-        reasoned, differences = self._compared(log, usual)
-        return Verdict(
-            name=row.name,
-            result=summary,
-            reasoned=reasoned,
-            differences=differences,
-            seconds=monotonic() - start,
-        )
+            names = self._collected(selection)
+            usual = {name: test for name, test in usual.items() if name in names}
+        reasoned, differences = compared(log, usual)
+        return RowResult(name=row.name, summary=summary, reasoned=reasoned, differences=differences)
 
-    def _alone(self, row: Row, machine: Machine) -> Verdict:
-        start = monotonic()
+    def _alone(self, row: Row, machine: Machine) -> RowResult:
         passed = sorted(n for n, test in self._usual.items() if test.outcome is Outcome.PASSED)
         chosen = random.Random(SEED).sample(passed, ALONE)  # noqa: S311
         differences: list[str] = []
         for number, name in enumerate(chosen):
             log, _ = self._tested(row, machine, [name], suffix=f"-{number}")
-            differences += self._compared(log, {name: self._usual[name]})[1]
-        return Verdict(
+            differences += compared(log, {name: self._usual[name]})[1]
+        return RowResult(
             name=row.name,
-            result=f"{ALONE} tests, each in a process of its own",
+            summary=f"{ALONE} tests, each in a process of its own",
             differences=tuple(differences),
-            seconds=monotonic() - start,
         )
+
+    def _collected(self, selection: Sequence[str]) -> set[str]:
+        """The node ids that a selection has on the machine at hand."""
+        pytest = [sys.executable, "-m", "pytest", "-q", "--collect-only", *selection, SUITE]
+        done = run(pytest, cwd=self._sandbox.tree, environment=environment_with(self._place.site))
+        return {line for line in done.stdout.splitlines() if "::" in line}
 
     def _tested(
         self, row: Row, machine: Machine, tests: Sequence[str], suffix: str = ""
     ) -> tuple[PytestLog, str]:
-        """Run tests on a machine; their log, and pytest's closing summary."""
+        """Run tests on a machine; return their log, and pytest's closing summary."""
         name = "".join(it if it.isalnum() else "-" for it in row.name) + suffix
         report = self._logs / f"{name}.jsonl"
         pytest = [machine.python, "-m", "pytest", "-q", "-n", JOBS, "-p", "no:cacheprovider"]
@@ -179,27 +195,28 @@ class Suite:
         )
         (self._logs / f"{name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
         summary = closing_summary(done.stdout.splitlines())
-        if not report.is_file() or summary is None:
-            last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-MOST_SHOWN:])
-            raise NoResultError(f"{row.name}: pytest ended with {done.exit_code}:\n{last}")
-        with report.open(encoding="utf-8", errors="replace") as lines:
-            return parse_log(lines), summary.text
+        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+        if done.exit_code not in (0, TESTS_FAILED) or summary is None:
+            raise NoResultError(f"pytest ended with {done.exit_code}: {' '.join(last)}")
+        log = parse_log(lines_of_file(report, LONGEST_REPORT))
+        if done.exit_code and not log.named(Outcome.FAILED, Outcome.ERROR):
+            raise NoResultError(f"pytest ended with {done.exit_code} although no test failed")
+        return log, summary.text
 
-    def _compared(
-        self, log: PytestLog, usual: Mapping[str, TestOutcome]
-    ) -> tuple[int, tuple[str, ...]]:
-        """How many outcomes differ for a reason, and in words those that have none."""
-        reasoned, differences = 0, []
-        found = {test.node_id: test for test in log.tests}
-        for name in sorted(usual.keys() | found.keys()):
-            here, there = usual.get(name), found.get(name)
-            if _outcome(here) == _outcome(there):
-                continue
-            if _lacks_instructions(there, log):
-                reasoned += 1
-            else:
-                differences.append(f"{name}: {_outcome(here)}, there {_outcome(there)}")
-        return reasoned, tuple(differences)
+
+def compared(log: PytestLog, usual: Mapping[str, TestOutcome]) -> tuple[int, tuple[str, ...]]:
+    """How many outcomes differ for a reason, and in words those that have none."""
+    reasoned, differences = 0, []
+    found = {test.node_id: test for test in log.tests}
+    for name in sorted(usual.keys() | found.keys()):
+        here, there = usual.get(name), found.get(name)
+        if _outcome(here) == _outcome(there):
+            continue
+        if _lacks_instructions(there, log):
+            reasoned += 1
+        else:
+            differences.append(f"{name}: {_outcome(here)}, there {_outcome(there)}")
+    return reasoned, tuple(differences)
 
 
 def _outcome(test: TestOutcome | None) -> str:
@@ -226,24 +243,22 @@ def _joined(usual: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str
     return {**usual, **added, **paths}
 
 
-def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def table(results: Sequence[RowResult]) -> Iterator[str]:
+    """The results as Markdown, and below them what differs without a reason."""
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|---" * (len(COLUMNS) - 1) + "|---:|"
-    for verdict in verdicts:
-        cells = (verdict.name, verdict.result, verdict.said, f"{verdict.seconds:.0f}")
-        if verdict.result.startswith("not available"):
-            cells = (*cells[:2], "-", "-")
-        yield f"| {' | '.join(cells)} |"
-    for verdict in verdicts:
-        if verdict.differences:
-            yield from ("", f"{verdict.name}:", "")
-            yield from (f"* {line}" for line in verdict.differences[:MOST_SHOWN])
-            more = len(verdict.differences) - MOST_SHOWN
+    for result in results:
+        others, seconds = result.others, result.seconds
+        if seconds is None:
+            others = "-"
+        shown = "-" if seconds is None else f"{seconds:.0f}"
+        yield f"| {result.name} | {result.summary.replace('|', ' ')} | {others} | {shown} |"
+    for result in results:
+        if result.differences:
+            yield from ("", f"{result.name}:", "")
+            yield from (f"* {line}" for line in result.differences[:MOST_SHOWN])
+            more = len(result.differences) - MOST_SHOWN
             yield from [f"* and {more} more"] if more > 0 else []
-
-
-def _say_verdict(verdict: Verdict) -> None:
-    _say(f"{verdict.name}: {verdict.result}; other outcomes: {verdict.said}")
 
 
 def _say(text: str) -> None:
@@ -252,7 +267,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder asked for, which stays, or one that goes; others may look into it."""
+    """The folder asked for, or a temporary one; other users may read it."""
     if wanted is not None:
         wanted.mkdir(parents=True, exist_ok=True)
         if any(wanted.iterdir()):
@@ -276,10 +291,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[row.name for row in rows()],
+        choices=[row.name for row in rows()][1:],
         metavar="MACHINE",
         help="this machine beside the one at hand; may be repeated: "
-        + ", ".join(row.name for row in rows()),
+        + ", ".join([row.name for row in rows()][1:]),
     )
     parser.add_argument(
         "--work-dir",

@@ -61,6 +61,8 @@ class Machine:
     options: tuple[str, ...] = ()
     """Of pytest."""
     python: str = sys.executable
+    processor: Mapping[str, str] = field(default_factory=dict)
+    """What the suite then has to record of the processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +83,11 @@ def rows() -> Iterator[Row]:
     """All machines, the one at hand first."""
     yield Row(name="as it is", make=lambda _: Machine(), fast=True)
     for isa in ONEDNN:
-        yield _limited("ONEDNN_MAX_CPU_ISA", isa, _has_onednn, fast=isa in ("SSE41", "AVX512_CORE"))
+        fast = isa in ("SSE41", "AVX512_CORE")
+        yield _limited("ONEDNN_MAX_CPU_ISA", isa, _has_onednn, fast=fast, recorded="onednn")
     for capability in ATEN:
-        yield _limited("ATEN_CPU_CAPABILITY", capability, _has_aten, fast=capability == "default")
+        fast = capability == "default"
+        yield _limited("ATEN_CPU_CAPABILITY", capability, _has_aten, fast=fast, recorded="torch")
     for isa in OWN:
         yield _limited("INFINI_OPS_CPU_ISA", isa, _has_own, fast=isa == "baseline")
     for cores in CORES:
@@ -105,12 +109,20 @@ def _counted(cores: int) -> str:
 
 
 def _limited(
-    variable: str, value: str, available: Callable[[str, Place], bool], *, fast: bool
+    variable: str,
+    value: str,
+    available: Callable[[str, Place], bool],
+    *,
+    fast: bool,
+    recorded: str | None = None,
 ) -> Row:
+    """A row of a variable; ``recorded`` names what of the processor it limits."""
+
     def make(place: Place) -> Machine:
         if not available(value, place):
             raise NotAvailableError(f"this processor has less than {value}")
-        return Machine(environment={variable: value})
+        limited = {recorded: value.upper()} if recorded else {}
+        return Machine(environment={variable: value}, processor=limited)
 
     return Row(name=f"{variable}={value}", make=make, fast=fast)
 
@@ -120,8 +132,8 @@ def _has_onednn(isa: str, place: Place) -> bool:
 
 
 def _has_aten(capability: str, place: Place) -> bool:
-    known = [*ATEN, place.processor["torch"].lower()]
-    return known.index(capability) <= known.index(place.processor["torch"].lower())
+    has = place.processor["torch"].lower()
+    return has in ATEN and ATEN.index(capability) <= ATEN.index(has)  # others: of other processors
 
 
 def _has_own(isa: str, place: Place) -> bool:
@@ -197,12 +209,12 @@ def _mounted(*options: str) -> Machine:
     enter = (sys.executable, str(HERE / "enter.py"), *options, "--")
     prefix = ("unshare", "--mount", "--propagation", "private", *enter)
     if not _runs([*prefix, "true"]):
-        raise NotAvailableError("no mounts of one's own: run as root, outside of a container")
+        raise NotAvailableError("no mount namespace: run as root, outside of a container")
     return Machine(prefix=prefix)
 
 
 def _turkish(place: Place) -> Machine:
-    """Its small letter of `I` is none of ASCII, and its decimal point is a comma."""
+    """Its small letter of `I` is not an ASCII letter, and its decimal point is a comma."""
     locales = place.folder / "locales"
     locales.mkdir(exist_ok=True)
     name = f"{TURKISH}.UTF-8"
