@@ -1,7 +1,7 @@
 """What all tests need: a Python that executes assertions, and a Ctrl-C that works.
 
-Here and not in ``tests``, which pytest would then put on the path: with ``tests/triton`` for the
-package of that name, which torch looks for.
+This file is not in ``tests`` because pytest would then put ``tests`` on the path, where torch finds
+``tests/triton`` in place of the package.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """Has Ctrl-C end what it should: a shell's background jobs are started to ignore it."""
+    """Restore Ctrl-C, which shells ignore for background jobs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""``python -m ci``, also where the dependencies are not installed: then it says how to.
+"""Run ``python -m ci``, or report how to install missing dependencies.
 
 Whatever ends it otherwise than its commands do is a fault of this program, and exit code 3:
 Python's own code for that, 1, is a failure of the product.
@@ -65,7 +65,7 @@ def _main() -> int:
 
 
 def _fault(error: Exception) -> int:
-    """Tell what no user can do anything about, where it happened, and how it came to that."""
+    """Report an internal error with its location and traceback."""
     what = traceback.format_exception_only(error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""

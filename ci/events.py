@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, Strict, TypeA
 from ci.agent.lines import LARGEST_INTEGER, LONGEST_SECONDS, CutLine, parse_object
 from ci.text import storable_json
 
-# What a run has is some dozens, and one a minute while it waits for devices.
+# A run has dozens of events, plus one a minute while it waits for devices.
 MOST_EVENTS = 100_000
 
 _INTEGER = 1 << 31  # what a column of the store has room for

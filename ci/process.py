@@ -38,7 +38,7 @@ class ProcessResult:
 def inherited_environment() -> dict[str, str]:
     """Return the caller's environment for another program, without what opens the store.
 
-    Other programs run code of strangers, such as tests and ``setup.py``: they must not write there.
+    Other programs, such as tests and ``setup.py``, must not write to the store.
     """
     return {name: value for name, value in os.environ.items() if name != STORE_VARIABLE}
 

@@ -49,7 +49,7 @@ class EventLog:
         """Append an event to the file, make it durable, and print it."""
         clocks = {"time": time.time(), "monotonic": time.monotonic()}
         line = json.dumps({"event": event, **clocks, **fields})
-        # On a line of its own, also where a process of a stage has written the beginning of one.
+        # Start a new line if another process left one unfinished.
         file = self._file.fileno()
         size = os.fstat(file).st_size
         begun = size > 0 and os.pread(file, 1, size - 1) != b"\n"

@@ -1,4 +1,4 @@
-"""Lines and JSON that somebody else wrote, read in bounds.
+"""Read untrusted lines and JSON within bounds.
 
 Whatever comes out of a container, or lies in a folder of results, may be cut off, broken or made
 to harm its reader: a line without an end, a million brackets, a number of a million digits. Here
@@ -131,18 +131,18 @@ def _integer(digits: str) -> int:
     # Python before 3.11 takes hours for a number of some million digits.
     if len(digits) < 19 or (len(digits) < 21 and abs(int(digits)) <= LARGEST_INTEGER):
         return int(digits)
-    raise ValueError("an integer beyond 64 bits")
+    raise ValueError("got an integer of more than 64 bits")
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if number - number == 0.0:
         return number
-    raise ValueError("a number without an end")
+    raise ValueError("got a number that is not finite")
 
 
 def _constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"got {name}, which is not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)

@@ -38,7 +38,7 @@ from ci.text import first_names, near_match
 SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
 KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
 OPTIONAL_KEYS = frozenset({"base", "simulated"})
-MOST_BASES = 4  # of bases, so that a circle comes to an end
+MOST_BASES = 4  # of bases, so that a cycle is detected
 PASSED_WITH = "passed with "
 # A failure is never what is expected.
 OUTCOMES = {
@@ -149,7 +149,7 @@ def _head(
         "#",
         f"# Written{day} from a run{torch}:",
         f"#   {command}",
-        "# writes it anew from the latest run; people review what changes.",
+        "# rewrites it from the latest run; people review what changes.",
         "# One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests",
         "# are counted by function.",
     ]
@@ -235,9 +235,9 @@ def _scalar(text: str) -> str:
 def load_contract(
     path: Path, *, platform: str | None = None, simulated: bool | None = None, bases: int = 0
 ) -> Contract:
-    """Read a contract with its base, of a certain platform, simulated or not, if that is said.
+    """Read a contract with its base, optionally of a given platform, simulated or not.
 
-    ``bases`` counts those that led here.
+    ``bases`` is the depth of the chain so far.
 
     Raises:
         ConfigError: with all findings, each with its line.

@@ -44,7 +44,7 @@ class State(NamedTuple):
     reason: str | None = None
     needs: str | None = None
     """Of a contract: what the processor needs for this outcome (``Processor.has``). Without it
-    the test may skip for want of instructions."""
+    the test may skip because instructions are missing."""
 
     def __str__(self) -> str:
         needs = f" with {self.needs}" if self.needs else ""

@@ -68,7 +68,7 @@ class EventReader:
         if self.unreadable_lines > MOST_SHOWN:
             return
         if self.unreadable_lines == MOST_SHOWN:
-            text += "\n[further lines that are no events are only counted]"
+            text += "\n[further lines are counted, not kept]"
         with suppress(OSError):  # the run goes on
             first = self.unreadable_lines == 1
             # From the beginning: a dead caller's is replaced.

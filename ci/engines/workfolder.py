@@ -73,7 +73,7 @@ class WorkFolder:
         program, job_file = self.path / "agent.pyz", self.path / "job.json"
         program.write_bytes(agent_archive())
         job_file.write_bytes(job)
-        # To its end, wherever that is: a process of a stage may open it as well, and write to it.
+        # Append: a stage's process may write to the same file.
         with self.state.open() as lock, self.printed.open("ab") as printed:
             fcntl.flock(lock, fcntl.LOCK_EX)
             agent = subprocess.Popen(

@@ -388,4 +388,4 @@ def test_of_a_flood_of_junk_the_beginning_is_kept(reader: EventReader, tmp_path:
     assert len(events(reader)) == MOST_SHOWN
     assert reader.unreadable_lines == 3 * MOST_SHOWN
     last = (tmp_path / AGENT_LOG).read_text().splitlines()[-1]
-    assert last == "[further lines that are no events are only counted]"
+    assert last == "[further lines are counted, not kept]"

@@ -39,7 +39,7 @@ _ALIASES = {
     "AVX10_1_512_AMX": "AVX512_CORE_AMX",
     "AVX10_1_512_AMX_FP16": "AVX512_CORE_AMX_FP16",
 }
-LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # the second is the name until oneDNN 2
+LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # the second is the name before oneDNN 2
 # torch writes avx512bw where cpuinfo writes avx512_bw.
 _FEATURES = {
     feature.replace("_", ""): feature for features in ONEDNN_ISAS.values() for feature in features
@@ -103,7 +103,7 @@ def _cpuid() -> frozenset[str]:
 def _limit() -> str | None:
     value = next((os.environ[name] for name in LIMITS if os.environ.get(name)), "").upper()
     name = _ALIASES.get(value, value)
-    return name if name in ONEDNN_ISAS else None  # as oneDNN does: whatever it does not know
+    return name if name in ONEDNN_ISAS else None  # oneDNN ignores unknown values, too
 
 
 def _onednn(cpuid: frozenset[str], limit: str | None) -> tuple[str | None, frozenset[str]]:

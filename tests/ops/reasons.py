@@ -20,7 +20,7 @@ class SkipReason(str, Enum):
     OPERAND_NOT_RECORDABLE = "operand not recordable"
     NO_KERNEL = "no kernel on this device"
     DTYPE_UNSUPPORTED = "dtype unsupported"
-    INSTRUCTION_SET = "instruction set missing"  # of the processor, by torch's own words
+    INSTRUCTION_SET = "instruction set missing"  # as torch's message reports
     SLOT_NOT_ACTIVE = "slot not active"
     NO_DEVICE = "no device"
     VENDOR_DEFECT = "vendor defect"  # with its reference: "vendor defect #123: adds twice"

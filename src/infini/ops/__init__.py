@@ -56,7 +56,7 @@ class Operator:
 
         ``device`` is a platform ("cpu", "nvidia") or torch's name for it ("cuda", or a
         ``torch.device``); one that this build does not have has no slots. Raises ``ValueError``
-        for what is no platform's. ``Operator`` has the slots of all operators.
+        for a name that is not a platform. ``Operator`` has the slots of all operators.
         """
         name = str(device).partition(":")[0]
         found = (_core.active_implementation_indices(each, name) for each in cls._names())
