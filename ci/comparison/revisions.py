@@ -61,7 +61,7 @@ class Repository:
         return tuple(found.stdout.split()) if found else (commit,)
 
     def _git(self, *arguments: str) -> ProcessResult | None:
-        # In English, as messages are told apart.
+        # In English, because messages are compared.
         environment = {**process.inherited_environment(), "LC_ALL": "C"}
         try:
             return process.run(

@@ -68,7 +68,7 @@ def test_a_contract_learns_of_smaller_processors_and_holds_on_larger_ones(
 ) -> None:
     assert run(work, LARGE, skips=False).verdict.product is Product.PASSED
     assert write_contract(work) is None
-    first = run(work, SMALL, skips=True)  # nobody has reviewed this skip yet
+    first = run(work, SMALL, skips=True)  # the contract does not have this skip yet
     assert first.verdict.product is Product.FAILED
     assert "float16 of mm.out (slot 8; passed -> instruction set missing)" in str(first.notes)
     assert write_contract(work) == NEEDS

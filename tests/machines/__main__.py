@@ -11,9 +11,7 @@ import argparse
 import os
 import random
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -26,7 +24,7 @@ from ci.pytest_log import Outcome, PytestLog, TestOutcome, closing_summary, pars
 from codegen.errors import GenerationError
 from tests.machines.rows import SEED, Machine, NotAvailableError, Place, Row, rows
 from tests.mutants.plan import ROOT
-from tests.mutants.sandbox import JOBS, SUITE, Sandbox, environment_with
+from tests.mutants.sandbox import JOBS, SUITE, Sandbox, environment_with, work_folder
 
 EXIT_ALIKE, EXIT_DIFFERENT, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
 TIMEOUT_S = 3600
@@ -73,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        with _folder(options.work_dir) as folder:
+        with work_folder(options.work_dir) as folder:
             results = _run(folder, options)
     except (CiError, GenerationError, NoResultError, OSError) as error:
         print(f"machines: error: {error}", file=sys.stderr)
@@ -263,20 +261,6 @@ def table(results: Sequence[RowResult]) -> Iterator[str]:
 
 def _say(text: str) -> None:
     print(f"machines: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder asked for, or a temporary one; other users may read it."""
-    if wanted is not None:
-        wanted.mkdir(parents=True, exist_ok=True)
-        if any(wanted.iterdir()):
-            raise NoResultError(f"--work-dir {wanted} is not empty. Name one that is, or none")
-        yield wanted.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="infini-ops-machines-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 def _parser() -> argparse.ArgumentParser:

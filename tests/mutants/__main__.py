@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
+from ci.errors import CiError
 from ci.process import ProcessError
 from codegen.errors import GenerationError
 from tests.mutants.faults import FAULTS, PlantingError, Sources
 from tests.mutants.plan import ROOT, Mutant, plan, read_sources
 from tests.mutants.report import Verdict, as_markdown, write_report
-from tests.mutants.sandbox import SUITE, Outcome, Sandbox, about, stages
+from tests.mutants.sandbox import SUITE, Outcome, Sandbox, about, stages, work_folder
 
 DEFAULT_SEED = 1
 EXIT_CAUGHT, EXIT_SURVIVED, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -35,9 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for mutant in mutants:
                 print(f"{mutant.fault}: {mutant.site.subject}: {mutant.site.what}")
             return EXIT_CAUGHT
-        with _folder(options.work_dir) as folder:
+        with work_folder(options.work_dir) as folder:
             return _run(sources, mutants, options, Sandbox(folder))
-    except (GenerationError, PlantingError, ProcessError, OSError) as error:
+    except (CiError, GenerationError, PlantingError, OSError) as error:
         print(f"mutants: error: {error}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
@@ -96,18 +95,6 @@ def _caught_by(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: Out
         if caught_by := about(mutant, outcome):
             return caught_by
     return []
-
-
-@contextmanager
-def _folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder asked for, which stays, or one that goes."""
-    if wanted is None:
-        with tempfile.TemporaryDirectory(prefix="infini-ops-mutants-") as folder:
-            yield Path(folder)
-        return
-    if wanted.exists() and any(wanted.iterdir()):
-        raise PlantingError(f"--work-dir {wanted} is not empty. Name one that is, or none")
-    yield wanted.resolve()
 
 
 def _say(text: str) -> None:

@@ -8,11 +8,13 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.errors import UsageError
 from ci.process import ProcessResult, run
 from codegen.inputs import SELECTION_VARIABLE
 from tests.mutants.faults import PlantingError
@@ -125,6 +127,19 @@ class Sandbox:
             timeout_s=TIMEOUT_S,
             check=check,
         )
+
+
+@contextmanager
+def work_folder(wanted: Path | None) -> Iterator[Path]:
+    """The folder asked for, which has to be empty, or a temporary one; others may read it."""
+    if wanted is None:
+        with tempfile.TemporaryDirectory(prefix="infini-ops-") as folder:
+            Path(folder).chmod(0o755)
+            yield Path(folder)
+        return
+    if wanted.exists() and any(wanted.iterdir()):
+        raise UsageError(f"--work-dir {wanted} is not empty. Name one that is, or none")
+    yield wanted.resolve()
 
 
 def environment_with(site: Path) -> dict[str, str]:
