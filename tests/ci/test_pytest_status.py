@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from agent_job import Job
-
-from ci.agent.pytest_status import is_pytest
 
 OURS = f"{sys.executable} -m pytest -p no:cacheprovider tests"
 RED = """\
@@ -38,8 +37,14 @@ def suite(job: Job) -> Job:
 
 def wrapped(job: Job, script: str, environment: dict[str, str] | None = None) -> tuple[int, object]:
     """Run a shell script as the test command; return its exit code, and pytest's if known."""
+    return in_stage(job, "sh", "-c", script, "sh", environment=environment)
+
+
+def in_stage(
+    job: Job, *command: str, environment: dict[str, str] | None = None
+) -> tuple[int, object]:
     added = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "", **(environment or {})}
-    job.stage("pytest", "sh", "-c", script, "sh", kind="pytest", environment=added)
+    job.stage("pytest", *command, kind="pytest", environment=added)
     job.run()
     finished = job.finished("pytest")
     return finished["exit_code"], finished.get("pytest_status")
@@ -60,9 +65,14 @@ def wrapped(job: Job, script: str, environment: dict[str, str] | None = None) ->
         (f'{OURS.replace("-m", "-I -m", 1)} "$@"; exit 7', (7, None)),
         (f'{OURS.replace("-m", "-E -m", 1)} "$@"; exit 7', (7, None)),
         (f'PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {OURS} -p pytest_reportlog.plugin "$@"', (0, None)),
-        # The last one counts, also where it does not get to its end.
-        (f'{OURS} -k nothing "$@"; {OURS} "$@"; exit 7', (7, 0)),
-        (f'{OURS} "$@"; LEAVE=1 {OURS} "$@"; exit 7', (7, None)),
+        # Of several, no success hides a failure, or a pytest that did not finish.
+        (f'{OURS} -k nothing "$@"; {OURS} "$@"; exit 7', (7, 5)),
+        (f'{OURS} "$@"; {OURS} "$@"; exit 7', (7, 0)),
+        (f'{OURS} "$@"; LEAVE=1 {OURS} "$@"; true', (0, 2)),
+        (f'LEAVE=1 {OURS} "$@"; {OURS} "$@"; true', (0, 2)),
+        (f'{OURS} "$@"; LEAVE=1 {OURS} "$@" -n 2; true', (0, 2)),
+        (f'LEAVE=1 {OURS} "$@"; {OURS}; true', (0, None)),
+        (f'{OURS} "$@" -k nothing & {OURS} "$@"; wait; true', (0, 5)),
         (f"{OURS}; exit 7", (7, None)),  # which does not write the run's log
     ],
 )
@@ -99,18 +109,59 @@ def test_coverage_and_the_stages_own_python_path(suite: Job) -> None:
     assert wrapped(suite, f'{OURS} "$@"; exit 7', path) == (7, 0)
 
 
+def test_a_pytest_that_writes_another_log_hides_nothing(suite: Job) -> None:
+    (suite.workspace / "tests/conftest.py").write_text(RED)
+    (suite.workspace / "other").mkdir()
+    (suite.workspace / "other/test_other.py").write_text("def test_other(): pass\n")
+    other = OURS.replace("tests", "other")
+    assert wrapped(suite, f'{OURS} "$@"; {other}; true') == (0, 1)
+
+
 @pytest.mark.parametrize(
-    ("command", "answer"),
+    "arguments",
     [
-        (["pytest", "tests"], True),
-        (["/opt/venv/bin/py.test"], True),
-        (["python", "-m", "pytest"], True),
-        (["/usr/bin/python3.12", "-I", "-X", "dev", "-m", "pytest"], True),
-        (["python", "run.py"], False),
-        (["coverage", "run", "-m", "pytest"], False),
-        (["sh", "-c", "python -m pytest"], False),
-        (["python-wrapper", "-m", "pytest"], False),
+        ["wrapper.py", "-m", "pytest"],
+        ["-c", "import runpy; runpy.run_path('wrapper.py')", "-m", "pytest"],
+        ["-m", "wrapper", "-m", "pytest"],
     ],
 )
-def test_which_commands_are_pytest_itself(command: list[str], answer: bool) -> None:
-    assert is_pytest(command) is answer
+def test_a_command_that_only_looks_like_pytest(suite: Job, arguments: list[str]) -> None:
+    (suite.workspace / "tests/conftest.py").write_text(RED)
+    (suite.workspace / "wrapper.py").write_text(
+        "import subprocess, sys\n"
+        "command = [sys.executable, '-m', 'pytest', *sys.argv[sys.argv.index('tests'):]]\n"
+        "subprocess.run(command, check=False)\n"
+    )
+    assert in_stage(suite, sys.executable, *arguments, "tests") == (0, 1)
+
+
+@pytest.mark.parametrize("status", ["1" * 31, "256", "-1", "1.5", "\u0663", "1" * 100_000_000])
+def test_a_status_that_no_process_has_is_not_read(suite: Job, status: str) -> None:
+    hook = "import infini_ci_status\ndef pytest_unconfigure():\n    {}\n".format(
+        "with infini_ci_status.STATUS.with_name('forged').open('w') as file: file.write(TEXT)"
+    )
+    text = f"TEXT = {status!r}\n" if len(status) < 99 else f"TEXT = '1' * {len(status)}\n"
+    (suite.workspace / "tests/conftest.py").write_text(text + hook)
+    assert wrapped(suite, f'{OURS} "$@"; exit 7') == (7, 2)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "shutil.move(folder, other); folder.symlink_to(other)",
+        "shutil.move(folder, other); folder.touch()",
+        "shutil.rmtree(folder)",
+        "shutil.rmtree(folder / 'statuses'); (folder / 'statuses').touch()",
+        "os.mkfifo(folder / 'statuses/fifo')",
+        "(folder / 'statuses/link').symlink_to('/dev/zero')",
+    ],
+)
+def test_a_suite_cannot_break_the_agent(suite: Job, tmp_path: Path, attack: str) -> None:
+    (suite.workspace / "tests/conftest.py").write_text(
+        "import os, pathlib, shutil, infini_ci_status\n"
+        f"folder, other = infini_ci_status.FOLDER, pathlib.Path({str(tmp_path / 'other')!r})\n"
+        f"def pytest_unconfigure():\n    {attack}\n"
+    )
+    code, status = wrapped(suite, f'{OURS} "$@"; exit 7')
+    assert (code, status) in ((7, 0), (7, 2), (7, None))
+    assert suite.events("run_finished")
