@@ -66,8 +66,11 @@ class StageFinished(_Event):
     signal: Number | None = None
     timed_out: bool = False
     oom_kills: Number | None = None
+    """Of any cause: the group's own limit, or a machine without memory."""
+    memory_limit_hits: Number | None = None
+    """How often the limit of the group itself was reached."""
     interrupted: bool = False
-    pytest_status: int | None = None
+    pytest_status: ExitStatus | None = None
     """What pytest ended with in a process below the stage's own; ``None``: not known."""
 
     @property

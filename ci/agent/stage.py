@@ -77,7 +77,7 @@ class Stage:
             return outcome
         # The supervisor failed or was killed, so the agent's own counters must do.
         status = status or SUPERVISOR_FAILED << 8
-        return {**_finished(self._start, status, None), "oom_kills": None}
+        return {**_finished(self._start, status, None), **tree.UNKNOWN_COUNTERS}
 
     def _pass_on(self, output: StageOutput) -> bytes:
         """Pass on the output until the supervisor has ended; return what it has written.
@@ -116,7 +116,7 @@ def _supervise(
     inherited: tuple[int, ...],
 ) -> dict[str, object]:
     tree.prepare_supervisor()
-    kills = tree.oom_kills()
+    before = tree.memory_counters()
     start = time.monotonic()
     try:
         process = subprocess.Popen(
@@ -133,7 +133,7 @@ def _supervise(
     except OSError as error:
         os.write(output, f"{command[0]}: {error.strerror}\n".encode())
         code = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell would
-        return {**_finished(start, code << 8, None), "oom_kills": None}
+        return {**_finished(start, code << 8, None), **tree.UNKNOWN_COUNTERS}
     processes = tree.ProcessTree(process.pid)
     try:
         cause = processes.wait(timeout_s)
@@ -142,9 +142,8 @@ def _supervise(
         outcome = _finished(start, processes.status, cause)
     finally:
         processes.end(LEFTOVER_GRACE_S)
-    after = tree.oom_kills()
-    killed = None if kills is None or after is None else after - kills
-    return {**outcome, **tree.usage(), "oom_kills": killed}
+    counted = tree.increase(before, tree.memory_counters())
+    return {**outcome, **tree.usage(), **counted}
 
 
 def _finished(start: float, status: int | None, cause: str | None) -> dict[str, object]:

@@ -17,6 +17,8 @@ ENDING = {signal.SIGTERM, signal.SIGINT}
 RESCAN_S = 0.1
 KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never go
 
+UNKNOWN_COUNTERS: dict[str, int | None] = {"oom_kills": None, "memory_limit_hits": None}
+
 
 def prepare_supervisor() -> None:
     """Make this process the parent of every orphan below it, and end it with its own parent."""
@@ -114,28 +116,55 @@ def usage() -> dict[str, object]:
     }
 
 
-def oom_kills() -> int | None:
-    """Return how often the kernel has killed for memory in this control group, if it tells."""
-    for path in _counter_files():
-        try:
-            pairs = [line.split() for line in path.read_text().splitlines()]
-        except OSError:
+def memory_counters() -> dict[str, int | None]:
+    """Return what the kernel counts in this control group, as far as it tells.
+
+    ``oom_kills``: processes killed for memory, also those killed because the machine had none
+    left. ``memory_limit_hits``: how often an allocation met the limit of the group itself.
+    """
+    for folder, is_first_version in _groups():
+        kills = _numbers(folder / ("memory.oom_control" if is_first_version else "memory.events"))
+        if "oom_kill" not in kills:
             continue
-        for pair in pairs:
-            if pair[0] == "oom_kill":
-                return int(pair[1])
-    return None
+        hits = kills.get("oom")
+        if is_first_version:  # the lower of its limits, without swap and with it, counts
+            names = ("memory.failcnt", "memory.memsw.failcnt")
+            counts = [count for name in names for count in _numbers(folder / name).values()]
+            hits = sum(counts) if counts else None
+        return {"oom_kills": kills["oom_kill"], "memory_limit_hits": hits}
+    return dict(UNKNOWN_COUNTERS)
 
 
-def _counter_files() -> list[Path]:
-    """Version 1 and 2, below this process's group and, in a container, at the mount."""
+def increase(before: dict[str, int | None], after: dict[str, int | None]) -> dict[str, int | None]:
+    """Return how much each counter grew; None where that is not known."""
+    grown = {}
+    for name, end in after.items():
+        start = before[name]
+        grown[name] = None if start is None or end is None else max(end - start, 0)
+    return grown
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """Read lines like ``oom_kill 2``; a number alone has no name."""
+    try:
+        pairs = [line.rpartition(" ") for line in path.read_text().splitlines()]
+        return {name: int(number) for name, _, number in pairs}
+    except (OSError, ValueError):
+        return {}
+
+
+def _groups() -> list[tuple[Path, bool]]:
+    """Return the folders of this process's group and, in a container, of the mount.
+
+    True with those of the first version of control groups.
+    """
     candidates = []
     groups = Path("/proc/self/cgroup")
     for line in groups.read_text().splitlines() if groups.exists() else []:
         _, controllers, group = line.split(":", 2)
         if controllers == "":
-            candidates.append(("/sys/fs/cgroup", group, "memory.events"))
+            candidates.append(("/sys/fs/cgroup", group, False))
         elif "memory" in controllers.split(","):
-            candidates.append(("/sys/fs/cgroup/memory", group, "memory.oom_control"))
-    nested = [Path(mount + group) / name for mount, group, name in candidates]
-    return nested + [Path(mount) / name for mount, _, name in candidates]
+            candidates.append(("/sys/fs/cgroup/memory", group, True))
+    nested = [(Path(mount + group), version) for mount, group, version in candidates]
+    return nested + [(Path(mount), version) for mount, _, version in candidates]
