@@ -15,6 +15,7 @@ from ci.agent.lines import (
     lines_of_file,
     parse_object,
 )
+from ci.case import TESTS_FAILED, UNFINISHED, Case
 from ci.details import Details, Rerun
 from ci.engines.base import ExecutionFacts
 from ci.events import RunRecord, StageFinished, parse_events
@@ -35,7 +36,7 @@ from ci.pytest_log import (
 from ci.reruns import read_reruns
 from ci.results import PlatformResult, Product, PytestResult, StageResult, title
 from ci.text import printable, storable_json
-from ci.verdict import Case, judge, not_run
+from ci.verdict import judge, not_run
 
 EVENTS = "events.jsonl"
 PYTEST_LOG = "pytest.jsonl"
@@ -91,7 +92,7 @@ def judged(plan: RunPlan, facts: ExecutionFacts, left: Left) -> PlatformResult:
         tests=left.log,
         facts=facts,
         collected=collected_tests(log_lines(output)),
-        summary=_summary(left.log, output),
+        summary=_summary(left, tests.name, output),
         last_lines=_last_lines(output),
         # The host engine has no way to set one.
         memory_limit_bytes=None if facts.engine == "host" else plan.container.memory_bytes,
@@ -151,7 +152,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
 
 
 def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
-    """The result of a platform that began, and of which nothing can be said."""
+    """Return the row of a platform that began and could not be judged."""
     result = not_run_result(plan, reason)
     verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
     note = f"not judged: {mask_credentials(reason).splitlines()[0]}"
@@ -172,13 +173,15 @@ def read_record(folder: Path) -> RunRecord:
     return parse_events(lines_of_file(path, LONGEST_EVENT)) if path.is_file() else RunRecord()
 
 
-def _summary(log: PytestLog | None, output: Path) -> ClosingSummary | None:
-    """pytest's closing summary, in the output of its stage.
+def _summary(left: Left, stage: str, output: Path) -> ClosingSummary | None:
+    """Return pytest's closing summary in the output of its stage.
 
     Before the end of the session, what looks like a summary is a test's own output. Where the
-    per-test log is lost, it is the only one to say anything.
+    per-test log is lost, or cut although pytest returned a code of its own, it is the only source.
     """
-    if log is not None and log.tests and log.exit_status is None:
+    log, end = left.log, left.record.finished_stages.get(stage)
+    returned = end is not None and end.exit_code in (TESTS_FAILED, *UNFINISHED)
+    if log is not None and log.tests and log.exit_status is None and not returned:
         return None
     return closing_summary(log_lines(output))
 
@@ -215,13 +218,12 @@ def _built(case: Case) -> bool | None:
 
 
 def _pytest_result(case: Case) -> PytestResult | None:
-    """The counts of the per-test log; of the closing summary where that log is lost."""
+    """The counts of the per-test log; of the closing summary where that log is lost or cut."""
     tests, summary = case.tests, case.summary
-    if tests is None or (not tests.tests and not case.session_ended):
-        if summary is not None:
-            return _from_summary(summary)
-        if tests is None:
-            return None
+    if summary is not None and not case.session_ended:
+        return _from_summary(summary)
+    if tests is None:
+        return None
     return PytestResult(
         passed=tests.count(Outcome.PASSED),
         failed=tests.count(Outcome.FAILED),
@@ -299,7 +301,7 @@ def _environment(folder: Path, facts: ExecutionFacts) -> dict[str, JsonValue]:
 
 
 def _agent_environment(path: Path) -> dict[str, JsonValue]:
-    """Empty where the agent died before or while it wrote the file, or somebody else wrote it."""
+    """Return an empty mapping where the file is missing or invalid."""
     text = text_of(path, LARGEST_DOCUMENT)
     try:
         content: dict[str, JsonValue] = storable_json(text, parse_object(text)) if text else {}

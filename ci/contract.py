@@ -9,12 +9,12 @@ from pathlib import Path
 from ci.analysis.backend import mismatches
 from ci.analysis.contract import Contract, contract_text
 from ci.analysis.suite import LACKS_INSTRUCTIONS, State, Suite, suite_name, suite_of
+from ci.case import complete
 from ci.collect import read_log
 from ci.errors import UsageError
 from ci.platforms import PLATFORMS
 from ci.pytest_log import Outcome, PytestLog
 from ci.results import PlatformResult, RunResult
-from ci.verdict import complete
 
 RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from ci.analysis.contract import update_command
 from ci.analysis.difference import Difference, Kind, headline, lines_of
 from ci.analysis.operators import INSTRUCTION_SET, KERNELS, NO_DEVICE
+from ci.case import Case
+from ci.harness import code_after_summary
 from ci.pytest_log import Outcome, TestOutcome
 from ci.reruns import rerun_notes
 from ci.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.text import counted, first_names
-from ci.verdict import BREACHES, Case, code_after_summary, exit_status
+from ci.verdict import BREACHES, exit_status
 
 FULL_SUITE = "full suite passed"
 HOST = "host engine: a fresh virtual environment on this machine"
@@ -116,7 +118,7 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
         return [", ".join(parts)]
     if exit_status(case):
         return [verdict.evidence[0].text]
-    return [] if case.session_ended else ["the suite did not get to its end"]
+    return [] if case.session_ended else ["the suite did not finish"]
 
 
 def _contract_notes(case: Case) -> list[str]:

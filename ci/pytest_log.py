@@ -92,13 +92,13 @@ class PytestLog:
     tests: tuple[TestOutcome, ...]
     warnings: int
     exit_status: int | None
-    """pytest's own exit status; ``None``: the session did not get to its end."""
+    """pytest's own exit status; ``None``: the session did not finish."""
     running: tuple[str, ...]
     """Tests that began and have no end."""
     crashed: tuple[str, ...]
     """Tests that a worker process of pytest-xdist died in, with the cause where that is known."""
     begun: int = 0
-    """How often a test began; a second attempt counts again."""
+    """How many different tests began; a file that could not be collected is not a test."""
     processor: Processor | None = None
     """Where it ran, if a test says so."""
     unreadable_lines: int = 0
@@ -194,7 +194,7 @@ class _Reader:
     crashed: list[str] = field(default_factory=list)
     warnings: int = 0
     exit_status: int | None = None
-    begun: int = 0
+    begun: set[str] = field(default_factory=set)
     processor: Processor | None = None
     unreadable: int = 0
     longest: int = 0
@@ -224,7 +224,7 @@ class _Reader:
 
     def _test(self, report: Mapping[str, Any]) -> None:
         node_id = report["nodeid"]
-        self.begun += report["when"] == "setup"
+        self.begun.add(node_id)
         known = self.attempts.get(node_id)
         if known is None or (report["when"] == "setup" and known.rerun):
             self.attempts[node_id] = known = _Attempt()
@@ -257,7 +257,7 @@ class _Reader:
             exit_status=self.exit_status,
             running=tuple(running),
             crashed=tuple(self.crashed),
-            begun=self.begun,
+            begun=len(self.begun),
             processor=self.processor,
             unreadable_lines=self.unreadable,
             longest_line=self.longest,

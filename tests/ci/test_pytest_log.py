@@ -184,6 +184,18 @@ def test_as_many_tests_began_as_were_collected(name: str, count: int) -> None:
     assert collected_tests(lines) == recorded(name).begun == count
 
 
+def test_a_rerun_is_not_another_test() -> None:
+    again = [*phases("t.py::test_a", "rerun"), *phases("t.py::test_a", "passed")]
+    assert parse_log([*again, *phases("t.py::test_b", "passed")]).begun == 2
+    broken = {"$report_type": "CollectReport", "nodeid": "u.py", "outcome": "failed"}
+    assert parse_log([*again, json.dumps(broken)]).begun == 1
+
+
+def test_a_test_whose_worker_died_began() -> None:
+    crash = report("t.py::test_a", "???", "failed", longrepr="worker 'gw0' crashed while running a")
+    assert parse_log([crash]).begun == 1
+
+
 @pytest.mark.parametrize(
     ("text", "count"),
     [

@@ -166,6 +166,24 @@ def test_a_crash_after_the_summary(work: Workplace) -> None:
     assert "outer wrapper returned 137 after the pytest summary" in result.notes
 
 
+def test_a_log_that_is_cut_after_a_whole_record(work: Workplace) -> None:
+    conftest = """\
+import pathlib
+
+def pytest_unconfigure(config):
+    log = pathlib.Path(config.option.report_log)
+    records = log.read_text().splitlines()
+    log.write_text("\\n".join(records[: 1 + ['teardown"' in line for line in records].index(True)]))
+"""
+    work.write("tests/conftest.py", conftest)
+    work.write("tests/test_a.py", "def test_a(): pass\ndef test_b(): assert False\n")
+    result = work.only()
+    assert result.verdict.product is Product.FAILED
+    assert result.pytest is not None
+    assert (result.pytest.passed, result.pytest.failed) == (1, 1)
+    assert str(result.pytest.summary).startswith("1 failed, 1 passed in ")
+
+
 @pytest.mark.parametrize(
     ("text", "note"),
     [

@@ -11,6 +11,7 @@ import operator_log
 import pytest
 
 from ci.analysis.suite import suite_of
+from ci.case import Case
 from ci.engines.base import ExecutionFacts
 from ci.events import (
     ArtifactCut,
@@ -29,7 +30,7 @@ from ci.notes import notes_of
 from ci.plan import Column, ContractPlan, StageKind, StagePlan
 from ci.pytest_log import ClosingSummary, Outcome, PytestLog, TestOutcome, parse_log
 from ci.results import Grade, Harness, Product, Verdict
-from ci.verdict import Case, judge, not_run
+from ci.verdict import judge, not_run
 
 DATA = Path(__file__).parent / "data"
 
@@ -231,7 +232,7 @@ CASES = {
         ),
         (Product.FAILED, Harness.CRASHED),
         "fact: pytest was running t.py::test_1",
-        "the suite did not get to its end; process crashed in t.py::test_1",
+        "the suite did not finish; process crashed in t.py::test_1",
     ),
     "a test worker crashes": (
         case(
@@ -259,9 +260,21 @@ CASES = {
     ),
     "the container is killed before the stage's end": (
         case(PASSING, end("install"), begin("pytest"), exit_code=137, oom_killed=True, lost=True),
-        (Product.PASSED, Harness.EXIT_AFTER_SUMMARY),
+        (Product.INCOMPLETE, Harness.OOM_KILLED),
         "fact: the engine reports an out-of-memory kill",
-        "outer wrapper returned 137 after the pytest summary",
+        "stage pytest has no result after the end of the log; killed for lack of memory",
+    ),
+    "the agent breaks after the last stage": (
+        case(PASSING, end("install"), end("pytest"), exit_code=1),
+        (Product.PASSED, Harness.INFRASTRUCTURE),
+        "fact: the agent ended without a result, exit code 1",
+        "full suite passed; infrastructure failure",
+    ),
+    "the agent breaks after the run": (
+        case(PASSING, end("install"), end("pytest"), last(), exit_code=1),
+        (Product.PASSED, Harness.INFRASTRUCTURE),
+        "fact: the agent ended with exit code 1, after it had recorded 0",
+        "full suite passed; infrastructure failure",
     ),
     "failing tests, killed after the summary": (
         case(FAILING, end("install"), end("pytest", 137, signal=9), last(1), exit_code=1),
@@ -279,7 +292,7 @@ CASES = {
         ),
         (Product.INCOMPLETE, Harness.CRASHED),
         "likely: SIGKILL came from outside: the kernel counts no out-of-memory kill",
-        "pytest did not get to its end; its log has 1 result",
+        "pytest did not finish; its log has 1 result",
     ),
     "killed, nobody knows by whom": (
         case(
@@ -375,7 +388,7 @@ CASES = {
             exit_code=0,
         ),
         (Product.INCOMPLETE, Harness.CRASHED),
-        "fact: pytest left with exit code 0 and did not end its session",
+        "fact: pytest exited early with exit code 0 and did not end its session",
         "process crashed in t.py::test_1",
     ),
     "exit 0 without a log": (
@@ -471,7 +484,7 @@ ENDINGS: list[tuple[PytestLog | None, int, int | None, Product, Harness, str]] =
     (NO_SESSION_END, 1, None, Product.FAILED, Harness.CRASHED, "before the end of its session"),
     (NO_SESSION_END, 4, None, Product.INCOMPLETE, Harness.CRASHED, "with 4: usage error"),
     (NO_SESSION_END, 7, None, Product.FAILED, Harness.CRASHED, "the test command exited with 7"),
-    (NO_SESSION_END, 0, None, Product.INCOMPLETE, Harness.CRASHED, "did not get to its end"),
+    (NO_SESSION_END, 0, None, Product.INCOMPLETE, Harness.CRASHED, "pytest did not finish"),
     # Without a per-test log.
     (None, 1, None, Product.FAILED, Harness.CRASHED, "pytest exited with 1; there is no per-test"),
     (None, 4, None, Product.INCOMPLETE, Harness.CLEAN, "pytest exited with 4: usage error; there"),
@@ -523,8 +536,29 @@ def test_without_a_closing_summary_nothing_is_clean() -> None:
     assert "pytest printed no closing summary, exit code 0: it crashed" in texts(verdict)
     assert "run pytest without these" in texts(verdict)
     assert notes(given) == "pytest printed no closing summary (exit code 0)"
-    killed = case(PASSING, end("install"), end("pytest", 139, signal=11), last(1), exit_code=1)
-    assert judge(replace(killed, summary=None)).harness is Harness.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "product", "harness"),
+    [
+        (139, {"signal": 11}, Product.FAILED, Harness.CRASHED),
+        (137, {"signal": 9}, Product.INCOMPLETE, Harness.CRASHED),
+        (137, {"signal": 9, "oom_kills": 1}, Product.INCOMPLETE, Harness.OOM_KILLED),
+        (143, {"signal": 15, "timed_out": True}, Product.INCOMPLETE, Harness.TIMED_OUT),
+        (0, {"timed_out": True}, Product.INCOMPLETE, Harness.TIMED_OUT),
+        (137, {}, Product.INCOMPLETE, Harness.CRASHED),
+        (7, {"pytest_status": 0}, Product.INCOMPLETE, Harness.CRASHED),
+    ],
+)
+def test_a_process_that_dies_between_the_log_and_the_summary_does_not_pass(
+    code: int, more: dict[str, Any], product: Product, harness: Harness
+) -> None:
+    given = case(PASSING, end("install"), end("pytest", code, **more), last(1), exit_code=1)
+    given = replace(given, summary=None)
+    assert (judge(given).product, judge(given).harness) == (product, harness)
+    assert "after the end of the log, and pytest printed no closing summary" in texts(judge(given))
+    if more.get("oom_kills"):
+        assert judge(replace(given, memory_limit_bytes=2**30)).product is Product.FAILED
 
 
 @pytest.mark.parametrize(
@@ -555,9 +589,24 @@ def test_what_is_killed_from_outside_is_the_infrastructure() -> None:
         assert "fact: the agent ended without a result, exit code 137" in texts(verdict)
     verdict = judge(killed(replace(FAILING, exit_status=None)))
     assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.INFRASTRUCTURE)
-    # Between the log's end and the summary, a hook may still have decided otherwise.
-    verdict = judge(killed(PASSING, summary=None))
+    # A hook may still have decided otherwise, and with what pytest exited is not known.
+    for tests in (PASSING, log(Outcome.PASSED, status=1)):
+        for summary in (SUMMARY, None):
+            verdict = judge(given := killed(tests, summary=summary))
+            expected = (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
+            assert (verdict.product, verdict.harness) == expected
+            assert "stage pytest has no result after the end of the log" in texts(verdict)
+            assert "outer wrapper" not in notes(given)
+
+
+@pytest.mark.parametrize("summary", [SUMMARY, None])
+def test_what_is_killed_in_a_stage_after_pytest(summary: ClosingSummary | None) -> None:
+    events = (end("install"), end("pytest"), begin("package"))
+    given = case(PASSING, *events, exit_code=137, lost=True)
+    given = replace(given, stages=(*STAGES, stage("package")), summary=summary)
+    verdict = judge(given)
     assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
+    assert notes(given) == "stage package has no result; infrastructure failure"
 
 
 WORKER_DIED = log(Outcome.PASSED, Outcome.FAILED, status=1, crashed=("t.py::test_1",), running=())
@@ -589,6 +638,26 @@ def test_a_configured_limit_is_the_products_and_the_machines_memory_is_not(name:
     verdict = judge(replace(given, memory_limit_bytes=2**30))
     assert (verdict.product, verdict.harness) == (Product.FAILED, Harness.OOM_KILLED)
     assert "the configured limit is 1,073,741,824 bytes" in texts(verdict)
+
+
+@pytest.mark.parametrize(
+    ("hits", "product", "why"),
+    [
+        (None, Product.FAILED, "the configured limit is 1,073,741,824 bytes"),
+        (2, Product.FAILED, "the configured limit is 1,073,741,824 bytes"),
+        (0, Product.INCOMPLETE, "limit of 1,073,741,824 bytes was not reached, so the machine ran"),
+    ],
+)
+@pytest.mark.parametrize("tests", [log(Outcome.PASSED, status=None), WORKER_DIED])
+def test_a_limit_that_was_not_reached_is_not_blamed(
+    tests: PytestLog, hits: int | None, product: Product, why: str
+) -> None:
+    code = tests.exit_status or 137
+    killed = end("pytest", code, oom_kills=1, memory_limit_hits=hits)
+    given = case(tests, end("install"), killed, last(1), exit_code=1)
+    verdict = judge(replace(given, memory_limit_bytes=2**30))
+    assert (verdict.product, verdict.harness) == (product, Harness.OOM_KILLED)
+    assert why in texts(verdict)
 
 
 def test_a_test_that_failed_by_itself_is_no_victim_of_the_machine() -> None:

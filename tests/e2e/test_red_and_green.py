@@ -56,6 +56,8 @@ def pytest_unconfigure(config):
     log = pathlib.Path(config.option.report_log)
     {}
 """
+# After the last record of the first test.
+CUT = "text = log.read_text(); log.write_text(text[:text.index('\\n', text.index('teardown')) + 1])"
 ONE_FAILS = TWO_GOOD + "def test_c(): assert False\n"
 
 SNAPSHOTS = """\
@@ -131,8 +133,8 @@ SUITES = {
         tests=LEAVE_IN_TEST.format(0),
         verdict=CRASHED,
         column="no summary; until its end: 1 passed",
-        note="pytest did not get to its end; its log has 1 result",
-        evidence="pytest left with exit code 0 and did not end its session",
+        note="pytest did not finish; its log has 1 result",
+        evidence="pytest exited early with exit code 0 and did not end its session",
     ),
     "leaves in a test with 1": Suite(
         tests=LEAVE_IN_TEST.format(1),
@@ -213,6 +215,20 @@ SUITES = {
         verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
         column="1 failed, 2 passed in ",
         note="pytest exited with 1 before the end of its session",
+    ),
+    "red log cut after a record": Suite(
+        conftest=DELETE_LOG.format(CUT),
+        tests=ONE_FAILS,
+        verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
+        column="1 failed, 2 passed in ",
+        note="pytest exited with 1 before the end of its session",
+    ),
+    "another pytest after a red hook": Suite(
+        conftest=TRYLAST_HOOK,
+        command=f"sh -c '{PYTEST} \"$@\"; python -m pytest --co -q tests; true' sh",
+        verdict=RED,
+        column="2 passed",
+        note=HOOK_DECIDED,
     ),
     "wrapper returns 7": Suite(
         command=f"sh -c '{PYTEST} \"$@\"; exit 7' sh",
@@ -310,7 +326,7 @@ KILLED = {
         tests=HANGS,
         verdict=(Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE),
         column="no summary; until its end: 1 passed",
-        note="pytest did not get to its end; its log has 1 result",
+        note="pytest did not finish; its log has 1 result",
         evidence="the agent ended without a result, exit code 137",
     ),
     "after a test has failed": Suite(
@@ -346,7 +362,7 @@ def test_a_configured_memory_limit_is_the_products(docker_bench: Bench, environm
         tests="def test_a(): pass\ndef test_b(): bytearray(1 << 30)\n",
         verdict=(Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE),
         column="no summary; until its end: 1 passed",
-        note="the suite did not get to its end",
+        note="the suite did not finish",
         evidence="for memory: the configured limit is 268,435,456 bytes",
     )
     plan = plan_of(docker_bench, environment, suite, memory_bytes=256 << 20)
