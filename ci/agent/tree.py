@@ -120,17 +120,15 @@ def memory_counters() -> dict[str, int | None]:
     """Return what the kernel counts in this control group, as far as it tells.
 
     ``oom_kills``: processes killed for memory, also those killed because the machine had none
-    left. ``memory_limit_hits``: how often an allocation met the limit of the group itself.
+    left. ``memory_limit_hits``: how often an allocation met the limit of the group itself,
+    which only the second version of control groups tells.
     """
     for folder, is_first_version in _groups():
         kills = _numbers(folder / ("memory.oom_control" if is_first_version else "memory.events"))
         if "oom_kill" not in kills:
             continue
-        hits = kills.get("oom")
-        if is_first_version:  # the lower of its limits, without swap and with it, counts
-            names = ("memory.failcnt", "memory.memsw.failcnt")
-            counts = [count for name in names for count in _numbers(folder / name).values()]
-            hits = sum(counts) if counts else None
+        # The first version has memory.failcnt, which stays 0 in a Linux 6.18 that kills.
+        hits = None if is_first_version else kills.get("oom")
         return {"oom_kills": kills["oom_kill"], "memory_limit_hits": hits}
     return dict(UNKNOWN_COUNTERS)
 
@@ -145,7 +143,7 @@ def increase(before: dict[str, int | None], after: dict[str, int | None]) -> dic
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """Read lines like ``oom_kill 2``; a number alone has no name."""
+    """Read lines like ``oom_kill 2``."""
     try:
         pairs = [line.rpartition(" ") for line in path.read_text().splitlines()]
         return {name: int(number) for name, _, number in pairs}
