@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import re
 import shutil
 import tempfile
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 PACKAGE = "infini_ci_status"
 METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n"
@@ -75,7 +76,7 @@ def _status(path: str) -> int | None:
 def status_of(stage: dict[str, Any], log: Path) -> Iterator[PytestStatus]:
     """Ask the pytests that write ``log`` for their status, where a stage wraps one."""
     folder: Path | None = None
-    if stage["kind"] == "pytest":
+    if stage["kind"] == "pytest" and not is_pytest(stage["command"]):  # its code is pytest's
         try:
             folder = Path(tempfile.mkdtemp(prefix="infini-ci-status-"))
             _write_package(folder, log)
@@ -86,6 +87,21 @@ def status_of(stage: dict[str, Any], log: Path) -> Iterator[PytestStatus]:
         yield PytestStatus(folder)
     finally:
         _remove(folder)
+
+
+def is_pytest(command: Sequence[str]) -> bool:
+    """Tell whether a command is pytest itself: ``pytest``, ``python -I -m pytest``."""
+    program, arguments = Path(command[0]).name, iter(command[1:])
+    if not re.match(r"python[0-9.]*$", program):
+        return program in ("pytest", "py.test")
+    for argument in arguments:
+        if argument in ("-X", "-W"):
+            next(arguments, None)
+        elif argument == "-m":
+            return next(arguments, None) == "pytest"
+        elif not argument.startswith("-") or argument == "-c":
+            return False
+    return False
 
 
 def _remove(folder: Path | None) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from agent_job import Job
 
+from ci.agent.pytest_status import is_pytest
+
 OURS = f"{sys.executable} -m pytest -p no:cacheprovider tests"
 RED = """\
 import pytest
@@ -94,6 +96,27 @@ def test_a_hook_that_raises_is_no_end_that_is_known(suite: Job, raised: str) -> 
     hook = RED.replace("session.exitstatus = 1", f"raise {raised}")
     (suite.workspace / "tests/conftest.py").write_text(hook)
     assert wrapped(suite, f'{OURS} "$@" || exit 9') in ((9, None), (9, 7))
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (["pytest", "tests"], True),
+        (["/opt/venv/bin/py.test"], True),
+        (["python", "-m", "pytest"], True),
+        (["/usr/bin/python3.12", "-I", "-X", "dev", "-m", "pytest"], True),
+        (["python", "run.py"], False),
+        (["python", "run.py", "-m", "pytest"], False),
+        (["python", "-c", "x", "-m", "pytest"], False),
+        (["python", "-m", "coverage", "run", "-m", "pytest"], False),
+        (["coverage", "run", "-m", "pytest"], False),
+        (["sh", "-c", "python -m pytest"], False),
+        (["python-wrapper", "-m", "pytest"], False),
+        (["python"], False),
+    ],
+)
+def test_which_commands_are_pytest_itself(command: list[str], answer: bool) -> None:
+    assert is_pytest(command) is answer
 
 
 def test_a_nested_pytest_is_another(suite: Job) -> None:
