@@ -13,7 +13,6 @@ import re
 import shutil
 import tempfile
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
@@ -50,7 +49,7 @@ class PytestStatus:
             return {}
         try:
             with os.scandir(self._folder / "statuses") as entries:
-                statuses = [_status(entry.path) for entry in islice(entries, MOST_STATUSES)]
+                statuses = [_status(it.path) for _, it in zip(range(MOST_STATUSES), entries)]
         except OSError:
             return {}
         if statuses in ([], [None]):
