@@ -26,9 +26,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def python(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,

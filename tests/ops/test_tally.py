@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_the_lines_stand_right_before_the_last(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(SUITE)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     pytester.makeconftest("from tally import pytest_terminal_summary")
     output = pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).outlines
     assert output[-2].startswith("slot 8 on cpu: 3 of 4 active overloads executed")
