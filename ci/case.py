@@ -105,7 +105,7 @@ class Case:
 
     @property
     def compiled_only(self) -> bool:
-        """Whether no test was to run on the device, which nothing can stand in for."""
+        """Whether no test was to run on the device, for which there is no substitute."""
         return is_compiled_only(self.platform, simulated=self.asked_simulated)
 
     @cached_property

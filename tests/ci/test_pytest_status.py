@@ -60,7 +60,7 @@ def in_stage(
         (f'{OURS} "$@" -n 2; exit 7', (7, 0)),
         (f'{OURS} "$@" -k nothing; true', (0, 5)),
         (f'exec {OURS} "$@"', (0, None)),  # the stage's own process: its code is pytest's
-        # Whoever cleans the environment runs as before, and pytest's own status is not known.
+        # A wrapper that cleans the environment runs as before; pytest's own status is not known.
         (f'env -i {OURS} "$@"; exit 7', (7, None)),
         (f'env -u PYTHONPATH {OURS} "$@"; exit 7', (7, None)),
         (f'PYTHONPATH=tests {OURS} "$@"; exit 7', (7, None)),

@@ -27,7 +27,7 @@ FILES = ("pytest.jsonl", "events.jsonl")
     [
         (("stdout",), "", Product.PASSED, ExitCode.PASSED),
         (("stdout",), "\ndef test_b(): assert False\n", Product.FAILED, ExitCode.PRODUCT_FAILURE),
-        # Which tests the lost lines of the log were of, nobody knows.
+        # The lost lines of the log may belong to any tests.
         (("stdout", *FILES), "", Product.INCOMPLETE, ExitCode.PRODUCT_FAILURE),
     ],
     ids=["passing", "failing", "everywhere"],
