@@ -53,6 +53,16 @@ struct PythonCall {
   }
 };
 
+// Python has it as PyLong_AsInt since 3.13. May leave an error set.
+int ToInt(PyObject* number) {
+  const long value = PyLong_AsLong(number);
+  const int narrow = static_cast<int>(value);
+  if (narrow != value) {
+    PyErr_SetString(PyExc_OverflowError, "Python int too large to convert to C int");
+  }
+  return narrow;
+}
+
 void ReadOptions(PythonCall* call) {
   for (std::size_t i = 0; i < call->keywords(); ++i) {
     if (!call->IsOption(i)) continue;
@@ -69,7 +79,7 @@ void ReadOptions(PythonCall* call) {
     if (is_stream) {
       call->options.stream = PyLong_AsVoidPtr(number.ptr());
     } else {
-      call->options.implementation_index = _PyLong_AsInt(number.ptr());
+      call->options.implementation_index = ToInt(number.ptr());
     }
     if (PyErr_Occurred()) throw nb::python_error();
   }
