@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -87,9 +88,8 @@ std::optional<int> SlotForMixedDevices(const Overload& overload, const Invocatio
                               ": the tensors are on more than one device");
 }
 
-#ifdef INFINI_OPS_WITH_TORCH
-
-// The arguments with views in place of torch's tensors.
+// The arguments as implementations take them: views in place of torch's tensors, and lists of
+// tensors in place of lists of arguments, which Python's lists become.
 class Views {
  public:
   explicit Views(Span<Argument> arguments) : arguments_(arguments.begin(), arguments.end()) {
@@ -112,17 +112,23 @@ class Views {
 
  private:
   static Tensor ViewAt(const Argument& list, std::uint32_t index) {
-    if (list.tag == Argument::Tag::kArguments) return ViewOf(list.As<Argument>()[index]);
-    const void* tensor = torch_backend::ElementOf(list.As<void>(), index);
-    return tensor ? torch_backend::ViewOf(tensor) : Tensor();
+#ifdef INFINI_OPS_WITH_TORCH
+    if (list.tag == Argument::Tag::kForeignTensors) {
+      const void* tensor = torch_backend::ElementOf(list.As<void>(), index);
+      return tensor ? torch_backend::ViewOf(tensor) : Tensor();
+    }
+#endif
+    return ViewOf(list.As<Argument>()[index]);
   }
 
   static Tensor ViewOf(const Argument& argument) {
     switch (argument.tag) {
       case Argument::Tag::kTensor:
         return *argument.As<Tensor>();
+#ifdef INFINI_OPS_WITH_TORCH
       case Argument::Tag::kForeignTensor:
         return torch_backend::ViewOf(argument.As<void>());
+#endif
       default:
         return {};
     }
@@ -132,6 +138,8 @@ class Views {
   std::vector<Tensor> tensors_;
   std::vector<std::vector<Tensor>> lists_;
 };
+
+#ifdef INFINI_OPS_WITH_TORCH
 
 // As torch's own calls do, so that autograd refuses a value that it kept and that has changed.
 void CountWrites(const Invocation& invocation) {
@@ -163,6 +171,15 @@ void RunOnViews(const Overload& overload, const Invocation& invocation, std::opt
   Run(overload, implementation, viewed);
 }
 
+#else
+
+void RunOnLists(const Overload& overload, const Invocation& invocation, std::optional<int> slot) {
+  const Views views({invocation.arguments, invocation.size});
+  Invocation viewed = invocation;
+  viewed.arguments = views.arguments();
+  Run(overload, overload.Select(viewed, slot), viewed);
+}
+
 #endif
 
 }  // namespace
@@ -187,7 +204,14 @@ void Dispatch(const Overload& overload, Span<Argument> arguments, const CallOpti
   }
   CountWrites(invocation);
 #else
-  Run(overload, overload.Select(invocation, slot), invocation);
+  const bool has_lists = std::any_of(
+      arguments.begin(), arguments.end(),
+      [](const Argument& argument) { return argument.tag == Argument::Tag::kArguments; });
+  if (has_lists) {
+    RunOnLists(overload, invocation, slot);
+  } else {
+    Run(overload, overload.Select(invocation, slot), invocation);
+  }
 #endif
 }
 

@@ -1,0 +1,304 @@
+"""The native operators on NumPy arrays, against NumPy in float64: the library without torch.
+
+Needs the installed library, NumPy and pytest, on any Python that the library supports. With
+torch, ``tests/ops`` has all operators.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import pydoc
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import infini.ops
+
+FLOATS = ("float32", "float64", "float16")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
+WIDE_INTEGERS = ("int32", "int64")
+ANY = (*FLOATS, *INTEGERS, "bool")
+GARBAGE = 77
+FACTOR = 4  # operands of floating point are at most so large
+
+Array = np.ndarray
+Make = Callable[..., Array]
+
+
+def matrix(make: Make) -> tuple[Array, ...]:
+    return (make(5, 33),)
+
+
+def matrices(make: Make) -> tuple[Array, ...]:
+    return make(5, 33), make(5, 33)
+
+
+def factors(make: Make) -> tuple[Array, ...]:
+    return make(17, 33), make(33, 20)
+
+
+def exact_linear(x: Array, weight: Array, bias: Array) -> Array:
+    return x @ weight.T + bias
+
+
+def exact_rms_norm(x: Array, weight: Array, eps: float) -> Array:
+    return x / np.sqrt(np.square(x).mean(-1, keepdims=True) + eps) * weight
+
+
+def exact_causal_softmax(x: Array) -> Array:
+    rows, columns = x.shape
+    seen = np.tri(rows, columns, columns - rows, dtype=bool)
+    powers = np.where(seen, np.exp(x - x.max(-1, keepdims=True)), 0)
+    return powers / powers.sum(-1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """How one operator is called, and what it computes of its inputs in float64 or int64."""
+
+    name: str
+    operands: Callable[[Make], tuple[Array, ...]]
+    exact: Callable[..., Array]
+    dtypes: tuple[str, ...] = FLOATS
+    keywords: tuple[tuple[str, Any], ...] = ()
+    as_list: bool = False
+
+
+OPERATORS = (
+    Operator("add", matrices, lambda x, y: x + 2 * y, FLOATS + INTEGERS, (("alpha", 2),)),
+    Operator("cast", matrix, lambda x: x, ANY),
+    Operator("cat", matrices, lambda *arrays: np.concatenate(arrays), ANY, (("dim", 0),), True),
+    Operator("causal_softmax", matrix, exact_causal_softmax),
+    Operator(
+        "gemm",
+        factors,
+        lambda a, b: 3 * (a @ b),
+        FLOATS + WIDE_INTEGERS,
+        (("alpha", 3), ("beta", 0)),
+    ),
+    Operator(
+        "linear",
+        lambda make: (make(4, 33), make(20, 33), make(20)),
+        exact_linear,
+        FLOATS + WIDE_INTEGERS,
+    ),
+    Operator("matmul", factors, np.matmul, FLOATS + WIDE_INTEGERS),
+    Operator("mul", matrices, np.multiply, FLOATS + INTEGERS),
+    Operator(
+        "rms_norm",
+        lambda make: (make(5, 33), make(33)),
+        lambda x, weight: exact_rms_norm(x, weight, 0.25),
+        keywords=(("eps", 0.25),),
+    ),
+    Operator("swiglu", matrices, lambda x, gate: x * gate / (1 + np.exp(-gate))),
+)
+
+
+def contiguous(values: Array) -> Array:
+    return values.copy()
+
+
+def transposed(values: Array) -> Array:
+    return np.asfortranarray(values)
+
+
+def sliced(values: Array) -> Array:
+    """Every other element, at an odd address, in memory that belongs to the array's base."""
+    memory = np.full([2 * size + 3 for size in values.shape], GARBAGE).astype(values.dtype)
+    view = memory[tuple(slice(1, 2 * size + 1, 2) for size in values.shape)]
+    view[...] = values
+    return view
+
+
+LAYOUTS = (contiguous, transposed, sliced)
+
+
+def cases() -> Iterator[Any]:
+    for operator in OPERATORS:
+        for dtype in operator.dtypes:
+            yield pytest.param(operator, dtype, id=f"{operator.name}-{dtype}")
+
+
+def maker(dtype: str) -> Make:
+    random = np.random.default_rng(0)
+
+    def make(*shape: int) -> Array:
+        low = 0 if dtype in ("bool", "uint8") else -FACTOR
+        high = 1 if dtype == "bool" else FACTOR
+        if np.dtype(dtype).kind == "f":
+            return random.uniform(low, high, shape).astype(dtype)
+        return random.integers(low, high, shape, endpoint=True).astype(dtype)
+
+    return make
+
+
+def wide(values: Array) -> Array:
+    return values.astype("float64" if values.dtype.kind == "f" else "int64")
+
+
+def outside(view: Array) -> Array:
+    """Return the memory around the elements of a view, with zeros for these."""
+    memory = view if view.base is None else view.base.copy()
+    if memory is view:
+        return np.zeros(0)
+    memory[tuple(slice(1, 2 * size + 1, 2) for size in view.shape)] = 0
+    return memory
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: str(layout.__name__))
+@pytest.mark.parametrize(("operator", "dtype"), list(cases()))
+def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]) -> None:
+    inputs = [layout(values) for values in operator.operands(maker(dtype))]
+    with np.errstate(all="ignore"):
+        expected = operator.exact(*map(wide, inputs)).astype(dtype)
+    out = layout(np.full(expected.shape, GARBAGE).astype(dtype))
+    before = outside(out) if layout is sliced else None
+    arguments = [inputs] if operator.as_list else inputs
+    getattr(infini.ops, operator.name)(*arguments, **dict(operator.keywords), out=out)
+    ran = infini.ops.last_call()
+    assert ran is not None
+    assert (ran.operator, ran.device, ran.slot) == (operator.name, "cpu", 0)
+    if np.dtype(dtype).kind == "f":
+        # The result is rounded once; sums are of 33 terms, computed in float32 at least.
+        own = np.finfo(dtype).eps
+        computed = np.finfo("float64" if dtype == "float64" else "float32").eps
+        atol = 3 * FACTOR**2 * 33 * computed
+        np.testing.assert_allclose(out, expected, rtol=max(2 * own, 128 * computed), atol=atol)
+    else:
+        np.testing.assert_array_equal(out, expected)
+    if before is not None:
+        np.testing.assert_array_equal(outside(out), before)
+
+
+def test_every_native_operator_is_tested() -> None:
+    content = json.loads(infini.ops.native_metadata_path().read_text())
+    assert {entry["name"] for entry in content["ops"]} == {each.name for each in OPERATORS}
+
+
+@pytest.mark.parametrize("target", ANY)
+@pytest.mark.parametrize("dtype", ANY)
+def test_every_dtype_is_cast_to_every_other(dtype: str, target: str) -> None:
+    x = np.arange(9).astype(dtype)
+    out = np.full(9, GARBAGE).astype(target)
+    infini.ops.cast(x, out)
+    np.testing.assert_array_equal(out, x.astype(target))
+
+
+def test_large_products_on_several_threads() -> None:
+    make = maker("float32")
+    a, b, out = make(257, 300), make(300, 259), np.zeros((257, 259), "float32")
+    infini.ops.matmul(a, b, out)
+    np.testing.assert_allclose(out, wide(a) @ wide(b), rtol=1e-4, atol=1e-3)
+
+
+def test_calls_of_several_threads() -> None:
+    def double_often(number: int) -> Array:
+        x, out = np.full((64, 64), number, "float32"), np.zeros((64, 64), "float32")
+        for _ in range(200):
+            infini.ops.add(x, x, out)
+        return out
+
+    with ThreadPoolExecutor(4) as pool:
+        for number, result in enumerate(pool.map(double_often, range(8))):
+            np.testing.assert_array_equal(result, 2 * number)
+
+
+def test_arrays_do_not_outlive_their_caller() -> None:
+    x, out = np.ones(8, "float32"), np.zeros(8, "float32")
+    references = weakref.ref(x), weakref.ref(out)
+    for _ in range(3):
+        infini.ops.add(x, x, out)
+    del x, out
+    assert [reference() for reference in references] == [None, None]
+
+
+def ones(*shape: int) -> Array:
+    return np.ones(shape, "float32")
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "message"),
+    [
+        (5, ValueError, "implementation_index 5.*active: 0"),
+        (-1, ValueError, "implementation_index -1"),
+        (2**31, OverflowError, "too large to convert to C int"),
+        (-(2**31) - 1, OverflowError, "too large to convert to C int"),
+        (2**63, OverflowError, "too large to convert to C"),
+        (-(2**63) - 1, OverflowError, "too large to convert to C"),
+        (True, TypeError, "implementation_index: expected an int or None"),
+        (0.0, TypeError, "implementation_index: expected an int or None"),
+    ],
+)
+def test_implementation_index_that_is_no_slot(
+    index: object, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        infini.ops.add(ones(2), ones(2), ones(2), implementation_index=index)
+
+
+@pytest.mark.parametrize("index", [None, 0, np.int64(0)])
+def test_implementation_index(index: object) -> None:
+    out = ones(2)
+    infini.ops.add(ones(2), ones(2), out, implementation_index=index, stream=0)
+    assert out.tolist() == [2, 2]
+
+
+def read_only() -> Array:
+    out = ones(3, 4)
+    out.flags.writeable = False
+    return out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((ones(3, 4), ones(3, 5), ones(3, 4)), ValueError, "add: slot 0 takes .+; got .+"),
+        ((ones(3, 4), ones(3, 4), ones(3, 5)), ValueError, "add: slot 0 takes .+; got .+"),
+        ((ones(3, 4), ones(3, 4).astype("complex64"), ones(3, 4)), ValueError, "slot 0 takes"),
+        ((ones(3, 4), ones(3, 4), read_only()), TypeError, r"no overload takes \(numpy.ndarray,"),
+        ((ones(3, 4), ones(3, 4).astype("O"), ones(3, 4)), TypeError, "not taken:\n  numpy"),
+        ((ones(3, 4), "text", ones(3, 4)), TypeError, r"candidates:\n  add\(Tensor input"),
+        ((), TypeError, r"no overload takes \(\)"),
+    ],
+    ids=["shape", "out", "dtype", "read-only", "objects", "text", "nothing"],
+)
+def test_refused_calls(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        infini.ops.add(*arguments)
+
+
+def test_an_error_of_the_exporting_object_is_its_own() -> None:
+    class Broken:
+        def __dlpack__(self, **_: object) -> object:
+            raise RuntimeError("no array today")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    with pytest.raises(RuntimeError, match="no array today"):
+        infini.ops.add(Broken(), ones(2), ones(2))
+
+
+def test_operators_are_python_objects_like_others() -> None:
+    assert copy.deepcopy(infini.ops.add) is infini.ops.add
+    assert pickle.loads(pickle.dumps(infini.ops.add)) is infini.ops.add  # noqa: S301 - our own
+    assert repr(infini.ops.add) == "<operator infini.ops.add>"
+    assert infini.ops.add.__name__ == infini.ops.add.__qualname__ == "add"
+    assert infini.ops.Add.active_implementation_indices("cpu")[0] == 0
+    assert "add" in dir(infini.ops)
+    with pytest.raises(TypeError, match="cannot create"):
+        type(infini.ops.add)()
+
+
+def test_help_has_the_signatures_and_slots() -> None:
+    text = pydoc.plain(pydoc.render_doc(infini.ops.add))
+    assert "add(Tensor input, Tensor other, Scalar alpha=1, Tensor out)" in text
+    assert "Active slots on cpu: 0" in text
+    assert "The operator ``infini.ops.add``" in pydoc.plain(pydoc.render_doc(infini.ops.Add))
