@@ -168,7 +168,7 @@ def machines(session: nox.Session) -> None:
 
 @nox.session
 def compat(session: nox.Session) -> None:
-    """Compile against old torches, install with the newest; `-- --full 2.14.1` runs the suite."""
+    """Build and test on every Python from 3.10 that is here; `-- torches`: with other torches."""
     requirements = PYPROJECT["build-system"]["requires"]
     # torchgen needs typing-extensions, which is there where torch is installed.
     session.install(*requirements, "cmake", "ninja", "typing-extensions")

@@ -1,7 +1,8 @@
-"""Tells which torches the library works with: ``nox -s compat``.
+"""Shows which Pythons and which torches the library works with: ``nox -s compat``.
 
-Nothing of the machine's own Python is touched: every torch gets a folder of its own in
-``--work-dir``, which the next run uses again.
+``pythons``, the default, takes every interpreter that it finds; ``torches`` downloads several
+torches. Nothing of the machine's own Pythons is touched: each Python and each torch gets a folder
+of its own in ``--work-dir``, which the next run uses again.
 """
 
 from __future__ import annotations
@@ -14,26 +15,53 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.compat.torches import Outcome, Step, check_torch
+from tests.compat.interpreters import find_interpreters, places
+from tests.compat.pythons import PythonOutcome, check_python, supported_versions
+from tests.compat.steps import Step
+from tests.compat.torches import Outcome, check_torch
 
 OLD = ("2.4.1", "2.5.1", "2.6.0")
 NEW = ("2.14.1",)
-HEADINGS = ("torch", "operators", "overloads", "skipped", "CPU-s")
-STEPS = ("compiled", "imported", "smoke", "suite")
+TORCH_STEPS = ("compiled", "imported", "smoke", "suite")
+PYTHON_STEPS = ("syntax", "built", "imported", "native")
+WITH_TORCH_STEPS = ("built-torch", "native-torch", "smoke-torch", "suite-torch")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Checks every torch; returns 0 if all of them passed, else 1."""
+    """Check every Python or torch; return 0 if all that were checked passed, else 1."""
     options = _parser().parse_args(arguments)
+    return _pythons(options) if options.what == "pythons" else _torches(options)
+
+
+def _pythons(options: argparse.Namespace) -> int:
+    """A version that was not asked for by name may be missing, but not all of them."""
+    work_dir = options.work_dir.resolve()
+    outcomes: list[PythonOutcome] = []
+    for version in options.versions or supported_versions():
+        interpreters = find_interpreters(version)
+        if not interpreters:
+            note = f"no python{version} in {', '.join(places())}"
+            outcomes.append(PythonOutcome(python=version, note=note))
+        for interpreter in interpreters:
+            outcomes.append(check_python(interpreter, work_dir, full=options.full))
+            _print_failures(f"Python {interpreter.version}", outcomes[-1].failed())
+    _write("pythons", [*_python_table(outcomes)], outcomes, options.work_dir)
+    missing = [outcome.python for outcome in outcomes if not outcome.steps]
+    if missing:
+        print(f"not checked: Python {', '.join(missing)}", file=sys.stderr)
+    unchecked = bool(missing and options.versions) or len(missing) == len(outcomes)
+    return 1 if unchecked or any(outcome.failed() for outcome in outcomes) else 0
+
+
+def _torches(options: argparse.Namespace) -> int:
     outcomes: list[Outcome] = []
     for version in options.versions:
         headers_only = options.headers_only or version in OLD
         folder = options.work_dir.resolve() / version
         outcome = check_torch(version, folder, headers_only=headers_only, full=options.full)
         outcomes.append(outcome)
-        for step in outcome.failed():
-            print(f"\ntorch {version}: {step.name} failed; {step.log}:\n{step.last_lines}\n")
-    _write(outcomes, options.work_dir)
+        _print_failures(f"torch {version}", outcome.failed())
+    _write("torches", [*_torch_table(outcomes)], outcomes, options.work_dir)
     return 0 if all(not outcome.failed() for outcome in outcomes) else 1
 
 
@@ -42,30 +70,55 @@ def _parser() -> argparse.ArgumentParser:
         prog="nox -s compat --", description=__doc__.partition("\n")[0], allow_abbrev=False
     )
     parser.add_argument(
-        "versions",
-        nargs="*",
-        type=_version,
-        default=[*OLD, *NEW],
-        metavar="VERSION",
-        help=f"a release of torch, like 2.13.0 (default: {' '.join((*OLD, *NEW))})",
-    )
-    parser.add_argument(
-        "--headers-only",
-        action="store_true",
-        help=f"compile against the headers, install nothing; always so for {', '.join(OLD)}",
-    )
-    parser.add_argument("--full", action="store_true", help="run the operator suite too")
-    parser.add_argument(
         "--work-dir",
         type=Path,
         required=True,
         metavar="DIR",
-        help="where torches, builds, logs and results lie",
+        help="where environments, torches, builds, logs and results lie",
     )
+    parser.set_defaults(what="pythons", versions=[], full=False)
+    commands = parser.add_subparsers(dest="what", metavar="{pythons,torches}")
+    pythons = commands.add_parser(
+        "pythons", help="every interpreter of this machine, without torch and with (the default)"
+    )
+    pythons.add_argument(
+        "versions",
+        nargs="*",
+        type=_python_version,
+        metavar="VERSION",
+        help=f"one of {', '.join(supported_versions())} (default: all); "
+        "one that is missing fails the run",
+    )
+    torches = commands.add_parser(
+        "torches", help="other versions of torch, with the Python that runs this"
+    )
+    torches.add_argument(
+        "versions",
+        nargs="*",
+        type=_torch_version,
+        default=[*OLD, *NEW],
+        metavar="VERSION",
+        help=f"a release of torch, like 2.13.0 (default: {' '.join((*OLD, *NEW))})",
+    )
+    torches.add_argument(
+        "--headers-only",
+        action="store_true",
+        help=f"compile against the headers, install nothing; always so for {', '.join(OLD)}",
+    )
+    for command in (pythons, torches):
+        command.add_argument("--full", action="store_true", help="run the whole operator suite")
     return parser
 
 
-def _version(text: str) -> str:
+def _python_version(text: str) -> str:
+    if text not in supported_versions():
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no supported Python; expected one of {', '.join(supported_versions())}"
+        )
+    return text
+
+
+def _torch_version(text: str) -> str:
     if not re.fullmatch(r"\d+(\.\w+)+", text):
         raise argparse.ArgumentTypeError(
             f"'{text}' is no release of torch; expected one like 2.13.0"
@@ -73,31 +126,65 @@ def _version(text: str) -> str:
     return text
 
 
-def _write(outcomes: Sequence[Outcome], folder: Path) -> None:
-    table = "\n".join(_table(outcomes)) + "\n"
-    print(table)
-    (folder / "results.md").write_text(table)
+def _print_failures(what: str, failed: Sequence[Step]) -> None:
+    for step in failed:
+        print(f"\n{what}: {step.name} failed; {step.log}:\n{step.last_lines}\n")
+
+
+def _write(
+    name: str,
+    table: Sequence[str],
+    outcomes: Sequence[PythonOutcome] | Sequence[Outcome],
+    folder: Path,
+) -> None:
+    text = "\n".join(table) + "\n"
+    print(text)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text)
     content = json.dumps([asdict(outcome) for outcome in outcomes], indent=1, default=str)
-    (folder / "results.json").write_text(content + "\n")
+    (folder / f"{name}.json").write_text(content + "\n")
     print(f"results and logs: {folder}")
 
 
-def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    headings = (*HEADINGS, *STEPS, "failed")
-    yield f"| {' | '.join(headings)} |"
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _torch_table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    headings = ("torch", "operators", "overloads", "skipped", "CPU-s", *TORCH_STEPS, "failed")
+    yield _row(headings)
     yield "|---" * len(headings) + "|"
     for outcome in outcomes:
-        yield f"| {' | '.join(_cells(outcome))} |"
+        steps = {step.name: step for step in outcome.steps}
+        counts = (outcome.operators, outcome.overloads, outcome.skipped)
+        yield _row(
+            [
+                outcome.torch,
+                *("" if count is None else f"{count:,}" for count in counts),
+                f"{steps['compiled'].cpu_s:.1f}" if "compiled" in steps else "",
+                *(_cell(steps.get(name)) for name in TORCH_STEPS),
+                ", ".join(step.name for step in outcome.failed()),
+            ]
+        )
 
 
-def _cells(outcome: Outcome) -> Iterator[str]:
-    steps = {step.name: step for step in outcome.steps}
-    counts = (outcome.operators, outcome.overloads, outcome.skipped)
-    yield outcome.torch
-    yield from ("" if count is None else f"{count:,}" for count in counts)
-    yield f"{steps['compiled'].cpu_s:.1f}" if "compiled" in steps else ""
-    yield from (_cell(steps.get(name)) for name in STEPS)
-    yield ", ".join(step.name for step in outcome.failed())
+def _python_table(outcomes: Sequence[PythonOutcome]) -> Iterator[str]:
+    steps_shown = (*PYTHON_STEPS, *WITH_TORCH_STEPS)
+    headings = ("Python", "interpreter", *steps_shown, "CPU-s", "failed", "note")
+    yield _row(headings)
+    yield "|---" * len(headings) + "|"
+    for outcome in outcomes:
+        steps = {step.name: step for step in outcome.steps}
+        yield _row(
+            [
+                outcome.python,
+                str(outcome.executable or "missing"),
+                *(_cell(steps.get(name)) for name in steps_shown),
+                f"{sum(step.cpu_s for step in outcome.steps):.0f}" if steps else "",
+                ", ".join(step.name for step in outcome.failed()),
+                outcome.note,
+            ]
+        )
 
 
 def _cell(step: Step | None) -> str:

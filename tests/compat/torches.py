@@ -5,37 +5,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import shutil
 import sys
 import tempfile
-import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.process import ProcessError, run
+from tests.compat.steps import (
+    ROOT,
+    Planned,
+    Step,
+    environment_steps,
+    pip_install,
+    requirements,
+    run_steps,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
 METADATA_NAME = "torch_ops_metadata.json"
 # Wheels of every torch from 2.4 on exist for it, and headers don't differ between Pythons.
 WHEEL_PYTHON = "3.11"
 # What compiling needs of a wheel of 900 MB. CMake finds torch by its `__init__.py`.
 UNPACKED = re.compile(r"torch/(include/|share/cmake/|version\.py$|__init__\.py$)|torchgen/")
-SUMMARY = re.compile(r"(?:\d+ (?:passed|failed|skipped|errors?),? ?)+")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One program that was run for a torch; CPU-seconds with all that it started."""
-
-    name: str
-    exit_code: int
-    cpu_s: float
-    log: Path
-    last_lines: str
-    summary: str  # pytest's counts, else empty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +54,6 @@ def check_torch(version: str, folder: Path, *, headers_only: bool, full: bool) -
         full: run the operator suite as well.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    steps: list[Step] = []
     build = folder / "build"
     shutil.rmtree(build, ignore_errors=True)  # no CPU-second is spared by an earlier run
     planned = (
@@ -70,14 +61,8 @@ def check_torch(version: str, folder: Path, *, headers_only: bool, full: bool) -
         if headers_only
         else _install(version, folder, build, full=full)
     )
-    for name, command, environment in planned:
-        steps.append(_run(name, command, environment, folder / f"{name}.log"))
-        if steps[-1].exit_code != 0:
-            break
+    steps = run_steps(planned, folder)
     return _outcome(version, build / "generated" / METADATA_NAME, steps)
-
-
-Planned = tuple[str, Sequence[str | Path], Mapping[str, str]]
 
 
 def _compile_against_headers(version: str, folder: Path, build: Path) -> Iterator[Planned]:
@@ -123,60 +108,15 @@ def _objects(build: Path) -> list[str]:
 
 def _install(version: str, folder: Path, build: Path, *, full: bool) -> Iterator[Planned]:
     python = folder / "venv" / "bin" / "python"
-    if not python.with_name("pip").exists():  # the last thing that venv makes
-        yield "environment", (sys.executable, "-m", "venv", folder / "venv"), {}
-    pip = (python, "-m", "pip", "install", "--disable-pip-version-check")
-    yield "requirements", (*pip, f"torch=={version}", *_requirements()), {}
+    yield from environment_steps("environment", sys.executable, folder / "venv")
+    yield "requirements", pip_install(python, f"torch=={version}", *requirements()), {}
     options = ("--no-build-isolation", "--no-deps", f"--config-settings=build-dir={build}")
-    yield "compiled", (*pip, ROOT, *options), {}
+    yield "compiled", pip_install(python, ROOT, *options), {}
     yield "imported", (python, "-c", "import infini.ops"), {}
     pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    yield "smoke", (*pytest, ROOT / "tests" / "compat"), {}
+    yield "smoke", (*pytest, ROOT / "tests/compat/test_smoke.py"), {}
     if full:
         yield "suite", (*pytest, "--numprocesses=auto", ROOT / "tests" / "ops"), {}
-
-
-def _requirements() -> list[str]:
-    """What building without isolation and the operator suite need."""
-    content = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return [
-        *content["build-system"]["requires"],
-        *content["project"]["optional-dependencies"]["dev"],
-    ]
-
-
-def _run(
-    name: str, command: Sequence[str | Path], environment: Mapping[str, str], log: Path
-) -> Step:
-    print(f"{log.parent.name}: {name} ...", file=sys.stderr, flush=True)
-    before = _children_cpu_s()
-    try:
-        finished = run(
-            [str(word) for word in command],
-            cwd=ROOT,
-            environment={**os.environ, **environment},
-            on_line=lambda _: None,  # both streams in one, in order
-            check=False,
-        )
-        exit_code, output = finished.exit_code, finished.stdout
-    except ProcessError as error:
-        exit_code, output = 127, f"{error}\n"
-    log.write_text(output)
-    lines = output.strip().splitlines()
-    summary = SUMMARY.search(lines[-1]) if lines else None
-    return Step(
-        name=name,
-        exit_code=exit_code,
-        cpu_s=round(_children_cpu_s() - before, 2),
-        log=log,
-        last_lines="\n".join(lines[-30:]),
-        summary=summary[0].strip(", ") if summary else "",
-    )
-
-
-def _children_cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def _outcome(version: str, metadata: Path, steps: Sequence[Step]) -> Outcome:
