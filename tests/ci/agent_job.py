@@ -29,6 +29,7 @@ class Job:
         self.device_compiler: str | None = None
         self.protocol = PROTOCOL
         self.printed_bytes_per_s = 1 << 24
+        self.interpreter = sys.executable
 
     def stage(self, name: str, *command: str, **changes: Any) -> None:
         fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, "device": False}
@@ -36,7 +37,7 @@ class Job:
         self._stages.append({"name": name, "command": command, **fields, **changes})
 
     def python(self, name: str, program: str, **changes: Any) -> None:
-        self.stage(name, sys.executable, "-c", program, **changes)
+        self.stage(name, self.interpreter, "-c", program, **changes)
 
     def start(self) -> subprocess.Popen[bytes]:
         program, job = self._folder / "agent.pyz", self._folder / "job.json"
@@ -57,7 +58,7 @@ class Job:
         }
         job.write_text(json.dumps(document))
         return subprocess.Popen(
-            [sys.executable, str(program), str(job)], stdout=subprocess.PIPE, cwd="/"
+            [self.interpreter, str(program), str(job)], stdout=subprocess.PIPE, cwd="/"
         )
 
     def run(self) -> int:

@@ -1,0 +1,67 @@
+"""What runs inside containers, on every Python of this machine from 3.8 on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from agent_job import Job
+
+from ci import agent, devices
+from ci.agent.detection import detect
+from tests.compat.interpreters import find_interpreters, places
+
+VERSIONS = [f"3.{minor}" for minor in range(8, 15)]
+MODULES = sorted(path.stem for path in Path(agent.__file__).parent.glob("*.py"))
+NEEDS_PYTEST = {"status_plugin"}  # which pytest alone imports
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def pythons(request: pytest.FixtureRequest) -> list[str]:
+    """Every interpreter of one version."""
+    found = [str(each.executable) for each in find_interpreters(request.param)]
+    if not found:
+        pytest.skip(f"no python{request.param} in {', '.join(places())}")
+    return found
+
+
+def test_a_job_on_every_python(pythons: list[str], tmp_path: Path) -> None:
+    for number, python in enumerate(pythons):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        job = Job(folder)
+        job.interpreter = python
+        job.artifacts = [{"name": "made", "path": "made"}]
+        job.stage("install", "sh", "-c", "mkdir made; echo $GREETING >made/greeting")
+        job.python("pytest", "import sys; print(*sys.argv[1:], sep='\\n')", kind="pytest")
+        assert job.run() == 0, python
+        assert job.events("run_finished")[0]["exit_code"] == 0
+        assert job.log("pytest").splitlines() == [
+            f"--report-log={job.results / 'pytest.jsonl'}",
+            f"--junitxml={job.results / 'junit.xml'}",
+        ]
+        assert (job.results / "made.tar.gz").exists()
+        facts = json.loads((job.results / "environment.json").read_text())
+        assert facts["machine"]["cores"] >= 1
+
+
+def test_every_python_imports_all_of_the_agent(pythons: list[str]) -> None:
+    names = [f"ci.agent.{name}" for name in MODULES if name not in NEEDS_PYTEST | {"__main__"}]
+    program = f"import importlib\nfor name in {names}: importlib.import_module(name)"
+    for python in pythons:
+        subprocess.run(
+            [python, "-B", "-W", "error", "-S", "-c", program],
+            cwd=Path(agent.__file__).parents[2],
+            check=True,
+        )
+
+
+def test_every_python_runs_the_probe(pythons: list[str]) -> None:
+    for python in pythons:
+        found = detect([python, "-W", "error", "-S", str(devices.PROBE), "nvidia"], {})
+        assert (found.status, found.reason) == (
+            "unknown",
+            "gpustack-runtime cannot be imported: No module named 'gpustack_runtime'",
+        )
