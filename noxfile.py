@@ -9,8 +9,7 @@ not: run as a program, this file first puts nox into a virtual environment of it
 that nothing is installed into the system's Python.
 """
 
-from __future__ import annotations
-
+# No `from __future__`: Python 3.6 has to get as far as the message for it.
 import os
 import subprocess
 import sys
@@ -20,20 +19,56 @@ ROOT = Path(__file__).resolve().parent
 NOX = "nox==2026.10.20"
 
 
+def stop(text, remedy):
+    """Ends with what the machine lacks: exit code 3, as of `python -m ci`."""
+    print(f"noxfile.py: {text}\n{remedy}", file=sys.stderr)
+    sys.exit(3)
+
+
+if sys.version_info < (3, 11):  # noqa: UP036
+    stop(
+        f"got Python {sys.version.split()[0]} ({sys.executable}), expected 3.11 or newer",
+        "Start it with a newer one, as in: python3.12 noxfile.py -s build-cpu\n"
+        "Ubuntu 22.04: sudo apt-get install python3.11-venv python3.11-dev\n"
+        "RHEL 8 and 9 and their kin: sudo dnf install python3.11-devel",
+    )
+
+
+def refuse_unfit_machine() -> None:
+    """Ends where this machine lacks what the sessions need, before anything is downloaded."""
+    sys.path.insert(0, str(ROOT))
+    from ci import prerequisites
+    from ci.errors import PrerequisiteError
+
+    try:
+        prerequisites.refuse(
+            "this machine lacks what these sessions need:",
+            prerequisites.first_use(ROOT, sys.argv[1:], os.environ),
+        )
+    except PrerequisiteError as error:
+        stop(error, error.remedy or "Nothing was downloaded.")
+
+
 def enter_own_environment() -> None:
     """Replaces this process by one that has nox, installing it on the first use."""
+    refuse_unfit_machine()
     environment = ROOT / ".nox" / "bootstrap"
     python = environment / "bin" / "python"
     installed = environment / NOX  # written last: an interrupted install is repeated
     if not installed.exists():
         print(f"noxfile.py: installing {NOX} into {environment}", file=sys.stderr)
-        try:
-            subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
-            subprocess.run([python, "-m", "pip", "install", "--quiet", NOX], check=True)
-        except subprocess.CalledProcessError as error:
-            sys.exit(
-                f"noxfile.py: {' '.join(map(str, error.cmd))} failed. Install nox another way "
-                "(apt install python3-venv and try again, or pipx run nox) and use that."
+        # One retry: with pip's five, an index that cannot be reached costs 8 s.
+        install = [python, "-m", "pip", "install", "--quiet", "--retries", "1", NOX]
+        if subprocess.run([sys.executable, "-m", "venv", "--clear", environment]).returncode:
+            stop(
+                f"{sys.executable} cannot make the virtual environment {environment}: see above",
+                "Correct that, or install nox another way: pipx run nox -s build-cpu",
+            )
+        if subprocess.run(install).returncode:
+            stop(
+                f"pip cannot install {NOX}: see above",
+                "Where no package index can be reached, name this site's mirror, proxy and\n"
+                "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT.",
             )
         installed.touch()
     os.execv(python, [python, __file__, *sys.argv[1:]])  # noqa: S606

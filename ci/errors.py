@@ -46,3 +46,10 @@ class InfrastructureError(CiError):
     """Engine, image, network, disk or device trouble: not the product's fault."""
 
     exit_code = ExitCode.INFRASTRUCTURE
+
+
+class PrerequisiteError(InfrastructureError):
+    """This machine lacks what a run needs; the message has a line for each thing.
+
+    ``remedy`` is the one command that installs all of it, or None where no package would help.
+    """

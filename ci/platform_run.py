@@ -19,7 +19,7 @@ from ci.collect import (
 )
 from ci.details import NO_DETAILS, Details
 from ci.engines.base import Engine, ExecutionFacts, ImageFacts, Observer
-from ci.errors import CiError, UsageError
+from ci.errors import CiError, PrerequisiteError, UsageError
 from ci.interrupts import interrupts_go_to
 from ci.plan import RunPlan
 from ci.request import RunRequest, changed_sources
@@ -35,6 +35,8 @@ class Finished:
     result: PlatformResult
     details: Details = NO_DETAILS
     interrupted: bool = False
+    install: str | None = None
+    """The command that installs what this machine lacks."""
 
 
 @dataclass(kw_only=True)
@@ -59,7 +61,8 @@ class PlatformRun:
         except UsageError:  # nothing that a row of the table could say
             raise
         except (CiError, OSError) as error:
-            return self._not_run(error_text(error))
+            install = error.remedy if isinstance(error, PrerequisiteError) else None
+            return replace(self._not_run(error_text(error)), install=install)
         except KeyboardInterrupt:
             self.interrupted = True
             return self._not_run("the run was interrupted while the image was prepared")

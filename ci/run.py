@@ -51,6 +51,8 @@ class Run:
     resumed: bool
     jobs: int | None = None  # platforms at once, at most; None: as many as the engines carry
     interrupted: bool = False
+    install: dict[str, None] = field(default_factory=dict)
+    """The commands that install what this machine lacks, once each."""
     _done: dict[str, PlatformResult] = field(default_factory=dict)
     _incomplete: dict[str, PlatformResult] = field(default_factory=dict)  # of an earlier attempt
     _refused: dict[str, CiError] = field(default_factory=dict)
@@ -117,6 +119,7 @@ class Run:
                     self.progress.failure(_title(plan), error_text(error))
             case Finished():
                 self.interrupted |= message.interrupted
+                self.install |= dict.fromkeys(filter(None, [message.install]))
                 self._finish(plan, message)
             case Broken(reason=reason, details=details):
                 self.progress.failure(_title(plan), f"{reason}\n{details}".strip())

@@ -7,19 +7,22 @@ import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from ci import prerequisites
 from ci.bundle.unpack import opened_bundle
 from ci.commands.options import add_config, add_results, add_source, positive
 from ci.commands.report import print_run
 from ci.config import MOST_RERUNS
 from ci.engines import select_engine
+from ci.engines.host import HostEngine, prerequisites_of
 from ci.errors import CiError, ExitCode, UsageError
+from ci.findings import Level
 from ci.inputs import (
     CONFIG_FILE,
     Project,
@@ -150,16 +153,41 @@ def _earlier_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
     config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
     project = load_project(config, os.environ)
+    platforms, source = _named(project, options), options.source or project.source
+    if not options.dry_run:
+        _refuse_unfit_machine(options, project, platforms, source)
     request = new_request(
         project,
-        _named(project, options),
-        source_folder=options.source or project.source,
+        platforms,
+        source_folder=source,
         results=options.results,
         engine=options.engine or "auto",
         cold=options.cold,
         reruns=options.reruns,
     )
     return project, request
+
+
+def _refuse_unfit_machine(
+    options: argparse.Namespace, project: Project, platforms: Sequence[str], source: Path
+) -> None:
+    """Raise where no result could be made or written here; what else is missing is named too."""
+    findings = [prerequisites.git(source), prerequisites.results(options.results)]
+    if all(found.level is not Level.PROBLEM or found.configuration for found in findings):
+        return  # each platform finds out by itself what it lacks, and stops no other
+    plans = plan_run(
+        project,
+        chosen_platforms(project.config, platforms),
+        run_id="preflight",
+        source=source,
+        results=options.results / "preflight",
+        engine=options.engine,
+    )
+    for engine, plan in {plan.engine: plan for plan in plans}.items():
+        with suppress(CiError), closing(select_engine(engine)) as selected:
+            if isinstance(selected, HostEngine):
+                findings += prerequisites_of(plan)
+    prerequisites.refuse("this machine lacks what a run needs:", dict.fromkeys(findings))
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
@@ -215,6 +243,8 @@ def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[R
         print_run(result, "json" if options.json else "table")
         if not options.json:
             print(f"\nresults: {results}")
+            for command in run.install:
+                print(f"install what is missing: {command}")
             if not all(platform.verdict.product.is_final for platform in result.platforms):
                 print(f"go on with what is missing: {run.command_to_resume}")
     return ExitCode.INTERRUPTED if run.interrupted else exit_code(result.platforms)

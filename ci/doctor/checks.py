@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from threading import Thread
 from time import monotonic
 
-from ci.doctor.findings import Finding, of_error, unknown
+from ci.doctor.findings import of_error
 from ci.engines.sdk_errors import ERRORS, explain
 from ci.errors import CiError, InfrastructureError
+from ci.findings import Finding, unknown
 
 REQUEST_S = 5.0  # one question over the network
 CHECK_S = 8.0  # one check

@@ -7,19 +7,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from ci import prerequisites
 from ci.doctor.checks import Check, carry_out
 from ci.doctor.engine import engine_check
-from ci.doctor.findings import (
-    Finding,
-    exit_code,
-    findings_json,
-    of_error,
-    ok,
-    print_findings,
-)
-from ci.doctor.machine import git, results
+from ci.doctor.findings import exit_code, findings_json, of_error, print_findings
+from ci.doctor.machine import cache
 from ci.doctor.network import network_checks
 from ci.errors import CiError
+from ci.findings import Finding, ok
 from ci.inputs import (
     CONFIG_FILE,
     SITE_FILE,
@@ -109,8 +104,9 @@ def _files(project: Project) -> str:
 
 
 def _site_checks(project: Project, network: NetworkPlan, folder: Path) -> Iterator[Check]:
-    yield Check(subject="git", look=lambda: git(project.source))
-    yield Check(subject="results", look=lambda: results(folder))
+    yield Check(subject="git", look=lambda: [prerequisites.git(project.source)])
+    yield Check(subject="results", look=lambda: [prerequisites.results(folder)])
+    yield Check(subject="cache", look=lambda: [cache()])
     yield from network_checks(network)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import ci
 from ci.agent.lines import parse_object
 from ci.doctor.checks import REQUEST_S
-from ci.doctor.findings import Finding, ok, problem, unknown, warning
 from ci.errors import InfrastructureError
+from ci.findings import Finding, ok, problem, unknown, warning
 from ci.plan import DevicePlan, Exposure, RunPlan
 from ci.process import run
 from ci.text import counted, first_names

@@ -16,14 +16,16 @@ from rich.filesize import decimal
 
 from ci.doctor.checks import Check, carry_out
 from ci.doctor.devices import device_findings
-from ci.doctor.findings import Finding, clock, ok, unknown, warning
+from ci.doctor.findings import clock
 from ci.doctor.image import image_findings
-from ci.doctor.machine import disk, host_engine
+from ci.doctor.machine import host_engine
 from ci.engines import select_engine
 from ci.engines.addresses import is_here
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
+from ci.findings import Finding, ok, unknown, warning
 from ci.plan import EnginePlan, RunPlan
+from ci.prerequisites import disk
 from ci.text import counted
 
 CONNECT_S = 25.0  # by ssh, perhaps over a slow line; the checks of the engine come on top
@@ -43,7 +45,7 @@ def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     if isinstance(engine, DockerEngine):
         yield from _docker_findings(plan, plans, engine.client)
     elif isinstance(engine, HostEngine):
-        yield from host_engine("; ".join(engine.notes) or None)
+        yield from host_engine("; ".join(engine.notes) or None, plans)
         yield from carry_out(
             [
                 Check(

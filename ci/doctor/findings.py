@@ -5,26 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
 
 from rich.console import Console
 from rich.text import Text
 
 from ci.errors import CiError, ExitCode
+from ci.findings import Finding, Level, ok, warning
 from ci.network import mask_credentials
+from ci.prerequisites import install_line
 from ci.text import counted, printable
-
-
-class Level(StrEnum):
-    """How bad a finding is."""
-
-    OK = "ok"
-    UNKNOWN = "unknown"  # nobody could say, which is not ok
-    WARNING = "warning"
-    PROBLEM = "problem"  # a run would fail
-
 
 COLORS = {
     Level.OK: "green",
@@ -34,43 +25,6 @@ COLORS = {
 }
 WIDTH = max(map(len, Level)) + 2
 LARGEST_CLOCK_DIFFERENCE_S = 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One answer of a check: what was found and, unless it is ok, what to do.
-
-    ``configuration``: a problem is one of the configuration, not of the infrastructure.
-    """
-
-    level: Level
-    subject: str
-    found: str
-    expected: str | None = None
-    remedy: str | None = None
-    configuration: bool = False
-
-
-def ok(subject: str, found: str) -> Finding:
-    return Finding(level=Level.OK, subject=subject, found=found)
-
-
-def unknown(subject: str, found: str, *, remedy: str | None = None) -> Finding:
-    return Finding(level=Level.UNKNOWN, subject=subject, found=found, remedy=remedy)
-
-
-def warning(subject: str, found: str, *, expected: str, remedy: str) -> Finding:
-    return Finding(
-        level=Level.WARNING, subject=subject, found=found, expected=expected, remedy=remedy
-    )
-
-
-def problem(
-    subject: str, found: str, *, expected: str | None = None, remedy: str | None
-) -> Finding:
-    return Finding(
-        level=Level.PROBLEM, subject=subject, found=found, expected=expected, remedy=remedy
-    )
 
 
 def of_error(subject: str, error: CiError) -> Iterator[Finding]:
@@ -121,6 +75,8 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     counts = Counter(found.level for found in findings)
     summary = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
     console.print(summary, highlight=False, markup=False)
+    if install := install_line(findings):
+        console.print(f"install what is missing: {install}", soft_wrap=True, highlight=False)
 
 
 def findings_json(findings: Sequence[Finding]) -> str:
@@ -129,7 +85,12 @@ def findings_json(findings: Sequence[Finding]) -> str:
         {name: _shown(value) if isinstance(value, str) else value for name, value in entry.items()}
         for entry in map(asdict, findings)
     ]
-    return json.dumps({"exit_code": exit_code(findings), "findings": listed}, indent=2) + "\n"
+    document = {
+        "exit_code": exit_code(findings),
+        "install": install_line(findings),
+        "findings": listed,
+    }
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _counted(count: int, level: Level) -> str:

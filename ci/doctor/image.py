@@ -8,9 +8,9 @@ from typing import Any
 from docker.client import DockerClient
 from docker.errors import APIError
 
-from ci.doctor.findings import Finding, ok, problem, warning
 from ci.engines.images import ImageBuilder
 from ci.engines.sdk_errors import explain
+from ci.findings import Finding, ok, problem, warning
 from ci.plan import ImagePlan, RunPlan, base_image_remedy
 
 # The kernel's names of processors, and the registries'.

@@ -15,7 +15,8 @@ import requests
 from requests.utils import should_bypass_proxies
 
 from ci.doctor.checks import REQUEST_S, Check
-from ci.doctor.findings import Finding, clock, ok, problem, warning
+from ci.doctor.findings import clock
+from ci.findings import Finding, ok, problem, warning
 from ci.network import mask_credentials
 from ci.plan import NetworkPlan
 from ci.text import counted, first_names

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from tempfile import TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci import process, source
+from ci import prerequisites, process, source
 from ci.agent.lines import CHUNK
 from ci.engines.archives import extract
 from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer, typed_errors
@@ -29,10 +29,12 @@ from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.engines.workfolder import WorkFolder
 from ci.errors import InfrastructureError
+from ci.findings import Finding
 from ci.plan import RESERVED_VARIABLES, RunPlan
 
 # The caller's, which would reach past the environment, skip assertions, or speak of another run.
 UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE"}) | RESERVED_VARIABLES
+UNFIT = "this machine lacks what a run on the host engine needs:"
 POLL_S = 0.05
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
@@ -53,8 +55,13 @@ class HostEngine:
         return EngineMachine(identity=self.name, processors=len(os.sched_getaffinity(0)))
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
-        """Make a fresh virtual environment with the plan's requirements."""
+        """Make a fresh virtual environment with the plan's requirements.
+
+        Raises ``PrerequisiteError``, before anything is downloaded, where this machine lacks
+        what the run needs.
+        """
         start = monotonic()
+        prerequisites.refuse(UNFIT, prerequisites_of(plan))
         with _typed_errors():
             folder = WorkFolder.create(plan)
             try:
@@ -124,6 +131,12 @@ class HostEngine:
 
     def close(self) -> None:
         """There is no line to this machine."""
+
+
+def prerequisites_of(plan: RunPlan) -> Iterator[Finding]:
+    """What ``plan`` needs of this machine, before anything is downloaded for it."""
+    environment = {**process.inherited_environment(), **plan.environment}
+    return prerequisites.host_engine(plan.source, environment)
 
 
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:

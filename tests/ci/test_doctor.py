@@ -21,25 +21,14 @@ from ci.doctor import devices as device_checks
 from ci.doctor.checks import Check, carry_out
 from ci.doctor.devices import Probe, judge_files, judge_probe, judge_runtimes, lease_folder, leases
 from ci.doctor.engine import judge_engine, parse_free, parse_time
-from ci.doctor.findings import (
-    Finding,
-    Level,
-    clock,
-    exit_code,
-    findings_json,
-    of_error,
-    ok,
-    print_findings,
-    problem,
-    unknown,
-    warning,
-)
+from ci.doctor.findings import clock, exit_code, findings_json, of_error, print_findings
 from ci.doctor.image import judge_architecture, judge_unpullable
-from ci.doctor.machine import disk
 from ci.doctor.network import ca_bundle, index_urls, judge_certificates, judge_index, wheelhouse
 from ci.errors import ConfigError, ExitCode, InfrastructureError
+from ci.findings import Finding, Level, ok, problem, unknown, warning
 from ci.plan import DevicePlan, EnginePlan, Exposure, ImagePlan
 from ci.platforms import PLATFORMS
+from ci.prerequisites import disk
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INFO = {
@@ -98,6 +87,7 @@ def test_findings_as_json() -> None:
     document = json.loads(findings_json([problem("index", "https://me:pw@host/", remedy="x")]))
     assert document == {
         "exit_code": 3,
+        "install": None,
         "findings": [
             {
                 "level": "problem",
@@ -105,6 +95,7 @@ def test_findings_as_json() -> None:
                 "found": "https://***@host/",
                 "expected": None,
                 "remedy": "x",
+                "package": None,
                 "configuration": False,
             }
         ],

@@ -20,9 +20,9 @@ from plans import stage
 
 from ci import cli
 from ci.doctor.engine import disk_findings
-from ci.doctor.findings import Level
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode
+from ci.findings import Level
 from ci.gc.engine import Usage, last_used
 
 pytestmark = pytest.mark.docker
