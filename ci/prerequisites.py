@@ -260,14 +260,16 @@ def first_use(root: Path, words: Sequence[str], environ: Mapping[str, str]) -> I
     Where a site's file chooses engines it is left to `run`: reading it takes a YAML parser.
     """
     checkout = folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
-    runs = any(word == "release" or word.startswith("build-") for word in words)
-    if not runs or {"--list", "-l", "--help", "-h"} & set(words):
+    split = words.index("--") if "--" in words else len(words)
+    of_nox, of_run = words[:split], words[split + 1 :]
+    runs = any(word == "release" or word.startswith("build-") for word in of_nox)
+    if not runs or {"--list", "-l", "--help", "-h"} & set(of_nox):
         yield from (checkout, venv())
         return
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("--engine", "--source", "--results", "--config", "--bundle"):
         options.add_argument(name)
-    chosen, _ = options.parse_known_args(words)
+    chosen, _ = options.parse_known_args(of_run)
     elsewhere = chosen.source or chosen.config or chosen.bundle
     source = Path(chosen.source or root)
     yield checkout
