@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import requests
 from requests.utils import should_bypass_proxies
@@ -21,6 +21,7 @@ from ci.network import mask_credentials
 from ci.plan import NetworkPlan
 from ci.text import counted, first_names
 
+INDEX = "package index"
 PYPI = "https://pypi.org/simple"
 PROBED = "pip"  # a package that every index has
 ARCHIVES = ("*.whl", "*.tar.gz", "*.zip")
@@ -44,7 +45,11 @@ def network_checks(network: NetworkPlan) -> Iterator[Check]:
     """The checks that a site's settings ask for."""
     if (bundle := network.ca_bundle) is not None:
         yield Check(subject="CA bundle", look=lambda: [ca_bundle(bundle)])
-    yield from (_index_check(url, network) for url in index_urls(network.environment))
+    indexes = index_urls(network.environment)
+    yield from (_index_check(url, network) for url in indexes if not _is_folder(url))
+    folders = [url for url in indexes if _is_folder(url)]
+    if folders:
+        yield Check(subject=INDEX, look=lambda: map(index_folder, folders))
     if (folder := network.wheelhouse) is not None:
         yield Check(subject="wheelhouse", look=lambda: [wheelhouse(folder)])
 
@@ -74,8 +79,21 @@ def _index_check(url: str, network: NetworkPlan) -> Check:
         if answer.date is not None:
             yield clock(f"clock of {urlsplit(url).hostname}", answer.date, answer.arrived)
 
-    subject = "package index"
+    subject = INDEX
     return Check(subject=subject, look=look)
+
+
+def _is_folder(url: str) -> bool:
+    return url.startswith(("file:", "/"))
+
+
+def index_folder(url: str) -> Finding:
+    """Judge an index that is a folder of this machine, which pip here reads and a container not."""
+    path = Path(unquote(urlsplit(url).path)).parent
+    if path.is_dir():
+        return ok(INDEX, f"{path} is a folder of this machine, which no container sees")
+    expected = "the folder of an index: pip goes on without one"
+    return warning(INDEX, f"{path} is not there", expected=expected, remedy=INDEX_REMEDY)
 
 
 def ask(url: str, network: NetworkPlan) -> Answer:

@@ -23,10 +23,17 @@ from ci.doctor.devices import Probe, judge_files, judge_probe, judge_runtimes, l
 from ci.doctor.engine import judge_engine, parse_free, parse_time
 from ci.doctor.findings import clock, exit_code, findings_json, of_error, print_findings
 from ci.doctor.image import judge_architecture, judge_unpullable
-from ci.doctor.network import ca_bundle, index_urls, judge_certificates, judge_index, wheelhouse
+from ci.doctor.network import (
+    ca_bundle,
+    index_urls,
+    judge_certificates,
+    judge_index,
+    network_checks,
+    wheelhouse,
+)
 from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.findings import Finding, Level, ok, problem, unknown, warning
-from ci.plan import DevicePlan, EnginePlan, Exposure, ImagePlan
+from ci.plan import DevicePlan, EnginePlan, Exposure, ImagePlan, NetworkPlan
 from ci.platforms import PLATFORMS
 from ci.prerequisites import disk
 
@@ -205,6 +212,19 @@ def test_what_is_asked_of_an_index() -> None:
     probed = ("https://a/simple/pip/", "https://b/pip/", "https://c/pip/", "https://d/links.html")
     assert index_urls(environment) == probed
     assert index_urls({}) == ("https://pypi.org/simple/pip/",)
+
+
+def test_an_index_that_is_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "an index"
+    folder.mkdir()
+    network = NetworkPlan(environment={"PIP_INDEX_URL": folder.as_uri()})
+    [check] = network_checks(network)
+    [found] = check.look()
+    assert found.level is Level.OK
+    assert found.found == f"{folder} is a folder of this machine, which no container sees"
+    folder.rmdir()
+    [gone] = check.look()
+    assert (gone.level, gone.found) == (Level.WARNING, f"{folder} is not there")
 
 
 def certificate(name: str, year: int) -> dict[str, Any]:

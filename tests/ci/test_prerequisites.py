@@ -1,0 +1,380 @@
+"""What a machine lacks: found all at once, before anything is downloaded."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+from workplace import Workplace, new_workplace
+
+from ci import prerequisites
+from ci.engines.host import HostEngine
+from ci.errors import ExitCode, PrerequisiteError
+from ci.findings import Level
+from ci.repository import REPOSITORY
+from ci.results import Harness, Product, exit_code
+
+NOXFILE = REPOSITORY / "noxfile.py"
+OLD_COMPILER = """\
+#!/bin/sh
+for word; do [ "$word" != -std=c++17 ] || old=1; done
+[ -z "$old" ] || { echo "error: unrecognized command line option '-std=c++17'" >&2; exit 1; }
+"""
+COMPILER = """\
+#!/bin/sh
+for word; do out=$word; done
+echo "$*" >> "$(dirname "$0")/asked"
+: > "$out"
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing but a package manager: what a minimal Debian has."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    add(folder, "apt-get")
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("CXX", raising=False)
+    return folder
+
+
+def add(folder: Path, name: str, text: str = "#!/bin/sh\n") -> None:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def link(folder: Path, *names: str) -> None:
+    for name in names:
+        found = shutil.which(name, path=os.defpath) or shutil.which(name, path="/usr/bin:/bin")
+        assert found, f"this machine has no {name}"
+        (folder / name).symlink_to(found)
+
+
+# Git and folders
+
+
+def test_git_is_needed_for_a_repository_alone(tmp_path: Path, programs: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    assert prerequisites.git(source).level is Level.WARNING
+    (source / ".git").mkdir()
+    missing = prerequisites.git(source)
+    assert (missing.level, missing.package) == (Level.PROBLEM, "git")
+    link(programs, "git")
+    broken = prerequisites.git(source)  # git does not take it for a repository
+    assert (broken.level, broken.package) == (Level.PROBLEM, None)
+    assert "not a git repository" in broken.found
+    subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
+    assert prerequisites.git(source).level is Level.OK
+
+
+def test_folders(tmp_path: Path) -> None:
+    judge = partial(prerequisites.folder, "results", remedy="Name another.")
+    assert judge(tmp_path / "not" / "yet").found.startswith(f"{tmp_path}/not/yet: ")
+    assert not (tmp_path / "not").exists()
+    assert judge(tmp_path, least=10**18).level is Level.PROBLEM
+    unwritable = judge(Path("/proc"))  # by nobody, root included
+    assert unwritable.level is Level.PROBLEM
+    assert unwritable.found.startswith("/proc cannot be written to: ")
+    (tmp_path / "file").touch()
+    assert judge(tmp_path / "file" / "results").configuration
+
+
+def test_a_temporary_folder_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = prerequisites.temporary_folder(least=10**18)
+    assert (found.level, found.expected) == (Level.PROBLEM, "at least 1000000000.0 GB")
+    assert found.found.startswith(f"{tmp_path}: ")
+    assert prerequisites.temporary_folder(least=0).level is not Level.PROBLEM
+
+
+# Compilers
+
+
+def test_no_compiler(programs: Path) -> None:
+    found = prerequisites.compiler(os.environ)
+    assert found.found == "none of c++, CC, g++, clang++ is on PATH"
+    assert (found.level, found.package) == (Level.PROBLEM, "compiler")
+    assert (found.remedy or "").endswith("--no-install-recommends g++") or os.geteuid()
+    assert programs.is_dir()
+
+
+def test_a_compiler_that_is_too_old(programs: Path) -> None:
+    add(programs, "c++", OLD_COMPILER)
+    found = prerequisites.compiler(os.environ)
+    assert (found.level, found.package) == (Level.PROBLEM, None)
+    assert found.found == (
+        f"{programs}/c++ does not build a program of C++17: error: unrecognized command line"
+        " option '-std=c++17'"
+    )
+
+
+def test_a_compiler_that_is_named(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link(programs, "dirname")
+    add(programs, "c++", OLD_COMPILER)
+    add(programs, "my-c++", COMPILER)
+    monkeypatch.setenv("CXX", "my-c++ -m64")
+    monkeypatch.setenv("CXXFLAGS", "-O0")
+    assert prerequisites.compiler(os.environ).found == "CXX=my-c++ -m64 builds C++17"
+    asked = (programs / "asked").read_text()
+    assert asked == "-m64 -O0 -std=c++17 program.cc -o program\n"
+    monkeypatch.setenv("CXX", "none")
+    assert prerequisites.compiler(os.environ).found == "CXX names 'none', which was not found"
+
+
+def test_the_compiler_of_this_machine() -> None:
+    if not any(map(shutil.which, prerequisites.COMPILERS)):
+        pytest.skip("this machine has no C++ compiler")
+    assert prerequisites.compiler(os.environ).level is Level.OK
+
+
+def test_what_compiles(tmp_path: Path) -> None:
+    def wrote(name: str, text: str = "") -> bool:
+        path = tmp_path / name
+        path.write_text(text)
+        answer = prerequisites.compiles(tmp_path)
+        path.unlink()
+        return answer
+
+    assert not prerequisites.compiles(tmp_path)
+    assert wrote("CMakeLists.txt")
+    assert wrote("setup.py", "setup(ext_modules=[Extension('a', ['a.c'])])")
+    assert wrote("pyproject.toml", '[build-system]\nrequires = ["scikit-build-core>=0.11"]\n')
+    assert not wrote("setup.py", "setup()")
+    assert not wrote("pyproject.toml", '[build-system]\nrequires = ["flit_core"]\n')
+    assert not wrote("pyproject.toml", "no TOML")
+
+
+def test_a_project_that_compiles_nothing_needs_no_compiler(tmp_path: Path, programs: Path) -> None:
+    assert programs.is_dir()
+    found = {each.subject: each for each in prerequisites.host_engine(tmp_path, os.environ)}
+    assert found["C++ compiler"].level is Level.WARNING
+    (tmp_path / "CMakeLists.txt").touch()
+    found = {each.subject: each for each in prerequisites.host_engine(tmp_path, os.environ)}
+    assert found["C++ compiler"].level is Level.PROBLEM
+
+
+# One line that installs all of it
+
+
+@pytest.mark.parametrize(
+    ("manager", "line"),
+    [
+        ("apt-get", "apt-get update && apt-get install --yes --no-install-recommends git g++"),
+        ("dnf", "dnf install -y git gcc-c++"),
+        ("yum", "yum install -y git gcc-c++"),
+        ("apk", "Install what Debian calls git, g++."),
+    ],
+)
+@pytest.mark.parametrize("user", ["root", "with sudo", "without"])
+def test_the_line_to_paste(
+    manager: str, line: str, user: str, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (programs / "apt-get").unlink()
+    add(programs, manager)
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if user == "root" else 1000)
+    if user == "with sudo":
+        add(programs, "sudo")
+        line = line.replace("apt-get i", "sudo apt-get i").replace("apt-get u", "sudo apt-get u")
+        line = line.replace("dnf", "sudo dnf").replace("yum", "sudo yum")
+    if user == "without" and manager != "apk":
+        line = f"su -c '{line}'"
+    (programs / ".git").mkdir()
+    findings = [
+        prerequisites.git(programs),
+        prerequisites.compiler(os.environ),
+        prerequisites.git(programs),
+    ]
+    assert prerequisites.install_line(findings) == line
+
+
+# Whether an engine answers, as far as the standard library can tell
+
+
+@pytest.fixture
+def listening(tmp_path: Path) -> Iterator[Mapping[str, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        yield {"DOCKER_HOST": f"tcp://127.0.0.1:{port}", "DOCKER_CONFIG": str(tmp_path)}
+
+
+def test_engines_that_answer(listening: dict[str, str], tmp_path: Path) -> None:
+    answers = prerequisites.docker_answers
+    assert answers(listening)
+    assert not answers({**listening, "DOCKER_HOST": "tcp://127.0.0.1:1"})
+    assert answers({**listening, "DOCKER_HOST": "ssh://somewhere"})  # left to `run`
+    assert answers({"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": str(tmp_path)})
+    (tmp_path / "config.json").write_text('{"currentContext": "far"}')
+    assert answers({"DOCKER_CONFIG": str(tmp_path)})
+
+
+# noxfile.py, before it installs nox
+
+
+def nox(*words: str, python: str = sys.executable, **environ: str) -> tuple[int, str]:
+    """``noxfile.py`` where nox is not installed (``-S``) and no engine answers."""
+    variables = {"DOCKER_HOST": "tcp://127.0.0.1:1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [python, "-S", str(NOXFILE), *words]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **variables, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("session", ["build-cpu", "release"])
+def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs: Path) -> None:
+    in_git = (REPOSITORY / ".git").exists()
+    code, said = nox("-s", session, "--", f"--results={tmp_path}")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert said.startswith("noxfile.py: this machine lacks what these sessions need:\n")
+    assert ("  git: git was not found" in said) is in_git
+    assert "  C++ compiler: none of " in said
+    *_, line = said.splitlines()
+    assert ("apt-get install --yes --no-install-recommends git " in line) is in_git
+    assert "g++" in line
+    assert "Traceback" not in said
+    assert programs.is_dir()
+
+
+def test_noxfile_needs_no_compiler_for_an_engine(programs: Path, tmp_path: Path) -> None:
+    (programs / "CMakeLists.txt").touch()
+    words = ("-s", "build-cpu", "--", "--engine", "docker", f"--source={programs}")
+    first = partial(prerequisites.first_use, tmp_path, words)
+    assert "C++ compiler" not in {found.subject for found in first({})}
+    host = [word.replace("docker", "host") for word in words]
+    findings = list(prerequisites.first_use(tmp_path, host, {}))
+    assert "C++ compiler" in {found.subject for found in findings}
+    # A site's file is YAML: `run` reads it.
+    site = {"INFINI_CI_SITE": "site.yaml", "DOCKER_HOST": "tcp://127.0.0.1:1"}
+    subjects = [found.subject for found in prerequisites.first_use(tmp_path, words[:2], site)]
+    assert subjects == ["checkout", "git", "results", "Python venv"]
+    assert [found.subject for found in prerequisites.first_use(tmp_path, ["-s", "lint"], {})] == [
+        "checkout",
+        "Python venv",
+    ]
+
+
+def test_noxfile_can_be_read_by_old_pythons() -> None:
+    tree = ast.parse(NOXFILE.read_text(), feature_version=(3, 6))
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert "__future__" not in imported  # of 3.7, and a SyntaxError in 3.6
+
+
+def old_pythons() -> list[str]:
+    """Interpreters before 3.11 that start, which a shim of pyenv's on PATH may not."""
+    found = [shutil.which(f"python3.{minor}") for minor in range(6, 11)]
+    pyenv = Path.home() / ".pyenv" / "versions"
+    found += [str(path) for minor in range(6, 11) for path in pyenv.glob(f"3.{minor}.*/bin/python")]
+    return [path for path in found if path and subprocess.run([path, "-c", ""]).returncode == 0]
+
+
+def test_an_old_python_is_told_which_it_needs() -> None:
+    pythons = old_pythons()
+    if not pythons:
+        pytest.skip("this machine has no Python before 3.11")
+    for python in pythons:
+        code, said = nox("-s", "build-cpu", python=python)
+        assert code == ExitCode.INFRASTRUCTURE
+        assert f"({python}), expected 3.11 or newer\n" in said
+        assert "python3.12 noxfile.py -s build-cpu" in said
+
+
+# Runs and doctor
+
+
+CONFIG = "cpu: {}\n  moore: {simulated: true}\n  metax: {simulated: true}"
+SITE = """\
+engines:
+  box: {docker_host: "tcp://127.0.0.1:1"}
+platforms:
+  cpu: {engine: box}
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workplace:
+    work = new_workplace(tmp_path)
+    work.write("ci.yaml", (tmp_path / "source" / "ci.yaml").read_text().replace("cpu: {}", CONFIG))
+    work.write("ci.site.yaml", SITE)
+    work.write("CMakeLists.txt", "")
+    return work
+
+
+def test_what_a_platform_lacks_is_in_its_row_and_stops_no_other(
+    work: Workplace, programs: Path
+) -> None:
+    add(programs, "python", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    result, run = work.run(
+        platforms=("cpu", "moore", "metax"),
+        connect=lambda plan: work.engine if plan.name == "box" else HostEngine(),
+    )
+    cpu, moore, metax = result.platforms
+    assert cpu.verdict.product is Product.PASSED
+    for row in (moore, metax):
+        assert row.verdict.product is Product.NOT_RUN
+        assert row.verdict.harness is Harness.INFRASTRUCTURE
+        [evidence] = row.verdict.evidence
+        assert "\n  C++ compiler: none of c++, CC, g++, clang++ is on PATH" in evidence.text
+        assert row.notes == ("not run: this machine lacks what a run on the host engine needs:",)
+    assert exit_code(result.platforms) is ExitCode.INFRASTRUCTURE
+    assert len(run.install) == 1
+
+
+def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ci", *words],
+        cwd=REPOSITORY,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_run_without_git_names_everything_at_once(work: Workplace, programs: Path) -> None:
+    (work.folder / "source" / ".git").mkdir()
+    words = ("run", "cpu", "--engine=host", f"--source={work.folder / 'source'}")
+    done = command(*words, f"--results={work.results}")
+    assert done.returncode == ExitCode.INFRASTRUCTURE
+    assert "\n  git: git was not found" in done.stderr
+    assert "\n  C++ compiler: none of " in done.stderr
+    assert done.stderr.count("apt-get install ") == 1
+    assert not work.results.exists()
+    assert programs.is_dir()
+
+
+def test_doctor_finds_the_same(work: Workplace, programs: Path) -> None:
+    (work.folder / "source" / ".git").mkdir()
+    config = work.folder / "source" / "ci.yaml"
+    words = ("doctor", "cpu", "--engine=host", f"--config={config}", "--json")
+    index = work.folder.as_uri()
+    done = command(*words, PIP_INDEX_URL=index, PIP_EXTRA_INDEX_URL="", PIP_CONFIG_FILE="/dev/null")
+    document = json.loads(done.stdout)
+    assert done.returncode == document["exit_code"] == ExitCode.INFRASTRUCTURE
+    packages = {found["subject"]: found["package"] for found in document["findings"]}
+    assert (packages["git"], packages["C++ compiler"]) == ("git", "compiler")
+    assert "git g++" in document["install"]
+    assert programs.is_dir()
+
+
+def test_nothing_is_refused_for_a_warning() -> None:
+    with pytest.raises(PrerequisiteError, match=r"^what:\n  git: x"):
+        prerequisites.refuse("what:", [prerequisites.problem("git", "x", remedy=None)])
+    prerequisites.refuse("what:", [prerequisites.warning("git", "x", expected="", remedy="")])
