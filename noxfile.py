@@ -42,7 +42,7 @@ def refuse_unfit_machine() -> None:
 
     try:
         prerequisites.refuse(
-            "this machine lacks what these sessions need:",
+            "these sessions need",
             prerequisites.first_use(ROOT, sys.argv[1:], os.environ),
         )
     except PrerequisiteError as error:

@@ -17,7 +17,8 @@ EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
   1    product failure: build or tests
   2    wrong command line or configuration
-  3    infrastructure failure (engine, image, network), or a fault of this program
+  3    infrastructure failure (engine, image, network, a program that is missing here), or a
+       fault of this program
   4    a regression, where compare or history was told to fail on one
   130  interrupted
 """

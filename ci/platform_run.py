@@ -61,15 +61,18 @@ class PlatformRun:
         except UsageError:  # nothing that a row of the table could say
             raise
         except (CiError, OSError) as error:
-            install = error.remedy if isinstance(error, PrerequisiteError) else None
-            return replace(self._not_run(error_text(error)), install=install)
+            if not isinstance(error, PrerequisiteError):
+                return self._not_run(error_text(error))
+            # One command for all platforms, which is shown once, at the end.
+            finished = self._not_run(error_text(error), shown=str(error))
+            return replace(finished, install=error.remedy)
         except KeyboardInterrupt:
             self.interrupted = True
             return self._not_run("the run was interrupted while the image was prepared")
         return self._carry_out(image)
 
-    def _not_run(self, reason: str) -> Finished:
-        self.observer.event({"event": "failure", "text": reason})
+    def _not_run(self, reason: str, *, shown: str | None = None) -> Finished:
+        self.observer.event({"event": "failure", "text": shown or reason})
         return Finished(result=not_run_result(self.plan, reason), interrupted=self.interrupted)
 
     def _adopt(self) -> ExecutionFacts | None:

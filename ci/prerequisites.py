@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import socket
@@ -59,6 +60,9 @@ INSTALL = {
 }
 
 COMPILERS = ("c++", "CC", "g++", "clang++")  # the order in which CMake looks for one
+# Where else a compiler may be chosen.
+CMAKE_SETTINGS = ("CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE")
+CHOSEN = re.compile("CMAKE_(CXX_COMPILER|TOOLCHAIN_FILE)\\b")
 COMPILE_S = 60.0
 # Also linked: a compiler without its library compiles this. CMake links such programs too.
 PROGRAM = """\
@@ -182,6 +186,10 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
     Without a temporary folder, ``can_write``, it is only looked for.
     """
     subject, expected = "C++ compiler", "one that takes -std=c++17, such as GCC 9 or Clang 10"
+    by_setting = [name for name in CMAKE_SETTINGS if CHOSEN.search(environ.get(name, ""))]
+    if by_setting or environ.get("CMAKE_TOOLCHAIN_FILE"):
+        where = ", ".join(by_setting) or "CMAKE_TOOLCHAIN_FILE"
+        return ok(subject, f"the one that {where} chooses, not tried")
     named = environ.get("CXX", "")
     search = environ.get("PATH", os.defpath)
     found = next(filter(None, (shutil.which(name, path=search) for name in COMPILERS)), None)
@@ -257,7 +265,8 @@ def first_use(root: Path, words: Sequence[str], environ: Mapping[str, str]) -> I
     """What ``python3 noxfile.py WORDS`` needs of this machine, where nox is not installed.
 
     Sessions that run platforms need what `run` needs, and on the host engine what that needs.
-    Where a site's file chooses engines it is left to `run`: reading it takes a YAML parser.
+    Where a site's file chooses engines, or another project's configuration its sources, it is left
+    to `run`: reading them takes a YAML parser.
     """
     checkout = folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
     split = words.index("--") if "--" in words else len(words)
@@ -270,13 +279,16 @@ def first_use(root: Path, words: Sequence[str], environ: Mapping[str, str]) -> I
     for name in ("--engine", "--source", "--results", "--config", "--bundle"):
         options.add_argument(name)
     chosen, _ = options.parse_known_args(of_run)
-    elsewhere = chosen.source or chosen.config or chosen.bundle
-    source = Path(chosen.source or root)
     yield checkout
-    if not elsewhere or chosen.source:
-        yield git(source)
     yield results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
-    site = environ.get("INFINI_CI_SITE") or (root / "ci.site.yaml").exists()
+    config = root / (chosen.config or "ci.yaml")
+    own = not chosen.bundle and config.resolve().is_relative_to(root)
+    if not (chosen.source or own):
+        yield venv()
+        return
+    source = root / (chosen.source or "")
+    yield git(source)
+    site = environ.get("INFINI_CI_SITE") or (config.parent / "ci.site.yaml").exists()
     named = any(name.startswith("INFINI_CI_ENGINE_") for name in environ)
     by_itself = chosen.engine in (None, "auto") and not (site or named)
     if chosen.engine == "host" or (by_itself and not docker_answers(environ)):
@@ -306,8 +318,10 @@ def refuse(what: str, findings: Iterable[Finding]) -> None:
     """Raise ``PrerequisiteError`` where there is a problem, with every problem in one message."""
     problems = [found for found in findings if found.level is Level.PROBLEM]
     if problems:
+        subjects = ", ".join(found.subject for found in problems)
         lines = "".join(f"\n  {_in_a_line(found)}" for found in problems)
-        raise PrerequisiteError(f"{what}{lines}", remedy=install_line(problems))
+        message = f"this machine lacks what {what}: {subjects}{lines}"
+        raise PrerequisiteError(message, remedy=install_line(problems))
 
 
 def install_line(findings: Iterable[Finding]) -> str | None:
@@ -322,7 +336,8 @@ def docker_answers(environ: Mapping[str, str]) -> bool:
     An engine by ssh or by a context needs more than the standard library.
     """
     url = environ.get("DOCKER_HOST") or DOCKER_SOCKET
-    settings = Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker", "config.json")
+    home = Path(environ.get("HOME") or "/")
+    settings = Path(environ.get("DOCKER_CONFIG") or home / ".docker", "config.json")
     if not environ.get("DOCKER_HOST"):
         try:
             chosen = "currentContext" in settings.read_text(errors="replace")

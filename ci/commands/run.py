@@ -187,7 +187,7 @@ def _refuse_unfit_machine(
         with suppress(CiError), closing(select_engine(engine)) as selected:
             if isinstance(selected, HostEngine):
                 findings += prerequisites_of(plan)
-    prerequisites.refuse("this machine lacks what a run needs:", dict.fromkeys(findings))
+    prerequisites.refuse("a run needs", dict.fromkeys(findings))
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:

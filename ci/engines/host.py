@@ -34,7 +34,6 @@ from ci.plan import RESERVED_VARIABLES, RunPlan
 
 # The caller's, which would reach past the environment, skip assertions, or speak of another run.
 UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE"}) | RESERVED_VARIABLES
-UNFIT = "this machine lacks what a run on the host engine needs:"
 POLL_S = 0.05
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
@@ -61,7 +60,7 @@ class HostEngine:
         what the run needs.
         """
         start = monotonic()
-        prerequisites.refuse(UNFIT, prerequisites_of(plan))
+        prerequisites.refuse("the host engine needs", prerequisites_of(plan))
         with _typed_errors():
             folder = WorkFolder.create(plan)
             try:

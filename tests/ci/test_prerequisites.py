@@ -133,6 +133,8 @@ def test_a_compiler_that_is_named(programs: Path, monkeypatch: pytest.MonkeyPatc
     assert asked == "-m64 -O0 -std=c++17 program.cc -o program\n"
     monkeypatch.setenv("CXX", "none")
     assert prerequisites.compiler(os.environ).found == "CXX names 'none', which was not found"
+    chosen = prerequisites.compiler({**os.environ, "CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=/opt/c++"})
+    assert chosen.found == "the one that CMAKE_ARGS chooses, not tried"
 
 
 def test_the_compiler_of_this_machine() -> None:
@@ -243,7 +245,7 @@ def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs
     in_git = (REPOSITORY / ".git").exists()
     code, said = nox("-s", session, "--", f"--results={tmp_path}")
     assert code == ExitCode.INFRASTRUCTURE
-    assert said.startswith("noxfile.py: this machine lacks what these sessions need:\n")
+    assert said.startswith("noxfile.py: this machine lacks what these sessions need: ")
     assert ("  git: git was not found" in said) is in_git
     assert "  C++ compiler: none of " in said
     *_, line = said.splitlines()
@@ -261,10 +263,13 @@ def test_noxfile_needs_no_compiler_for_an_engine(programs: Path, tmp_path: Path)
     host = [word.replace("docker", "host") for word in words]
     findings = list(prerequisites.first_use(tmp_path, host, {}))
     assert "C++ compiler" in {found.subject for found in findings}
+    elsewhere = ("-s", "release", "--", "--config", str(tmp_path / "other" / "ci.yaml"))
+    subjects = [found.subject for found in prerequisites.first_use(REPOSITORY, elsewhere, {})]
+    assert subjects == ["checkout", "results", "Python venv"]
     # A site's file is YAML: `run` reads it.
     site = {"INFINI_CI_SITE": "site.yaml", "DOCKER_HOST": "tcp://127.0.0.1:1"}
     subjects = [found.subject for found in prerequisites.first_use(tmp_path, words[:2], site)]
-    assert subjects == ["checkout", "git", "results", "Python venv"]
+    assert subjects == ["checkout", "results", "git", "Python venv"]
     assert [found.subject for found in prerequisites.first_use(tmp_path, ["-s", "lint"], {})] == [
         "checkout",
         "Python venv",
@@ -332,9 +337,14 @@ def test_what_a_platform_lacks_is_in_its_row_and_stops_no_other(
         assert row.verdict.harness is Harness.INFRASTRUCTURE
         [evidence] = row.verdict.evidence
         assert "\n  C++ compiler: none of c++, CC, g++, clang++ is on PATH" in evidence.text
-        assert row.notes == ("not run: this machine lacks what a run on the host engine needs:",)
+        [note] = row.notes
+        assert note.startswith("not run: this machine lacks what the host engine needs: ")
+        assert "C++ compiler" in note
+        assert "\n" not in note
     assert exit_code(result.platforms) is ExitCode.INFRASTRUCTURE
-    assert len(run.install) == 1
+    [line] = run.install
+    assert "g++" in line
+    assert line not in work.output()  # once, below the table
 
 
 def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -375,6 +385,8 @@ def test_doctor_finds_the_same(work: Workplace, programs: Path) -> None:
 
 
 def test_nothing_is_refused_for_a_warning() -> None:
-    with pytest.raises(PrerequisiteError, match=r"^what:\n  git: x"):
-        prerequisites.refuse("what:", [prerequisites.problem("git", "x", remedy=None)])
-    prerequisites.refuse("what:", [prerequisites.warning("git", "x", expected="", remedy="")])
+    with pytest.raises(
+        PrerequisiteError, match=r"^this machine lacks what it needs: git\n  git: x"
+    ):
+        prerequisites.refuse("it needs", [prerequisites.problem("git", "x", remedy=None)])
+    prerequisites.refuse("it needs", [prerequisites.warning("git", "x", expected="", remedy="")])
