@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from codegen.aten import find_torch, load_schemas
@@ -72,6 +73,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_backend_stubs(commands)
     _add_registry(commands)
     _add_triton(commands)
+
+    hand_written = commands.add_parser(
+        "hand-written",
+        help=f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake",
+        allow_abbrev=False,
+    )
+    hand_written.add_argument(
+        "--unselected", action="store_true", help="print those that it does not select"
+    )
+    hand_written.add_argument(
+        "--without-torch", action="store_true", help="the build has no others to select"
+    )
+    hand_written.set_defaults(run=_run_hand_written)
 
     headers = commands.add_parser(
         "headers",
@@ -142,6 +156,14 @@ def _add_registry(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         default="",
         help="what the build is for beside the CPU, as C++ calls it (default: nothing)",
     )
+    registry.add_argument(
+        "--unselected",
+        nargs="*",
+        default=(),
+        type=Path,
+        metavar="SOURCE",
+        help=f"what {SELECTION_VARIABLE} leaves out of the build",
+    )
     registry.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
     registry.set_defaults(run=_run_registry)
 
@@ -170,12 +192,23 @@ def _add_triton(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="processes to compile with (default: one for each processor)",
     )
     triton.add_argument(
+        "--without",
+        type=_names,
+        default=frozenset(),
+        metavar="LIST",
+        help="operators to leave out, with commas between them (default: none)",
+    )
+    triton.add_argument(
         "--python",
         default=sys.executable,
         metavar="PROGRAM",
         help="the Python that has Triton (default: this one)",
     )
     triton.set_defaults(run=_run_triton)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.split(",")))
 
 
 def _targets(text: str) -> tuple[int, ...]:
@@ -229,16 +262,20 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="which operators to generate (default: codegen/torch_ops.yaml); the environment "
         f"variable {SELECTION_VARIABLE} narrows it: ATen names and patterns with commas between "
-        "them, or another such file",
+        "them, a predefined selection (smoke), or another such file",
     )
     _add_torch_root(parser)
+
+
+def _variable() -> str:
+    return os.environ.get(SELECTION_VARIABLE, "").strip()
 
 
 def _inputs(options: argparse.Namespace) -> Inputs:
     return Inputs(
         torch=find_torch(options.torch_root),
         selection=options.selection,
-        variable=os.environ.get(SELECTION_VARIABLE, "").strip(),
+        variable=_variable(),
         base_dir=BASES,
         registry=getattr(options, "registry", None),
     )
@@ -266,20 +303,27 @@ def _run_backend_stubs(options: argparse.Namespace) -> None:
 
 
 def _run_registry(options: argparse.Namespace) -> None:
-    from codegen.registry import METADATA_NAME, read_registry
+    from codegen.registry import METADATA_NAME, Registry, read_registry
 
-    sources = [source.resolve() for source in options.sources]
-    registry = read_registry(
-        [each.relative_to(_ROOT) if each.is_relative_to(_ROOT) else each for each in sources],
-        read_bases(BASES),
-        options.accelerator or None,
-        _ROOT,
-    )
+    def read(sources: Sequence[Path]) -> Registry:
+        paths = [source.resolve() for source in sources]
+        paths = [path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else path for path in paths]
+        return read_registry(paths, read_bases(BASES), options.accelerator or None, _ROOT)
+
+    registry = replace(read(options.sources), unselected=read(options.unselected).implementations)
     _write(options, METADATA_NAME, registry.render())
     print(
         f"registry: {counted(len(registry.operators), 'operator')}, "
         f"{counted(len(registry.implementations), 'implementation')}"
     )
+
+
+def _run_hand_written(options: argparse.Namespace) -> None:
+    from codegen.selection import hand_written_selection
+
+    known = [path.stem for path in BASES.glob("*.h")]
+    selected = hand_written_selection(_variable(), known, alone=options.without_torch)
+    print(";".join(sorted(set(known).difference(selected)) if options.unselected else selected))
 
 
 def _run_triton(options: argparse.Namespace) -> None:
@@ -291,6 +335,7 @@ def _run_triton(options: argparse.Namespace) -> None:
         workers=max(1, options.jobs),
         cache=default_folder(),
         python=options.python,
+        without=options.without,
     )
     outcome = generate(request, options.output_dir, dry_run=options.dry_run)
     _report(outcome, dry_run=options.dry_run)

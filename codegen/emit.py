@@ -83,8 +83,19 @@ def _metadata(library: Library) -> str:
         )
         for skip in library.skipped
     ]
+    narrowing = library.narrowing
     head = json.dumps(
-        {"schema_version": METADATA_SCHEMA_VERSION, "torch_version": library.torch_version}
+        {
+            "schema_version": METADATA_SCHEMA_VERSION,
+            "torch_version": library.torch_version,
+            "selection": narrowing
+            and {
+                "asked": narrowing.asked,
+                "operators": narrowing.operators,
+                "overloads": len(library.overloads),
+                "of": narrowing.overloads,
+            },
+        }
     )
     return f'{head[:-1]},\n"ops": [{_lines(operations)}],\n"skipped": [{_lines(skipped)}]}}\n'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codegen.aten import load_schemas
@@ -12,7 +12,7 @@ from codegen.bases import Base, read_bases
 from codegen.errors import GenerationError
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.manual import counted
-from codegen.model import Library, Schemas, SkipReason
+from codegen.model import Library, Narrowing, Schemas, SkipReason
 from codegen.output import Changes, read_manifest, synchronize
 
 
@@ -41,8 +41,13 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
     choice = choose_for(inputs, schemas)
     bases = read_bases(inputs.base_dir)
     library = make_library(schemas, choice, bases, inputs.native_operators())
-    if not library.operators:
+    narrowing = _narrowing(inputs, schemas, bases)
+    hand_written = inputs.hand_written_bases().intersection(
+        narrowing.operators if narrowing else ()
+    )
+    if not library.operators and not hand_written:
         raise GenerationError("\n".join([*choice.notes, _nothing_left(inputs, library)]))
+    library = replace(library, narrowing=narrowing)
     summary = (
         f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
         f"{counted(len(library.overloads), 'overload')}, {len(library.skipped)} skipped"
@@ -57,6 +62,23 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
         dry_run=dry_run,
     )
     return Outcome(summary=summary, notes=notes, changes=changes)
+
+
+def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> Narrowing | None:
+    """What the environment asks for; ``None``: it narrows nothing."""
+    from codegen.selection import choose, load_selection, parse_variable
+    from codegen.translate import make_library
+
+    selection = parse_variable(inputs.variable)
+    if selection.included is None and not selection.excluded:
+        return None
+    known = {*schemas.by_name, *inputs.hand_written_bases()}
+    whole = make_library(schemas, choose([load_selection(inputs.selection)], schemas), bases)
+    return Narrowing(
+        asked=inputs.variable,
+        operators=tuple(sorted(selection.names(known))),
+        overloads=len(whole.overloads),
+    )
 
 
 def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from codegen.output import digest_of
 
 SELECTION_VARIABLE = "INFINI_OPS_TORCH_OPS"
 _CODEGEN = Path(__file__).parent
+PREDEFINED = _CODEGEN / "selections"  # <name>.yaml, which the variable can have by its name
 _LIBRARIES = ("jinja2", "pyyaml")
 
 
@@ -49,6 +50,7 @@ class Inputs:
         yield from _files(_CODEGEN, "*.j2")
         yield self.variable.encode()
         narrowing = [Path(self.variable)] if names_a_file(self.variable) else []
+        narrowing += sorted(PREDEFINED.glob("*.yaml"))
         torch = self.torch
         files = (torch.version_file, torch.schema_file, torch.tags_file)
         registry = [self.registry] if self.registry else []

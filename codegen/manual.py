@@ -43,6 +43,7 @@ Writes native_ops_metadata.json, schema_version 1, which is installed beside the
 (infini.ops.native_metadata_path()):
 
   schema_version
+  not_selected: a list of name, device and slot; what INFINI_OPS_TORCH_OPS left out of the build
   ops: a list of
     name            public name: infini.ops.<name>
     overload_name   ATen's name for this overload, where torch has the operator too

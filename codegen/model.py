@@ -292,6 +292,15 @@ class Skipped:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """What a build was narrowed to, and how many overloads it would have had."""
+
+    asked: str  # the value of the variable
+    operators: tuple[str, ...]  # ATen base names, and those of operators written by hand
+    overloads: int  # of the PyTorch backend, without it
+
+
+@dataclass(frozen=True, kw_only=True)
 class Library:
     """Everything one run generates."""
 
@@ -299,6 +308,7 @@ class Library:
     operators: tuple[Operator, ...]
     skipped: tuple[Skipped, ...]
     native: tuple[Operator, ...] = ()  # what the build has and torch has not
+    narrowing: Narrowing | None = None
 
     @property
     def overloads(self) -> tuple[Overload, ...]:

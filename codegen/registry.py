@@ -61,6 +61,8 @@ class Registry:
 
     implementations: tuple[Implementation, ...]
     bases: Mapping[str, Base]
+    unselected: tuple[Implementation, ...] = ()
+    """What it has not, because this build was narrowed to other operators."""
 
     @property
     def operators(self) -> list[str]:
@@ -74,7 +76,15 @@ class Registry:
     def render(self) -> str:
         """``native_ops_metadata.json``, one operator a line."""
         lines = ",\n".join(json.dumps(self._operator(name)) for name in self.operators)
-        head = json.dumps({"schema_version": METADATA_SCHEMA_VERSION})
+        head = json.dumps(
+            {
+                "schema_version": METADATA_SCHEMA_VERSION,
+                "not_selected": [
+                    {"name": each.name, "device": each.device, "slot": each.slot}
+                    for each in sorted(self.unselected, key=lambda each: each.place)
+                ],
+            }
+        )
         return f'{head[:-1]},\n"ops": [\n{lines}\n]}}\n'
 
     def _operator(self, name: str) -> dict[str, object]:

@@ -1,4 +1,7 @@
-"""Which ATen operators are generated: a selection file, narrowed by the environment."""
+"""Which operators are built: a selection file of ATen's, narrowed by the environment.
+
+The file is about ATen's operators alone, the environment about those written by hand too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 import yaml
 
 from codegen.errors import GenerationError, nearest
-from codegen.inputs import SELECTION_VARIABLE, Inputs, names_a_file
+from codegen.inputs import PREDEFINED, SELECTION_VARIABLE, Inputs, names_a_file
 from codegen.model import Schemas, SkipReason
 from codegen.nodes import is_plain, line_of
 
@@ -31,6 +34,11 @@ class Entry:
     def is_pattern(self) -> bool:
         return not set(self.text).isdisjoint("*?[")
 
+    @property
+    def is_typed(self) -> bool:
+        """Whether it stands in the variable itself, rather than in a file."""
+        return self.where == SELECTION_VARIABLE
+
     def matches(self, known: Collection[str]) -> list[str]:
         """The names that this entry stands for."""
         if self.is_pattern:
@@ -45,7 +53,15 @@ class Selection:
     origin: str
     included: tuple[Entry, ...] | None  # None: all
     excluded: tuple[Entry, ...] = ()
-    is_typed: bool = False
+
+    def names(self, known: Collection[str]) -> set[str]:
+        """Those of the ``known`` names that are selected."""
+        included = known if self.included is None else _matches(self.included, known)
+        return set(included) - _matches(self.excluded, known)
+
+
+def _matches(entries: Iterable[Entry], known: Collection[str]) -> set[str]:
+    return {name for entry in entries for name in entry.matches(known)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +103,8 @@ def load_selection(path: Path) -> Selection:
 def parse_variable(value: str) -> Selection:
     """The selection that a value of ``INFINI_OPS_TORCH_OPS`` stands for.
 
-    Names and patterns with commas or spaces between them, ``all``, or the path of a file.
+    Names, patterns and predefined selections with commas or spaces between them, ``all``, or the
+    path of a file.
     """
     if names_a_file(value):
         try:
@@ -97,8 +114,40 @@ def parse_variable(value: str) -> Selection:
     texts = value.replace(",", " ").split()
     if texts in ([], [ALL]):
         return Selection(origin=SELECTION_VARIABLE, included=None)
-    entries = tuple(Entry(text=text, where=SELECTION_VARIABLE) for text in texts)
-    return Selection(origin=SELECTION_VARIABLE, included=entries, is_typed=True)
+    included: list[Entry] = []
+    excluded: list[Entry] = []
+    for text in texts:
+        if (PREDEFINED / f"{text}.yaml").is_file():
+            predefined = load_selection(PREDEFINED / f"{text}.yaml")
+            included += predefined.included or [Entry(text="*", where=predefined.origin)]
+            excluded += predefined.excluded
+        else:
+            included.append(Entry(text=text, where=SELECTION_VARIABLE))
+    return Selection(origin=SELECTION_VARIABLE, included=tuple(included), excluded=tuple(excluded))
+
+
+def hand_written_selection(variable: str, known: Collection[str], *, alone: bool) -> list[str]:
+    """The ``known`` hand-written operators that a value of the variable selects.
+
+    A build without torch has them ``alone``. What is typed then has to be one of them: raises
+    ``GenerationError`` where it is not.
+    """
+    selection = parse_variable(variable)
+    names = selection.names(known)
+    unknown = [each for each in selection.included or () if not each.matches(known)]
+    if typed := [entry.text for entry in unknown if alone and entry.is_typed]:
+        findings = (
+            f"{SELECTION_VARIABLE}: no operator written by hand is '{text}', and this build has no "
+            f"torch{nearest(text.strip('*'), known)}"
+            for text in typed
+        )
+        raise GenerationError("\n".join(findings))
+    if alone and not names:
+        raise GenerationError(
+            f"{SELECTION_VARIABLE}: got '{variable}', which leaves nothing to build without torch; "
+            f"expected one of {', '.join(sorted(known))}"
+        )
+    return sorted(names)
 
 
 class _Reader:
@@ -193,11 +242,13 @@ def _shown(node: Any) -> str:
 def choose_for(inputs: Inputs, schemas: Schemas) -> Choice:
     """What the selection file and the variable leave of one torch's operators."""
     selections = (load_selection(inputs.selection), parse_variable(inputs.variable))
-    return choose(selections, schemas)
+    return choose(selections, schemas, inputs.hand_written_bases())
 
 
-def choose(selections: Iterable[Selection], schemas: Schemas) -> Choice:
-    """Applies the file and then what narrows it.
+def choose(
+    selections: Iterable[Selection], schemas: Schemas, hand_written: Collection[str] = ()
+) -> Choice:
+    """Applies the file and then what narrows it, which may name the ``hand_written`` too.
 
     Raises ``GenerationError`` for a typed name or pattern that stands for nothing; a file,
     which may have been written for another torch, is only told so in a note.
@@ -210,11 +261,13 @@ def choose(selections: Iterable[Selection], schemas: Schemas) -> Choice:
         for entry in (*(selection.included or ()), *selection.excluded):
             matches = entry.matches(schemas.by_name)
             if not matches:
-                unknown = f"{entry.where}: {_unknown(entry, schemas)}"
-                (findings if selection.is_typed else notes).append(unknown)
+                if selection.origin == SELECTION_VARIABLE and entry.matches(hand_written):
+                    continue
+                unknown = f"{entry.where}: {_unknown(entry, schemas, hand_written)}"
+                (findings if entry.is_typed else notes).append(unknown)
                 if not entry.is_pattern and entry not in selection.excluded:
                     missing[entry.text] = None
-            elif selection.is_typed and all(name in omitted for name in matches):
+            elif entry.is_typed and all(name in omitted for name in matches):
                 name = matches[0]
                 findings.append(f"{entry.where}: '{name}' is {omitted[name].explanation}")
         omitted = _omitted(selection, schemas.by_name) | omitted
@@ -227,7 +280,7 @@ def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission
     """What one selection leaves out."""
     omitted: dict[str, Omission] = {}
     if selection.included is not None:
-        included = {name for entry in selection.included for name in entry.matches(known)}
+        included = _matches(selection.included, known)
         not_selected = Omission(
             reason=SkipReason.NOT_SELECTED, explanation=f"not selected by {selection.origin}"
         )
@@ -240,13 +293,13 @@ def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission
     return omitted
 
 
-def _unknown(entry: Entry, schemas: Schemas) -> str:
+def _unknown(entry: Entry, schemas: Schemas, hand_written: Collection[str]) -> str:
     """Says that nothing has this name or matches this pattern, and what comes near."""
     verb = "that matches" if entry.is_pattern else "named"
     for name, public in schemas.public_names.items():
         if fnmatch.fnmatchcase(public, entry.text):
             return f"{_none(verb, entry.text, schemas)}; '{public}' is ATen's '{name}': write that"
-    return no_operator(verb, entry.text, schemas, schemas.by_name)
+    return no_operator(verb, entry.text, schemas, {*schemas.by_name, *hand_written})
 
 
 def no_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) -> str:

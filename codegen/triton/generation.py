@@ -11,7 +11,7 @@ from codegen.generation import Outcome
 from codegen.manual import counted
 from codegen.output import Changes, digest_of, read_manifest, synchronize
 from codegen.triton.toolchain import Toolchain, find_toolchain
-from codegen.triton.tree import OPERATORS, find_sources
+from codegen.triton.tree import OPERATORS, Source, find_sources
 
 _CODEGEN = Path(__file__).resolve().parents[1]
 
@@ -25,6 +25,12 @@ class Request:
     cache: Path
     python: str = sys.executable
     operators: Path = OPERATORS
+    without: frozenset[str] = frozenset()
+
+    def sources(self) -> list[Source]:
+        """The operators to generate."""
+        found = find_sources(self.operators)
+        return [source for source in found if source.name not in self.without]
 
 
 def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcome:
@@ -39,7 +45,7 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcom
     from codegen.triton.emit import render
     from codegen.triton.tree import read_data_types, read_plan
 
-    plans = [read_plan(source, request.targets) for source in find_sources(request.operators)]
+    plans = [read_plan(source, request.targets) for source in request.sources()]
     jobs = jobs_of(plans)
     compiled = compile_all(jobs, toolchain, folder=request.cache, workers=request.workers)
     summary = (
@@ -59,7 +65,7 @@ def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:
     templates = (_CODEGEN / "templates" / "triton").glob("*.j2")
     for path in sorted((*generators, *templates)):
         yield path.read_bytes()
-    for source in find_sources(request.operators):
+    for source in request.sources():
         yield source.name.encode()
         yield source.kernel.read_bytes()
         yield source.build.read_bytes()

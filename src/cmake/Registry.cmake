@@ -1,3 +1,43 @@
+# Finds the hand-written operators that the environment does not select (INFINI_OPS_TORCH_OPS), and
+# the shared sources that no other operator needs, by the stems of their files.
+function(infini_ops_find_unselected result)
+  set(alone "")
+  if(NOT WITH_TORCH)
+    set(alone --without-torch)
+  endif()
+  execute_process(
+    COMMAND "${Python_EXECUTABLE}" -m codegen hand-written --unselected ${alone}
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    OUTPUT_VARIABLE unselected OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "Operators can't be selected; the message is above.")
+  endif()
+  foreach(users "product;gemm;linear;matmul" "blas;gemm;linear;matmul" "convert;cast;cat"
+      "copy;cast;cat")
+    list(POP_FRONT users shared)
+    list(REMOVE_ITEM users "" ${unselected})
+    if(NOT users)
+      list(APPEND unselected ${shared})
+    endif()
+  endforeach()
+  set(${result} "${unselected}" PARENT_SCOPE)
+endfunction()
+
+# Removes the files with these stems from a list of sources; the registry lists what they have.
+function(infini_ops_leave_out sources stems)
+  set(kept "")
+  foreach(source IN LISTS ${sources})
+    cmake_path(GET source STEM stem)
+    if(stem IN_LIST stems)
+      cmake_path(ABSOLUTE_PATH source NORMALIZE)
+      set_property(GLOBAL APPEND PROPERTY infini_ops_left_out "${source}")
+    else()
+      list(APPEND kept "${source}")
+    endif()
+  endforeach()
+  set(${sources} "${kept}" PARENT_SCOPE)
+endfunction()
+
 # Reads from the sources of a target which implementation is at which slot, and stops at two for one
 # (operator, device, slot). Writes `native_ops_metadata.json` into a folder.
 function(infini_ops_write_registry target output)
@@ -10,13 +50,14 @@ function(infini_ops_write_registry target output)
       list(APPEND written "${source}")
     endif()
   endforeach()
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${written})
+  get_property(left_out GLOBAL PROPERTY infini_ops_left_out)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${written} ${left_out})
   file(GLOB inputs CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/codegen/*.py" "${PROJECT_SOURCE_DIR}/src/base/*.h")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -m codegen registry
-      --output-dir "${output}" --accelerator "${INFINI_OPS_ACCELERATOR}" ${written}
+      --output-dir "${output}" --accelerator "${INFINI_OPS_ACCELERATOR}" ${written} --unselected ${left_out}
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     RESULT_VARIABLE status)
   if(NOT status EQUAL 0)

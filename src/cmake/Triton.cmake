@@ -22,12 +22,14 @@ if(WITH_TRITON)
   enable_language(C)  # of the launchers; no other build needs a compiler for it
 endif()
 
-# Brings the sources that are generated from src/triton/ops up to date, below `output`.
-function(infini_ops_generate_triton output)
+# Brings the sources that are generated from src/triton/ops up to date, below `output`, without the
+# operators in `unselected`.
+function(infini_ops_generate_triton output unselected)
   list(JOIN TRITON_TARGETS "," targets)
+  list(JOIN unselected "," without)
   execute_process(
     COMMAND "${Python_EXECUTABLE}" -m codegen triton --output-dir "${output}"
-      --targets "${targets}" --python "${TRITON_PYTHON_EXECUTABLE}"
+      --targets "${targets}" --without "${without}" --python "${TRITON_PYTHON_EXECUTABLE}"
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     ERROR_VARIABLE error RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
@@ -45,8 +47,9 @@ function(infini_ops_generate_triton output)
 endfunction()
 
 # Adds driver, launchers and the glue of each operator to the target.
-function(infini_ops_add_triton_sources target output)
+function(infini_ops_add_triton_sources target output unselected)
   file(GLOB glue CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/triton/ops/*/*.cc")
+  infini_ops_leave_out(glue "${unselected}")
   set(launchers "")
   foreach(source IN LISTS glue)
     cmake_path(GET source STEM name)
