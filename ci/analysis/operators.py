@@ -7,11 +7,12 @@ operator tests, and nothing here concerns it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ci.results import OverloadCount
+from ci.text import counted
 
 if TYPE_CHECKING:
     from ci.pytest_log import TestOutcome
@@ -27,12 +28,14 @@ SKIP_REASONS = (
     "instruction set missing",
     "slot not active",
     "no device",
+    "operator not selected",
     "vendor defect",
 )
 LARGEST_NUMBER = (1 << 31) - 1
 NOT_ACTIVE = "slot not active"
 NO_DEVICE = "no device"
 INSTRUCTION_SET = "instruction set missing"
+NOT_SELECTED = "operator not selected"
 # Followed by the reference of the defect.
 VENDOR_DEFECT = "vendor defect"
 # Of a simulated device: those that were written for it, those that are made of other operators,
@@ -102,6 +105,56 @@ def read_processor(facts: object) -> Processor | None:
         case {"torch": str(torch), "onednn": str() | None as onednn, "features": list(features)}:
             names = frozenset(name for name in features if isinstance(name, str))
             return Processor(torch=torch, onednn=onednn, features=names)
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What a library was narrowed to, as its tests saw it (``tests/ops/narrowing.py``)."""
+
+    asked: str
+    operators: frozenset[str]
+    """Names without overload."""
+    overloads: int
+    of: int
+    """Overloads that it would have had."""
+    left_out: Mapping[str, int]
+    """Tests that were not run for it, by function."""
+
+    def has(self, overload: str) -> bool:
+        """Whether the operator of an overload, ``add.out``, was selected."""
+        return overload.partition(".")[0] in self.operators
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What ``results.json`` has of it."""
+        return {"overloads": self.overloads, "of": self.of}
+
+    def __str__(self) -> str:
+        return f"selected {self.overloads:,} of {counted(self.of, 'overload')}"
+
+
+def selection_of(properties: object) -> Selection | None:
+    """The record of a test that says what the library was narrowed to; the first of a process."""
+    for pair in properties if isinstance(properties, list) else []:
+        match pair:
+            case [
+                "selection",
+                {
+                    "asked": str(asked),
+                    "operators": list(operators),
+                    "overloads": int(overloads),
+                    "of": int(of),
+                    "left_out": dict(left_out),
+                },
+            ]:
+                return Selection(
+                    asked=asked,
+                    operators=frozenset(name for name in operators if isinstance(name, str)),
+                    overloads=overloads,
+                    of=of,
+                    left_out={n: count for n, count in left_out.items() if type(count) is int},
+                )
     return None
 
 

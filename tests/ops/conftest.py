@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import guards
+import narrowing
 import pytest
 import tally
 from evidence import is_absent, is_simulated
@@ -70,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         properties={"platform": option.platform, **origin(option.device)},
         device_answers=partial(answers, option.device),
     )
+    config.pluginmanager.register(narrowing)
     config.pluginmanager.register(tally)
     # The operands are small and the suite runs one process per core.
     torch.set_num_threads(1)

@@ -51,6 +51,8 @@ class Overload:
     aten_name: str
     overload_name: str
     parameters: tuple[Parameter, ...]
+    is_selected: bool = True
+    """Whether this build has it; of one that it has not, names and samples are known."""
 
     @property
     def qualified_name(self) -> str:
@@ -209,3 +211,28 @@ def overloads() -> tuple[Overload, ...]:
         )
         for entry in metadata()["ops"]
     )
+
+
+def selection() -> dict[str, Any] | None:
+    """What the build was narrowed to, as the metadata has it; None: it has every operator."""
+    if not METADATA_FILE.exists():  # built without torch
+        return None
+    found: dict[str, Any] | None = metadata().get("selection")
+    return found
+
+
+@cache
+def all_overloads() -> tuple[Overload, ...]:
+    """Every overload in the metadata, and those that were not selected."""
+    unselected = (
+        Overload(
+            name=entry["aten_name"],
+            aten_name=entry["aten_name"],
+            overload_name=entry["overload_name"],
+            parameters=(),
+            is_selected=False,
+        )
+        for entry in metadata()["skipped"]
+        if entry["reason"] == "not selected"
+    )
+    return (*overloads(), *unselected)

@@ -23,6 +23,7 @@ class SkipReason(str, Enum):
     INSTRUCTION_SET = "instruction set missing"  # as torch's message reports
     SLOT_NOT_ACTIVE = "slot not active"
     NO_DEVICE = "no device"
+    NOT_SELECTED = "operator not selected"  # for this build
     VENDOR_DEFECT = "vendor defect"  # with its reference: "vendor defect #123: adds twice"
 
 

@@ -34,7 +34,8 @@ def filled(*shape: int) -> torch.Tensor:
 
 class TestMetadata:
     def test_it_has_the_keys_of_the_contract(self) -> None:
-        assert metadata().keys() == {"schema_version", "torch_version", "ops", "skipped"}
+        keys = {"schema_version", "torch_version", "selection", "ops", "skipped"}
+        assert metadata().keys() == keys
         assert metadata()["schema_version"] == 1
 
     def test_it_was_generated_from_the_torch_that_runs(self) -> None:
@@ -80,7 +81,7 @@ class TestNativeMetadata:
 
     def test_it_has_the_keys_of_the_contract(self) -> None:
         assert infini.ops.native_metadata_path() == NATIVE_METADATA_FILE
-        assert native_metadata().keys() == {"schema_version", "ops"}
+        assert native_metadata().keys() == {"schema_version", "not_selected", "ops"}
         assert native_metadata()["schema_version"] == 1
         keys = {"name", "overload_name", "params", "implementations"}
         assert all(row.keys() == keys for row in native_metadata()["ops"])

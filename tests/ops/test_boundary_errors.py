@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from harness import Arguments, error_of, invoke
-from installed import TORCH_SLOT, Overload, overloads
+from installed import TORCH_SLOT, Overload, all_overloads
 from samples import Sample
 
 import infini.ops
@@ -37,7 +37,7 @@ def _breaks(argument: Any, value: Any) -> Iterator[Break]:
 
 def _cases() -> list[tuple[Overload, Sample]]:
     found = []
-    for overload in overloads():
+    for overload in all_overloads():
         samples = overload.samples()
         if samples and overload.qualified_name not in _UNSAFE | _SHADOWED:
             found.append((overload, samples[-1]))

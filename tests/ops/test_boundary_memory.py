@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from harness import Arguments, error_of, invoke
-from installed import TORCH_SLOT, Overload, overloads
+from installed import TORCH_SLOT, Overload, all_overloads
 from samples import Sample
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -55,7 +55,7 @@ def expanded(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _swept() -> Iterator[Overload]:
-    for overload in overloads():
+    for overload in all_overloads():
         aten = overload.aten()
         about_strides = any(name in overload.aten_name for name in _ABOUT_STRIDES)
         if aten is None or about_strides or overload.qualified_name in _IMPRECISE:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness import Arguments, equal
-from installed import TORCH_SLOT, Overload, overloads
+from installed import TORCH_SLOT, Overload, overloads, selection
 from samples import Sample
 from samples.values import leaves
 
@@ -54,7 +54,7 @@ def test_another_thread_runs_while_a_kernel_does(*, as_array: bool) -> None:
 def test_eight_threads_compute_what_one_does() -> None:
     work = list(_work())
     expected = [_result(overload, sample) for overload, sample in work]
-    assert len(work) > 500
+    assert len(work) > (0 if selection() else 500)
     start = threading.Barrier(8)
 
     def run(thread: int) -> list[str]:

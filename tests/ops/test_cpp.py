@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from installed import Overload, class_name, operator_names, overloads
 from test_signatures import REQUIRED, Signature, declared, of_operator, written
 
@@ -45,6 +46,7 @@ def run_program(source: Path, folder: Path) -> list[str]:
     return subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+@pytest.mark.operators("add", "clamp", "mean")
 def test_the_example_runs_without_python(tmp_path: Path) -> None:
     assert run_program(EXAMPLE, tmp_path) == [
         "x + y       = 9 ... 34",
@@ -58,6 +60,7 @@ def test_the_example_runs_without_python(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.operators("add", "clamp", "mean")
 def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> None:
     # As `pip install --target` and `--user` leave it: the files of the wheel.
     package, program = tmp_path / "infini" / "ops", tmp_path / "operators"
@@ -69,6 +72,7 @@ def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> Non
     assert "by slot 8   = 9 ... 34\n" in printed
 
 
+@pytest.mark.operators("addmm", "div", "linalg_matrix_norm", "triu_inplace")
 def test_defaults_that_are_left_out_are_those_of_the_schema(tmp_path: Path) -> None:
     """Numbers, a list and a text: the defaults are those of the schema."""
     source = tmp_path / "program.cc"

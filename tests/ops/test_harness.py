@@ -221,6 +221,7 @@ class TestTheLibraryRanWhatWasAskedFor:
         record.ran(executed=run.executed, device=run.ran_device)
         assert written == {"executed": 1, "ran_slot": 0}
 
+    @pytest.mark.operators("linalg_pinv")
     def test_a_sample_that_runs_as_another_overload_fails(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -229,12 +230,14 @@ class TestTheLibraryRanWhatWasAskedFor:
         with pytest.raises(MismatchError, match=r"takes it for linalg_pinv\.atol_rtol"):
             run.execute(run.case.samples[0], by_keyword=False)
 
+    @pytest.mark.operators("linalg_pinv")
     def test_a_sample_that_only_keywords_tell_apart_is_passed_by_keyword(self) -> None:
         run = Run(case_of("linalg_pinv.out"), "cpu")
         for sample in run.case.samples:
             run.execute(sample, by_keyword=False)
         assert (run.executed, run.ran_device) == (len(run.case.samples), "cpu")
 
+    @pytest.mark.operators("abs_inplace")
     def test_a_vacuous_sample_is_a_failure_on_the_torch_that_recorded_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

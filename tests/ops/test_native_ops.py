@@ -22,6 +22,7 @@ from installed import (
     check_device,
     check_slot,
     class_name,
+    native_metadata,
     native_operators,
     overloads,
 )
@@ -69,9 +70,14 @@ class Case:
 
 
 def slots_of(name: str, device: str) -> list[int]:
-    """Returns the active hand-written slots of a public operator."""
+    """Returns the active hand-written slots of a public operator, or those it would have."""
     if not hasattr(infini.ops, name):
-        return []  # not in this build
+        platforms = {each.name for each in infini.ops.platforms() if each.torch_device == device}
+        return [
+            entry["slot"]
+            for entry in native_metadata()["not_selected"]
+            if entry["name"] == name and entry["device"] in platforms
+        ]
     operator_class = getattr(infini.ops, class_name(name))
     active = operator_class.active_implementation_indices(device)
     return [slot for slot in active if slot in HAND_WRITTEN_SLOTS]

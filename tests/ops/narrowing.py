@@ -1,0 +1,98 @@
+"""What of the suite a library of selected operators is too narrow for.
+
+A plug-in of pytest; ``conftest`` adds it. ``INFINI_OPS_TORCH_OPS`` narrows a build, whose metadata
+says to what. A test that calls an operator which was not selected skips with that reason, whichever
+way it gets at it; tests of single overloads are left out, and counted by function.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable
+from functools import cache
+from typing import Any
+
+import pytest
+from installed import class_name, metadata, native_metadata, selection
+from reasons import SkipReason, skip
+
+import infini.ops
+
+MARKER = "operators"
+NOT_SELECTED = "not selected"  # in the metadata
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
+_RECORDED = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{MARKER}(*names): what the test calls of the library")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests of overloads that were not selected."""
+    left_out = [item for item in items if _is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not _is_left_out(item)]
+    counts = Counter(item.nodeid.partition("[")[0] for item in left_out)
+    config.stash[_LEFT_OUT] = dict(sorted(counts.items()))
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    """Whether a test is of an overload, or of a hand-written operator, that was not selected."""
+    callspec = getattr(item, "callspec", None)
+    parameters = callspec.params if callspec else {}
+    names = (parameters.get("shadowing"), parameters.get("alone"))
+    names = (*names, getattr(parameters.get("case"), "name", None))
+    is_selected = getattr(parameters.get("overload"), "is_selected", True)
+    return not is_selected or (selection() is not None and not left_out_names().isdisjoint(names))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Has the first test of every process record what was selected."""
+    narrowed = selection()
+    if narrowed is not None and not item.config.stash.get(_RECORDED, False):
+        item.config.stash[_RECORDED] = True
+        recorded = {**narrowed, "left_out": item.config.stash[_LEFT_OUT]}
+        item.user_properties.append(("selection", recorded))
+    for marker in item.iter_markers(MARKER):
+        _need(marker.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    except AttributeError as error:
+        if error.obj is infini.ops and error.name is not None:
+            _need([error.name])
+        raise
+
+
+def _need(names: Iterable[str]) -> None:
+    """Skips the test where one of the operators, or its class, was not selected."""
+    if selection() is None:
+        return
+    for name in names:
+        if name in left_out_names():
+            skip(SkipReason.NOT_SELECTED, f"this library was built without {name}")
+
+
+@cache
+def left_out_names() -> frozenset[str]:
+    """The public names of the operators that were not selected, and of their classes."""
+    aten = {
+        entry["aten_name"] for entry in metadata()["skipped"] if entry["reason"] == NOT_SELECTED
+    }
+    names = {name for each in aten for name in _public_names(each)}
+    names |= {entry["name"] for entry in native_metadata()["not_selected"]}
+    names -= set(infini.ops.__all__)
+    return frozenset(names | set(map(class_name, names)))
+
+
+def _public_names(aten_name: str) -> Iterable[str]:
+    """Its name where it is in place, and where it is not."""
+    core = ("internal_" if aten_name.startswith("_") else "") + aten_name.strip("_")
+    return (core, f"{core}_inplace")
