@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from signal import Signals
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ci.analysis.backend import fallbacks, mismatches
 from ci.analysis.difference import Difference, difference
-from ci.analysis.operators import overload_counts
-from ci.analysis.suite import on_processor, suite_of
+from ci.analysis.operators import Selection, overload_counts
+from ci.analysis.suite import narrowed, on_processor, suite_of
 from ci.details import Rerun
 from ci.events import RunRecord, StageFinished
 from ci.plan import ContractPlan, StageKind, StagePlan
@@ -57,6 +57,8 @@ class Case:
     memory_limit_bytes: int | None = None
     """The configured memory limit that the engine applied."""
     contract: ContractPlan | None = None
+    selected: str | None = None
+    """Operators that the run was asked for; ``None``: all."""
     reruns: Sequence[Rerun] = ()
 
     def finished(self, stage: StagePlan) -> StageFinished | None:
@@ -82,16 +84,24 @@ class Case:
     def pytest_end(self) -> StageFinished | None:
         return self.finished(self.pytest_stage)
 
+    @property
+    def selection(self) -> Selection | None:
+        """What the library was narrowed to, by what its tests say; ``None``: it was not."""
+        return self.tests.selection if self.tests else None
+
     @cached_property
     def misplaced(self) -> tuple[str, ...]:
-        """How operator tests ran elsewhere than the run was asked for."""
+        """How operator tests ran elsewhere, or with another library, than the run was asked for."""
         if self.tests is None:
             return ()
-        found = mismatches(
-            self.tests,
-            platform=self.platform,
-            torch_device=self.torch_device,
-            simulated=self.asked_simulated,
+        found = (
+            *_another_library(self.selection, self.selected),
+            *mismatches(
+                self.tests,
+                platform=self.platform,
+                torch_device=self.torch_device,
+                simulated=self.asked_simulated,
+            ),
         )
         if self.contract is not None and self.contract.suite is not None:
             return found  # it says which fallbacks people have accepted; others skip newly
@@ -117,11 +127,19 @@ class Case:
             return None
         suite = suite_of(self.tests.tests)
         expected = on_processor(self.contract.suite, suite, self.tests.processor)
+        if self.selection is not None and self.selection.asked == self.selected:
+            expected, suite = narrowed(expected, suite, self.selection)
         return difference(expected, suite)
 
     @cached_property
     def overloads(self) -> tuple[OverloadCount, ...]:
         return overload_counts(self.tests.tests) if self.tests else ()
+
+
+def _another_library(found: Selection | None, asked: str | None) -> Iterator[str]:
+    """Say that a library has other operators than those the run was asked for."""
+    if found is not None and found.asked != asked:
+        yield f"requested {asked or 'all operators'}; the library has {found.asked}: {found}"
 
 
 def complete(tests: PytestLog, collected: int | None = None) -> bool:

@@ -100,12 +100,16 @@ def judged(plan: RunPlan, facts: ExecutionFacts, left: Left) -> PlatformResult:
         torch_device=plan.torch_device,
         asked_simulated=plan.simulated,
         contract=plan.contract,
+        selected=plan.selection.operators if plan.selection else None,
         reruns=left.reruns,
     )
     verdict = judge(case)
     environment = _environment(plan.results, facts)
     if left.log and left.log.processor:
         environment["processor"] = left.log.processor.facts
+    if selected := case.selected or (case.selection and case.selection.asked):
+        counts = case.selection.counts if case.selection else {}
+        environment["selection"] = {"operators": selected, **counts}
     notes = (*notes_of(case, verdict), *cache_notes(environment))
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
     return PlatformResult(

@@ -42,6 +42,10 @@ def written_contract(
     log = read_log(folder)
     if log is None:
         raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
+    if selected := result.facts("selection").get("operators"):
+        message = f"run {run.run_id} is of selected operators only: {selected}"
+        remedy = f"Write the contract from a run of all: python -m ci run {platform} --select all"
+        raise UsageError(message, remedy=remedy)
     # What ended early but well is incomplete too.
     if not result.verdict.product.is_final or not complete(log):
         message = f"the tests of {platform} did not get to their end in run {run.run_id}"

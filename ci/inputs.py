@@ -27,6 +27,7 @@ from ci.plan import (
 from ci.platforms import PLATFORMS, Platform
 from ci.repository import REPOSITORY
 from ci.results import title
+from ci.selection import refuse_typos
 from ci.text import near_match
 
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().parent / "config" / "default-requirements.txt"
@@ -169,13 +170,14 @@ def plan_run(
     engines: Mapping[str, str] | None = None,
     cold: bool = False,
     reruns: int | None = None,
+    selected: str | None = None,
 ) -> tuple[RunPlan, ...]:
     """Plan every platform of a run.
 
     ``results`` is the run's own folder, ``engine`` the one of the command line, ``engines`` those
     that platforms of a resumed run began on, ``cold`` asks for builds without what a compiler
-    cache holds, and ``reruns`` is how often failed tests are run again where it is not what the
-    configuration says.
+    cache holds, ``reruns`` is how often failed tests are run again where it is not what the
+    configuration says, and ``selected`` are the operators to build and test, by default all.
     """
     _refuse_same_labels(project, platforms)
     if not source.is_dir():
@@ -184,6 +186,9 @@ def plan_run(
     plans = []
     for platform in platforms:
         requirements = _requirements(project, platform)
+        contract = _contract(project, platform, source)
+        if selected and contract and contract.suite and project.config.selection:
+            refuse_typos(selected, contract.suite, project.config.selection, source)
         inputs = PlanInputs(
             run_id=run_id,
             source=source.resolve(),
@@ -197,7 +202,8 @@ def plan_run(
             devices=project.devices(platform.name),
             cold=cold,
             reruns=reruns,
-            contract=_contract(project, platform, source),
+            contract=contract,
+            selected=selected,
         )
         plans.append(make_plan(project.config, platform, inputs))
     return tuple(plans)

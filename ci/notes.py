@@ -17,6 +17,7 @@ from ci.text import counted, first_names
 from ci.verdict import BREACHES, exit_status
 
 FULL_SUITE = "full suite passed"
+SELECTED_SUITE = "suite of the selected operators passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
 NOTICEABLE_WAIT_S = 10.0
@@ -34,6 +35,7 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     engine = [HOST] if case.facts.engine == "host" else []
     told = (
         *_verdict_notes(case, verdict),
+        *_selection_notes(case),
         *_rerun_notes(case),
         *_simulated_notes(case),
         *_contract_notes(case),
@@ -41,6 +43,16 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *_lease_notes(case),
     )
     return (*told, *engine, *case.facts.notes)
+
+
+def _selection_notes(case: Case) -> list[str]:
+    if case.selection is not None:
+        return [str(case.selection)]
+    return (
+        [f"selected {case.selected}; no test says what of it the library has"]
+        if case.selected and case.tests
+        else []
+    )
 
 
 def _rerun_notes(case: Case) -> list[str]:
@@ -105,7 +117,9 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
     if verdict.product is Product.PASSED:
         if case.summary is None:  # the note on the harness says what happened
             return []
-        return ["all that runs without a device passed"] if case.compiled_only else [FULL_SUITE]
+        if case.compiled_only:
+            return ["all that runs without a device passed"]
+        return [SELECTED_SUITE if case.selected else FULL_SUITE]
     failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
     if any(stage.name in failed for stage in case.commands):
         return [f"stage {failed[0]} failed"]

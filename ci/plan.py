@@ -216,6 +216,14 @@ class ContractPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SelectionPlan:
+    """The operators that a run builds and tests, and the variable that passes them on."""
+
+    variable: str
+    operators: str | None  # names and patterns, or a file; None: all
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """Everything an engine needs to carry out one platform's run."""
 
@@ -237,6 +245,7 @@ class RunPlan:
     cache: CachePlan | None = None
     contract: ContractPlan | None = None
     simulated: bool = False
+    selection: SelectionPlan | None = None  # None: the project has no way to select
 
     @property
     def needed_image(self) -> ImagePlan:
@@ -278,6 +287,7 @@ class PlanInputs:
     cold: bool = False
     reruns: int | None = None  # None: what the stage says
     contract: ContractPlan | None = None
+    selected: str | None = None  # operators; None: all
 
 
 DOCKERFILE = "Dockerfile"
@@ -300,6 +310,10 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
     """Plan one platform's run."""
     wanted = config.platforms[platform.name]
     devices = _device_plan(platform, wanted, inputs.devices)
+    selection = None
+    if config.selection is not None:
+        variable = config.selection.variable
+        selection = SelectionPlan(variable=variable, operators=inputs.selected)
     return RunPlan(
         run_id=inputs.run_id,
         platform=platform.name,
@@ -321,6 +335,8 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
             PLATFORM_VARIABLE: platform.name,
             TORCH_DEVICE_VARIABLE: platform.torch_device,
             **({SIMULATED_VARIABLE: "1"} if wanted.simulated else {}),
+            # Empty rather than absent: otherwise the caller's, or the image's, would count.
+            **({selection.variable: selection.operators or ""} if selection else {}),
         },
         network=inputs.network,
         image=_image_plan(platform, wanted, inputs),
@@ -330,6 +346,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         devices=devices,
         cache=_cache_plan(config.project, platform.name, wanted, inputs),
         contract=inputs.contract,
+        selection=selection,
     )
 
 

@@ -19,9 +19,11 @@ from ci.agent.reports import parse_report
 from ci.analysis.operators import (
     OperatorRecord,
     Processor,
+    Selection,
     operator_record,
     processor_of,
     quarantine_of,
+    selection_of,
     skip_reason,
 )
 from ci.text import storable_json
@@ -101,6 +103,8 @@ class PytestLog:
     """How many different tests began; a file that could not be collected is not a test."""
     processor: Processor | None = None
     """Where it ran, if a test says so."""
+    selection: Selection | None = None
+    """What the library was narrowed to, if a test says that it was."""
     unreadable_lines: int = 0
     longest_line: int = 0
     """Bytes of the longest of them, where one is longer than a line may be."""
@@ -196,6 +200,7 @@ class _Reader:
     exit_status: int | None = None
     begun: set[str] = field(default_factory=set)
     processor: Processor | None = None
+    selection: Selection | None = None
     unreadable: int = 0
     longest: int = 0
 
@@ -233,6 +238,8 @@ class _Reader:
         known.add(report)
         if self.processor is None:
             self.processor = processor_of(report.get("user_properties"))
+        if self.selection is None:
+            self.selection = selection_of(report.get("user_properties"))
         message = report.get("longrepr")
         if isinstance(message, str) and _WORKER_CRASH.match(message):
             cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
@@ -259,6 +266,7 @@ class _Reader:
             crashed=tuple(self.crashed),
             begun=len(self.begun),
             processor=self.processor,
+            selection=self.selection,
             unreadable_lines=self.unreadable,
             longest_line=self.longest,
         )

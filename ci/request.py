@@ -46,6 +46,8 @@ class RunRequest(BaseModel):
     cold: bool = False
     reruns: int | None = None
     """Of failed tests; ``None``: what the configuration says."""
+    selected: str | None = None
+    """Operators to build and test; ``None``: all."""
     started_at: datetime
     bundle: Path | None = None
     """The file that the sources and the configuration come from."""
@@ -60,6 +62,7 @@ def new_request(
     engine: str,
     cold: bool = False,
     reruns: int | None = None,
+    selected: str | None = None,
     packed: SourceState | None = None,
 ) -> RunRequest:
     """Describe a new run; its id holds the time, the commit and four random digits.
@@ -86,6 +89,7 @@ def new_request(
         engine=engine,
         cold=cold,
         reruns=reruns,
+        selected=selected,
         started_at=now,
     )
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ci.analysis.outcomes import Outcomes
 from ci.analysis.suite import (
+    UNSELECTED,
     OperatorTest,
     State,
     Suite,
@@ -99,6 +100,13 @@ def difference(base: Suite, head: Suite) -> Difference:
         changes += _by_name(base.others, head.others)
     changed = sum(change.count for change in changes if change.before is not None)
     return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
+
+
+def of_both(found: Difference) -> Difference:
+    """The changes of tests that two runs of differently selected operators both have."""
+    changes = (change for change in found.changes if change.before and change.after)
+    states = ((change, {change.before, change.after}) for change in changes)
+    return replace(found, changes=tuple(change for change, two in states if UNSELECTED not in two))
 
 
 def run_difference(base: Outcomes, head: Outcomes) -> Difference:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ci.analysis.operators import INSTRUCTION_SET, Processor
+from ci.analysis.operators import INSTRUCTION_SET, NOT_SELECTED, Processor, Selection
 from ci.pytest_log import Outcome, TestOutcome
 
 # Exact sets of dtypes with a name of their own, the largest first.
@@ -104,6 +104,40 @@ def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> 
 
     operators = {test: settled(test, state) for test, state in expected.operators.items()}
     return replace(expected, operators=operators)
+
+
+UNSELECTED = State(Outcome.SKIPPED, NOT_SELECTED)
+
+
+def narrowed(expected: Suite, found: Suite, selection: Selection) -> tuple[Suite, Suite]:
+    """Both sides of a contract without what a library of selected operators cannot have.
+
+    Of the operator tests these are the overloads that were not selected. Of each other function as
+    many tests are excused as skipped for that reason, or were left out by the suite's own count.
+    """
+    operators = {
+        test: state for test, state in expected.operators.items() if selection.has(test.overload)
+    }
+    functions = {}
+    for name, states in expected.functions.items():
+        actual = found.functions.get(name, Counter())
+        excused = selection.left_out.get(name, 0) + actual[UNSELECTED]
+        missing = states - actual
+        for state in sorted(missing, key=str):
+            missing[state], excused = min(missing[state], excused), max(excused - missing[state], 0)
+        functions[name] = states - missing
+    others = {
+        name: states - Counter({UNSELECTED: states[UNSELECTED]})
+        for name, states in found.functions.items()
+    }
+    return (
+        replace(expected, operators=operators, functions=_known(functions)),
+        replace(found, functions=_known(others)),
+    )
+
+
+def _known(functions: Mapping[str, Counter[State]]) -> dict[str, Counter[State]]:
+    return {name: states for name, states in functions.items() if states}
 
 
 def suite_of(tests: Iterable[TestOutcome]) -> Suite:

@@ -19,6 +19,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.inputs import Project, chosen_platforms, load_project, plan_run
 from ci.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
 from ci.request import RunRequest, new_request, unchanged
+from ci.selection import selected_operators
 from ci.source import SourceState
 from ci.text import near_match
 
@@ -33,18 +34,28 @@ class OpenBundle:
     platforms: tuple[str, ...]
 
     def request(
-        self, *, results: Path, engine: str | None, cold: bool, reruns: int | None = None
+        self,
+        *,
+        results: Path,
+        engine: str | None,
+        cold: bool,
+        reruns: int | None = None,
+        select: str | None = None,
     ) -> tuple[Project, RunRequest]:
         """Load the project and describe a run of it; the commit is the one that was packed."""
         project = self._project()
+        source = self.folder / "source"
         request = new_request(
             project,
             self.platforms,
-            source_folder=self.folder / "source",
+            source_folder=source,
             results=results,
             engine=engine or "auto",
             cold=cold,
             reruns=reruns,
+            selected=selected_operators(
+                project.config.selection, select, project.environ, source, project.path
+            ),
             packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
         )
         return project, request.model_copy(update={"bundle": self.path})
@@ -78,6 +89,7 @@ class OpenBundle:
             engines=request.engines,
             cold=request.cold,
             reruns=request.reruns,
+            selected=request.selected,
         )
         return tuple(map(self._bundled, plans))
 

@@ -40,6 +40,7 @@ from ci.repository import REPOSITORY
 from ci.request import RunRequest, load_request, new_request, read_request
 from ci.results import exit_code, title
 from ci.run import Run, together
+from ci.selection import selected_operators
 from ci.store import open_store
 
 
@@ -71,6 +72,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="run failed tests N times more, as evidence of flaky ones; verdict, counts and times"
         " stay those of the first attempt (default: what the configuration says, else 0)",
+    )
+    parser.add_argument(
+        "--select",
+        metavar="OPERATORS",
+        help="build and test only these operators: names and patterns with commas between them, a"
+        " predefined selection (smoke) or a file of the source (default: the shell's variable of"
+        " that purpose, INFINI_OPS_TORCH_OPS in this project, else all)",
     )
     add_config(parser)
     add_results(parser)
@@ -109,6 +117,7 @@ def _run(options: argparse.Namespace) -> int:
         engines=request.engines,
         cold=request.cold,
         reruns=request.reruns,
+        selected=request.selected,
     )
     return _begin(options, request, plans)
 
@@ -128,6 +137,7 @@ def _run_bundle(options: argparse.Namespace) -> int:
                 engine=options.engine,
                 cold=options.cold,
                 reruns=options.reruns,
+                select=options.select,
             )
         )
         return _begin(options, request, bundle.plans(project, request, options.results))
@@ -164,6 +174,9 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
         engine=options.engine or "auto",
         cold=options.cold,
         reruns=options.reruns,
+        selected=selected_operators(
+            project.config.selection, options.select, project.environ, source, project.path
+        ),
     )
     return project, request
 
@@ -192,9 +205,11 @@ def _refuse_unfit_machine(
 
 def _refuse_changes(options: argparse.Namespace) -> None:
     asked = (options.platforms, options.all, options.engine, options.source, options.config)
-    if any(asked) or options.cold or options.reruns is not None:
+    more = (options.reruns, options.select)
+    if any(asked) or options.cold or any(value is not None for value in more):
         message = "--resume goes on with what the run was asked for"
-        remedy = "Leave out PLATFORM, --all, --engine, --source, --config, --cold and --reruns."
+        named = "--all, --engine, --source, --config, --cold, --reruns and --select"
+        remedy = f"Leave out PLATFORM, {named}."
         raise UsageError(message, remedy=remedy)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.analysis.difference import difference
+from ci.analysis.difference import difference, of_both
 from ci.analysis.operators import Processor, read_processor
 from ci.analysis.suite import Suite, on_processor, suite_of
 from ci.comparison.pairs import one_platform
@@ -74,10 +74,11 @@ def _with_contract(sides: Sequence[_Tested]) -> Comparison:
     (base, before, first), (head, after, second) = sides
     before, after = on_processor(before, after, second), on_processor(after, before, first)
     are_there = base.missing is None and head.missing is None
+    tests = difference(before, after) if are_there else None
     found = PlatformComparison(
         base=base,
         head=head,
-        tests=difference(before, after) if are_there else None,
+        tests=of_both(tests) if tests and base.selected != head.selected else tests,
         times=NO_TIMES,
     )
     return Comparison(base=base.name, head=head.name, platforms=(found,))

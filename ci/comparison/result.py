@@ -33,6 +33,12 @@ class PlatformComparison:
         same = self.base.platform == self.head.platform
         return same and self.base.simulated != self.head.simulated
 
+    @property
+    def of_different_operators(self) -> str | None:
+        """How the two differ in the operators they were built with, where they do."""
+        base, head = (side.selected or "all operators" for side in (self.base, self.head))
+        return f"base has {base}, head has {head}" if base != head else None
+
     def has(self, judgement: Judgement) -> bool:
         return isinstance(self.times, Times) and bool(self.times.of(judgement))
 
@@ -81,3 +87,5 @@ class Comparison:
             if platform.stands_for_another:
                 titles = f"{platform.base.title} and {platform.head.title}"
                 yield f"neither stands for the other: {titles}"
+            if difference := platform.of_different_operators:
+                yield f"{platform.name}: neither stands for the other: {difference}"

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ci.analysis.cause import Explanation, explain
+from ci.analysis.difference import of_both
 from ci.analysis.series import Measured
 from ci.comparison.line import line, newest_of, places, window
 from ci.comparison.outcomes import compare_outcomes
@@ -86,12 +87,14 @@ class _Runs:
             for runs, result in zip((self._base, self._head), results, strict=True)
         ]
         are_there = all(side.missing is None for side in sides)
+        tests = None
+        if are_there:
+            project = self._head.project
+            tests = compare_outcomes(self._store, before, after, times, project=project)
         return PlatformComparison(
             base=sides[0],
             head=sides[1],
-            tests=compare_outcomes(self._store, before, after, times, project=self._head.project)
-            if are_there
-            else None,
+            tests=of_both(tests) if tests and sides[0].selected != sides[1].selected else tests,
             times=times,
             explanations=self._explanations(head, times) if isinstance(times, Times) else (),
         )

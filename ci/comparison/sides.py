@@ -31,6 +31,8 @@ class Side:
     """Why there are no tests."""
     is_broken: bool = False
     """Its build failed."""
+    selected: str | None = None
+    """The only operators that it has; ``None``: it has all."""
 
     @property
     def title(self) -> str:
@@ -66,6 +68,7 @@ def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
         origin=runs.origin(result.platform),
         missing=None if pytest and not lost else result.verdict.evidence[0].text,
         is_broken=result.built is False,
+        selected=result.facts("selection").get("operators"),
     )
 
 

@@ -7,6 +7,7 @@ from ci.config.models import (
     DevicePolicy,
     NetworkConfig,
     PlatformConfig,
+    SelectionConfig,
     SiteConfig,
     StageConfig,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "DevicePolicy",
     "NetworkConfig",
     "PlatformConfig",
+    "SelectionConfig",
     "SiteConfig",
     "StageConfig",
     "load_config",

@@ -244,6 +244,17 @@ class PlatformConfig(Model):
     """The devices a run takes; a site's own policy replaces it."""
 
 
+class SelectionConfig(Model):
+    """How ``run --select`` narrows what is built and tested to some operators."""
+
+    variable: VariableName
+    """Environment variable of every stage that has the selection: names and patterns with commas
+    between them, or a file of the source. It is empty where everything is built."""
+    files: tuple[ArtifactPath, ...] = ()
+    """Files of the source, as patterns. Their names without the suffix can be selected beside the
+    operators of the platform's contract; a typing error is reported before anything is built."""
+
+
 DEFAULT_STAGES = (
     StageConfig(name="install", command="python -m pip install ."),
     StageConfig(name="pytest", command="python -m pytest", kind=StageKind.PYTEST),
@@ -272,6 +283,19 @@ class Config(Model):
     tests are expected to do (``python -m ci contract``). By default there is none."""
     network: NetworkConfig = NetworkConfig()
     """How to reach the package index."""
+    selection: SelectionConfig | None = None
+    """How a run can be narrowed to some operators (``--select``). By default it cannot."""
+
+    @field_validator("selection")
+    @classmethod
+    def _one_selection(
+        cls, selection: SelectionConfig | None, info: ValidationInfo
+    ) -> SelectionConfig | None:
+        parts = (*info.data.get("platforms", {}).values(), *info.data.get("stages", ()))
+        if selection and any(selection.variable in part.environment for part in parts):
+            expected = "a variable that no 'environment' of this file sets"
+            raise PydanticCustomError("selection", expected, {"at": ["variable"]})
+        return selection
 
     @field_validator("platforms")
     @classmethod

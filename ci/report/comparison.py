@@ -96,6 +96,8 @@ def print_comparison(found: Comparison, console: Console) -> None:
             say(console, f"{platform.name}: {_verdict(platform)}", style="bold")
         for line in _side_lines(platform.base, platform.head):
             say(console, line)
+        for line in _operators(platform):
+            say(console, line)
         say(console, "")
         if whole and platform.is_newly_broken:
             say(console, f"regression: {BROKEN}", style=STYLES[Judgement.REGRESSION])
@@ -156,12 +158,20 @@ def _notes(found: Comparison) -> Iterator[str]:
     yield from (f"note: {note}" for note in found.notes)
 
 
+def _operators(platform: PlatformComparison) -> Iterator[str]:
+    """What is compared of two runs that were built with different operators."""
+    if difference := platform.of_different_operators:
+        yield printable(f"selected operators differ: {difference}; compared are the tests of both")
+
+
 def _verdict(platform: PlatformComparison) -> str:
     """``2 tests vanished; regression: compile +38 s (+21 %)``."""
     return "; ".join(_differences(platform)) or "no difference"
 
 
 def _differences(platform: PlatformComparison) -> Iterator[str]:
+    if platform.of_different_operators:
+        yield "selected operators differ"
     if platform.is_newly_broken:
         yield BROKEN
     if platform.tests is None:
@@ -214,6 +224,7 @@ def _platform_markdown(platform: PlatformComparison) -> Iterator[str]:
     yield ""
     yield f"* base: {escape(_side(platform.base))}"
     yield f"* head: {escape(_side(platform.head))}"
+    yield from (f"* {escape(line)}" for line in _operators(platform))
     yield from (f"* {escape(text)}" for text in environment(times, platform.base))
     yield ""
     if isinstance(times, Times):
@@ -267,7 +278,7 @@ def _platform_json(platform: PlatformComparison) -> dict[str, object]:
 
 def _side_json(side: Side) -> dict[str, object]:
     counts = {outcome.value: side.counts[outcome] for outcome in Outcome}
-    names = ("name", "platform", "simulated", "origin", "missing")
+    names = ("name", "platform", "simulated", "selected", "origin", "missing")
     return {name: getattr(side, name) for name in names} | {"counts": counts}
 
 
