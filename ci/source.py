@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tarfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -169,3 +170,17 @@ def _walk(folder: Path, *, without: Collection[str]) -> Iterator[Path]:
             path = Path(parent) / name
             if name not in without and (path.is_file() or path.is_symlink()):
                 yield path.relative_to(folder)
+
+
+def _main() -> None:
+    """``python -m ci.source FOLDER PREFIX OWNER [packed]``: the archive on standard output."""
+    folder, prefix, owner, *packed = sys.argv[1:]
+    left_out = write_archive(
+        Path(folder), sys.stdout.buffer, prefix=prefix, owner=int(owner), packed=bool(packed)
+    )
+    for name in left_out:
+        print(f"left out of the sources: {name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    _main()

@@ -6,6 +6,7 @@ from the beginning and takes the results out, as the first caller would have don
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,6 +46,8 @@ AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
 COMMAND = ("python3", AGENT, JOB)
 
+# Of the docker command; DOCKER_HOST and DOCKER_CONTEXT are those of the engine's address.
+CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
@@ -168,11 +171,15 @@ class DockerEngine:
         )
 
     def describe(self, plan: RunPlan) -> str:
-        """Return the commands that do the same by hand."""
-        named = [
-            f"export {name}={value}\n" for name, value in self._link.address.environment.items()
-        ]
-        return "".join(named) + describe_docker(plan, container_options(plan), COMMAND)
+        """Return a script that does the same."""
+        client = {name: os.environ[name] for name in CLIENT_VARIABLES if name in os.environ}
+        return describe_docker(
+            plan,
+            container_options(plan, FoundFiles(files=())),  # the script looks for them
+            COMMAND,
+            job=_job(plan),
+            engine={**client, **self._link.address.environment},
+        )
 
     def _create(self, plan: RunPlan, image: ImageFacts) -> Container:
         if plan.cache:  # made beforehand: what comes with a container has no labels
@@ -279,16 +286,7 @@ def _put_folder(
 
 
 def _put_agent(container: Container, plan: RunPlan) -> None:
-    job = job_document(
-        plan,
-        workspace=plan.container.workspace,
-        results=plan.container.results,
-        environment={},  # the container's own
-        printed_bytes_per_s=STREAMED_BYTES_PER_S,
-        compiler_cache=container_cache(plan),
-        probe=CONTAINER_PROBE,
-    )
-    contents = {AGENT: agent_archive(), JOB: job}
+    contents = {AGENT: agent_archive(), JOB: _job(plan)}
     if plan.devices is not None:
         contents[CONTAINER_PROBE[1]] = PROBE.read_bytes()
     if plan.network.ca_bundle is not None:
@@ -298,6 +296,18 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
     folders = [plan.container.results, *([FOLDER] if plan.cache else [])]
     names = [folder.strip("/") for folder in folders]
     container.put_archive("/", pack(files, folders=names, owner=owner))
+
+
+def _job(plan: RunPlan) -> bytes:
+    return job_document(
+        plan,
+        workspace=plan.container.workspace,
+        results=plan.container.results,
+        environment={},  # the container's own
+        printed_bytes_per_s=STREAMED_BYTES_PER_S,
+        compiler_cache=container_cache(plan),
+        probe=CONTAINER_PROBE,
+    )
 
 
 def _attend(link: Link, container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:

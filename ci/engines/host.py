@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,18 +23,25 @@ from ci.agent.lines import CHUNK
 from ci.engines.archives import extract
 from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer, typed_errors
 from ci.engines.compiler_cache import host_cache
-from ci.engines.describe import describe_host
+from ci.engines.describe import describe_host, work_folder
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
 from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
-from ci.engines.workfolder import WorkFolder
+from ci.engines.workfolder import STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.findings import Finding
 from ci.plan import RESERVED_VARIABLES, RunPlan
 
 # The caller's, which would reach past the environment, skip assertions, or speak of another run.
 UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE"}) | RESERVED_VARIABLES
+# Of the shell's variables, which all reach the stages: those that a dry run prints, as builds and
+# tests go by them. Any other may hold a secret.
+SHOWN = re.compile(
+    r"(INFINI|PIP|SKBUILD|CMAKE|CCACHE|PYTEST|TORCH|CUDA|OMP|MKL|LD|LC)_\w+|(NINJA|PYTHON)\w+"
+    r"|CC|CXX|CPP|(C|CXX|CPP|LD|MAKE)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH|LANG|TZ"
+    r"|\w+_VISIBLE_DEVICES"
+)
 POLL_S = 0.05
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
@@ -125,8 +133,18 @@ class HostEngine:
         return replace(facts, wrapper_seconds=monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:
-        """Return the commands that do the same by hand."""
-        return describe_host(plan, {**plan.network.host_environment, **plan.environment})
+        """Return a script that does the same."""
+        shell = process.inherited_environment()
+        shown = {
+            name: shell[name] for name in sorted(shell.keys() - UNWANTED) if SHOWN.fullmatch(name)
+        }
+        folder = WorkFolder(path=work_folder(plan), state=plan.results / STATE)
+        return describe_host(
+            plan,
+            {**shown, **plan.network.host_environment, **plan.environment},
+            job=_job(plan, folder),
+            unset=UNWANTED | {process.STORE_VARIABLE},
+        )
 
     def close(self) -> None:
         """There is no line to this machine."""

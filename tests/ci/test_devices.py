@@ -132,15 +132,19 @@ def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:
         ("nvidia", {"uuids": ["GPU-1"]}, "--gpus '\"device=GPU-1\"'"),
         ("nvidia", {"exposure": "cdi"}, "--device nvidia.com/gpu=all"),
         ("metax", {}, "--ulimit memlock=-1:-1"),
-        ("ascend", {}, "--device '/dev/davinci[0-9]*:/dev/davinci[0-9]*:rw'"),
-        ("ascend", {}, "--volume /usr/local/dcmi:/usr/local/dcmi:ro"),
+        ("ascend", {}, '$(stat -c "--device %n:%n:rw" /dev/davinci[0-9]*'),
+        ("ascend", {}, '$(stat -c "--volume %n:%n:ro" /usr/local/dcmi'),
     ],
 )
 def test_a_dry_run_shows_the_way(
     tmp_path: Path, name: str, policy: dict[str, Any], flags: str
 ) -> None:
     plan = make_plan(tmp_path, name, **policy)
-    assert f" {flags} " in describe_docker(plan, container_options(plan), COMMAND)
+    options = container_options(plan, FoundFiles(files=()))
+    text = describe_docker(plan, options, COMMAND, job=b"{}", engine={})
+    assert f" {flags}" in text.replace(" \\\n   ", "")
+    leases = "--volume /run/lock/infini-ci:/run/lock/infini-ci"
+    assert f"docker run --rm --user 0 --network none \\\n    {leases} \\\n" in text
 
 
 def test_the_agent_is_told_the_policy_and_the_probe(tmp_path: Path) -> None:

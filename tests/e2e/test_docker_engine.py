@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import pytest
 from conftest import Bench
 from docker.client import DockerClient
 from docker.errors import ImageNotFound
-from plans import DOCKERFILE, OFFLINE_BASE, python_stage, stage
+from plans import DOCKERFILE, python_stage, stage
 
 from ci.collect import not_run_result
 from ci.engines import link, select_engine
@@ -266,23 +265,3 @@ def test_container_whose_name_is_taken(docker_bench: Bench, client: DockerClient
         other.reload()  # it is somebody else's, and still there
     finally:
         other.remove()
-
-
-def test_description_is_what_one_would_type(docker_bench: Bench) -> None:
-    plan = docker_bench.plan(stage("build", "make", "-j", "2", environment={"CC": "gcc 12"}))
-    text = select_engine(DOCKER).describe(plan)
-    assert f"docker/make-base-image {OFFLINE_BASE}\n" in text
-    assert re.search(r"^docker build .*--build-arg BASE_IMAGE=registry\.invalid/", text, re.M)
-    assert re.search(r"^docker create .*--user 1000 .*--env 'GREETING=good morning'", text, re.M)
-    assert "env 'CC=gcc 12' make -j 2  # build, at most 60 s\n" in text
-    assert f"docker cp {plan.container.name}:/results/. {plan.results}\n" in text
-
-
-def test_description_hides_passwords(docker_bench: Bench) -> None:
-    plan = docker_bench.plan(stage("build", "true"))
-    secret = {"PIP_INDEX_URL": "https://me:secret@index.example/simple"}
-    network = replace(plan.network, environment=secret)
-    image = replace(plan.needed_image, build_arguments=secret)
-    text = docker_bench.engine.describe(replace(plan, network=network, image=image))
-    assert "secret" not in text
-    assert "PIP_INDEX_URL=https://***@index.example/simple" in text

@@ -129,10 +129,3 @@ def test_run_that_never_began_is_not_adopted(host_bench: Bench) -> None:
     assert host_bench.engine.resume(plan, host_bench.observer) is None
     with pytest.raises(InfrastructureError, match="has no virtual environment any more"):
         host_bench.engine.execute(plan, image, host_bench.observer)
-
-
-def test_description_is_what_one_would_type(host_bench: Bench) -> None:
-    text = host_bench.engine.describe(host_bench.plan(stage("build", "make", "all")))
-    assert "-m venv venv\n" in text
-    assert "export GREETING='good morning'\n" in text
-    assert text.endswith("make all  # build, at most 60 s")
