@@ -11,11 +11,13 @@ that nothing is installed into the system's Python.
 
 # No `from __future__`: Python 3.6 has to get as far as the message for it.
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
+STARTED = "INFINI_NOX"  # handed on to the process that has nox: how the user started this file
 NOX = "nox==2026.10.20"
 
 
@@ -75,6 +77,7 @@ def enter_own_environment() -> None:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault(STARTED, shlex.join([sys.orig_argv[0], sys.argv[0]]))
     try:
         import nox
     except ModuleNotFoundError:
@@ -111,9 +114,12 @@ def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci
     if os.environ.get("INFINI_CI_DB", "").startswith("postgresql"):
         groups = (*groups, "postgresql")
     install_groups(session, *groups)
+    # Messages name commands as the user of this file can type them.
+    environment = {"INFINI_CI_NOX": os.environ.get(STARTED, "nox")}
     # On Ctrl-C nox would kill it after half a second; it needs longer to stop a container, take
     # the results out and store them. A second Ctrl-C makes it give up on that.
-    session.run("python", "-m", "ci", *arguments, *session.posargs, interrupt_timeout=None)
+    command = ("python", "-m", "ci", *arguments, *session.posargs)
+    session.run(*command, env=environment, interrupt_timeout=None)
 
 
 def add_build_session(platform: str) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from ci.commands.options import add_config, add_results, add_source
 from ci.errors import CiError, ExitCode
+from ci.invocation import command, under_way
 from ci.store import existing_store
 
-MAKE_ROOM = "Make room there; `python -m ci gc` removes what earlier runs have left."
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
   1    product failure: build or tests
@@ -136,6 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser(words).parse_args(words)
+    with under_way(options):
+        return _carry_out(options)
+
+
+def _carry_out(options: argparse.Namespace) -> int:
     try:
         return int(options.command(options))
     except CiError as error:
@@ -148,7 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder that is not ours
         print(f"error: {error}", file=sys.stderr)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            print(MAKE_ROOM, file=sys.stderr)
+            remedy = f"Make room there; `{command('gc')}` removes what earlier runs have left."
+            print(remedy, file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -166,8 +172,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     asked = next((word for word in words if not word.startswith("-")), None)
-    for name, command in COMMANDS.items():
-        added = commands.add_parser(name, help=command.help, allow_abbrev=False)
+    for name, known in COMMANDS.items():
+        added = commands.add_parser(name, help=known.help, allow_abbrev=False)
         if name == asked:
-            command.add_options(added)
+            known.add_options(added)
     return parser

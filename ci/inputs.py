@@ -12,6 +12,7 @@ from ci.analysis.contract import load_contract
 from ci.config import Config, DevicePolicy, NetworkConfig, SiteConfig, load_config, load_site
 from ci.config.models import ENGINES, IMAGE_REFERENCE
 from ci.errors import ConfigError, UsageError
+from ci.invocation import CONFIG_FILE as CONFIG_FILE
 from ci.network import resolve_network
 from ci.plan import (
     CA_BUNDLE_IN_CONTEXT,
@@ -43,7 +44,6 @@ RECIPE_FILES = (
     "vendor_packages.py",
 )
 DEVICES_REQUIREMENTS = "requirements-devices.txt"  # what detects the devices
-CONFIG_FILE = "ci.yaml"
 SITE_FILE = "ci.site.yaml"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ci.analysis.contract import update_command
 from ci.analysis.difference import Difference, Kind, headline, lines_of
 from ci.analysis.operators import INSTRUCTION_SET, KERNELS, NO_DEVICE
 from ci.case import Case
 from ci.harness import code_after_summary
+from ci.invocation import command
 from ci.pytest_log import Outcome, TestOutcome
 from ci.reruns import rerun_notes
 from ci.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
@@ -138,14 +138,15 @@ def _product_notes(case: Case, verdict: Verdict) -> list[str]:
 def _contract_notes(case: Case) -> list[str]:
     if case.contract is None or case.tests is None:
         return []
-    command = update_command(case.platform, case.contract.config)
+    config = case.contract.config
+    update = command("contract", case.platform, *(("--config", config) if config else ()))
     if case.contract.suite is None:
-        return [f"no contract for {case.platform} yet; write it with {command}"]
+        return [f"no contract for {case.platform} yet; write it with {update}"]
     if case.changes is None:
         return []
     kinds = [kind for kind in Kind if kind is not Kind.NEWLY_FAILING and case.changes.of(kind)]
     found = [_headline(case.changes, kind) for kind in kinds]
-    return [f"contract: {'; '.join(found)}; update with: {command}"] if found else []
+    return [f"contract: {'; '.join(found)}; update with: {update}"] if found else []
 
 
 def _headline(found: Difference, kind: Kind) -> str:

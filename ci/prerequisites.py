@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 
 from ci.errors import PrerequisiteError
 from ci.findings import Finding, Level, ok, problem, warning
+from ci.invocation import command
 from ci.process import ProcessError, run
 
 LITTLE_BYTES = 5 * 10**9  # less has been too little for one platform's build
@@ -34,7 +35,6 @@ TOO_LITTLE_BYTES = 5 * 10**8
 BUILD_BYTES = 2 * 10**9
 LITTLE_MEMORY_BYTES = 4 * 10**9
 TOO_LITTLE_MEMORY_BYTES = 10**9
-GC = "`python -m ci gc` removes what old runs left."
 
 # The packages of each manager. Fedora and its kin have venv in the interpreter's own package.
 _RPM = {
@@ -134,7 +134,7 @@ def disk(
 ) -> Finding:
     """Judge how much is free."""
     found = f"{where}: {_gigabytes(free)} free"
-    remedy = f"{GC} {remedy}"
+    remedy = f"{command('gc')} removes what old runs left. {remedy}"
     if free < least:
         return problem(subject, found, expected=f"at least {_gigabytes(least)}", remedy=remedy)
     if free < LITTLE_BYTES:

@@ -6,7 +6,6 @@ what is on disk is true, and ``--resume`` goes on from there.
 
 from __future__ import annotations
 
-import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from ci.collect import not_run_result
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
+from ci.invocation import command
 from ci.plan import RunPlan
 from ci.platform_run import Finished, error_text, fault_text, lost, not_judged
 from ci.progress import Progress
@@ -215,8 +215,8 @@ class Run:
 
     @property
     def command_to_resume(self) -> str:
-        words = ("python", "-m", "ci", "run", "--resume", self.request.run_id)
-        return shlex.join([*words, "--results", str(self.results.parent)])
+        bundle = ("--bundle", self.request.bundle) if self.request.bundle else ()
+        return command("run", "--resume", self.request.run_id, *bundle)
 
     def _engines(self) -> str:
         """Those that answered; each platform's own stands in its ``environment.engine``."""

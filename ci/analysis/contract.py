@@ -31,6 +31,7 @@ from ci.analysis.suite import (
 )
 from ci.config.document import Document, Finding, Location, read_document
 from ci.errors import ConfigError, UsageError
+from ci.invocation import command
 from ci.pytest_log import Outcome
 from ci.results import kind, without_hardware
 from ci.text import first_names, near_match
@@ -263,7 +264,7 @@ def load_contract(
 
 def _wrong(path: Path, findings: Iterable[Finding]) -> ConfigError:
     ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
-    remedy = "Correct it, or write it anew with `python -m ci contract`."
+    remedy = f"Correct it, or write it anew with `{command('contract', path.stem)}`."
     return ConfigError("\n".join(f.render(str(path)) for f in ordered), remedy=remedy)
 
 

@@ -6,6 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+from ci.invocation import RESULTS, RESULTS_VARIABLE
+
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Where the project is."""
@@ -33,7 +35,7 @@ def add_results(parser: argparse.ArgumentParser) -> None:
         "--results",
         type=Path,
         metavar="DIR",
-        default=Path(os.environ.get("INFINI_CI_RESULTS") or "results"),
+        default=Path(os.environ.get(RESULTS_VARIABLE) or RESULTS),
         help="where results are kept (default: INFINI_CI_RESULTS or results)",
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ci.comparison.revisions import Repository, Revision
 from ci.errors import UsageError
+from ci.invocation import command
 from ci.store import LATEST
 from ci.text import SHORT, commit_name, counted, first_names, near_match
 
@@ -88,7 +89,7 @@ def _own(head: Runs, base: Runs) -> Runs:
 
 
 def _how_to_run(revision: Revision, platform: str) -> str:
-    return f"Run it: git checkout {revision.commit[:SHORT]} && python -m ci run {platform}"
+    return f"Run it: git checkout {revision.commit[:SHORT]} && {command('run', platform)}"
 
 
 def _of_project(heads: Iterable[RunHead], project: str) -> list[RunHead]:
@@ -98,7 +99,7 @@ def _of_project(heads: Iterable[RunHead], project: str) -> list[RunHead]:
 def find_runs(text: str, heads: Sequence[RunHead], repository: Repository) -> Runs:
     """What ``text`` names; ``heads`` are all runs of the store, the newest first."""
     if not heads:
-        remedy = "Run a platform first: python -m ci run cpu"
+        remedy = f"Run a platform first: {command('run', 'cpu')}"
         raise UsageError("the store holds no run yet", remedy=remedy)
     readings = list(_readings(text.rstrip("/")))
     for name, platform in readings:

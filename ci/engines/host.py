@@ -31,10 +31,11 @@ from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.engines.workfolder import STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.findings import Finding
+from ci.invocation import NOX_VARIABLE
 from ci.plan import RESERVED_VARIABLES, RunPlan
 
 # The caller's, which would reach past the environment, skip assertions, or speak of another run.
-UNWANTED = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE"}) | RESERVED_VARIABLES
+UNWANTED = RESERVED_VARIABLES | {"PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", NOX_VARIABLE}
 # Of the shell's variables, which all reach the stages: those that a dry run prints, as builds and
 # tests go by them. Any other may hold a secret.
 SHOWN = re.compile(

@@ -11,6 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from ci.engines.base import typed_errors
 from ci.errors import InfrastructureError
+from ci.invocation import command
 
 # What the SDK lets through when the connection is cut, beside its own errors.
 ERRORS = (DockerException, StreamParseError, HTTPError, OSError)
@@ -49,5 +50,5 @@ def typed_sdk_errors(place: str) -> Iterator[None]:
         machine = "this machine" if here else place
         raise InfrastructureError(
             f"the disk of {machine} is full: {error}",
-            remedy="make room: python -m ci gc removes what earlier runs have left",
+            remedy=f"make room: {command('gc')} removes what earlier runs have left",
         ) from error

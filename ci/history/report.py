@@ -22,6 +22,7 @@ from ci.analysis.regressions import (
 )
 from ci.analysis.series import Measured
 from ci.history.stored import PlatformHistory
+from ci.invocation import command
 from ci.report import changes as words
 from ci.report.console import say, text_table
 from ci.report.markdown import escape, table
@@ -234,8 +235,8 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
         yield f"  with it {first_names([words.headline(it) for it in shift.others], MOST)}"
     yield from (f"  {note}" for note in _notes(shift))
     if shift.is_open:
-        accept = f"--accept {change.run.run_id} --reason TEXT"
-        yield f"  if it is all right: python -m ci history {record.platform} {accept}"
+        accept = ("--accept", change.run.run_id, "--reason", "TEXT")
+        yield f"  if it is all right: {command('history', record.platform, *accept)}"
 
 
 def _notes(shift: Shift) -> Iterator[str]:

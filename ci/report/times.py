@@ -12,6 +12,7 @@ from ci.analysis.measures import stage_and_quantity
 from ci.analysis.quantities import LABELS, amount, growth, percent
 from ci.comparison.sides import Side
 from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
+from ci.invocation import command
 from ci.report.changes import certainty, run_name, standing
 from ci.report.rows import MISSING
 from ci.text import SHORT, counted
@@ -98,7 +99,7 @@ def advice(platform: str, times: Times) -> Iterator[str]:
     once = "was seen once, which cannot be told from a spike"
     doubt = once if min(young) == 1 else "may still be chance"
     sure = f"{POLICY.confirm} runs make sure, one more:"
-    yield f"what is suspected {doubt}; {sure} {checkout}python -m ci run {platform}"
+    yield f"what is suspected {doubt}; {sure} {checkout}{command('run', platform)}"
 
 
 def environment(times: Times | NoTimes, base: Side) -> Iterator[str]:

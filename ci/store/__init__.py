@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.errors import UsageError
+from ci.invocation import command
 from ci.process import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from ci.store.store import Store
 
 DATABASE = "ci.db"
-DAMAGED = (
-    "Move it away, and fill another from the folders of the runs: python -m ci import RESULTS"
-    " --results RESULTS"
-)
 LATEST = "latest"  # names the newest run, as it does beside the results
+
+
+def damaged() -> str:
+    """What to do about a store that cannot be read."""
+    again = command("import", "RESULTS", "--results", "RESULTS")
+    return f"Move it away, and fill another from the folders of the runs: {again}"
 
 
 def default_url(results: Path) -> str:
@@ -42,7 +45,7 @@ def open_store(results: Path) -> Store:
 
 def existing_store(results: Path) -> Store:
     """Open the store of these results, which somebody has to have made."""
-    remedy = "Run a platform first: python -m ci run cpu"
+    remedy = f"Run a platform first: {command('run', 'cpu')}"
     if store_url(results) == default_url(results) and not (results / DATABASE).is_file():
         message = f"--results: there is no {DATABASE} in {results}"
         raise UsageError(message, remedy=remedy)

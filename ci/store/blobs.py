@@ -22,7 +22,7 @@ from ci.analysis.suite import State
 from ci.details import BuildDetails, Rerun, Unit, UnitKind
 from ci.errors import InfrastructureError
 from ci.pytest_log import Outcome, TestOutcome
-from ci.store import DAMAGED
+from ci.store import damaged
 
 SECOND = 1_000_000  # durations are kept in whole microseconds
 _WIDTH = 8  # bytes of one of them
@@ -185,4 +185,4 @@ def _plain(content: bytes) -> bytes:
     try:
         return zlib.decompress(content)  # whose checksum notices every damage
     except zlib.error as error:
-        raise InfrastructureError(f"the store is damaged: {error}", remedy=DAMAGED) from error
+        raise InfrastructureError(f"the store is damaged: {error}", remedy=damaged()) from error

@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
 
 from ci.errors import InfrastructureError, UsageError
-from ci.store import DAMAGED
+from ci.store import damaged
 
 EXPECTED = (
     "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
@@ -62,7 +62,7 @@ def remedy_for(error: Exception) -> str | None:
     """What to do about a store that is damaged; nothing helps where it just does not answer."""
     # SQLite's word for "malformed" and "not a database"; a lock or a lost connection is a subclass.
     is_damage = isinstance(error, ValueError) or type(error) is DatabaseError
-    return DAMAGED if is_damage else None
+    return damaged() if is_damage else None
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from ci.analysis.outcomes import Columns, Outcomes, outcomes_of
 from ci.analysis.series import Measured
 from ci.details import BuildDetails, Details, Rerun
 from ci.errors import InfrastructureError, UsageError
+from ci.invocation import command
 from ci.pytest_log import TestOutcome
 from ci.results import PlatformResult, RunResult
 from ci.store import LATEST, blobs, queries
@@ -221,7 +222,7 @@ def _run_ids(connection: Connection) -> Sequence[str]:
 def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> UsageError:
     if run_id in (None, LATEST):
         of_platform = f" of {platform}" if platform and known else ""
-        remedy = f"Run one: python -m ci run {platform or 'cpu'}"
+        remedy = f"Run one: {command('run', platform or 'cpu')}"
         return UsageError(f"the store holds no run{of_platform} yet", remedy=remedy)
     message = f"the store holds no run '{run_id}'" + near_match(run_id, [*known, LATEST])
     remedy = f"The newest: {first_names(known)}." if known else "It holds none yet."

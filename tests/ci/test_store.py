@@ -14,7 +14,7 @@ from ci.details import Details
 from ci.errors import InfrastructureError, UsageError
 from ci.pytest_log import Outcome, TestOutcome
 from ci.results import OverloadCount, RunResult
-from ci.store import DAMAGED, default_url
+from ci.store import damaged, default_url
 from ci.store.save import save
 from ci.store.store import Store
 from ci.store.tables import BLOBS, DETAILS, UtcDateTime
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "ci.db").write_text("this is not a database, and it is long enough to tell")
     with pytest.raises(InfrastructureError, match=r"ci\.db cannot be opened: file is not a") as it:
         Store(default_url(tmp_path))
-    assert it.value.remedy == DAMAGED
+    assert it.value.remedy == damaged()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_damaged_list_of_tests_is_named(
             connection.execute(damage)
         with pytest.raises(InfrastructureError, match="the store is damaged: ") as it:
             store.tests(published.run_id, "nvidia")
-    assert it.value.remedy == DAMAGED
+    assert it.value.remedy == damaged()
 
 
 def test_reading_waits_for_no_writer(published: RunResult, store_url: str) -> None:
