@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import errno
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ci.commands.options import add_config, add_results, add_source
@@ -135,7 +136,7 @@ COMMANDS: Mapping[str, Command] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = _parser(words).parse_args(words)
+    options = _parsed(words)
     with under_way(options):
         return _carry_out(options)
 
@@ -161,7 +162,37 @@ def _carry_out(options: argparse.Namespace) -> int:
         return ExitCode.INTERRUPTED
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line; a wrong word gets a hint. Exits with 2 where there is one."""
+    asked = next((word for word in words if not word.startswith("-")), None)
+    parser, command = _parsers(asked)
+    if asked is not None and command is None:
+        parser.error(f"unknown command '{asked}', {_expected(asked, COMMANDS)}")
+    known = re.findall(r"--?[a-z-]+", (command or parser).format_usage())
+    if asked is None and (unknown := [word for word in words if word not in (*known, "--help")]):
+        parser.error("; ".join(_unknown(word, ["--help"]) for word in unknown))
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        (command or parser).error("; ".join(_unknown(word, known) for word in unknown))
+    return options
+
+
+def _unknown(word: str, known: Iterable[str]) -> str:
+    from ci.text import near_match
+
+    kind = "option" if word.startswith("-") else "argument"
+    return f"unknown {kind} '{word}'{near_match(word.partition('=')[0], known)}"
+
+
+def _expected(name: str, known: Iterable[str]) -> str:
+    from ci.text import near_match
+
+    return f"expected one of {', '.join(known)}{near_match(name, known)}"
+
+
+def _parsers(
+    asked: str | None,
+) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser | None]:
     """Only the command that is asked for has options, and is imported: all take 0.5 s."""
     parser = argparse.ArgumentParser(
         prog="python -m ci",
@@ -171,9 +202,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    asked = next((word for word in words if not word.startswith("-")), None)
+    chosen = None
     for name, known in COMMANDS.items():
         added = commands.add_parser(name, help=known.help, allow_abbrev=False)
         if name == asked:
             known.add_options(added)
-    return parser
+            chosen = added
+    return parser, chosen

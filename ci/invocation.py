@@ -64,12 +64,12 @@ def command(name: str, *words: object) -> str:
 def _same_options(name: str, arguments: list[str]) -> Iterator[str]:
     """What the command line under way has named, and the command needs too."""
     options = _options.get()
-    config, source = getattr(options, "config", None), getattr(options, "source", None)
+    config: Path | None = getattr(options, "config", None)
+    source: Path = getattr(options, "source", None) or REPOSITORY
     if name in TAKERS["config"] and not {"--config", "--resume"} & set(arguments):
-        sources = source not in (None, REPOSITORY)
-        if sources and name in TAKERS["source"]:
+        if source != REPOSITORY and name in TAKERS["source"]:
             yield from ("--source", str(source))
-        elif sources and config is None:
+        elif source != REPOSITORY and config is None:
             config = source / CONFIG_FILE
         if config is not None:
             yield from ("--config", str(config))

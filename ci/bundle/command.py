@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from contextlib import ExitStack, closing
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from ci.bundle.pack import Packer, commands
+from ci.commands.options import add_format
 from ci.engines import select_engine
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode, UsageError
@@ -40,6 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a package to pack beside what `pip install` of the stages would download, such as one"
         " that a build backend asks for by itself; may be given several times",
     )
+    add_format(parser, "table", "json")
 
 
 def bundle(options: argparse.Namespace) -> int:
@@ -79,8 +82,13 @@ def bundle(options: argparse.Namespace) -> int:
         document = packer.pack(plans, output)
     for name in document.left_out:
         print(f"left out: {name}", file=sys.stderr)
-    print(f"{options.output}: {output.stat().st_size:,} bytes; on the other machine:\n")
-    print(commands(output))
+    size = output.stat().st_size
+    if options.format == "json":
+        content = {"bundle": str(output), "bytes": size, "commands": commands(output).splitlines()}
+        print(json.dumps({**content, "left_out": document.left_out}, indent=2))
+    else:
+        print(f"{options.output}: {size:,} bytes; on the other machine:\n")
+        print(commands(output))
     return ExitCode.PASSED
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from ci.analysis.contract import Contract, load_contract
-from ci.analysis.difference import difference
-from ci.commands.options import add_config, add_results
+from ci.analysis.difference import Kind, difference
+from ci.commands.options import add_config, add_format, add_results
 from ci.comparison.sides import contract_side
 from ci.contract import written_contract
 from ci.errors import ConfigError, ExitCode, UsageError
@@ -41,10 +42,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_config(parser)
     add_results(parser)
+    add_format(parser, "table", "json")
 
 
 def _contract(options: argparse.Namespace) -> int:
-    with existing_store(options.results) as store:
+    with existing_store(options.results, run=options.run) as store:
         run = store.load(options.run, platform=options.platform)
     config = (options.config or REPOSITORY / CONFIG_FILE).resolve()
     path = options.output or _contract_file(config, options.platform, run)
@@ -58,12 +60,19 @@ def _contract(options: argparse.Namespace) -> int:
         base=_base(options.base, path, before),
     )
     write_atomically(path, text)
+    found = difference(before.suite, contract.suite) if before is not None else None
+    needs = sorted({state.needs for state in contract.suite.operators.values() if state.needs})
+    if options.format == "json":
+        changes = {kind: len(found.of(kind)) for kind in Kind} if found is not None else None
+        content = {"contract": str(path), "run_id": run.run_id, "changes": changes, "needs": needs}
+        print(json.dumps(content, indent=2))
+        return ExitCode.PASSED
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
-    if before is not None:
+    if before is not None and found is not None:
         base, head = contract_side("before", before), contract_side("now", contract)
-        print(tests_text(base, head, difference(before.suite, contract.suite)), end="")
-    if needs := {state.needs for state in contract.suite.operators.values() if state.needs}:
-        print(f"outcomes that depend on the processor: passed with {'; '.join(sorted(needs))}")
+        print(tests_text(base, head, found), end="")
+    if needs:
+        print(f"outcomes that depend on the processor: passed with {'; '.join(needs)}")
     return ExitCode.PASSED
 
 

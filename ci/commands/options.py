@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, Protocol
 
 from ci.invocation import RESULTS, RESULTS_VARIABLE
+
+LONGEST_NUMBER = 10  # digits
+
+
+class Options(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action: ...
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +50,46 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> int:
-    """An option's number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got '{text}'")
-    return int(text)
+def add_format(options: Options, *forms: str) -> None:
+    """How the command prints what it found, the first of ``forms`` by default."""
+    shown = "{" + ",".join(forms) + "}"
+    options.add_argument(
+        "--format",
+        type=one_of(forms),
+        metavar=shown,
+        default=forms[0],
+        help=f"how to print it (default: {forms[0]})",
+    )
+    # What --format json was called in a few commands.
+    options.add_argument(
+        "--json", dest="format", action="store_const", const="json", help=argparse.SUPPRESS
+    )
+
+
+def one_of(names: Iterable[str]) -> Callable[[str], str]:
+    """An option's word; a wrong one gets a hint, which argparse's own choices do not give."""
+    known = list(names)
+
+    def word(text: str) -> str:
+        if text in known:
+            return text
+        from ci.text import near_match  # with pydantic
+
+        expected = f"expected one of {', '.join(known)}{near_match(text, known)}"
+        raise argparse.ArgumentTypeError(f"got '{text}', {expected}")
+
+    return word
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """An option's whole number."""
+    at_most = "" if most is None else f" and at most {most}"
+
+    def number(text: str) -> int:
+        right = text.isascii() and text.isdecimal() and len(text) < LONGEST_NUMBER
+        if right and least <= int(text) and (most is None or int(text) <= most):
+            return int(text)
+        message = f"got '{text}', expected a number of at least {least}{at_most}"
+        raise argparse.ArgumentTypeError(message)
+
+    return number

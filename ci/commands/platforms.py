@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 
-from ci.commands.options import add_config
+from ci.commands.options import add_config, add_format
 from ci.errors import ExitCode
 from ci.inputs import CONFIG_FILE, Project, load_project
 from ci.platforms import PLATFORMS, Platform
@@ -18,13 +18,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.set_defaults(command=_platforms)
     add_config(parser)
-    parser.add_argument("--json", action="store_true", help="a JSON list of names")
+    add_format(parser, "table", "json")
 
 
 def _platforms(options: argparse.Namespace) -> int:
     project = load_project(options.config or REPOSITORY / CONFIG_FILE, os.environ)
     names = list(project.config.platforms)
-    if options.json:
+    if options.format == "json":
         print(json.dumps(names))
         return ExitCode.PASSED
     for name in names:

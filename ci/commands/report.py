@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ci.commands.options import add_results, positive
+from ci.commands.options import add_format, add_results, whole
 from ci.errors import ExitCode, UsageError
 from ci.report import print_results, results_markdown
 from ci.report.console import output
@@ -22,10 +22,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.set_defaults(command=_report)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run id (default: the latest)")
-    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    add_format(parser, "table", "markdown", "json")
     parser.add_argument(
         "--slowest",
-        type=positive,
+        type=whole(1),
         nargs="?",
         const=SLOWEST,
         metavar="N",
@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    with existing_store(options.results) as store:
+    with existing_store(options.results, run=options.run) as store:
         if options.slowest:
             _print_slowest(store, options)
             return ExitCode.PASSED

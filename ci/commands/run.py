@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ci import prerequisites
 from ci.bundle.unpack import opened_bundle
-from ci.commands.options import add_config, add_results, add_source, positive
+from ci.commands.options import add_config, add_format, add_results, add_source, whole
 from ci.commands.report import print_run
 from ci.config import MOST_RERUNS
 from ci.engines import select_engine
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="run every configured platform")
     parser.add_argument(
         "--jobs",
-        type=positive,
+        type=whole(1),
         metavar="N",
         help="run at most N platforms at once (default: as many as their engines carry)",
     )
@@ -68,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--reruns",
-        type=_reruns,
+        type=whole(0, MOST_RERUNS),
         metavar="N",
         help="run failed tests N times more, as evidence of flaky ones; verdict, counts and times"
         " stay those of the first attempt (default: what the configuration says, else 0)",
@@ -90,14 +90,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="run what `bundle` packed, by default all of it, with nothing but the file",
     )
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("--dry-run", action="store_true", help="print the plan, run nothing")
-    output.add_argument("--json", action="store_true", help="print results.json only")
-
-
-def _reruns(text: str) -> int:
-    if not text.isdecimal() or int(text) > MOST_RERUNS:
-        raise argparse.ArgumentTypeError(f"expected a number up to {MOST_RERUNS}, got '{text}'")
-    return int(text)
+    output.add_argument(
+        "--dry-run", action="store_true", help="print the run as a script for sh, run nothing"
+    )
+    add_format(output, "table", "markdown", "json")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -255,8 +251,8 @@ def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[R
     )
     result = run.execute()
     with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
-        print_run(result, "json" if options.json else "table")
-        if not options.json:
+        print_run(result, options.format)
+        if options.format == "table":
             print(f"\nresults: {results}")
             for command in run.install:
                 print(f"install what is missing: {command}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from ci.commands.options import add_format
 from ci.config import schema_text
 from ci.errors import ExitCode
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """It has none."""
+    """Add all options of the command."""
     parser.set_defaults(command=_schema)
+    add_format(parser, "json")
 
 
 def _schema(_options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.commands.options import add_format, one_of
 from ci.comparison.compare import compare
 from ci.comparison.result import Comparison
 from ci.errors import ExitCode, UsageError
@@ -37,10 +38,11 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
     )
     parser.add_argument("base", metavar="BASE", help=WHAT)
     parser.add_argument("head", metavar="HEAD", help="the same")
-    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    add_format(parser, "table", "markdown", "json")
     parser.add_argument(
         "--fail-on",
-        choices=(REGRESSION, SUSPECTED),
+        type=one_of((REGRESSION, SUSPECTED)),
+        metavar=f"{{{REGRESSION},{SUSPECTED}}}",
         help="exit with 4 if tests vanished, newly fail or newly skip, or if times got worse for"
         " good (regression), or already if they may have (suspected); what was accepted with"
         " `history --accept` does not count",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ci import prerequisites
+from ci.commands.options import add_format
 from ci.doctor.checks import Check, carry_out
 from ci.doctor.engine import engine_check
 from ci.doctor.findings import exit_code, findings_json, of_error, print_findings
@@ -47,12 +48,12 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", metavar="ENGINE", help="check it in place of the one that the site names"
     )
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add_format(parser, "table", "json")
 
 
 def _doctor(options: argparse.Namespace) -> int:
     findings = list(_findings(options))
-    if options.json:
+    if options.format == "json":
         print(findings_json(findings), end="")
     else:
         print_findings(findings, output())

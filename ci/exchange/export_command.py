@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.commands.options import one_of
 from ci.errors import ExitCode, UsageError
 from ci.exchange.exporting import Format, export
 from ci.exchange.tables import TABLES
@@ -29,7 +30,11 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
         " `_s` are seconds, `_bytes` bytes. Times are UTC."
     )
     parser.add_argument(
-        "--format", type=Format, choices=list(Format), required=True, help="the kind of files"
+        "--format",
+        type=one_of(Format),
+        metavar="{" + ",".join(Format) + "}",
+        required=True,
+        help="the kind of files",
     )
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", required=True, help="where the files are written"
@@ -37,8 +42,10 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
     parser.add_argument(
         "--table",
         action="append",
-        choices=list(TABLES),
-        help="may be given several times (default: all; of them `tests` is by far the largest)",
+        type=one_of(TABLES),
+        metavar="TABLE",
+        help=f"{', '.join(TABLES)}; may be given several times (default: all; of them `tests` is by"
+        " far the largest)",
     )
     parser.add_argument(
         "--run", action="append", metavar="RUN", help="may be given several times (default: all)"
@@ -53,7 +60,8 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
     parser.add_argument(
         "--platform",
         action="append",
-        choices=list(PLATFORMS),
+        type=one_of(PLATFORMS),
+        metavar="PLATFORM",
         help="only what is of it; may be given several times (default: all)",
     )
 
@@ -78,7 +86,7 @@ def export_tables(open_store: Callable[[Path], Store], options: argparse.Namespa
             store,
             run_ids,
             folder=options.output,
-            format=options.format,
+            format=Format(options.format),
             tables=options.table or list(TABLES),
             platforms=options.platform or (),
         )

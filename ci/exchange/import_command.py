@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ci.commands.options import add_format
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.exchange.foreign import runs_in
 from ci.exchange.importing import Change, Imported, Importer
@@ -37,12 +39,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="where a run is here with other results, take those of DIR",
     )
+    add_format(parser, "table", "json")
 
 
 def import_runs(options: argparse.Namespace) -> int:
     """Import every run that can be; what cannot is told, and stops no other."""
     errors: list[CiError] = []
     taken: Counter[Change] = Counter()
+    listed = []
     make_folder(options.results)
     with (
         open_store(options.results) as store,
@@ -55,8 +59,12 @@ def import_runs(options: argparse.Namespace) -> int:
                 errors.append(_told(folder, error))
             else:
                 taken[imported.change] += 1
-                _print(imported)
-    if taken.total() + len(errors) > 1:
+                listed.append(_json(imported))
+                if options.format == "table":
+                    _print(imported)
+    if options.format == "json":
+        print(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
+    elif taken.total() + len(errors) > 1:
         print(_summary(taken, errors))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
 
@@ -82,6 +90,16 @@ def _print(imported: Imported) -> None:
     print(f"{imported.run.run_id}: {imported.change}: {', '.join(verdicts)}")
     for note in imported.notes:
         print(f"  {printable(note)}")
+
+
+def _json(imported: Imported) -> dict[str, object]:
+    verdicts = {result.platform: result.verdict.product for result in imported.run.platforms}
+    return {
+        "run_id": imported.run.run_id,
+        "change": imported.change,
+        "platforms": verdicts,
+        "notes": imported.notes,
+    }
 
 
 def _summary(taken: Counter[Change], errors: Sequence[CiError]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from itertools import groupby
 
 from rich.filesize import decimal
 
+from ci.commands.options import add_format
 from ci.engines import select_engine
 from ci.engines.base import typed_errors
 from ci.engines.docker import DockerEngine
@@ -50,14 +52,14 @@ def add_gc(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--older-than",
-        type=_positive,
+        type=_number,
         default=DAYS,
         metavar="DAYS",
         help=f"remove what was not used for so long (default: {DAYS:g})",
     )
     parser.add_argument(
         "--keep-size",
-        type=_positive,
+        type=_number,
         default=GIGABYTES,
         metavar="GB",
         help="keep at most so much of images, and as much of compiler caches, on each engine;"
@@ -73,12 +75,16 @@ def add_gc(parser: argparse.ArgumentParser) -> None:
         " builds left without a label of any project)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
+    add_format(parser, "table", "json")
 
 
-def _positive(text: str) -> float:
-    value = float(text)
+def _number(text: str) -> float:
+    try:
+        value = float(text) if text.isascii() else -1.0
+    except ValueError:
+        value = -1.0
     if not 0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"got {text}, expected a number from 0 to 1000000")
+        raise argparse.ArgumentTypeError(f"got '{text}', expected a number from 0 to 1000000")
     return value
 
 
@@ -89,15 +95,29 @@ def _gc(options: argparse.Namespace) -> int:
     )
     usages, silent = _usages(project, options.engine)
     runs = run_folders(options.results)
-    freed, images = 0, False
+    freed, images, listed = 0, False, []
+    table = options.format == "table"
     for place in _places(options, project, usages, runs):
         choices = choose(place.items, limits, datetime.now(UTC))
-        print(f"{place.name}:" if choices else f"{place.name}: nothing of ours")
-        freed += _carry_out(choices, dry_run=options.dry_run)
+        if table:
+            print(f"{place.name}:" if choices else f"{place.name}: nothing of ours")
+        for choice in choices:
+            why = None
+            if choice.removed:
+                why = None if options.dry_run else _failure(choice.item)
+                freed += 0 if why else choice.item.size_bytes
+                if table:
+                    _print_removed(choice, why, dry_run=options.dry_run)
+            listed.append(_json(place, choice, why))
         images |= any(it.removed and it.item.kind is Kind.IMAGE for it in choices)
-        _print_kept([choice for choice in choices if not choice.removed])
-    most = ", less what these images share with others" if images else ""
-    print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
+        if table:
+            _print_kept([choice for choice in choices if not choice.removed])
+    if table:
+        most = ", less what these images share with others" if images else ""
+        print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
+    else:
+        content = {"dry_run": options.dry_run, "freed_bytes": freed, "items": listed}
+        print(json.dumps(content, indent=2))
     for error in silent:
         print(
             f"error: {mask_credentials(str(error))}\n{error.remedy or ''}".rstrip(), file=sys.stderr
@@ -151,22 +171,29 @@ def _places(
     yield Place(name=THIS_MACHINE, items=(*caches, *results_items(runs, name, busy), *work))
 
 
-def _carry_out(choices: Iterable[Choice], *, dry_run: bool) -> int:
-    """Remove what was chosen, and return the bytes freed. A failure stops nothing."""
-    freed = 0
-    for choice in choices:
-        if not choice.removed:
-            continue
-        what = _described(choice.item)
-        if why := None if dry_run else _failure(choice.item):
-            print(f"  cannot remove {what}: {why}")
-        else:
-            print(f"  {'would remove' if dry_run else 'removed'} {what}: {choice.reason}")
-            freed += choice.item.size_bytes
-    return freed
+def _print_removed(choice: Choice, failure: str | None, *, dry_run: bool) -> None:
+    what = _described(choice.item)
+    if failure:
+        print(f"  cannot remove {what}: {failure}")
+    else:
+        print(f"  {'would remove' if dry_run else 'removed'} {what}: {choice.reason}")
+
+
+def _json(place: Place, choice: Choice, failure: str | None) -> dict[str, object]:
+    return {
+        "place": place.name,
+        "kind": choice.item.kind,
+        "name": printable(choice.item.name),
+        "bytes": choice.item.size_bytes,
+        "last_used": choice.item.used.isoformat(),
+        "removed": choice.removed and failure is None,
+        "reason": choice.reason,
+        "failure": failure,
+    }
 
 
 def _failure(item: Item) -> str | None:
+    """Remove an item; why that cannot be done stops no other."""
     try:
         item.remove()
     except (CiError, *ERRORS) as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.commands.options import positive
+from ci.commands.options import add_format, whole
 from ci.errors import ExitCode, UsageError
 from ci.text import first_names, near_match
 
@@ -29,11 +30,11 @@ def add_options(parser: argparse.ArgumentParser, open_store: Callable[[Path], St
     )
     parser.add_argument("platform", metavar="PLATFORM")
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
-    parser.add_argument("--last", type=positive, metavar="N", help="only the last N runs")
+    parser.add_argument("--last", type=whole(1), metavar="N", help="only the last N runs")
     parser.add_argument(
         "--project", metavar="NAME", help="default: the project of the platform's newest run"
     )
-    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    add_format(parser, "table", "markdown", "json")
     parser.add_argument(
         "--check", action="store_true", help="say only what alarms, and exit with 4 if anything"
     )
@@ -91,6 +92,8 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError(message, remedy="Leave them out.")
     if options.accept and options.check:
         raise UsageError("--accept and --check: one of them", remedy="Accept first, then check.")
+    if options.accept and options.format == "markdown":
+        raise UsageError("--accept: got --format markdown, expected table or json")
 
 
 def _flaky(options: argparse.Namespace, open_store: Callable[[Path], Store]) -> int:
@@ -127,6 +130,7 @@ def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -
     from ci.analysis.regressions import accepted_levels
 
     environment, shift = _shift_at(found, options)
+    taken = []
     for measure, run, level in accepted_levels(environment, shift):
         store.accept(
             Accepted(
@@ -140,8 +144,12 @@ def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -
                 accepted_at=datetime.now(UTC),
             )
         )
-        highest = amount(level, stage_and_quantity(measure)[1])
-        print(f"accepted: {measure_name(measure)} up to {highest}, from {run.run_id} on")
+        taken.append({"measure": measure, "level": level, "run_id": run.run_id})
+        if options.format == "table":
+            highest = amount(level, stage_and_quantity(measure)[1])
+            print(f"accepted: {measure_name(measure)} up to {highest}, from {run.run_id} on")
+    if options.format == "json":
+        print(json.dumps({"accepted": taken}, indent=2))
 
 
 def _shift_at(found: PlatformHistory, options: argparse.Namespace) -> tuple[Environment, Shift]:

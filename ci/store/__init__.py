@@ -43,11 +43,12 @@ def open_store(results: Path) -> Store:
     return Store(store_url(results))
 
 
-def existing_store(results: Path) -> Store:
-    """Open the store of these results, which somebody has to have made."""
+def existing_store(results: Path, *, run: str | None = None) -> Store:
+    """Open the store of these results, which the first run makes; ``run`` is the one to look up."""
     remedy = f"Run a platform first: {command('run', 'cpu')}"
     if store_url(results) == default_url(results) and not (results / DATABASE).is_file():
-        message = f"--results: there is no {DATABASE} in {results}"
+        named = f"there is no run '{run}': " if run not in (None, LATEST) else ""
+        message = f"{named}no run was made yet, {results} holds no results"
         raise UsageError(message, remedy=remedy)
     from ci.store.connect import missing_file
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,7 @@ from ci.store import default_url
 from ci.store.store import Store
 
 ALL = ", ".join(PLATFORMS)
+RUN = "did you mean 'run'?"
 CONFIG = "project: tiny\nplatforms:\n  cpu: {}\n"
 STAGES = """\
 stages:
@@ -75,7 +78,10 @@ def test_run_shows_the_table_and_where_the_results_are(
 def test_run_with_json_prints_nothing_else(
     source: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert run("run", "cpu", "--source", source, "--json", "--results", "r") == ExitCode.PASSED
+    assert (
+        run("run", "cpu", "--source", source, "--format", "json", "--results", "r")
+        == ExitCode.PASSED
+    )
     printed = capsys.readouterr().out
     assert printed == (tmp_path / "r" / "latest" / "results.json").read_text()
     assert RunResult.model_validate_json(printed).platforms[0].pytest is not None
@@ -136,7 +142,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
         (["run", "--reruns", "0", "--resume", "x"], "--cold and --reruns."),
-        (["report", "--results", "nowhere"], "--results: there is no ci.db in nowhere"),
+        (["report", "--results", "nowhere"], "no run was made yet, nowhere holds no results"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(
@@ -152,7 +158,7 @@ def test_a_wrong_command_line_is_exit_code_2(
     "arguments",
     [
         *([], ["build"]),
-        *(["run", "--json", "--dry-run", "cpu"], ["run", "cpu", "--engin", "host"]),
+        *(["run", "--format=json", "--dry-run", "cpu"], ["run", "cpu", "--engin", "host"]),
         *(["run", "cpu", "--jobs", "0"], ["run", "cpu", "--jobs", "many"]),
     ],
 )
@@ -162,6 +168,93 @@ def test_what_the_parser_refuses_is_exit_code_2_too(
     with pytest.raises(SystemExit, match="2"):
         run(*arguments)
     assert "usage: python -m ci" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["rn", "cpu"], f"unknown command 'rn', expected one of {', '.join(cli.COMMANDS)}; {RUN}"),
+        (["xyz"], f"unknown command 'xyz', expected one of {', '.join(cli.COMMANDS)}"),
+        (["--halp"], "unknown option '--halp'; did you mean '--help'?"),
+        (["run", "cpu", "--dryrun"], "unknown option '--dryrun'; did you mean '--dry-run'?"),
+        (["run", "cpu", "--engin=host"], "unknown option '--engin=host'; did you mean '--engine'?"),
+        (["run", "cpu", "--xyz"], "unknown option '--xyz'"),
+        (["report", "a", "b"], "unknown argument 'b'"),
+        (
+            ["report", "--format", "jsn"],
+            "--format: got 'jsn', expected one of table, markdown, json; did you mean 'json'?",
+        ),
+        (
+            ["export", "--format=csv", "--output=x", "--platform=cpuu"],
+            f"--platform: got 'cpuu', expected one of {ALL}; did you mean 'cpu'?",
+        ),
+        (
+            ["compare", "a", "b", "--fail-on", "regresion"],
+            "expected one of regression, suspected; did you mean 'regression'?",
+        ),
+    ],
+)
+def test_a_word_that_is_nearly_right_gets_a_hint(
+    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        run(*words)
+    assert capsys.readouterr().err.endswith(f"{hint}\n")
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_no_option_of_any_command_answers_in_python_s_words(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    cli.COMMANDS[name].add_options(parser)
+    typed = [action for action in parser._actions if action.type or action.choices]
+    for action in typed:
+        if action.type is Path:
+            continue
+        for text in ("x", "-1", "", "1e999", "nan", "\u0664", "9" * 5000, "json "):
+            with pytest.raises(SystemExit, match=r"^2$"):
+                parser.parse_args([f"{action.option_strings[0]}={text}"])
+            said = capsys.readouterr().err
+            assert f"argument {action.option_strings[0]}" in said
+            assert f"got '{text}', expected " in said
+            assert "invalid" not in said
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        run(name, "--help")
+    shown = capsys.readouterr().out
+    assert "--json" not in shown
+    assert name == "export" or re.search(r"--format \{(table,)?(markdown,)?json\}", shown)
+
+
+def test_a_run_that_is_not_there(
+    published: RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, start in (("nosuchrun", "there is no run 'nosuchrun': "), ("latest", "")):
+        assert run("report", name, "--results", "nowhere") == ExitCode.USAGE
+        assert capsys.readouterr().err == (
+            f"error: {start}no run was made yet, nowhere holds no results\n"
+            "Run a platform first: python -m ci run cpu --results nowhere\n"
+        )
+    with Store(default_url(tmp_path)) as store:
+        store.save(published, {})
+    assert run("report", f"{published.run_id}x", "--results", tmp_path) == ExitCode.USAGE
+    shown = capsys.readouterr()
+    assert f"the store holds no run '{published.run_id}x'; did you mean" in shown.err
+    assert f"The newest: {published.run_id}." in shown.err
+    assert run("report", "x", "--results", tmp_path, "--format=json") == ExitCode.USAGE
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.usefixtures("engine")
+def test_json_of_earlier_versions_is_the_same(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("platforms", "--json", "--config", source / "ci.yaml") == ExitCode.PASSED
+    assert json.loads(capsys.readouterr().out) == ["cpu"]
 
 
 def test_a_wrong_configuration_shows_every_finding(
@@ -252,7 +345,7 @@ def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:
         "nvidia: NVIDIA, torch device cuda",
         "iluvatar: Iluvatar, torch device cuda, no base image: host engine only",
     ]
-    assert run("platforms", "--json") == ExitCode.PASSED
+    assert run("platforms", "--format", "json") == ExitCode.PASSED
     assert json.loads(capsys.readouterr().out) == ALL.split(", ")
 
 
@@ -308,7 +401,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     engine.prepare_error = KeyboardInterrupt()
     assert run("run", "cpu", "--source", source, "--results", "r") == ExitCode.INTERRUPTED
     run_id = (tmp_path / "r" / "latest").readlink().name
-    assert f"python -m ci run --resume {run_id} --results r\n" in capsys.readouterr().out
+    assert f": python -m ci run --resume {run_id} --results r\n" in capsys.readouterr().out
 
 
 def test_schema(capsys: pytest.CaptureFixture[str]) -> None:

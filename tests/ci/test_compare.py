@@ -442,7 +442,7 @@ def test_two_contracts_need_no_store(tiny: Tiny, capsys: pytest.CaptureFixture[s
 
 def test_a_contract_needs_a_place_and_a_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     assert tiny.write_contract() == ExitCode.USAGE
-    assert "there is no ci.db in" in capsys.readouterr().err
+    assert "no run was made yet, " in capsys.readouterr().err
     config = tiny.folder / "source" / "ci.yaml"
     tiny.run()
     config.write_text(CONFIG.replace("contracts: contracts\n", ""))

@@ -120,7 +120,8 @@ def test_what_was_never_run_says_how_to(copied: Project) -> None:
     code, said = project.compare("new", "main")
     assert code == ExitCode.USAGE
     assert f"'new' is commit {commit}: of it and what led to it (1 commit) the store holds" in said
-    assert f"Run it: git checkout {commit} && python -m ci run cpu\n" in said
+    command = f"python -m ci run cpu --source {project.source} --results"
+    assert f"Run it: git checkout {commit} && {command} " in said
 
 
 def test_a_shallow_clone_says_that_it_is_one(copied: Project) -> None:

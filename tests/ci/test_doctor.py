@@ -503,7 +503,7 @@ def test_an_index_that_cannot_be_reached(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://me:pw@127.0.0.1:1/simple")
-    assert doctor(config, "--engine=host", "--json") == ExitCode.INFRASTRUCTURE
+    assert doctor(config, "--engine=host", "--format=json") == ExitCode.INFRASTRUCTURE
     document = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == 3
     [found] = [found for found in document["findings"] if found["subject"] == "package index"]

@@ -116,5 +116,5 @@ def test_what_it_prints_can_be_run(tmp_path: Path) -> None:
 
     [printed] = re.findall(r"Run a platform first: (.*)$", said(started), re.M)
     assert printed.startswith(f"PYTHONPATH={REPOSITORY} {sys.executable} -m ci run cpu --results ")
-    dry = printed.replace(" run cpu", " report nosuchrun")
-    assert "no run" in said(dry, PYTHONPATH="")
+    asked = printed.replace(" run cpu", " report nosuchrun")
+    assert "there is no run 'nosuchrun'" in said(asked, PYTHONPATH="")

@@ -106,7 +106,7 @@ def test_the_script_builds_the_image(docker_bench: Bench) -> None:
     recipe = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG WORD\nCOPY --chown=1000 'it''s' /made\n"
     context = {
         "Dockerfile": recipe.replace("'it''s'", "tool odd /made/ \n#").encode(),
-        "tool": b"#!/bin/sh\necho END\nEND\n",
+        "tool": b"#!/bin/sh\ncat << END\nEND\necho END\n",
         "odd": b"\xff\r\n without an end",
     }
     plan = docker_bench.plan(stage("run", "/made/tool"), stage("see", "cat", "/made/odd"))

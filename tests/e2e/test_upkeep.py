@@ -170,7 +170,12 @@ def test_doctor_asks_the_engine(
         "  moore: {recipe: Dockerfile, base_image: 'registry.invalid/base:1', simulated: true}\n"
     )
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
-    arguments = ["doctor", "--engine=docker", "--json", f"--config={things.folder / 'ci.yaml'}"]
+    arguments = [
+        "doctor",
+        "--engine=docker",
+        "--format=json",
+        f"--config={things.folder / 'ci.yaml'}",
+    ]
     assert cli.main(arguments) == ExitCode.INFRASTRUCTURE
     findings = json.loads(capsys.readouterr().out)["findings"]
     found = {entry["subject"]: entry for entry in findings}
