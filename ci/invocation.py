@@ -73,10 +73,14 @@ def _same_options(name: str, arguments: list[str]) -> Iterator[str]:
             config = source / CONFIG_FILE
         if config is not None:
             yield from ("--config", str(config))
-    results = getattr(options, "results", None)
-    usual = results in (None, RESULTS) and not os.environ.get(RESULTS_VARIABLE)
-    if results and not usual and name in TAKERS["results"] and "--results" not in arguments:
-        yield from ("--results", str(results))
+    if name in TAKERS["results"] and "--results" not in arguments:
+        yield from map(str, results_option(getattr(options, "results", RESULTS)))
+
+
+def results_option(results: Path) -> tuple[str | Path, ...]:
+    """How commands name the folder of the results; not at all where it is the usual one."""
+    usual = results == RESULTS and not os.environ.get(RESULTS_VARIABLE)
+    return () if usual else ("--results", results)
 
 
 def _python() -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ci.collect import not_run_result
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
-from ci.invocation import command
+from ci.invocation import command, results_option
 from ci.plan import RunPlan
 from ci.platform_run import Finished, error_text, fault_text, lost, not_judged
 from ci.progress import Progress
@@ -216,7 +216,8 @@ class Run:
     @property
     def command_to_resume(self) -> str:
         bundle = ("--bundle", self.request.bundle) if self.request.bundle else ()
-        return command("run", "--resume", self.request.run_id, *bundle)
+        results = results_option(self.results.parent)
+        return command("run", "--resume", self.request.run_id, *bundle, *results)
 
     def _engines(self) -> str:
         """Those that answered; each platform's own stands in its ``environment.engine``."""

@@ -57,7 +57,7 @@ def test_one_slow_run_is_suspected_and_more_are_a_regression(topic: Project) -> 
     assert code == ExitCode.PASSED
     assert "\nsuspected: install +30 s (+30 %)" in said
     assert "what is suspected was seen once, which cannot be told from a spike" in said
-    assert f"git checkout {head(topic)[:12]} && python -m ci run cpu\n" in said
+    assert f"git checkout {head(topic)[:12]} && python -m ci run cpu --source " in said
     assert topic.compare("main", "topic", *STRICT)[0] == ExitCode.REGRESSION
     for seconds in noisy(130, 4, seed=2):
         topic.run(head(topic), result(seconds))

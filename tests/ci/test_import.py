@@ -65,6 +65,18 @@ def test_a_run_is_copied_and_stored_with_its_tests(
     ]
 
 
+def test_what_was_imported_as_json(
+    run: RunResult, there: Path, here: Path, capsys: Output, tmp_path: Path
+) -> None:
+    options = ("--format=json",)
+    assert imported(here, there, tmp_path / "nowhere", options=options) == ExitCode.USAGE
+    shown = capsys.readouterr()
+    told = json.loads(shown.out)
+    assert [(it["run_id"], it["change"]) for it in told["runs"]] == [(run.run_id, "imported")]
+    assert told["refused"] == 1
+    assert "nowhere" in shown.err
+
+
 def test_importing_again_changes_nothing(there: Path, here: Path, capsys: Output) -> None:
     imported(here, there)
     before = snapshot(here)
