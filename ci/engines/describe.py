@@ -361,31 +361,33 @@ def _container_files(plan: RunPlan, agent_command: tuple[str, ...]) -> Iterator[
         files[CONTAINER_CA_BUNDLE] = shlex.quote(str(plan.network.ca_bundle))
     for target, source in files.items():
         yield f'install -D -m 644 {source} "$work/root{target}"'
-    names = [target.strip("/") for target in files]
-    yield _command(
-        ['tar -C "$work/root" --owner 0 --group 0 -c', *names, '| docker cp - "$name":/']
-    )
+    yield from _packed("root", files, "0")
     folders = [plan.container.results, *([FOLDER] if plan.cache else [])]
     yield _command(["mkdir -p", *(f'"$work/user{folder}"' for folder in folders)])
-    owner = plan.container.user
-    names = [folder.strip("/") for folder in folders]
-    yield _command(
-        [
-            f'tar -C "$work/user" --owner {owner} --group {owner} --mode 755 -c',
-            *names,
-            '| docker cp - "$name":/',
-        ]
-    )
+    yield from _packed("user", folders, plan.container.user)
     if plan.network.wheels is not None:
         wheels = f'"$work/bundle/{bundle.WHEELS}{plan.platform}"'
         prefix = CONTAINER_WHEELS.strip("/")
         yield _command(
             [
                 'PYTHONPATH="$repository" "$python" -P -m ci.source',
-                f"{wheels} {prefix} {owner} packed",
-                '| docker cp - "$name":/',
+                f"{wheels} {prefix} {plan.container.user} packed",
+                '> "$work/wheels.tar"',
             ]
         )
+        yield 'docker cp - "$name":/ < "$work/wheels.tar"'
+
+
+def _packed(folder: str, paths: Iterable[str], owner: str) -> Iterator[str]:
+    """Put paths of a folder in; by a file, as of a pipe `sh` sees only the last command fail."""
+    yield _command(
+        [
+            f'tar -C "$work/{folder}" --owner {owner} --group {owner} --mode u=rwX,go=rX',
+            f'-cf "$work/{folder}.tar"',
+            *(path.strip("/") for path in paths),
+        ]
+    )
+    yield f'docker cp - "$name":/ < "$work/{folder}.tar"'
 
 
 def _command(words: Iterable[str]) -> str:

@@ -153,6 +153,10 @@ def test_the_run_that_made_a_contract_fulfils_it(
     assert tiny.write_contract() == ExitCode.PASSED
     assert tiny.contract.read_bytes() == first
     assert "no difference: 6 tests" in capsys.readouterr().out
+    assert tiny.write_contract("--format=json") == ExitCode.PASSED
+    told = json.loads(capsys.readouterr().out)
+    assert told["contract"] == str(tiny.contract)
+    assert set(told["changes"].values()) == {0}
     code, result = tiny.run()
     assert (code, "contract" in notes(result)) == (ExitCode.PASSED, False)
 

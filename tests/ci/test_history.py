@@ -89,6 +89,18 @@ def test_the_cause_is_told_with_what_got_worse(project: Project) -> None:
     assert re.search(r"install \+\d+ s \(\+20 %\), 180 s of it in 1 new unit", said)
 
 
+def test_what_is_accepted_as_json(regressed: Project) -> None:
+    accept = ("--accept", "run-012", "--reason", "more operators")
+    code, said = regressed.ci("history", "cpu", *accept, "--format=markdown")
+    assert code == ExitCode.USAGE
+    assert "--accept: got --format markdown, expected table or json" in said
+    code, said = regressed.ci("history", "cpu", *accept, "--format=json")
+    accepted = json.loads(said)["accepted"]
+    assert code == ExitCode.PASSED
+    assert {taken["run_id"] for taken in accepted} == {"run-012"}
+    assert all(taken["measure"] and taken["level"] > 0 for taken in accepted)
+
+
 def test_what_is_accepted_alarms_no_more(regressed: Project) -> None:
     code, said = regressed.ci("history", "cpu", "--accept", "run-012", "--reason", "more operators")
     assert code == ExitCode.PASSED

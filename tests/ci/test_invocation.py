@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.invocation import NOX_VARIABLE, command, under_way
+from ci.invocation import NOX_VARIABLE, SESSIONS, command, under_way
 from ci.repository import REPOSITORY
 
 
@@ -118,3 +118,9 @@ def test_what_it_prints_can_be_run(tmp_path: Path) -> None:
     assert printed.startswith(f"PYTHONPATH={REPOSITORY} {sys.executable} -m ci run cpu --results ")
     asked = printed.replace(" run cpu", " report nosuchrun")
     assert "there is no run 'nosuchrun'" in said(asked, PYTHONPATH="")
+
+
+def test_noxfile_says_how_it_was_started() -> None:
+    text = (REPOSITORY / "noxfile.py").read_text(encoding="utf-8")
+    assert f'"{NOX_VARIABLE}"' in text
+    assert {"release", *SESSIONS} <= set(re.findall(r"^@nox\.session\ndef (\w+)", text, re.M))

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from conftest import Bench
 from plans import OFFLINE_BASE, python_stage, stage
 
-from ci.plan import RunPlan, StageKind
+from ci import source
+from ci.plan import ImageArchive, NetworkPlan, RunPlan, StageKind
 
 LOOK = """
 import json, os
@@ -72,16 +74,16 @@ def test_the_script_does_what_a_run_does(bench: Bench, monkeypatch: pytest.Monke
         requirements="pytest\npytest-reportlog\n",
         artifacts={"sources": "src"},
     )
-    source = plan.source
-    (source / "a file's name").write_text("untracked")
-    (source / "tool").write_text("#!/bin/sh\n")
-    (source / "tool").chmod(0o755)
-    (source / ".gitignore").write_text("ignored\n")
-    (source / "ignored").write_text("ignored")
-    (source / "gone").write_text("tracked, and gone")
-    subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
-    subprocess.run(["git", "add", "gone", "tests", "src"], cwd=source, check=True)
-    (source / "gone").unlink()
+    folder = plan.source
+    (folder / "a file's name").write_text("untracked")
+    (folder / "tool").write_text("#!/bin/sh\n")
+    (folder / "tool").chmod(0o755)
+    (folder / ".gitignore").write_text("ignored\n")
+    (folder / "ignored").write_text("ignored")
+    (folder / "gone").write_text("tracked, and gone")
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    subprocess.run(["git", "add", "gone", "tests", "src"], cwd=folder, check=True)
+    (folder / "gone").unlink()
     bench.run(plan)
     by_hand = replace(plan, results=bench.folder / "by hand" / "cpu")
     script = bench.engine.describe(by_hand)
@@ -185,3 +187,32 @@ def test_a_script_that_is_ended_cleans_up(host_bench: Bench) -> None:
     script = host_bench.engine.describe(host_bench.plan(stage("build", "true")))
     broken = script.replace("-m venv", "-m no_such_module")
     assert run_as_file(broken, host_bench.folder).returncode == 1
+
+
+@pytest.mark.docker
+def test_sources_and_wheels_of_a_bundle(docker_bench: Bench) -> None:
+    look = "import os; print(os.listdir('/opt/infini-ci/wheels'), os.listdir())"
+    plan = docker_bench.plan(python_stage("look", look))
+    image = docker_bench.engine.prepare(plan, docker_bench.observer)
+    packed = docker_bench.folder / "packed"
+    (packed / "wheels" / "cpu").mkdir(parents=True)
+    (packed / "wheels" / "cpu" / "tiny-1.whl").touch()
+    with (packed / "source.tar").open("wb") as archive:
+        source.write_archive(plan.source, archive)
+    bundle = docker_bench.folder / "my bundle"
+    with tarfile.open(bundle, "w") as members:
+        members.add(packed, "bundle")
+    held = ImageArchive(bundle=bundle, member="bundle/i", id=str(image.digest), layers=(), size=1)
+    gone = docker_bench.folder / "gone"  # as what a dry run unpacks
+    plan = replace(
+        plan,
+        source=gone,
+        image=replace(plan.needed_image, archive=held),
+        network=NetworkPlan(environment={}, wheels=gone),
+        container=replace(plan.container, network_mode=None),
+    )
+    done = run_as_file(docker_bench.engine.describe(plan), docker_bench.folder)
+    assert done.returncode == 0, done.stderr
+    looked = (plan.results / "look.log").read_text()
+    assert looked.startswith("['tiny-1.whl'] [")
+    assert "'pyproject.toml'" in looked
