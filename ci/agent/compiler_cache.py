@@ -23,6 +23,7 @@ class CompilerCache:
         self, job: dict[str, Any] | None, environment: Mapping[str, str], results: Path
     ) -> None:
         self.variables: dict[str, str] = {}  # what the stages get on top of ``environment``
+        self._folder = Path(job["folder"]) if job else None
         self._tool = job and shutil.which("ccache", path=environment.get("PATH"))
         self._log = results / STATISTICS
         if job is None or self._tool is None or not _writable(job["folder"]):
@@ -35,9 +36,15 @@ class CompilerCache:
         self._cold = bool(job["cold"]) or not self._before["files_in_cache"]
 
     def facts(self) -> dict[str, object] | None:
-        """Describe the tool and what it did; a state of None says that nothing was compiled."""
-        if self._tool is None:
+        """Describe the tool and what it did; a state of None says that nothing was compiled.
+
+        ``empty``: no run has put anything there yet, so that the engine need not keep it.
+        """
+        if self._folder is None or not self._folder.is_dir():
             return None
+        empty = not any(self._folder.iterdir())
+        if self._tool is None:
+            return {"tool": None, "state": None, "empty": empty}
         hits, misses = hits_and_misses(self._counted())
         compiled = hits + misses
         state = "cold" if self._cold or not hits else "warm"
@@ -48,6 +55,7 @@ class CompilerCache:
             "hits": hits,
             "misses": misses,
             "hit_rate": hits / compiled if compiled else None,
+            "empty": empty,
         }
 
     def _counted(self) -> Counter[str]:

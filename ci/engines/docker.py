@@ -30,7 +30,7 @@ from ci.devices.exposure import FoundFiles, check_exposure, container_devices, e
 from ci.devices.look import look
 from ci.engines.archives import extract, pack
 from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer
-from ci.engines.compiler_cache import FOLDER, MOUNT, container_cache, volume_labels
+from ci.engines.compiler_cache import FOLDER, MOUNT, container_cache, is_empty, volume_labels
 from ci.engines.describe import describe_docker
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
@@ -211,6 +211,8 @@ class DockerEngine:
         try:
             for container in self._containers(plan):
                 container.remove(force=True, v=True)
+            if plan.cache and is_empty(plan.results):  # the engine refuses where another run has it
+                self._client.api.remove_volume(plan.cache.name)
         except ERRORS:
             pass  # with the engine gone there is nothing to be done; the run says that it was lost
 

@@ -22,7 +22,7 @@ from ci import prerequisites, process, source
 from ci.agent.lines import CHUNK
 from ci.engines.archives import extract
 from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer, typed_errors
-from ci.engines.compiler_cache import host_cache
+from ci.engines.compiler_cache import host_cache, remove_empty_folder
 from ci.engines.describe import describe_host, work_folder
 from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
@@ -110,6 +110,8 @@ class HostEngine:
             folder.remove()
             if agent is not None:
                 agent.wait()
+            if plan.cache:
+                remove_empty_folder(plan.cache)
         return replace(
             facts,
             image=image,
@@ -131,6 +133,8 @@ class HostEngine:
                 facts = _attend(folder, plan, observer)
         finally:
             folder.remove()
+            if plan.cache:
+                remove_empty_folder(plan.cache)
         return replace(facts, wrapper_seconds=monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ci.agent.compiler_cache import CompilerCache, hits_and_misses, logged, printed
+from ci.engines.compiler_cache import host_folder, is_empty, remove_empty_folder
 from ci.notes import cache_notes
+from ci.plan import CachePlan
 
 # Of ccache 4.7.5: a miss, a hit, a forced compilation, a link, a hit by the preprocessed source.
 LOGGED = """\
@@ -105,6 +107,7 @@ def test_version_without_a_log_is_asked_before_and_after(tool: Tool) -> None:
         "hits": 3,
         "misses": 0,
         "hit_rate": 1.0,
+        "empty": False,
     }
 
 
@@ -129,6 +132,19 @@ def test_run_that_compiles_nothing_is_neither(tool: Tool) -> None:
     assert (facts["state"], facts["hit_rate"]) == (None, None)
 
 
+def test_cache_that_no_run_has_used_is_empty(tool: Tool) -> None:
+    (tool.folder / "counters").unlink()
+    assert (facts := tool.cache().facts())
+    assert (facts["state"], facts["empty"]) == (None, True)
+
+
+def test_cache_without_the_tool_may_be_another_image_s(tool: Tool, tmp_path: Path) -> None:
+    without = {"PATH": str(tmp_path / "nowhere")}
+    assert tool.cache(**without).facts() == {"tool": None, "state": None, "empty": False}
+    (tool.folder / "counters").unlink()
+    assert tool.cache(**without).facts() == {"tool": None, "state": None, "empty": True}
+
+
 def test_cold_run_replaces_what_is_there(tool: Tool) -> None:
     assert "CCACHE_RECACHE" not in tool.cache().variables
     assert tool.cache(cold=True).variables["CCACHE_RECACHE"] == "1"
@@ -142,14 +158,44 @@ def test_what_the_user_set_stays(tool: Tool) -> None:
 
 
 def test_without_the_tool_nothing_is_set(tool: Tool, tmp_path: Path) -> None:
-    cache = tool.cache(PATH=str(tmp_path / "empty"))
-    assert (cache.variables, cache.facts()) == ({}, None)
+    assert tool.cache(PATH=str(tmp_path / "empty")).variables == {}
 
 
 def test_folder_that_cannot_be_written_to(tool: Tool) -> None:
     job = {"folder": "/proc/cache", "base": "/workspace", "cold": False}
     cache = CompilerCache(job, tool.environment, tool.results)
     assert (cache.variables, cache.facts()) == ({}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        ('{"compiler_cache": {"empty": true}}', True),
+        ('{"compiler_cache": {"empty": false}}', False),
+        ('{"compiler_cache": {"empty": "true"}}', False),
+        ('{"compiler_cache": null}', False),
+        ("[" * 100_000, False),
+        ("\udcff", False),
+        (None, False),
+    ],
+)
+def test_volume_that_goes_with_the_run(tmp_path: Path, text: str | None, empty: bool) -> None:
+    if text is not None:
+        (tmp_path / "environment.json").write_text(text, errors="surrogateescape")
+    assert is_empty(tmp_path) is empty
+
+
+def test_folder_that_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = CachePlan(name="infini-ci-cache-tiny-cpu", cold=False)
+    kept = host_folder(cache) / "0"
+    kept.mkdir(parents=True)
+    remove_empty_folder(cache)
+    assert kept.is_dir()
+    kept.rmdir()
+    remove_empty_folder(cache)
+    assert not kept.parent.exists()
+    remove_empty_folder(cache)  # which was there no more
 
 
 @pytest.mark.parametrize(
@@ -160,6 +206,7 @@ def test_folder_that_cannot_be_written_to(tool: Tool) -> None:
             {"state": "warm", "hit_rate": 0.968}, ["warm compiler cache (97 % hits)"], id="warm"
         ),
         pytest.param({"state": None, "hit_rate": None}, [], id="nothing compiled"),
+        pytest.param({"tool": None, "state": None, "empty": True}, [], id="no ccache"),
         pytest.param(None, [], id="no cache"),
         pytest.param({"state": "warm", "hit_rate": "high"}, [], id="forged"),
     ],

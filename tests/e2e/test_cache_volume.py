@@ -13,8 +13,9 @@ import pytest
 from conftest import Bench
 from docker.client import DockerClient
 from docker.errors import NotFound
-from plans import stage
+from plans import python_stage, stage
 
+from ci.engines.compiler_cache import host_folder
 from ci.plan import CachePlan
 
 SOURCES = {
@@ -70,10 +71,28 @@ def test_second_run_is_warm_unless_it_is_to_be_cold(bench: Bench, cache: CachePl
     assert len(objects) == 1
 
 
+def exists(bench: Bench, cache: CachePlan) -> bool:
+    if bench.engine.name == "host":
+        return host_folder(cache).exists()
+    client = DockerClient.from_env()
+    found = client.volumes.list(filters={"name": cache.name})
+    client.close()
+    return bool(found)
+
+
+def test_run_that_compiles_nothing_leaves_no_cache(bench: Bench, cache: CachePlan) -> None:
+    plan = replace(bench.plan(python_stage("install", "import pip")), cache=cache)
+    assert bench.run(plan).exit_code == 0
+    environment = json.loads((plan.results / "environment.json").read_text())
+    assert environment["compiler_cache"]["empty"] is True
+    assert not exists(bench, cache)
+
+
 @pytest.mark.docker
 def test_volume_says_whose_it_is(docker_bench: Bench) -> None:
     cache = CachePlan(name=f"infini-ci-cache-{docker_bench.run_id}", cold=False)
-    plan = replace(docker_bench.plan(stage("look", "ls", "-ldn", "/cache/ccache")), cache=cache)
+    look = "ls -ldn /cache/ccache && touch /cache/ccache/kept"
+    plan = replace(docker_bench.plan(stage("look", "sh", "-c", look)), cache=cache)
     labels = {**plan.container.labels, "infini-ci.project": "tiny"}
     plan = replace(plan, container=replace(plan.container, labels=labels))
     assert docker_bench.run(plan).exit_code == 0
