@@ -157,6 +157,17 @@ class ContainerPlan:
     ulimits: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SystemPackages:
+    """Packages of the distribution, by the names that its package manager has for them."""
+
+    apt: tuple[str, ...] = ()
+    dnf: tuple[str, ...] = ()  # and yum
+
+    def __bool__(self) -> bool:
+        return bool(self.apt or self.dnf)
+
+
 LEASES = "/run/lock/infini-ci"  # shared by all runs of all users, and gone with a restart
 
 
@@ -246,6 +257,7 @@ class RunPlan:
     contract: ContractPlan | None = None
     simulated: bool = False
     selection: SelectionPlan | None = None  # None: the project has no way to select
+    system_packages: SystemPackages = SystemPackages()
 
     @property
     def needed_image(self) -> ImagePlan:
@@ -292,6 +304,7 @@ class PlanInputs:
 
 DOCKERFILE = "Dockerfile"
 CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
+PACKAGES_IN_CONTEXT = "system-packages"
 ENTRY_IN_CONTEXT = "enter"
 ENTRY = "/opt/recipe/enter"  # where this program's own recipe puts it
 BASE_IMAGE_INPUT = "base image"
@@ -309,6 +322,7 @@ _PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
 def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan:
     """Plan one platform's run."""
     wanted = config.platforms[platform.name]
+    packages = _system_packages(config, wanted)
     devices = _device_plan(platform, wanted, inputs.devices)
     selection = None
     if config.selection is not None:
@@ -339,7 +353,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
             **({selection.variable: selection.operators or ""} if selection else {}),
         },
         network=inputs.network,
-        image=_image_plan(platform, wanted, inputs),
+        image=_image_plan(platform, wanted, packages, inputs),
         container=_container_plan(config.project, platform, wanted, inputs, devices),
         host=HostPlan(python=inputs.python, requirements=inputs.requirements),
         engine=inputs.engine,
@@ -347,6 +361,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         cache=_cache_plan(config.project, platform.name, wanted, inputs),
         contract=inputs.contract,
         selection=selection,
+        system_packages=packages,
     )
 
 
@@ -394,7 +409,19 @@ def _stage_plan(stage: StageConfig, reruns: int | None) -> StagePlan:
     )
 
 
-def _image_plan(platform: Platform, wanted: PlatformConfig, inputs: PlanInputs) -> ImagePlan | None:
+def _system_packages(config: Config, wanted: PlatformConfig) -> SystemPackages:
+    """What the project and the platform ask for, each package once."""
+    apt: list[str] = []
+    dnf: list[str] = []
+    for asked in (config.system_packages, wanted.system_packages):
+        apt += asked if isinstance(asked, tuple) else asked.apt
+        dnf += asked if isinstance(asked, tuple) else asked.dnf
+    return SystemPackages(apt=tuple(dict.fromkeys(apt)), dnf=tuple(dict.fromkeys(dnf)))
+
+
+def _image_plan(
+    platform: Platform, wanted: PlatformConfig, packages: SystemPackages, inputs: PlanInputs
+) -> ImagePlan | None:
     base_image = inputs.base_image or wanted.base_image or platform.base_image
     if base_image is None:
         return None
@@ -404,22 +431,39 @@ def _image_plan(platform: Platform, wanted: PlatformConfig, inputs: PlanInputs) 
     settings = inputs.network.environment
     arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
     proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
+    context = inputs.context
+    if packages:
+        # Its last letter may be in brackets, for COPY to take the file or leave it.
+        if wanted.recipe and PACKAGES_IN_CONTEXT[:-1].encode() not in context[DOCKERFILE]:
+            raise ConfigError(
+                f"platforms.{platform.name}.recipe: {wanted.recipe} does not install the system"
+                f" packages {', '.join(packages.apt or packages.dnf)}",
+                remedy=f"COPY the file {PACKAGES_IN_CONTEXT} of the build context and install the"
+                " names on its lines `apt NAME` or `dnf NAME`, or leave out `system_packages:`.",
+            )
+        context = {**context, PACKAGES_IN_CONTEXT: _package_lines(packages).encode()}
     made_of = {
         BASE_IMAGE_INPUT: base_image,
-        **{name: _digest(content) for name, content in inputs.context.items()},
+        **{name: _digest(content) for name, content in context.items()},
         # A proxy is none of them, as it does not change what comes.
         **{f"argument {name}": _digest(value.encode()) for name, value in arguments.items()},
     }
     return ImagePlan(
         tag=f"infini-ci/{platform.name}:{_digest(json.dumps(made_of, sort_keys=True).encode())}",
         dockerfile=DOCKERFILE,
-        context=inputs.context,
+        context=context,
         build_arguments={**arguments, **proxies, "PLATFORM": platform.name},
         base_image=base_image,
         offline_base_image=OFFLINE_BASE_IMAGE if offline else None,
         offline_base_command=OFFLINE_BASE_COMMAND if offline else None,
         inputs=made_of,
         entry=(ENTRY,) if ENTRY_IN_CONTEXT in inputs.context else (),
+    )
+
+
+def _package_lines(packages: SystemPackages) -> str:
+    return "".join(f"apt {name}\n" for name in packages.apt) + "".join(
+        f"dnf {name}\n" for name in packages.dnf
     )
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ci.config.document import Document, Finding, Location, read_document
-from ci.config.models import Config, SiteConfig
+from ci.config.models import LIST_FORM, MAPPING_FORM, Config, SiteConfig
 from ci.errors import ConfigError
 from ci.text import near_match
 
@@ -75,7 +75,8 @@ def _validate(document: Document, model: type[ModelType]) -> tuple[ModelType | N
 
 def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> Finding:
     context: Mapping[str, Any] = detail.get("ctx", {})
-    location: Location = tuple(part for part in detail["loc"] if part != "[key]")
+    no_place = ("[key]", LIST_FORM, MAPPING_FORM)
+    location: Location = tuple(part for part in detail["loc"] if part not in no_place)
     location += tuple(context.get("at", ()))
     value = _value_at(document.data, location)
     if detail["type"] == "extra_forbidden":

@@ -14,8 +14,10 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     StringConstraints,
+    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -103,6 +105,14 @@ def _check_platform(name: str) -> str:
     return name
 
 
+def _check_package(name: str) -> str:
+    # apt-get takes a name that ends in "-" as a package to remove.
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?", name):
+        message = "a package's name alone: letters, digits, '+', '-', '.' and '_'"
+        raise PydanticCustomError("package", message)
+    return name
+
+
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
 Command = Annotated[str, AfterValidator(_check_command)]
 ArtifactName = Annotated[Name, AfterValidator(_check_artifact)]
@@ -114,6 +124,33 @@ ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
 ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
+
+
+PackageName = Annotated[str, StringConstraints(max_length=128), AfterValidator(_check_package)]
+
+
+class PackagesByManager(Model):
+    """Packages whose names differ between distributions."""
+
+    apt: tuple[PackageName, ...]
+    """Names on Debian, Ubuntu and their kin."""
+    dnf: tuple[PackageName, ...]
+    """Names where dnf or yum installs packages; an empty list where none are needed."""
+
+
+# What pydantic calls the two forms of a value; no part of its place in the file.
+LIST_FORM, MAPPING_FORM = "[list]", "[mapping]"
+
+
+def _form_of(value: object) -> str:
+    return MAPPING_FORM if isinstance(value, dict | PackagesByManager) else LIST_FORM
+
+
+Packages = Annotated[
+    Annotated[PackagesByManager, Tag(MAPPING_FORM)]
+    | Annotated[tuple[PackageName, ...], Tag(LIST_FORM)],
+    Discriminator(_form_of),
+]
 
 
 class NetworkConfig(Model):
@@ -223,11 +260,14 @@ class PlatformConfig(Model):
     """Image the recipe starts from; by default the platform's usual one."""
     recipe: ConfigPath | None = None
     """Dockerfile, relative to this file; by default the one that comes with this program. Its
-    context holds ``requirements-<platform>.txt`` and, where the site has one,
-    ``site-ca-bundle.pem``; ``BASE_IMAGE`` is an argument."""
+    context holds ``requirements-<platform>.txt``, where the site has one
+    ``site-ca-bundle.pem``, and where there are ``system_packages`` a file of that name, whose lines
+    are ``apt NAME`` and ``dnf NAME``; ``BASE_IMAGE`` is an argument."""
     requirements: ConfigPath | None = None
     """pip requirements of the image and of the host engine's environment, relative to this
     file; must include pytest and pytest-reportlog. By default just these two."""
+    system_packages: Packages = ()
+    """Packages of the distribution on top of the project's ``system_packages``."""
     environment: Environment = Field(default_factory=dict)
     """Environment variables of every stage."""
     shm_size_bytes: Annotated[int, Field(gt=0, le=MOST_BYTES)] | None = None
@@ -270,6 +310,10 @@ class Config(Model):
     """Folder of the sources, relative to this file; ``--source`` names another."""
     platforms: dict[PlatformName, PlatformConfig]
     """The platforms this project is validated on, by name."""
+    system_packages: Packages = ()
+    """Packages of the distribution that the image gets on every platform, installed by the base
+    image's apt-get, dnf or yum. Names alone, or, where they differ, a mapping with a list each for
+    ``apt`` and ``dnf``. The host engine installs none; it notes which are missing."""
     stages: tuple[StageConfig, ...] = DEFAULT_STAGES
     """What runs, in order; by default ``pip install .`` and ``pytest``. A stage that fails
     ends the run: the later ones are not run."""

@@ -28,6 +28,7 @@ from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
 from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
+from ci.engines.system_packages import install_command, missing_packages
 from ci.engines.workfolder import STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.findings import Finding
@@ -97,7 +98,7 @@ class HostEngine:
         agent = None
         try:
             with _typed_errors():
-                notes += _sync(plan, folder)
+                notes += [*_sync(plan, folder), *_missing_packages(plan)]
                 sync_seconds = monotonic() - start
                 agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
                 facts = _attend(folder, plan, observer)
@@ -200,6 +201,15 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
         refused = extract(archive, folder.workspace)
     names = (*left_out, *map(source.printable, refused))
     return [f"left out of the sources: {name}" for name in names]
+
+
+def _missing_packages(plan: RunPlan) -> list[str]:
+    """What the image would have; it is not for a run to install into this system."""
+    missing = missing_packages(plan.system_packages)
+    if not missing:
+        return []
+    how = f": {install_command(missing)}"
+    return [f"not installed on this machine, which system_packages names{how}"]
 
 
 def _job(plan: RunPlan, folder: WorkFolder) -> bytes:

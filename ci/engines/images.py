@@ -34,6 +34,7 @@ from ci.network import mask_credentials
 from ci.plan import ImagePlan, RunPlan, base_image_remedy
 
 REPOSITORY_ROOT = Path(__file__).parents[2]
+_CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
 
@@ -220,8 +221,10 @@ def _follow_build(
         made.update(_STEP_RESULT.findall(_text(message)))
         failed |= "error" in message
     if failed:
+        causes = _CAUSE.findall(log.tail())  # what the recipe itself says; a row shows one line
         raise InfrastructureError(
             f"image {plan.needed_image.tag} of platform {plan.platform} cannot be built"
+            + "".join(f": {cause}" for cause in causes[-1:])
             + log.tail(),
             remedy=f"the whole log is {log.path}",
         )

@@ -12,6 +12,7 @@ from ci.plan import Column, StageKind
 from ci.platforms import PLATFORMS
 from ci.repository import REPOSITORY
 
+PACKAGE = "expected a package's name alone: letters, digits, '+', '-', '.' and '_'"
 MINIMAL = "project: tiny\nplatforms:\n  cpu: {}\n"
 
 
@@ -125,7 +126,8 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         (
             MINIMAL + "artefacts: {}\n",
             "ci.yaml:4: artefacts: got an unknown key, expected one of artifacts, contracts,"
-            " network, platforms, project, source, stages; did you mean 'artifacts'?",
+            " network, platforms, project, source, stages, system_packages;"
+            " did you mean 'artifacts'?",
         ),
         (
             MINIMAL + "project: twice\n",
@@ -249,6 +251,35 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
             "project: tiny\nplatforms:\n  cpu: {shm_size_bytes: 9223372036854775808}\n",
             "ci.yaml:3: platforms.cpu.shm_size_bytes: got 9223372036854775808 (integer), expected"
             " less than or equal to 9223372036854775807",
+        ),
+        (
+            MINIMAL + "system_packages: less\n",
+            'ci.yaml:4: system_packages: got "less" (string), expected a list',
+        ),
+        (
+            MINIMAL + "system_packages:\n- less\n- less; reboot\n",
+            f'ci.yaml:6: system_packages.1: got "less; reboot" (string), {PACKAGE}',
+        ),
+        (
+            MINIMAL + "system_packages: [--allow-unauthenticated]\n",
+            f'ci.yaml:4: system_packages.0: got "--allow-unauthenticated" (string), {PACKAGE}',
+        ),
+        (
+            "project: tiny\nplatforms:\n  cpu: {system_packages: [less-]}\n",  # removes it
+            f'ci.yaml:3: platforms.cpu.system_packages.0: got "less-" (string), {PACKAGE}',
+        ),
+        (
+            MINIMAL + "system_packages: {apt: [less], dnf: [3]}\n",
+            "ci.yaml:4: system_packages.dnf.0: got 3 (integer), expected a string",
+        ),
+        (
+            MINIMAL + "system_packages: {apt: [less]}\n",
+            "ci.yaml:4: system_packages.dnf: got nothing, expected a value; this key is required",
+        ),
+        (
+            MINIMAL + "system_packages: {atp: [less], dnf: []}\n",
+            "ci.yaml:4: system_packages.atp: got an unknown key, expected one of apt, dnf;"
+            " did you mean 'apt'?",
         ),
         ("[a]: 1\n" + MINIMAL, "ci.yaml:1: got a list or mapping as a key, expected a name"),
     ],

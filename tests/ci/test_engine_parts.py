@@ -27,9 +27,10 @@ from ci.engines.events import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader
 from ci.engines.host import HostEngine
 from ci.engines.image_log import ImageLog
 from ci.engines.sdk_errors import is_cut, typed_sdk_errors
+from ci.engines.system_packages import install_command, missing_packages, package_manager
 from ci.engines.wheelhouse import serve
 from ci.errors import ExitCode, InfrastructureError
-from ci.plan import EnginePlan, NetworkPlan
+from ci.plan import EnginePlan, NetworkPlan, SystemPackages
 
 
 class Recorder:
@@ -389,3 +390,18 @@ def test_of_a_flood_of_junk_the_beginning_is_kept(reader: EventReader, tmp_path:
     assert reader.unreadable_lines == 3 * MOST_SHOWN
     last = (tmp_path / AGENT_LOG).read_text().splitlines()[-1]
     assert last == "[further lines are counted, not kept]"
+
+
+@pytest.mark.skipif(package_manager() is None, reason="no apt-get, dnf or yum on this machine")
+def test_system_packages_that_this_machine_lacks() -> None:
+    wanted = SystemPackages(apt=("dpkg", "no-such-package"), dnf=("rpm", "no-such-package"))
+    missing = missing_packages(wanted)
+    assert missing == ("no-such-package",)
+    assert install_command(missing).endswith(f"{package_manager()} install -y no-such-package")
+
+
+def test_machine_without_a_package_manager_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert missing_packages(SystemPackages(apt=("less",), dnf=("less",))) == ()

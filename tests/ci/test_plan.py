@@ -10,7 +10,16 @@ import pytest
 from ci.collect import not_run_result
 from ci.config import Config, DevicePolicy
 from ci.errors import ConfigError
-from ci.plan import Column, EnginePlan, NetworkPlan, PlanInputs, RunPlan, StageKind, make_plan
+from ci.plan import (
+    Column,
+    EnginePlan,
+    NetworkPlan,
+    PlanInputs,
+    RunPlan,
+    StageKind,
+    SystemPackages,
+    make_plan,
+)
 from ci.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 
 CONFIG = {
@@ -142,6 +151,39 @@ def test_equal_inputs_give_an_equal_tag() -> None:
 )
 def test_whatever_changes_the_image_changes_its_tag(changes: dict[str, object]) -> None:
     assert plan(**changes).needed_image.tag != plan().needed_image.tag
+
+
+def test_system_packages_of_the_project_and_of_the_platform() -> None:
+    own = {"apt": ["libxml2-dev", "less"], "dnf": ["libxml2-devel"]}
+    config = {**CONFIG, "platforms": {"cpu": {"system_packages": own}}, "system_packages": ["less"]}
+    planned = plan(config)
+    expected = SystemPackages(apt=("less", "libxml2-dev"), dnf=("less", "libxml2-devel"))
+    assert planned.system_packages == expected
+    [name] = planned.needed_image.context.keys() - INPUTS.context.keys()
+    assert planned.needed_image.context[name] == (
+        b"apt less\napt libxml2-dev\ndnf less\ndnf libxml2-devel\n"
+    )
+
+
+def test_system_packages_change_the_image_s_tag() -> None:
+    without, less, more = (
+        plan({**CONFIG, "system_packages": names}).needed_image
+        for names in ([], ["less"], ["less", "more"])
+    )
+    assert len({without.tag, less.tag, more.tag}) == 3
+    assert without.context == INPUTS.context
+    assert less.inputs.keys() - without.inputs.keys() == {"system-packages"}
+
+
+def test_a_recipe_that_would_leave_out_system_packages_is_refused() -> None:
+    platforms = {"cpu": {"recipe": "my.Dockerfile"}}
+    config = {**CONFIG, "platforms": platforms, "system_packages": ["less"]}
+    wanted = r"^platforms\.cpu\.recipe: my\.Dockerfile does not install the system packages less$"
+    with pytest.raises(ConfigError, match=wanted) as error:
+        plan(config)
+    assert "COPY the file system-packages" in str(error.value.remedy)
+    dockerfile = {"Dockerfile": b"COPY my-script system-package[s] /"}
+    assert plan(config, context={**INPUTS.context, **dockerfile}).system_packages
 
 
 def test_a_proxy_reaches_the_build_but_not_the_tag() -> None:

@@ -105,6 +105,15 @@ def test_the_most_similar_image_is_compared_with(folder: Path) -> None:
     ]
 
 
+def test_system_packages_are_a_reason_to_build(folder: Path) -> None:
+    before = plan(folder, "nvidia")
+    config = folder / "ci.yaml"
+    config.write_text(config.read_text() + "system_packages: [less]\n")
+    now = plan(folder, "nvidia")
+    assert reason_to_build(now, [labels(before)]) == "system-packages is new"
+    assert set(now.needed_image.context) == {*before.needed_image.context, "system-packages"}
+
+
 def test_an_argument_that_changed(folder: Path) -> None:
     before = plan(folder, "nvidia", PIP_INDEX_URL="https://a.example/")
     now = plan(folder, "nvidia", PIP_INDEX_URL="https://b.example/")

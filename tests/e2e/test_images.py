@@ -55,6 +55,7 @@ COPY tool.spec /
 RUN rm --force /usr/bin/apt-get /usr/bin/g++ /usr/bin/git /usr/bin/ccache \\
     && rpmbuild -bb --quiet --define 'tool gcc-c++' --define 'program g++' /tool.spec \\
     && rpmbuild -bb --quiet --define 'tool git' --define 'program git' /tool.spec \\
+    && rpmbuild -bb --quiet --define 'tool pager-rpm' --define 'program pager' /tool.spec \\
     && createrepo_c --quiet /root/rpmbuild/RPMS && mkdir --parents /etc/yum.repos.d \\
     && printf '[local]\\nname=local\\nbaseurl=file:///root/rpmbuild/RPMS\\ngpgcheck=0\\n' \\
         >/etc/yum.repos.d/local.repo
@@ -97,11 +98,15 @@ class Site:
         self.made.append(reference)
         return reference
 
-    def plan(self, platform: str, base: str, requirements: str, **environ: str) -> RunPlan:
+    def plan(
+        self, platform: str, base: str, requirements: str, packages: str = "[]", **environ: str
+    ) -> RunPlan:
         (self.folder / "needs.txt").write_text(requirements)
         settings = f"{{requirements: needs.txt, base_image: '{base}'}}"
         config = self.folder / "ci.yaml"
-        config.write_text(f"project: tiny\nplatforms:\n  {platform}: {settings}\n")
+        config.write_text(
+            f"project: tiny\nplatforms:\n  {platform}: {settings}\nsystem_packages: {packages}\n"
+        )
         project = load_project(config, {**os.environ, **environ}, read_pip_settings())
         results = self.folder / "results"
         platforms = [PLATFORMS[platform]]
@@ -249,14 +254,34 @@ def test_an_image_is_built_for_a_reason(
 
 
 def test_a_base_with_dnf(site: Site) -> None:
-    plan = site.plan("ascend", site.base("dnf", DNF, {"tool.spec": TOOL}), "iniconfig\n")
+    base = site.base("dnf", DNF, {"tool.spec": TOOL})
+    packages = "{apt: [pager-deb], dnf: [pager-rpm]}"
+    plan = site.plan("ascend", base, "iniconfig\n", packages)
     site.prepare(plan)
-    assert site.run(plan, "g++; git").splitlines() == [
+    assert site.run(plan, "g++; git; pager").splitlines() == [
         "gcc-c++ of the repository",
         "git of the repository",
+        "pager-rpm of the repository",
     ]
     log = (plan.results / "image.log").read_text()
     assert "have no ccache: builds go on without a compiler cache" in log
+    refused(
+        site, site.plan("ascend", base, "iniconfig\n", "[pager-rpm, pagerr, les]"), "pagerr les"
+    )
+
+
+def refused(site: Site, plan: RunPlan, names: str) -> None:
+    """The first line names the packages: the table's row has no more."""
+    wanted = rf"\A.* cannot be built: system_packages: Debian .* has no package: {names}\n"
+    with pytest.raises(InfrastructureError, match=wanted):
+        site.prepare(plan)
+
+
+def test_system_packages_by_apt(site: Site) -> None:
+    plan = site.plan("moore", OFFLINE_BASE, "iniconfig\n", "[less]")
+    assert site.prepare(plan).reason in ("no image of platform moore yet", "system-packages is new")
+    assert site.run(plan, "less --version").startswith("less ")
+    refused(site, site.plan("moore", OFFLINE_BASE, "iniconfig\n", "[less, lesss]"), "lesss")
 
 
 def test_a_base_that_nobody_has(site: Site) -> None:
