@@ -14,6 +14,7 @@ from plans import PROJECT
 
 from ci import cli
 from ci.config import load_config
+from ci.engines.system_packages import package_manager
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "foreign-project.md").read_text(encoding="utf-8")
@@ -30,18 +31,21 @@ def requirements() -> str:
 
 
 def test_its_configurations_are_valid(tmp_path: Path) -> None:
-    least, more = blocks("yaml")
-    for text in (least, more):
+    configs = []
+    for text in blocks("yaml"):
         (tmp_path / "ci.yaml").write_text(text, encoding="utf-8")
-        config = load_config(tmp_path / "ci.yaml")
-        assert [stage.name for stage in config.stages] == ["install", "pytest"]
-    assert config.platforms["cpu"].requirements in PAGE.split("`")
+        configs.append(load_config(tmp_path / "ci.yaml"))
+        assert [stage.name for stage in configs[-1].stages] == ["install", "pytest"]
+    _, more, packages, by_distribution = configs
+    assert more.platforms["cpu"].requirements in PAGE.split("`")
+    assert packages.system_packages == ("less",)
+    assert by_distribution.platforms["cpu"].system_packages
 
 
 def test_its_options_exist(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line)[3:] for line in lines if line.startswith("python -m ci ")]
-    assert {command[0] for command in commands} == {"run", "bundle"}
+    assert {command[0] for command in commands} == {"run", "bundle", "gc"}
     for command in commands:
         with pytest.raises(SystemExit, match=r"^0$"):
             cli.main([command[0], "--help"])
@@ -51,7 +55,8 @@ def test_its_options_exist(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_project_with_its_files(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    config = blocks("yaml")[-1].replace("\n    environment:\n", "\n    environment:" + GREETING)
+    config = blocks("yaml")[1].replace("\n    environment:\n", "\n    environment:" + GREETING)
+    config += "system_packages: [no-such-package]\n"
     files = {**PROJECT, "ci.yaml": config, "requirements-ci.txt": requirements()}
     for name, text in files.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +74,9 @@ def test_a_project_with_its_files(tmp_path: Path) -> None:
     [row] = results["platforms"]
     assert (row["label"], row["built"]) == ("CPU (C extension)", True)
     assert (row["pytest"]["passed"], row["pytest"]["failed"]) == (2, 1)
+    [note] = [note for note in row["notes"] if "system_packages" in note]
+    assert note.endswith(f"{package_manager()} install -y no-such-package")
+    assert not [note for note in row["notes"] if "cache" in note]
     assert sorted(path.name for path in project.iterdir()) == sorted(
         {name.split("/")[0] for name in files}
     )
