@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh import is_local_engine, make_image
 from plans import make_run_plan, write_project
 
 from ci.engines import Engine, ExecutionFacts, select_engine
@@ -19,6 +21,16 @@ from ci.plan import EnginePlan, RunPlan, StagePlan
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "docker: needs a Docker Engine")
+    config.addinivalue_line("markers", "complete: takes minutes, and runs with `-m complete` only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes, unless `-m` names it."""
+    if "complete" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker("complete")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 class Recorder:
@@ -76,6 +88,17 @@ def docker_bench(tmp_path: Path) -> Bench:
 @pytest.fixture
 def host_bench(tmp_path: Path) -> Bench:
     return Bench(engine_or_skip("host"), tmp_path)
+
+
+@pytest.fixture(scope="session")
+def fresh_image() -> str:
+    """A minimal Debian with python3 alone, on an engine whose containers see this machine."""
+    engine_or_skip("docker")
+    if not is_local_engine():
+        pytest.skip("the Docker Engine is not this machine's own")
+    if os.getuid() != 0 and shutil.which("mmdebstrap") is None:
+        pytest.skip("mmdebstrap is not installed")
+    return make_image()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,112 @@
+"""README's commands in a minimal Debian, where it has what README names and where it has not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import Bench
+from fresh import USER, Finished, FreshMachine, quick_start
+
+pytestmark = pytest.mark.docker
+
+MISSING_PREREQUISITE = 3
+ARCHIVE = f"/home/{USER}/infini ops 1.0"  # unpacked, as a browser leaves it
+CLONE = "/srv/infini-ops"
+# To become root and install packages: a whole line, for root or for a user without `sudo`.
+LINE = re.compile(r"(su -c 'apt-get .*'|apt-get .* install .*)$", re.MULTILINE)
+TABLE = re.compile(r"^ *CPU +Yes +\d+ passed", re.MULTILINE)
+
+
+@pytest.fixture
+def machine(fresh_image: str) -> Iterator[FreshMachine]:
+    machine = FreshMachine(fresh_image)
+    yield machine
+    machine.close()
+
+
+@pytest.fixture
+def machine_with_engine(fresh_image: str, docker_bench: Bench) -> Iterator[FreshMachine]:
+    # Makes the base image that stands in for one of a registry: no newcomer's business.
+    docker_bench.engine.prepare(docker_bench.plan(), docker_bench.observer)
+    machine = FreshMachine(fresh_image, with_engine=True)
+    yield machine
+    machine.close()
+
+
+def row(machine: FreshMachine, folder: str) -> dict[str, Any]:
+    document = json.loads(machine.root(f"cat '{folder}/results/latest/results.json'"))
+    [platform] = document["platforms"]
+    return {"engine": document["engine"], **platform["verdict"], **platform["pytest"]}
+
+
+def line_to_paste(refused: Finished) -> str:
+    assert refused.exit_code == MISSING_PREREQUISITE, refused.output
+    [line] = LINE.findall(refused.output)
+    return str(line)
+
+
+def packages_of(line: str) -> set[str]:
+    words = line.strip("'").partition(" install ")[2].split()
+    return {word for word in words if not word.startswith("-")}
+
+
+def test_a_bare_machine_names_what_it_lacks_and_the_pasted_line_is_enough(
+    machine: FreshMachine,
+) -> None:
+    readme = quick_start()
+    machine.put_tree(ARCHIVE)
+    listing = f"find '{ARCHIVE}' /root /home /tmp -not -path '*/__pycache__*'"
+    before = machine.root(listing)
+    refused = machine.type(readme.commands[0], user=USER, folder=ARCHIVE)
+    line = line_to_paste(refused)
+    assert machine.root(listing) == before  # nothing was downloaded or made
+    assert packages_of(line) == set(readme.packages) - {"git"}  # an archive needs none
+    machine.root(line)
+    made = machine.type(readme.commands[0], user=USER, folder=ARCHIVE)
+    assert made.exit_code == 0, made.output
+    assert TABLE.search(made.output), made.output
+    found = row(machine, ARCHIVE)
+    assert (found["engine"], found["product"], found["harness"]) == ("host", "passed", "clean")
+    assert found["passed"] > 0
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("user", ["root", USER])
+def test_a_clone_on_a_machine_with_what_readme_names(machine: FreshMachine, user: str) -> None:
+    readme = quick_start()
+    machine.root(f"apt-get update && apt install {' '.join(readme.packages)}")
+    make_clone(machine, user)
+    made = machine.type(readme.commands[0], user=user, folder=CLONE)
+    assert made.exit_code == 0, made.output
+    assert TABLE.search(made.output), made.output
+    found = row(machine, CLONE)
+    assert (found["engine"], found["product"], found["harness"]) == ("host", "passed", "clean")
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("user", ["root", USER])
+def test_a_clone_on_a_machine_with_an_engine(machine_with_engine: FreshMachine, user: str) -> None:
+    machine, readme = machine_with_engine, quick_start()
+    machine.put_tree(CLONE)
+    line = line_to_paste(machine.type(readme.commands[0], user="root", folder=CLONE))
+    # The container has the compiler.
+    assert packages_of(line) <= set(readme.packages) - {"g++", "python3-dev"}
+    machine.root(line)
+    made = machine.type(readme.commands[0], user=user, folder=CLONE)
+    assert made.exit_code == 0, made.output
+    assert TABLE.search(made.output), made.output
+    found = row(machine, CLONE)
+    assert (found["engine"], found["product"], found["harness"]) == ("docker", "passed", "clean")
+
+
+def make_clone(machine: FreshMachine, user: str) -> None:
+    """Make the checkout a repository with a commit, which belongs to ``user``."""
+    machine.put_tree(CLONE)
+    machine.root(f"chown --recursive {user}: {CLONE}")
+    author = "-c user.name=newcomer -c user.email=newcomer@example.org"
+    commands = f"git init --quiet && git add . && git {author} commit --quiet --message=all"
+    assert machine.type(commands, user=user, folder=CLONE).exit_code == 0
