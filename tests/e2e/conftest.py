@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -91,13 +90,12 @@ def host_bench(tmp_path: Path) -> Bench:
 
 
 @pytest.fixture(scope="session")
-def fresh_image() -> str:
+def fresh_image(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A minimal Debian with python3 alone, on an engine whose containers see this machine."""
-    engine_or_skip("docker")
+    bench = Bench(engine_or_skip("docker"), tmp_path_factory.mktemp("fresh"))
     if not is_local_engine():
         pytest.skip("the Docker Engine is not this machine's own")
-    if os.getuid() != 0 and shutil.which("mmdebstrap") is None:
-        pytest.skip("mmdebstrap is not installed")
+    bench.engine.prepare(bench.plan(), bench.observer)  # makes the offline base
     return make_image()
 
 

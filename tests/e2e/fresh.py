@@ -5,14 +5,17 @@ What is typed there comes from README's first section: its words are the test's 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
 import uuid
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
+
+from docker.client import DockerClient
+from plans import OFFLINE_BASE
 
 from ci.network import resolve_network
 from ci.pip_settings import read_pip_settings
@@ -21,12 +24,19 @@ from ci.source import write_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "docker" / "make-base-image"
-PACKAGES = "python3"
 USER, USER_ID = "newcomer", 1000
+LABEL = ("infini-ci.project", "infini-ops")  # `gc` finds by it what stays behind
+IMAGE = "infini-ci/fresh-machine:bookworm"
+# Neither suggestions nor recommendations of what stays keep a compiler.
+DOCKERFILE = f"""\
+FROM {OFFLINE_BASE}
+RUN apt-get purge --yes --auto-remove -o APT::AutoRemove::SuggestsImportant=false \\
+    -o APT::AutoRemove::RecommendsImportant=false {{packages}} \\
+    && useradd --uid {USER_ID} --create-home --shell /bin/bash {USER}
+"""
 SOCKET = "/var/run/docker.sock"
-# pip's downloads outlive a container. The label lets `gc` find them.
+# pip's downloads outlive a container.
 CACHE, CACHE_FOLDER = "infini-ops-fresh-pip", "/var/cache/pip"
-CACHE_LABEL = "infini-ci.project=infini-ops"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +86,10 @@ class FreshMachine:
             self._users[USER] = f"{USER_ID}:{Path(SOCKET).stat().st_gid}"
         options = [f"--volume={mount}" for mount in mounts]
         options += [f"--env={name}={value}" for name, value in variables.items()]
-        docker("volume", "create", f"--label={CACHE_LABEL}", CACHE)
+        docker("volume", "create", f"--label={'='.join(LABEL)}", CACHE)
         # On this machine's network, where its own containers find what it serves.
         command = ("--network=host", "--init", *options, image, "sleep", "infinity")
         docker("run", "--detach", f"--name={self.name}", *command)
-        self.root(f"useradd --uid {USER_ID} --create-home --shell /bin/bash {USER}")
         # pip does not use a cache of another user.
         self.root(f"install --directory --owner={USER_ID} {CACHE_FOLDER}/{USER_ID}")
 
@@ -118,12 +127,17 @@ class FreshMachine:
 
 
 def make_image() -> str:
-    """Return an image with python3 alone, made on the first use of its recipe."""
-    digest = hashlib.sha256(RECIPE.read_bytes() + PACKAGES.encode()).hexdigest()[:12]
-    image = f"infini-ops-fresh:{digest}"
-    if not docker("images", "--quiet", image):
-        subprocess.run([RECIPE, image], env={**os.environ, "PACKAGES": PACKAGES}, check=True)
-    return image
+    """Return an image with python3 alone: the offline base without what its recipe adds."""
+    [listed] = re.findall(r"^packages=python3,(.+)$", RECIPE.read_text(), re.MULTILINE)
+    client = DockerClient.from_env()
+    client.images.build(
+        fileobj=BytesIO(DOCKERFILE.format(packages=listed.replace(",", " ")).encode()),
+        tag=IMAGE,
+        labels=dict([LABEL]),
+        forcerm=True,
+    )
+    client.close()
+    return IMAGE
 
 
 def is_local_engine() -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import Bench
 from fresh import USER, Finished, FreshMachine, quick_start
 
 pytestmark = pytest.mark.docker
@@ -29,9 +28,7 @@ def machine(fresh_image: str) -> Iterator[FreshMachine]:
 
 
 @pytest.fixture
-def machine_with_engine(fresh_image: str, docker_bench: Bench) -> Iterator[FreshMachine]:
-    # Makes the base image that stands in for one of a registry: no newcomer's business.
-    docker_bench.engine.prepare(docker_bench.plan(), docker_bench.observer)
+def machine_with_engine(fresh_image: str) -> Iterator[FreshMachine]:
     machine = FreshMachine(fresh_image, with_engine=True)
     yield machine
     machine.close()
