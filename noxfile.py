@@ -96,6 +96,7 @@ os.environ.pop("PYTHONOPTIMIZE", None)
 
 PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 E2E = "tests/e2e"
+FRESH = (f"{E2E}/test_fresh_machine.py", f"{E2E}/test_every_python.py")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 FORMATTED = tuple(
     f"{folder}/**/*.{suffix}"
@@ -202,9 +203,14 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def machines(session: nox.Session) -> None:
-    """Run the operator suite as on other machines: instruction sets, cores, users, locales."""
+    """Run the operator suite as on other machines, and README's commands on fresh ones.
+
+    Instruction sets, cores, users, locales; with an option, such as `-- --fast`, these alone.
+    """
     install_groups(session, "machines")
     session.run("python", "-m", "tests.machines", *session.posargs)
+    if not session.posargs:
+        session.run("python", "-m", "pytest", "-m", "machines", *FRESH)
 
 
 @nox.session

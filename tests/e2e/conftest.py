@@ -20,14 +20,14 @@ from ci.plan import EnginePlan, RunPlan, StagePlan
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "docker: needs a Docker Engine")
-    config.addinivalue_line("markers", "complete: takes minutes, and runs with `-m complete` only")
+    config.addinivalue_line("markers", "machines: takes minutes; part of `nox -s machines`")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes, unless `-m` names it."""
-    if "complete" in config.option.markexpr:
+    """Leave out the matrix of fresh machines, unless `-m` names it."""
+    if "machines" in config.option.markexpr:
         return
-    left_out = [item for item in items if item.get_closest_marker("complete")]
+    left_out = [item for item in items if item.get_closest_marker("machines")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 

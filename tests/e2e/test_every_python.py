@@ -42,7 +42,7 @@ def interpreters(minor: int) -> Iterator[Path]:
             yield path
 
 
-@pytest.mark.complete
+@pytest.mark.machines
 @pytest.mark.parametrize("minor", MINORS, ids=lambda minor: f"3.{minor}")
 def test_a_first_run_and_its_reports(minor: int, tmp_path: Path) -> None:
     pythons = list(interpreters(minor))

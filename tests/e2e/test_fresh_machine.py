@@ -71,7 +71,7 @@ def test_a_bare_machine_names_what_it_lacks_and_the_pasted_line_is_enough(
     assert found["passed"] > 0
 
 
-@pytest.mark.complete
+@pytest.mark.machines
 @pytest.mark.parametrize("user", ["root", USER])
 def test_a_clone_on_a_machine_with_what_readme_names(machine: FreshMachine, user: str) -> None:
     readme = quick_start()
@@ -84,7 +84,7 @@ def test_a_clone_on_a_machine_with_what_readme_names(machine: FreshMachine, user
     assert (found["engine"], found["product"], found["harness"]) == ("host", "passed", "clean")
 
 
-@pytest.mark.complete
+@pytest.mark.machines
 @pytest.mark.parametrize("user", ["root", USER])
 def test_a_clone_on_a_machine_with_an_engine(machine_with_engine: FreshMachine, user: str) -> None:
     machine, readme = machine_with_engine, quick_start()
@@ -107,3 +107,14 @@ def make_clone(machine: FreshMachine, user: str) -> None:
     author = "-c user.name=newcomer -c user.email=newcomer@example.org"
     commands = f"git init --quiet && git add . && git {author} commit --quiet --message=all"
     assert machine.type(commands, user=user, folder=CLONE).exit_code == 0
+
+
+@pytest.mark.machines
+def test_the_tests_themselves_need_no_more_than_readme_names(machine: FreshMachine) -> None:
+    # As an ordinary user without an engine: `.ci/run` is root with one, and installs more.
+    readme = quick_start()
+    assert "python3 noxfile.py -s tests" in readme.commands
+    machine.root(f"apt-get update && apt install {' '.join(readme.packages)}")
+    make_clone(machine, USER)
+    tested = machine.type("python3 noxfile.py -s tests", user=USER, folder=CLONE)
+    assert tested.exit_code == 0, tested.output
