@@ -385,24 +385,34 @@ def _packaged_python() -> str | None:
     return f"python3.{sys.version_info.minor}" if Path(real).parent == Path("/usr/bin") else None
 
 
-def _install_line(missing: Sequence[str]) -> str | None:
-    if not missing:
-        return None
-    # A Fedora may have apt-get too, which installs nothing there.
+def package_manager() -> str | None:
+    """The program that installs packages here; a Fedora may have apt-get, which installs nothing."""
     debian = Path("/etc/debian_version").exists()
     managers = ("apt-get", "dnf", "yum") if debian else ("dnf", "yum", "apt-get")
-    manager = next(filter(shutil.which, managers), None)
-    if manager is None:
-        names = [PACKAGES["apt-get"][name].format(python="python3") for name in missing]
-        return f"Install what Debian calls {', '.join(names)}."
-    python = _packaged_python() or "python3"
-    names = [PACKAGES[manager][name].format(python=python) for name in missing]
-    command = f"{INSTALL[manager]} {' '.join(names)}"
+    return next(filter(shutil.which, managers), None)
+
+
+def install_command(manager: str, names: Sequence[str]) -> str:
+    """The line that installs packages, for this user."""
+    command = f"{INSTALL[manager]} {shlex.join(names)}"
     if os.geteuid() == 0:
         return command
     if shutil.which("sudo"):
         return command.replace(manager, f"sudo {manager}")
     return f"su -c {shlex.quote(command)}"
+
+
+def _install_line(missing: Sequence[str]) -> str | None:
+    if not missing:
+        return None
+    manager = package_manager()
+    if manager is None:
+        names = [PACKAGES["apt-get"][name].format(python="python3") for name in missing]
+        return f"Install what Debian calls {', '.join(names)}."
+    python = _packaged_python() or "python3"
+    return install_command(
+        manager, [PACKAGES[manager][name].format(python=python) for name in missing]
+    )
 
 
 def _available_memory() -> int | None:

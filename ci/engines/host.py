@@ -28,7 +28,7 @@ from ci.engines.events import EventReader
 from ci.engines.image_log import ImageLog
 from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
-from ci.engines.system_packages import install_command, missing_packages
+from ci.engines.system_packages import missing_packages
 from ci.engines.workfolder import STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.findings import Finding
@@ -205,11 +205,9 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
 
 def _missing_packages(plan: RunPlan) -> list[str]:
     """What the image would have; it is not for a run to install into this system."""
-    missing = missing_packages(plan.system_packages)
-    if not missing:
-        return []
-    how = f": {install_command(missing)}"
-    return [f"not installed on this machine, which system_packages names{how}"]
+    install = missing_packages(plan.system_packages)
+    what = "not all that system_packages names is installed on this machine"
+    return [f"{what}: {install}"] if install else []
 
 
 def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
