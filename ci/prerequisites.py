@@ -386,7 +386,7 @@ def _packaged_python() -> str | None:
 
 
 def package_manager() -> str | None:
-    """The program that installs packages here; a Fedora may have apt-get, which installs nothing."""
+    """What installs packages here; a Fedora may have an apt-get that installs nothing."""
     debian = Path("/etc/debian_version").exists()
     managers = ("apt-get", "dnf", "yum") if debian else ("dnf", "yum", "apt-get")
     return next(filter(shutil.which, managers), None)
