@@ -60,19 +60,17 @@ class PlatformRun:
             image = self._prepare()
         except UsageError:  # nothing that a row of the table could say
             raise
+        except PrerequisiteError as error:  # one command for all platforms, shown once, at the end
+            return replace(self._not_run(str(error)), install=error.remedy)
         except (CiError, OSError) as error:
-            if not isinstance(error, PrerequisiteError):
-                return self._not_run(error_text(error))
-            # One command for all platforms, which is shown once, at the end.
-            finished = self._not_run(error_text(error), shown=str(error))
-            return replace(finished, install=error.remedy)
+            return self._not_run(error_text(error))
         except KeyboardInterrupt:
             self.interrupted = True
             return self._not_run("the run was interrupted while the image was prepared")
         return self._carry_out(image)
 
-    def _not_run(self, reason: str, *, shown: str | None = None) -> Finished:
-        self.observer.event({"event": "failure", "text": shown or reason})
+    def _not_run(self, reason: str) -> Finished:
+        self.observer.event({"event": "failure", "text": reason})
         return Finished(result=not_run_result(self.plan, reason), interrupted=self.interrupted)
 
     def _adopt(self) -> ExecutionFacts | None:

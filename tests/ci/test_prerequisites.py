@@ -341,6 +341,7 @@ def test_what_a_platform_lacks_is_in_its_row_and_stops_no_other(
         assert note.startswith("not run: this machine lacks what the host engine needs: ")
         assert "C++ compiler" in note
         assert "\n" not in note
+        assert "apt-get" not in evidence.text
     assert exit_code(result.platforms) is ExitCode.INFRASTRUCTURE
     [line] = run.install
     assert "g++" in line
