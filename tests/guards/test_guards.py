@@ -320,3 +320,25 @@ def test_a_wrong_quarantine_is_a_usage_error() -> None:
         in run.output
     )
     assert "Traceback" not in run.output
+
+
+def test_the_stack_of_a_crash_leaves_out_the_interpreter_s_own_frames() -> None:
+    """Of Python 3.14, whose faulthandler shows C frames too; dozens of them are Python's."""
+    last_words = """Fatal Python error: Aborted
+
+Current thread 0x00007fabf1fe8200 [python] (most recent call first):
+  File "/src/test_toy.py", line 2 in aborts
+  File "/ci/lib/python3.14/site-packages/_pytest/python.py", line 166 in pytest_pyfunc_call
+
+Current thread's C stack trace (most recent call first):
+  Binary file "/ci/bin/python", at _Py_DumpStack+0x4a [0x499c1d]
+  Binary file "/usr/lib/x86_64-linux-gnu/libc.so.6", at abort+0x24 [0x7fabf2011507]
+  Binary file "/ci/lib/python3.14/site-packages/infini/ops/libinfini_ops.so", at +0x29fba [0x7f]
+  Binary file "/usr/lib/libpython3.14.so.1.0", at Py_RunMain+0x3aa [0x7376aa]
+  Binary file "/ci/bin/python3.14" [0x743494]
+"""
+    kept = guards._stack(last_words).splitlines()
+    frames = [line.split("/")[-1] for line in kept if line.startswith("  ")]
+    assert [frame.partition('"')[0] for frame in frames] == [
+        *("test_toy.py", "libc.so.6", "libinfini_ops.so"),
+    ]

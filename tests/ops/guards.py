@@ -38,8 +38,12 @@ _SETUP_SHOWN = ("setuponly", "setupshow", "setupplan")
 # Options that leave out a part of the suite.
 _NARROWING = ("keyword", "markexpr", "deselect", "lf", "ignore", "ignore_glob", "slot")
 
-# Frames of what runs the test are no part of the answer.
-_MACHINERY = re.compile(r'File ".*/(_pytest|pluggy|pytest|xdist|execnet)/|File "<')
+# Frames of what runs the test are no part of the answer, nor are those of the interpreter, which
+# faulthandler adds since Python 3.14.
+_MACHINERY = re.compile(
+    r'\bFile ".*/(_pytest|pluggy|pytest|xdist|execnet)/|\bFile "<|'
+    r'Binary file "(.*/)?(lib)?python[^/"]*"'
+)
 _FATAL = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
 
 
