@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from ci import source
 from ci.errors import UsageError
 from ci.inputs import Project
 from ci.source import SourceState
-from ci.text import storable
+from ci.text import first_names, near_match, storable
 
 REQUEST_FILE = "request.json"
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
@@ -99,7 +100,8 @@ def load_request(results: Path, run_id: str) -> RunRequest:
     request = read_request(results, run_id)
     if request.bundle is not None:
         message = f"--resume: run {run_id} is one of a bundle"
-        raise UsageError(message, remedy=f"Name that as well: --bundle {request.bundle}")
+        bundle = shlex.quote(str(request.bundle))
+        raise UsageError(message, remedy=f"Name that as well: --bundle {bundle}")
     return unchanged(request)
 
 
@@ -117,8 +119,10 @@ def read_request(results: Path, run_id: str) -> RunRequest:
     try:
         return RunRequest.model_validate_json(path.read_bytes())
     except OSError:
-        message = f"--resume: there is no run '{run_id}' in {results}"
-        raise UsageError(message, remedy=f"Choose one of the folders in {results}.") from None
+        known = sorted(folder.parent.name for folder in results.glob(f"*/{REQUEST_FILE}"))
+        message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
+        newest = f"The newest: {first_names(known[::-1])}." if known else "It holds none yet."
+        raise UsageError(message, remedy=newest) from None
     except ValidationError as error:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None
 

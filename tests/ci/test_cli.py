@@ -402,6 +402,11 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert run("run", "cpu", "--source", source, "--results", "r") == ExitCode.INTERRUPTED
     run_id = (tmp_path / "r" / "latest").readlink().name
     assert f": python -m ci run --resume {run_id} --results r\n" in capsys.readouterr().out
+    assert run("run", "--resume", f"{run_id}x", "--results", "r") == ExitCode.USAGE
+    assert capsys.readouterr().err == (
+        f"error: --resume: there is no run '{run_id}x' in r; did you mean '{run_id}'?\n"
+        f"The newest: {run_id}.\n"
+    )
 
 
 def test_schema(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,18 +124,19 @@ def test_the_script_builds_the_image(docker_bench: Bench) -> None:
         docker_bench.engine.client.images.remove(name)
 
 
-def test_it_can_be_pasted(host_bench: Bench) -> None:
+@pytest.mark.docker
+def test_it_can_be_pasted(docker_bench: Bench) -> None:
     """Into an interactive shell, which is there afterwards; what fails ends the script only."""
     odd = "print('it!s', '!!', \"$HOME\")"
-    plan = host_bench.plan(python_stage("odd", odd), stage("fail", "false"), stage("no", "true"))
-    script = host_bench.engine.describe(plan)
+    plan = docker_bench.plan(python_stage("odd", odd), stage("fail", "false"), stage("no", "true"))
+    script = docker_bench.engine.describe(plan)
     ours, theirs = pty.openpty()
     shell = subprocess.Popen(
         ["bash", "--norc", "--noprofile", "-i"],
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={"PATH": os.environ["PATH"], "HOME": str(host_bench.folder), "TERM": "dumb"},
+        env={"PATH": os.environ["PATH"], "HOME": str(docker_bench.folder), "TERM": "dumb"},
         start_new_session=True,
     )
     os.close(theirs)
