@@ -119,7 +119,8 @@ def read_request(results: Path, run_id: str) -> RunRequest:
     try:
         return RunRequest.model_validate_json(path.read_bytes())
     except OSError:
-        known = sorted(folder.parent.name for folder in results.glob(f"*/{REQUEST_FILE}"))
+        folders = (path.parent for path in results.glob(f"*/{REQUEST_FILE}"))
+        known = sorted(folder.name for folder in folders if not folder.is_symlink())  # no latest
         message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
         newest = f"The newest: {first_names(known[::-1])}." if known else "It holds none yet."
         raise UsageError(message, remedy=newest) from None
