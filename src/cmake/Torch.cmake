@@ -50,6 +50,8 @@ function(infini_ops_generate_torch output registry)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "The generator failed; its message is above.")
   endif()
+  # There are no headers where all selected operators are written by hand.
+  file(MAKE_DIRECTORY "${output}/base")
   # A change of what is generated from runs it again. One of the variable alone does not: ninja
   # can't see it, and pip, which configures every time, need not.
   file(GLOB_RECURSE inputs CONFIGURE_DEPENDS

@@ -95,6 +95,7 @@ class TestNativeMetadata:
                 slots = {slot for device, slot in native.get(name, ()) if device == platform}
                 assert active - {TORCH_SLOT} == slots, name
 
+    @pytest.mark.operators("add")
     def test_it_says_where_an_implementation_is(self) -> None:
         (add,) = (each for each in native_operators() if each.name == "add")
         assert dict(zip(add.slots, add.sources, strict=True))["cpu", 0] == "src/cpu/add.cc"
@@ -133,6 +134,7 @@ class TestOperatorClasses:
                     f"{enabled}"
                 )
 
+    @pytest.mark.operators
     def test_the_base_class_has_the_slots_of_all_operators(self) -> None:
         native = {
             slot for each in native_operators() for device, slot in each.slots if device == "cpu"

@@ -51,6 +51,7 @@ def test_another_thread_runs_while_a_kernel_does(*, as_array: bool) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.operators
 def test_eight_threads_compute_what_one_does() -> None:
     work = list(_work())
     expected = [_result(overload, sample) for overload, sample in work]

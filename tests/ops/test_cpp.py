@@ -154,6 +154,7 @@ def calls(overload: Overload) -> Iterator[str]:
         yield f"  {class_name(overload.name)}::Call({arguments});"
 
 
+@pytest.mark.operators
 def test_every_overload_can_be_called_with_literals(tmp_path: Path) -> None:
     """All headers fit into one program, and no call in it is ambiguous."""
     lines = [
@@ -343,6 +344,7 @@ int main() {
 """
 
 
+@pytest.mark.operators
 def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> None:
     """The program has a ``Dispatch`` of its own, which prints what every ``Call`` hands to it."""
     expected = [(name, types, told) for name in operator_names() for types, told in forms(name)]

@@ -85,6 +85,7 @@ def test_the_cpu_has_nothing_to_fall_back_to() -> None:
     assert found == []
 
 
+@pytest.mark.operators("abs")
 def test_a_test_that_fell_back_executed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fall_back(*_: object) -> None:
         raise FallbackError("aten::abs.out has no kernel but the fallback")

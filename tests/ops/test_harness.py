@@ -203,6 +203,7 @@ class TestTheLibraryRanWhatWasAskedFor:
         with pytest.raises(WrongImplementationError, match=r"on npu, the library ran Call\(.*cpu"):
             check_device("npu")
 
+    @pytest.mark.operators("add")
     def test_a_test_that_ran_another_slot_says_which(self) -> None:
         written: dict[str, object] = {}
         record = Record(property=written.__setitem__, device="cpu", platform="cpu")

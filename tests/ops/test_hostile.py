@@ -218,6 +218,7 @@ def printed(program: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.operators("abs")
 def test_an_operator_can_be_the_first_thing_that_is_imported() -> None:
     program = "from infini.ops import abs, Abs; print(Abs.active_implementation_indices('cpu'))"
     assert printed(program) == "[8]\n"

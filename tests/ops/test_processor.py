@@ -108,6 +108,7 @@ def test_this_processor_is_described() -> None:
         pytest.param("AVX512_CORE", BF16, None, id="has it"),
     ],
 )
+@pytest.mark.operators("abs")
 def test_a_refusal_is_excused_only_by_what_the_processor_lacks(
     monkeypatch: pytest.MonkeyPatch, isa: str, message: str, reason: SkipReason | None
 ) -> None:
