@@ -335,4 +335,7 @@ def test_the_command_line_wins_and_a_resumed_run_keeps_it(
 def test_a_number_that_is_none(number: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["run", "cpu", f"--reruns={number}"])
-    assert f"expected a number up to 100, got '{number}'" in capsys.readouterr().err
+    assert (
+        f"got '{number}', expected a number of at least 0 and at most 100"
+        in capsys.readouterr().err
+    )
