@@ -200,6 +200,32 @@ def test_two_implementations_of_one_place(root: Path, tmp_path: Path) -> None:
     assert "The sources can't be registered; the message is above." in message
 
 
+def test_kernels_of_unselected_operators_are_not_compiled(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = {"isa.cc", "iteration.cc", "parallel.cc"}
+    for value, added in (
+        ("add,rms_norm", {"add.cc", "rms_norm.cc"}),
+        ("ge*", {"gemm.cc", "product.cc"}),
+        ("cast", {"cast.cc", "convert.cc"}),
+    ):
+        monkeypatch.setenv("INFINI_OPS_TORCH_OPS", value)
+        finished = run_cmake(root, tmp_path, "-DWITH_TORCH=OFF")
+        assert finished.returncode == 0, finished.stderr
+        entries = json.loads((tmp_path / "compile_commands.json").read_text())
+        files = (Path(entry["file"]) for entry in entries)
+        assert {path.name for path in files if path.parent.name == "cpu"} == shared | added
+        metadata = json.loads((tmp_path / "registry" / "native_ops_metadata.json").read_text())
+        names = {f"{each['name']}.cc" for each in metadata["ops"]}
+        assert names == added - {"product.cc", "convert.cc"}
+        left_out = {f"{each['name']}.cc" for each in metadata["not_selected"]}
+        bases = {f"{path.stem}.cc" for path in (root / "src" / "base").glob("*.h")}
+        assert left_out == bases - names
+    monkeypatch.setenv("INFINI_OPS_TORCH_OPS", "abs")
+    message = configure(root, tmp_path, "-DWITH_TORCH=OFF")
+    assert "no operator written by hand is 'abs', and this build has no torch" in message
+
+
 def test_the_environment_narrows_each_configuration(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from codegen.errors import GenerationError
+from codegen.inputs import PREDEFINED
 from codegen.model import Schemas, SkipReason
-from codegen.selection import Choice, choose, load_selection, parse_variable
+from codegen.selection import (
+    Choice,
+    choose,
+    hand_written_selection,
+    load_selection,
+    parse_variable,
+)
 
 FIRST_ALLOWLIST_NAMES = 559
 
@@ -194,3 +201,55 @@ def test_deep_nesting(tmp_path: Path) -> None:
     path = write(tmp_path, "operators: " + "[" * 3000)
     with pytest.raises(GenerationError, match=r"ops\.yaml(:1)?: not YAML: "):
         load_selection(path)
+
+
+HAND_WRITTEN = ["add", "gemm", "mul", "rms_norm"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "names"),
+    [
+        ("", HAND_WRITTEN),
+        ("all", HAND_WRITTEN),
+        ("abs,add,fft_*", ["add"]),
+        ("*m*", ["gemm", "mul", "rms_norm"]),
+        ("abs", []),
+    ],
+)
+def test_operators_written_by_hand_are_selected_too(variable: str, names: list[str]) -> None:
+    assert hand_written_selection(variable, HAND_WRITTEN, alone=False) == names
+
+
+def test_a_file_selects_operators_written_by_hand(tmp_path: Path) -> None:
+    path = write(tmp_path, "operators:\n  - '*m*'\nexcluded: {gemm: odd}\n")
+    assert hand_written_selection(str(path), HAND_WRITTEN, alone=False) == ["mul", "rms_norm"]
+
+
+def test_what_is_typed_without_torch_is_written_by_hand() -> None:
+    assert hand_written_selection("add", HAND_WRITTEN, alone=True) == ["add"]
+    expected = (
+        r"^INFINI_OPS_TORCH_OPS: no operator written by hand is 'rms_nom', and this build has no "
+        r"torch; did you mean 'rms_norm'\?$"
+    )
+    with pytest.raises(GenerationError, match=expected):
+        hand_written_selection("add,rms_nom", HAND_WRITTEN, alone=True)
+
+
+def test_the_variable_names_what_torch_has_not(schemas: Schemas) -> None:
+    choice = choose([parse_variable("gemm,abs")], schemas, HAND_WRITTEN)
+    assert chosen(choice, schemas) == {"abs"}
+    with pytest.raises(GenerationError, match="named 'rms_nom'; did you mean 'rms_norm'"):
+        choose([parse_variable("rms_nom")], schemas, ["rms_norm"])
+
+
+def test_predefined_selections_are_known_to_this_torch(schemas: Schemas) -> None:
+    paths = sorted(PREDEFINED.glob("*.yaml"))
+    assert [path.stem for path in paths] == ["smoke"]
+    for path in paths:
+        choice = choose([parse_variable(path.stem)], schemas)
+        assert (choice.missing, choice.notes) == ((), ())
+        assert chosen(choice, schemas) == load_selection(path).names(schemas.by_name)
+    names = chosen(choose([parse_variable("smoke,gelu_")], schemas), schemas)
+    assert {"abs", "abs_", "fft_fft", "gelu_", "sum"} <= names
+    smoke = hand_written_selection("smoke", HAND_WRITTEN, alone=False)
+    assert smoke == ["add", "mul"]
