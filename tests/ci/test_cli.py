@@ -141,7 +141,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "--config", "no.yaml"], "no.yaml: no such file"),
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
-        (["run", "--reruns", "0", "--resume", "x"], "--cold and --reruns."),
+        (["run", "--reruns", "0", "--resume", "x"], "--cold, --reruns and --select."),
         (["report", "--results", "nowhere"], "no run was made yet, nowhere holds no results"),
     ],
 )
