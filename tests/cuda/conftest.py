@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from emulated import Emulated, build
 
+from tests.built import built_once, cached_compiler
+
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the emulator's programs."""
-    folder = tmp_path_factory.mktemp("emulator")
-    build(folder)
-    return folder
+    environment = {**os.environ, **cached_compiler(request)}
+    return built_once(tmp_path_factory, "emulator", lambda folder: build(folder, environment))
 
 
 @pytest.fixture(scope="module")  # not longer: tests/e2e waits until no child is left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
@@ -32,13 +32,15 @@ class Launch:
     stream: int
 
 
-def build(folder: Path) -> None:
+def build(folder: Path, environment: Mapping[str, str]) -> None:
     """The programs `self_test` and `operators` in `folder`."""
     for command in (
         ["cmake", "-S", FOLDER, "-B", folder, "-G", "Ninja"],
         ["cmake", "--build", folder, "-j", "2"],
     ):
-        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        finished = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
         assert finished.returncode == 0, finished.stdout + finished.stderr
 
 

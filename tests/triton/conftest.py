@@ -6,12 +6,14 @@ import importlib.util
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
-from triton_workplace import TARGETS, Generated, Library, run_cmake
+from triton_workplace import BUILDS, ONE, TARGETS, Generated, Library, run_cmake
 
 from codegen.triton.cache import VARIABLE
 from codegen.triton.generation import Request, generate
+from tests.built import built_once, cached_compiler
 
 
 @pytest.fixture(scope="session")
@@ -25,16 +27,18 @@ def _triton() -> None:
 def generated(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _triton: None
 ) -> Generated:
-    """Everything in src/triton/ops, for both targets.
-
-    It takes a minute of processor time, so what did not change is kept from run to run.
-    """
-    folder = tmp_path_factory.mktemp("triton")
+    """Everything in src/triton/ops; what did not change is kept from run to run."""
     assert request.config.cache
     cache = request.config.cache.mkdir("triton")
-    generate(Request(targets=TARGETS, workers=2, cache=cache), folder)
+    build: str = getattr(request, "param", ONE)
+    targets = BUILDS[build]
+
+    def compile_in(folder: Path) -> None:
+        generate(Request(targets=targets, workers=2, cache=cache), folder)
+
+    folder = built_once(tmp_path_factory, f"triton-{build}", compile_in)
     rows = json.loads((folder / "triton" / "kernels.json").read_text())
-    return Generated(folder=folder, cache=cache, rows=rows)
+    return Generated(folder=folder, cache=cache, targets=targets, rows=rows)
 
 
 @pytest.fixture(scope="session")
@@ -46,15 +50,25 @@ def _tools() -> None:
 
 @pytest.fixture(scope="session")
 def library(
-    generated: Generated, tmp_path_factory: pytest.TempPathFactory, _tools: None
+    request: pytest.FixtureRequest,
+    generated: Generated,
+    tmp_path_factory: pytest.TempPathFactory,
+    _tools: None,
 ) -> Library:
     """Its kernels come from the cache."""
-    build = tmp_path_factory.mktemp("library")
-    options = ("-DWITH_NVIDIA=ON", "-DWITH_CUDA_KERNELS=OFF", "-DWITH_CPU=OFF")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, str(generated.cache))
-        finished = run_cmake(build, *options)
-    assert finished.returncode == 0, finished.stderr
-    assert ", 0 compiled; " in finished.stdout
-    subprocess.run(["ninja", "-C", build, "infini_ops"], check=True, stdout=subprocess.DEVNULL)
-    return Library(build=build, options=options)
+    options = ["-DWITH_NVIDIA=ON", "-DWITH_CUDA_KERNELS=OFF", "-DWITH_CPU=OFF"]
+    if generated.targets != TARGETS:  # which is the default
+        options.append(f"-DTRITON_TARGETS={';'.join(map(str, generated.targets))}")
+
+    def compile_in(build: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**cached_compiler(request), VARIABLE: str(generated.cache)}.items():
+                patch.setenv(name, value)
+            finished = run_cmake(build, *options)
+            assert finished.returncode == 0, finished.stderr
+            assert ", 0 compiled; " in finished.stdout
+            command = ["ninja", "-C", build, "infini_ops"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    build = built_once(tmp_path_factory, f"{generated.folder.name}-library", compile_in)
+    return Library(build=build, options=tuple(options))

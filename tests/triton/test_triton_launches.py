@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from recorded_calls import LOG
-from triton_workplace import ROOT, TARGETS, Generated, Library, cubin_in
+from triton_workplace import ALL, ONE, ROOT, TARGETS, Generated, Library, cubin_in, on_all_targets
 
 HERE = Path(__file__).parent
 CAPABILITIES = {80: "8.0", 90: "9.0"}
@@ -342,7 +342,11 @@ DISPATCH = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("generated", "target"),
+    [(ONE, 90), *(pytest.param(*ALL.values, target, marks=ALL.marks) for target in TARGETS)],
+    indirect=["generated"],
+)
 def test_dispatch_takes_the_documented_variant(workplace: Workplace, target: int) -> None:
     cases = {name: each for name, each in DISPATCH.items() if each.target in (None, target)}
     outcomes = workplace.run(
@@ -417,6 +421,7 @@ def test_empty_calls_launch_nothing(workplace: Workplace) -> None:
         assert outcome["driver"] == []
 
 
+@on_all_targets
 def test_devices_and_streams(workplace: Workplace) -> None:
     """Each device has a target of its own; its context is current for the launch only."""
     requests = [rms_norm(4, 64) | {"stream": 1000 + device} for device in range(3)]
@@ -484,6 +489,7 @@ def test_a_device_that_no_kernel_is_for(workplace: Workplace, capability: str) -
     assert f"set TRITON_TARGETS to {capability.replace('.', '')} when building" in outcome["error"]
 
 
+@on_all_targets
 def test_a_device_with_less_shared_memory(workplace: Workplace) -> None:
     """8.6 runs the code for 8.0, all of which fits."""
     (outcome,) = workplace.run(gemm(1280, 1280, 512), devices="8.6")
@@ -514,6 +520,7 @@ def test_what_the_driver_refuses_is_told(workplace: Workplace, function: str) ->
     assert len(workplace.recorded("cuCtxPopCurrent_v2")) == len(pushed)
 
 
+@on_all_targets
 def test_the_recorder_refuses_what_the_driver_would(
     driver: Path, generated: Generated, tmp_path: Path
 ) -> None:
