@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from agent_job import Job
 from postgresql_server import Server, missing, running_server
 from published import PUBLISHED, ascend_after_summary, platform_result
 
+from ci.config import NetworkConfig
+from ci.pip_settings import read_pip_settings
 from ci.process import STORE_VARIABLE
 from ci.results import RunResult
 from ci.store import default_url
@@ -40,6 +44,24 @@ def _no_outside_world(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever database the caller's runs go to, those of the tests do not."""
     monkeypatch.delenv(STORE_VARIABLE, raising=False)
+
+
+@cache
+def _pip_settings(*_environment: tuple[str, str]) -> NetworkConfig:
+    return read_pip_settings()
+
+
+@pytest.fixture(autouse=True)
+def _pip_answers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each environment: starting it takes as long as all the rest of a command."""
+
+    def settings() -> NetworkConfig:
+        named = (
+            item for item in os.environ.items() if item[0].startswith(("PIP_", "XDG_", "HOME"))
+        )
+        return _pip_settings(*sorted(named))
+
+    monkeypatch.setattr("ci.commands.run.read_pip_settings", settings)
 
 
 @pytest.fixture(scope="session")
