@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from fresh import is_local_engine, make_image
-from plans import make_run_plan, write_project
+from plans import copying_python, make_run_plan, write_project
 
 from ci.engines import Engine, ExecutionFacts, select_engine
 from ci.errors import InfrastructureError
@@ -51,15 +52,17 @@ class Recorder:
 class Bench:
     """An engine, and a folder with the tiny project to run on it."""
 
-    def __init__(self, engine: Engine, folder: Path) -> None:
+    def __init__(self, engine: Engine, folder: Path, python: str = sys.executable) -> None:
         self.engine = engine
+        self.python = python
         self.folder = folder
         self.run_id = f"test-{uuid.uuid4().hex[:8]}"
         self.observer = Recorder()
         write_project(folder / "project")
 
     def plan(self, *stages: StagePlan, **changes: Any) -> RunPlan:
-        return make_run_plan(self.folder, *stages, run_id=self.run_id, **changes)
+        changes = {"run_id": self.run_id, "python": self.python, **changes}
+        return make_run_plan(self.folder, *stages, **changes)
 
     def run(self, plan: RunPlan) -> ExecutionFacts:
         image = self.engine.prepare(plan, self.observer)
@@ -73,10 +76,16 @@ def engine_or_skip(name: str) -> Engine:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Makes the virtual environments of the host engine."""
+    return copying_python(tmp_path_factory.mktemp("python"))
+
+
 @pytest.fixture(params=["host", pytest.param("docker", marks=pytest.mark.docker)])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+def bench(request: pytest.FixtureRequest, tmp_path: Path, python: str) -> Bench:
     """Both engines: what they have in common is tested on each."""
-    return Bench(engine_or_skip(request.param), tmp_path)
+    return Bench(engine_or_skip(request.param), tmp_path, python)
 
 
 @pytest.fixture
@@ -85,8 +94,8 @@ def docker_bench(tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
-def host_bench(tmp_path: Path) -> Bench:
-    return Bench(engine_or_skip("host"), tmp_path)
+def host_bench(tmp_path: Path, python: str) -> Bench:
+    return Bench(engine_or_skip("host"), tmp_path, python)
 
 
 @pytest.fixture(scope="session")

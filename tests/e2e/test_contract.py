@@ -47,11 +47,20 @@ def test_overload(test, record_property):
         pytest.skip("no sample: none")
 """
 
+# The command, with a program for Python that makes virtual environments at once.
+LAUNCHER = """\
+import runpy, sys
+sys.executable = sys.argv.pop(1)
+runpy.run_module("ci", run_name="__main__", alter_sys=True)
+"""
+CI = (sys.executable, "-c", LAUNCHER)
+
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
     """A project whose contract was written from its first run."""
     place = tmp_path_factory.mktemp("contract")
+    (place / "python").symlink_to(python)
     (place / "project").mkdir()
     (place / "project" / "ci.yaml").write_text(CONFIG)
     finished, row = run(place)
@@ -65,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ci", *arguments, "--results", str(folder / "results")],
+        [*CI, str(folder / "python"), *arguments, "--results", str(folder / "results")],
         cwd=ROOT,
         # What the caller did before is no part of the run.
         env={**os.environ, "INFINI_CI_SIMULATED": "1"},
