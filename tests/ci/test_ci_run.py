@@ -1,0 +1,61 @@
+"""``.ci/run``: what each part took is printed, also where one fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# In place of what installs, starts an engine and runs for half an hour.
+PROGRAMS = {
+    "docker/start-engine": "echo starting >&2",
+    "bin/id": "echo 1000",  # nobody who may install
+    "bin/python3": 'echo "session $*"; case "$*" in *"FAILS"*) exit 7;; esac',
+}
+
+
+PARTS = {
+    "tools": "",
+    "engine": "",
+    "lint": "lint",
+    "tests": "tests",
+    "tests, complete": "tests -- -m complete",
+    "build-cpu on the host engine": "build-cpu -- --engine host",
+    "machines --fast": "machines -- --fast",
+}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash is installed")
+@pytest.mark.parametrize(("fails", "code", "count"), [("-s tests", 7, 4), ("nothing", 0, 7)])
+def test_the_table_has_each_part_that_ran(
+    tmp_path: Path, fails: str, code: int, count: int
+) -> None:
+    for name, program in PROGRAMS.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n" + program.replace("FAILS", fails))
+        path.chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    finished = subprocess.run(
+        [tmp_path / ".ci" / "run"],
+        env={**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (code, "starting\n")
+    said, table = finished.stdout.split("part  ")
+    names = list(PARTS)[:count]
+    sessions = [line.partition(" -s ")[2] for line in said.splitlines()]
+    assert sessions == [PARTS[name] for name in names if PARTS[name]]
+    rows = re.findall(r"^(\S.*?)  +\d+ +\d+ *(.*)$", table, re.MULTILINE)
+    notes = [""] * count
+    if code:
+        notes[-1] = f"exit code {code}"
+    assert rows == list(zip(names, notes, strict=True))
