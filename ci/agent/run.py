@@ -31,7 +31,9 @@ class Run:
         self._workspace: str = job["workspace"]
         self._results = Path(job["results"])
         self._results.mkdir(parents=True, exist_ok=True)
-        self._environment = {**os.environ, **job["environment"]}
+        # Or a Python that dies keeps the last lines of its log, and pytest's summary with them.
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        self._environment = {**unbuffered, **os.environ, **job["environment"]}
         self._cache = CompilerCache(job["compiler_cache"], self._environment, self._results)
         self._environment.update(self._cache.variables)
         self._log_of_tests = self._results / "pytest.jsonl"

@@ -158,7 +158,8 @@ def test_an_interrupted_build_proves_nothing(work: Workplace) -> None:
     assert result.verdict.product is Product.INCOMPLETE
 
 
-def test_a_crash_after_the_summary(work: Workplace) -> None:
+def test_a_crash_after_the_summary(work: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # some images set it
     die = "import os\ndef pytest_unconfigure(config):\n    os._exit(137)\n"
     work.write("tests/conftest.py", die)
     result = work.only()
