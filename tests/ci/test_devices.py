@@ -133,7 +133,7 @@ def test_the_driver_s_limits_are_the_container_s(tmp_path: Path) -> None:
         ("nvidia", {"exposure": "cdi"}, "--device nvidia.com/gpu=all"),
         ("metax", {}, "--ulimit memlock=-1:-1"),
         ("ascend", {}, '$(stat -c "--device %n:%n:rw" /dev/davinci[0-9]*'),
-        ("ascend", {}, '$(stat -c "--volume %n:%n:ro" /usr/local/dcmi'),
+        ("ascend", {}, '$(stat -c "--volume %n:%n:ro" /usr/local/Ascend/driver'),
     ],
 )
 def test_a_dry_run_shows_the_way(
