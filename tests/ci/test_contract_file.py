@@ -354,7 +354,8 @@ def test_other_tests_may_skip_without_a_reason(path: Path) -> None:
          " 8.mm.out.no simple: got 'no simple', expected an outcome or a reason: passed, xpassed,"
          " xfailed, skipped, not in this torch, no sample, nothing to compare, operand not"
          " recordable, no kernel on this device, dtype unsupported, instruction set"
-         " missing, slot not active, no device, operator not selected, vendor defect; did you mean 'no sample'?"),
+         " missing, slot not active, no device, operator not selected, vendor defect;"
+         " did you mean 'no sample'?"),
         ("no sample: int64", "failed: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
          " 8.mm.out.failed: got 'failed', expected an outcome or a reason: passed,"),
         ("no sample: int64", "passed with: int64", "cpu.yaml:14: operators.t.py::test_op.slot"
