@@ -20,6 +20,7 @@ from ci.devices import CONTAINER_PROBE, PROBE
 from ci.devices.exposure import exposure_of
 from ci.engines.compiler_cache import FOLDER, volume_labels
 from ci.engines.provenance import BASE_DIGEST_LABEL, BASE_LABEL, image_labels
+from ci.engines.workfolder import PIP_INSTALL
 from ci.network import mask_credentials
 from ci.plan import (
     CONTAINER_CA_BUNDLE,
@@ -108,9 +109,7 @@ def describe_host(
         'export VIRTUAL_ENV="$work/venv" PATH="$work/venv/bin:$PATH"',
         "# virtual environment",
         '"$python" -m venv "$work/venv"',
-        _command(
-            ['"$work/venv/bin/python" -m pip install --retries 1', f"--requirement {requirements}"]
-        ),
+        f'"$work/venv/bin/python" {shlex.join(PIP_INSTALL)} {requirements}',
         *_sources(plan, prefix="workspace", owner="0"),
         'tar --extract --no-same-owner --directory "$work" --file "$work/sources.tar"',
         *_agent(plan, job),

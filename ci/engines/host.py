@@ -29,7 +29,7 @@ from ci.engines.image_log import ImageLog
 from ci.engines.job import job_document
 from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
 from ci.engines.system_packages import missing_packages
-from ci.engines.workfolder import STATE, WorkFolder
+from ci.engines.workfolder import PIP_INSTALL, STATE, WorkFolder
 from ci.errors import InfrastructureError
 from ci.findings import Finding
 from ci.invocation import NOX_VARIABLE
@@ -164,11 +164,9 @@ def prerequisites_of(plan: RunPlan) -> Iterator[Finding]:
 
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
     python = str(folder.venv / "bin" / "python")
-    # One retry: with pip's five, an index that cannot be reached costs 8 s per package.
-    install = [python, "-m", "pip", "install", "--retries", "1", "--requirement"]
     commands = (
         [plan.host.python, "-m", "venv", str(folder.venv)],
-        [*install, str(plan.host.requirements)],
+        [python, *PIP_INSTALL, str(plan.host.requirements)],
     )
     for command in commands:
         result = process.run(

@@ -23,6 +23,9 @@ from ci.engines.job import agent_archive
 from ci.plan import RunPlan
 
 STATE = "host.lock"
+# One retry: with pip's five, an index that cannot be reached costs 8 s per package. And Python
+# compiles what it imports, in 6 CPU-seconds; all of torch's modules would take 30.
+PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--retries", "1", "--requirement")
 
 
 @dataclass(frozen=True, kw_only=True)

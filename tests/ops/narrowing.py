@@ -2,7 +2,8 @@
 
 A plug-in of pytest; ``conftest`` adds it. ``INFINI_OPS_TORCH_OPS`` narrows a build, whose metadata
 says to what. A test that calls an operator which was not selected skips with that reason, whichever
-way it gets at it; tests of single overloads are left out, and counted by function.
+way it gets at it. Tests of single overloads are left out and counted by function, and so are those
+that take seconds whatever is selected.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from reasons import SkipReason, skip
 import infini.ops
 
 MARKER = "operators"
+FULL = "full_suite"
 NOT_SELECTED = "not selected"  # in the metadata
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 _RECORDED = pytest.StashKey[bool]()
@@ -27,11 +29,13 @@ _RECORDED = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     text = f"{MARKER}(*names): operators that the test needs; without names any of torch's"
     config.addinivalue_line("markers", text)
+    text = f"{FULL}: takes seconds and is of no single operator; left out where some are selected"
+    config.addinivalue_line("markers", text)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests of overloads that were not selected."""
+    """Leaves out what a selected run does not need."""
     left_out = [item for item in items if _is_left_out(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -41,13 +45,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_left_out(item: pytest.Item) -> bool:
-    """Whether a test is of an overload, or of a hand-written operator, that was not selected."""
+    """Whether a test is of an operator that was not selected, or of a full suite only."""
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params if callspec else {}
     names = (parameters.get("shadowing"), parameters.get("alone"))
     names = (*names, getattr(parameters.get("case"), "name", None))
     is_selected = getattr(parameters.get("overload"), "is_selected", True)
-    return not is_selected or (selection() is not None and not left_out_names().isdisjoint(names))
+    if selection() is None:
+        return not is_selected
+    is_full = item.get_closest_marker(FULL) is not None
+    return is_full or not is_selected or not left_out_names().isdisjoint(names)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -60,6 +60,7 @@ def test_the_example_runs_without_python(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full_suite
 @pytest.mark.operators("add", "clamp", "mean")
 def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> None:
     # As `pip install --target` and `--user` leave it: the files of the wheel.
@@ -344,6 +345,7 @@ int main() {
 """
 
 
+@pytest.mark.full_suite
 @pytest.mark.operators
 def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> None:
     """The program has a ``Dispatch`` of its own, which prints what every ``Call`` hands to it."""

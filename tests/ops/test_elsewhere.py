@@ -36,6 +36,7 @@ def python(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.full_suite
 @pytest.mark.operators("abs")
 def test_python_finds_torch(folder: Path) -> None:
     finished = python(

@@ -22,6 +22,7 @@ import torch
 COPIED = "tensors were copied to the CPU by its fallback"
 
 
+@pytest.mark.full_suite
 def test_fallbacks_of_a_device_are_found_at_any_depth() -> None:
     if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
         skip(SkipReason.NOT_IN_THIS_TORCH, "a device made in Python")

@@ -218,12 +218,14 @@ def printed(program: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.full_suite
 @pytest.mark.operators("abs")
 def test_an_operator_can_be_the_first_thing_that_is_imported() -> None:
     program = "from infini.ops import abs, Abs; print(Abs.active_implementation_indices('cpu'))"
     assert printed(program) == "[8]\n"
 
 
+@pytest.mark.full_suite
 @pytest.mark.parametrize("device", ["meta", "xpu"])
 def test_a_default_device_without_memory(device: str) -> None:
     """Importing makes tensors, on the CPU: a default device may have no memory, or be missing."""

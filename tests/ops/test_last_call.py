@@ -114,6 +114,7 @@ def test_every_thread_has_its_own() -> None:
     assert last_call() == Call("neg", "out", "cpu", 8)
 
 
+@pytest.mark.full_suite
 @pytest.mark.operators("abs", "add")
 def test_from_cpp_the_outer_call_counts_also_where_it_fails(tmp_path: Path) -> None:
     source = tmp_path / "program.cc"

@@ -237,6 +237,7 @@ class TestFile:
             rows = archive.read("tensors.json").decode()
         assert len({json.dumps(row) for row in json.loads(rows)}) == len(json.loads(rows))
 
+    @pytest.mark.full_suite
     def test_reading_it_needs_nothing_but_torch(self) -> None:
         program = (
             "import sys\n"

@@ -128,6 +128,7 @@ def test_fails_after_the_call(record_property, broken_later):
 """
 
 
+@pytest.mark.full_suite
 @pytest.mark.parametrize("options", [(), ("-q",), ("-n", "1"), ("-v", "-rA")])
 def test_the_lines_stand_right_before_the_last(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
