@@ -24,9 +24,10 @@ function(infini_ops_find_unselected result)
 endfunction()
 
 # Removes the files with these stems from a list of sources; the registry lists what they have.
-function(infini_ops_leave_out sources stems)
+# `list_variable`, of the caller: its name must not be one that this function has.
+function(infini_ops_leave_out list_variable stems)
   set(kept "")
-  foreach(source IN LISTS ${sources})
+  foreach(source IN LISTS ${list_variable})
     cmake_path(GET source STEM stem)
     if(stem IN_LIST stems)
       cmake_path(ABSOLUTE_PATH source NORMALIZE)
@@ -35,7 +36,7 @@ function(infini_ops_leave_out sources stems)
       list(APPEND kept "${source}")
     endif()
   endforeach()
-  set(${sources} "${kept}" PARENT_SCOPE)
+  set(${list_variable} "${kept}" PARENT_SCOPE)
 endfunction()
 
 # Reads from the sources of a target which implementation is at which slot, and stops at two for one
