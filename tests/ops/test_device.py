@@ -128,6 +128,7 @@ print(x.tolist())
 """
 
 
+@pytest.mark.operators("abs", "internal_pin_memory", "neg")
 def test_the_library_may_be_used_before_the_plug_in_is_imported(device: str) -> None:
     platform = default_platform(device)
     plugin = PLATFORMS[platform].torch_plugin
@@ -384,6 +385,9 @@ class TestNetworks:
                 torch.testing.assert_close(got.cpu(), expected)
 
 
+@pytest.mark.operators(
+    *("abs", "add", "aminmax", "copy_inplace", "fill_inplace", "linear", "neg", "set_inplace")
+)
 def test_a_program_without_python_calls_with_views_of_memory_on_devices(
     device: str, tmp_path: Path
 ) -> None:

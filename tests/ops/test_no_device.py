@@ -116,6 +116,7 @@ class TestCalls:
         assert "reduction dim" in ours
 
 
+@pytest.mark.operators("abs", "add_inplace")
 def test_operator_tests_skip_and_say_why(device: str, platform: str, tmp_path: Path) -> None:
     log = tmp_path / "pytest.jsonl"
     tests = [

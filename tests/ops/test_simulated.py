@@ -47,6 +47,7 @@ def run(device: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     ]
 
 
+@pytest.mark.operators("add", "exp", "sub_inplace")
 def test_header_and_closing_lines_say_it(run: Run, device: str) -> None:
     lines, _ = run
     platform = default_platform(device)
@@ -58,6 +59,7 @@ def test_header_and_closing_lines_say_it(run: Run, device: str) -> None:
     ]
 
 
+@pytest.mark.operators("add", "exp", "sub_inplace")
 def test_every_test_records_it_and_no_hardware(run: Run, device: str) -> None:
     _, records = run
     assert {record["overload"]: record["kernel"] for record in records} == KERNELS
