@@ -68,7 +68,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, python: str) -> Path:
     [hint] = [note for note in row["notes"] if note.startswith("no contract for cpu yet; ")]
     printed = hint.partition("write it with ")[2]
     assert " -m ci contract cpu --config " in printed
-    subprocess.run(["sh", "-euc", printed], cwd=ROOT, check=True)
+    # The launcher is no `python -m ci`, so the line names the `python` of the shell.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["sh", "-euc", printed], cwd=ROOT, env={**os.environ, "PATH": path}, check=True)
     return place
 
 
