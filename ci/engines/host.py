@@ -36,7 +36,11 @@ from ci.invocation import NOX_VARIABLE
 from ci.plan import RESERVED_VARIABLES, RunPlan
 
 # The caller's, which would reach past the environment, skip assertions, or speak of another run.
-UNWANTED = RESERVED_VARIABLES | {"PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", NOX_VARIABLE}
+UNWANTED = RESERVED_VARIABLES | {
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", NOX_VARIABLE),
+    # With the worker's, syrupy reports nothing and passes.
+    *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
+}
 # Of the shell's variables, which all reach the stages: those that a dry run prints, as builds and
 # tests go by them. Any other may hold a secret.
 SHOWN = re.compile(
