@@ -10,7 +10,7 @@ class Level(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
-    UNKNOWN = "unknown"  # nobody could say, which is not ok
+    UNKNOWN = "unknown"  # no check could decide, which is not ok
     WARNING = "warning"
     PROBLEM = "problem"  # a run would fail
 

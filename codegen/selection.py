@@ -36,7 +36,7 @@ class Entry:
 
     @property
     def is_typed(self) -> bool:
-        """Whether it stands in the variable itself, rather than in a file."""
+        """Whether it is set in the variable itself, rather than in a file."""
         return self.where == SELECTION_VARIABLE
 
     def matches(self, known: Collection[str]) -> list[str]:

@@ -14,7 +14,7 @@ from filelock import FileLock
 def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
     """A folder that the first process of a test run fills while the others wait for it.
 
-    After a failed build the next process starts anew, and fails as well.
+    After a failed build the next process builds from the start, and fails as well.
     """
     folder = _base(factory) / f"built-{name}"
     with FileLock(f"{folder}.lock"):

@@ -264,7 +264,7 @@ def load_contract(
 
 def _wrong(path: Path, findings: Iterable[Finding]) -> ConfigError:
     ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
-    remedy = f"Correct it, or write it anew with `{command('contract', path.stem)}`."
+    remedy = f"Correct it, or rewrite it with `{command('contract', path.stem)}`."
     return ConfigError("\n".join(f.render(str(path)) for f in ordered), remedy=remedy)
 
 

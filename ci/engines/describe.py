@@ -197,7 +197,7 @@ def _bundled_image(archive: ImageArchive) -> Iterator[str]:
 
 
 def _built_image(plan: RunPlan, image: ImagePlan) -> Iterator[str]:
-    yield "# image; a run also builds it anew where its base image has changed"
+    yield "# image; a run also rebuilds it where its base image has changed"
     yield 'if ! docker image inspect "$image" > /dev/null 2>&1; then'
     yield f"base={shlex.quote(image.base_image)}"
     pull = 'docker image inspect "$base" > /dev/null 2>&1 || docker pull "$base"'

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # In place of what installs, starts an engine and runs for half an hour.
 PROGRAMS = {
     "docker/start-engine": "echo starting >&2",
-    "bin/id": "echo 1000",  # nobody who may install
+    "bin/id": "echo 1000",  # a user without the right to install
     "bin/python3": 'echo "session $*"; case "$*" in *"FAILS"*) exit 7;; esac',
 }
 

@@ -86,7 +86,7 @@ def test_folders(tmp_path: Path) -> None:
     assert judge(tmp_path / "not" / "yet").found.startswith(f"{tmp_path}/not/yet: ")
     assert not (tmp_path / "not").exists()
     assert judge(tmp_path, least=10**18).level is Level.PROBLEM
-    unwritable = judge(Path("/proc"))  # by nobody, root included
+    unwritable = judge(Path("/proc"))  # by no user, root included
     assert unwritable.level is Level.PROBLEM
     assert unwritable.found.startswith("/proc cannot be written to: ")
     (tmp_path / "file").touch()

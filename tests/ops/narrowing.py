@@ -36,10 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what a selected run does not need."""
-    left_out = [item for item in items if _is_left_out(item)]
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if _is_left_out(item) else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not _is_left_out(item)]
+        items[:] = kept
     counts = Counter(item.nodeid.partition("[")[0] for item in left_out)
     config.stash[_LEFT_OUT] = dict(sorted(counts.items()))
 
