@@ -47,8 +47,10 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
         int(bool(failing)),
     ]
     length = f"4 unreadable lines, the longest of {LONGEST:,} bytes"
-    # What a stage prints next can be on the same line; an event of the agent's divides the long one.
-    printed = re.search(r"agent's output has (\d+) unreadable lines, the longest of ([\d,]+)", evidence)
+    # A stage prints into the long line, and an event of the agent divides it.
+    printed = re.search(
+        r"agent's output has (\d+) unreadable lines, the longest of ([\d,]+)", evidence
+    )
     assert printed is not None, evidence
     lines, longest = int(printed[1]), int(printed[2].replace(",", ""))
     assert lines >= 4
