@@ -91,8 +91,10 @@ nox.options.reuse_venv = "yes"
 # uv would not see the wheels that a site offers through pip's settings.
 nox.options.default_venv_backend = "virtualenv"
 
-# Sessions run tests and generators, whose assertions have to be executed.
+# Sessions run tests and generators, whose assertions have to be executed, in environments whose
+# modules only the first import compiles. Images of containers often set the second.
 os.environ.pop("PYTHONOPTIMIZE", None)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 E2E = "tests/e2e"

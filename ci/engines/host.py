@@ -35,9 +35,10 @@ from ci.findings import Finding
 from ci.invocation import NOX_VARIABLE
 from ci.plan import RESERVED_VARIABLES, RunPlan
 
-# The caller's, which would reach past the environment, skip assertions, or speak of another run.
+# The caller's, which would reach past the environment, skip assertions, compile each module again
+# in each process, or speak of another run.
 UNWANTED = RESERVED_VARIABLES | {
-    *("PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", NOX_VARIABLE),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
     # With the worker's, syrupy reports nothing and passes.
     *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
 }

@@ -18,20 +18,23 @@ def test_stages_see_the_fresh_environment(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
     monkeypatch.setenv("PYTHONOPTIMIZE", "2")  # a suite that asserts nothing would pass
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # each process would compile all of torch's
     monkeypatch.setenv("AMBIENT", "yes")
     program = """
 import json, os, sys
 names = ("AMBIENT", "GREETING", "PYTHONPATH", "VIRTUAL_ENV")
-print(json.dumps([sys.prefix, os.getcwd(), __debug__, *map(os.environ.get, names)]))
+flags = (__debug__, sys.dont_write_bytecode)
+print(json.dumps([sys.prefix, os.getcwd(), flags, *map(os.environ.get, names)]))
 """
     plan = host_bench.plan(python_stage("look", program))
     facts = host_bench.run(plan)
-    prefix, folder, asserts, ambient, greeting, python_path, venv = json.loads(
+    prefix, folder, flags, ambient, greeting, python_path, venv = json.loads(
         (plan.results / "look.log").read_text()
     )
     assert prefix == venv
     assert not folder.startswith(str(plan.source))
-    assert (asserts, ambient, greeting, python_path) == (True, "yes", "good morning", None)
+    assert flags == [True, False]
+    assert (ambient, greeting, python_path) == ("yes", "good morning", None)
     assert facts.image is not None
     assert (facts.image.built, facts.image.digest) == (True, None)
     assert sorted(path.name for path in plan.source.iterdir()) == ["pyproject.toml", "src", "tests"]

@@ -1,16 +1,19 @@
-"""The release of all seven platforms, in seven containers, without a vendor's hardware.
+"""The main job on this project itself: its release, without a vendor's hardware.
 
-With some operators on one platform of each kind, and with all of them on all platforms where
-complete tests are asked for.
+With some operators on one platform of each kind. Where complete tests are asked for, with all of
+them: on seven platforms in seven containers, and on the host engine.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+import tarfile
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,8 @@ from plans import SELECTED, SELECTION
 
 from ci.platforms import PLATFORMS, Platform
 
-pytestmark = pytest.mark.docker
-
 ROOT = Path(__file__).resolve().parents[2]
-CONFIG = "tests/simulated/ci.yaml"
+SIMULATION = ("--config", "tests/simulated/ci.yaml")
 NO_DEVICE = [name for name, platform in PLATFORMS.items() if not platform.is_simulable]
 SIMULATED = [name for name in PLATFORMS if name not in ("cpu", *NO_DEVICE)]
 
@@ -38,6 +39,7 @@ class Release:
     name: str
     platforms: tuple[str, ...]
     arguments: tuple[str, ...]
+    engine: str = "docker"
     suite: str
     overloads: int
     passed: int
@@ -48,7 +50,7 @@ class Release:
 NARROW = Release(
     name="narrow",
     platforms=("cpu", NO_DEVICE[0], SIMULATED[0]),
-    arguments=("cpu", NO_DEVICE[0], SIMULATED[0], "--select", SELECTION),
+    arguments=("cpu", NO_DEVICE[0], SIMULATED[0], "--select", SELECTION, *SIMULATION),
     suite="suite of the selected operators passed",
     overloads=SELECTED,
     passed=SELECTED,
@@ -58,18 +60,27 @@ NARROW = Release(
 ALL = Release(
     name="all",
     platforms=tuple(PLATFORMS),
-    arguments=("--all",),
+    arguments=("--all", *SIMULATION),
     suite="full suite passed",
     overloads=1400,
     passed=1300,
     passed_simulated=1250,  # no sparse tensors, for one
     passed_without_device=2500,
 )
+HOST = replace(ALL, name="host", platforms=("cpu",), arguments=("cpu",), engine="host")
+MARKS = {
+    NARROW: [pytest.mark.docker],
+    ALL: [pytest.mark.docker, pytest.mark.complete],
+    HOST: [pytest.mark.complete],
+}
+of_each_release = pytest.mark.parametrize(
+    "release", [pytest.param(each, marks=marks, id=each.name) for each, marks in MARKS.items()]
+)
 of_each_platform = pytest.mark.parametrize(
     ("release", "platform"),
     [
         pytest.param(release, PLATFORMS[name], marks=marks, id=f"{release.name}-{name}")
-        for release, marks in ((NARROW, ()), (ALL, pytest.mark.complete))
+        for release, marks in MARKS.items()
         for name in release.platforms
     ],
 )
@@ -78,12 +89,12 @@ of_each_platform = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], tuple[Path, int]]:
     """Makes each release once: its results folder, and how it ended."""
-    engine_or_skip("docker")
 
     @cache
     def run(release: Release) -> tuple[Path, int]:
+        engine_or_skip(release.engine)
         folder = tmp_path_factory.mktemp("release")
-        options = ["--config", CONFIG, "--engine", "docker", "--results", folder]
+        options = ["--engine", release.engine, "--results", folder]
         finished = subprocess.run(
             [sys.executable, "-m", "ci", "run", *release.arguments, *options],
             cwd=ROOT,
@@ -92,17 +103,17 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], tu
             check=False,
         )
         print(finished.stdout)
-        return folder / "latest", finished.returncode
+        return folder, finished.returncode
 
     return run
 
 
 @pytest.fixture
 def results(released: Callable[[Release], tuple[Path, int]], release: Release) -> Path:
-    """The results folder of the release, which ended well."""
+    """The results folder of the release, which ended well. Its store is in the folder above."""
     folder, exit_code = released(release)
     assert exit_code == 0
-    return folder
+    return folder / "latest"
 
 
 @pytest.fixture
@@ -124,15 +135,13 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
     return [properties for properties in known if "overload" in properties]
 
 
-@pytest.mark.parametrize(
-    "release", [NARROW, pytest.param(ALL, marks=pytest.mark.complete)], ids=lambda each: each.name
-)
+@of_each_release
 def test_all_platforms_are_rows_of_one_table(
     results: Path, document: dict[str, Any], release: Release
 ) -> None:
     labels = [PLATFORMS["cpu"].label]
     labels += [f"{PLATFORMS[name].label} (simulated)" for name in release.platforms[1:]]
-    assert document["engine"] == "docker"
+    assert document["engine"] == release.engine
     assert [row["platform"] for row in document["platforms"]] == list(release.platforms)
     assert [row["label"] for row in document["platforms"]] == labels
     table = (results / "results.md").read_text().splitlines()
@@ -151,10 +160,14 @@ def test_a_platform_is_built_and_passes(row: Row, platform: Platform) -> None:
 
 
 @of_each_platform
-def test_a_platform_runs_in_a_container_of_its_own_image(row: Row, platform: Platform) -> None:
+def test_a_platform_runs_in_a_container_of_its_own_image(
+    row: Row, platform: Platform, release: Release
+) -> None:
     engine = row["environment"]["engine"]
-    assert engine["name"] == "docker"
-    assert engine["image"]["reference"].startswith(f"infini-ci/{platform.name}:")
+    assert engine["name"] == release.engine
+    image = engine["image"]
+    if release.engine == "docker":
+        assert image["reference"].startswith(f"infini-ci/{platform.name}:")
 
 
 @of_each_platform
@@ -213,9 +226,65 @@ def test_notes_say_what_no_hardware_was_used_for(
 @of_each_platform
 def test_times_can_be_explained(row: Row) -> None:
     seconds = {stage["name"]: stage["seconds"] for stage in row["stages"]}
+    counted = {stage["name"] for stage in row["stages"] if stage["in_total"]}
+    assert counted == set(seconds) - {"image", "sync"}
+    built = sum(seconds[name] for name in counted - {"pytest"})
+    assert row["build_install_s"] == pytest.approx(built)
     assert row["total_s"] == pytest.approx(row["build_install_s"] + row["pytest_s"])
     spent = row["environment"]["engine"]["seconds"]
     overhead = spent - sum(seconds.values()) + seconds["image"]
     assert 0 <= overhead < spent
     # Informative: machines differ.
     print(f"{row['label']}: {overhead:.1f} s beside its stages: {seconds}")
+
+
+@of_each_platform
+def test_the_row_is_true_to_the_logs(results: Path, row: Row, platform: Platform) -> None:
+    folder = results / platform.name
+    log = (folder / "pytest.log").read_text()
+    assert row["pytest"]["summary"] in log.splitlines()[-1]
+    suites = ElementTree.parse(folder / "junit.xml").getroot()  # noqa: S314 - pytest's own
+    (suite,) = suites.iter("testsuite")
+    assert int(suite.attrib["failures"]) == row["pytest"]["failed"] == 0
+    assert int(suite.attrib["errors"]) == row["pytest"]["errors"] == 0
+    assert int(suite.attrib["skipped"]) == row["pytest"]["skipped"]
+    passed = int(suite.attrib["tests"]) - row["pytest"]["skipped"]
+    assert passed == row["pytest"]["passed"]
+
+
+@of_each_platform
+def test_the_generated_source_is_kept(results: Path, platform: Platform, release: Release) -> None:
+    folder = results / platform.name
+    with tarfile.open(folder / "generated.tar.gz") as archive:
+        (name,) = [n for n in archive.getnames() if n.endswith("torch_ops_metadata.json")]
+        member = archive.extractfile(name)
+        assert member is not None
+        metadata = json.load(member)
+    assert len(metadata["ops"]) >= release.overloads
+    packages = json.loads((folder / "environment.json").read_text())["packages"]
+    assert metadata["torch_version"] == packages["torch"]
+    assert "torch_kernels" in (folder / "ninja_log").read_text().replace("/", "_")
+
+
+@of_each_release
+def test_the_store_has_the_run(results: Path, document: dict[str, Any]) -> None:
+    with sqlite3.connect(results.parent / "ci.db") as store:
+        tables = {name for (name,) in store.execute("select name from sqlite_master")}
+        assert {"runs", "stages", "details"} <= tables
+        runs = [run for (run,) in store.execute("select run_id from runs")]
+    assert runs == [document["run_id"]]
+
+
+@of_each_release
+def test_the_report_shows_the_same(results: Path, document: dict[str, Any]) -> None:
+    options = ["--format", "markdown", "--results", results.parent]
+    report = subprocess.run(
+        [sys.executable, "-m", "ci", "report", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert report.stdout == (results / "results.md").read_text()
+    for row in document["platforms"]:
+        assert row["pytest"]["summary"] in report.stdout

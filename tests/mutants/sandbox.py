@@ -98,6 +98,9 @@ class Sandbox:
     def _write(self, files: Mapping[str, str]) -> None:
         for path, text in files.items():
             (self.tree / path).write_text(text, encoding="utf-8")
+        # Python takes a file of the same length and second for the one it has compiled.
+        for compiled in [*self.folder.rglob("__pycache__")]:
+            shutil.rmtree(compiled)
 
     def _build(self) -> None:
         self._run("cmake", "--build", "build", "-j", JOBS)
@@ -149,7 +152,6 @@ def environment_with(site: Path) -> dict[str, str]:
     return kept | {
         "PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}",
         "PYTHONPATH": str(site),
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
