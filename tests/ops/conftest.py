@@ -23,6 +23,10 @@ import torch
 
 SUITE = Path(__file__).parent
 
+# `assert_close` would import torch.distributed.tensor, and sympy for it: 1 CPU-second in each
+# process, 5 where nothing is compiled yet. No test has such tensors.
+torch.testing._comparison._HAS_DTENSOR = False
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("infini.ops")

@@ -277,6 +277,7 @@ class TestBorrowedMemory:
             infini.ops.set_inplace(numbers(2), tensor)
         assert tensor.data_ptr() == address
 
+    @pytest.mark.full_suite  # modes import TorchDynamo
     @pytest.mark.parametrize("fails", [False, True])
     def test_a_dispatch_mode_keeps_copies(self, fails: bool) -> None:
         """It sees the tensors around the arrays, and may keep them also when the call fails."""
@@ -301,6 +302,7 @@ class TestBorrowedMemory:
         x[:], out[:] = 7, 7
         assert [tensor.tolist() for tensor in Keeper.kept] == kept
 
+    @pytest.mark.full_suite  # as above
     def test_inference_mode_ends_with_the_call(self) -> None:
         """Its tensors can't be written outside of it; those around arrays are used again."""
 
