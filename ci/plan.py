@@ -386,7 +386,8 @@ def _cache_plan(
 ) -> CachePlan | None:
     if not wanted.compiler_cache:
         return None
-    return CachePlan(name=cache_name(project, platform), cold=inputs.cold)
+    owner = wanted.compiler_cache_of or platform
+    return CachePlan(name=cache_name(project, owner), cold=inputs.cold)
 
 
 def cache_name(project: str, platform: str) -> str:

@@ -280,6 +280,9 @@ class PlatformConfig(Model):
     counts for the hardware. Stages are told by INFINI_CI_SIMULATED=1."""
     compiler_cache: bool = True
     """Keep a compiler cache between runs, where the image has ccache."""
+    compiler_cache_of: PlatformName | None = None
+    """The platform whose compiler cache this one uses, as where both compile much the same; by
+    default its own."""
     devices: DevicePolicy = DevicePolicy()
     """The devices a run takes; a site's own policy replaces it."""
 

@@ -98,6 +98,19 @@ def test_a_simulated_device_that_was_not_run_is_one_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        ({}, "infini-ci-cache-tiny-ascend"),
+        ({"compiler_cache_of": "cpu"}, "infini-ci-cache-tiny-cpu"),
+        ({"compiler_cache": False}, None),
+    ],
+)
+def test_the_compiler_cache(wanted: dict[str, object], name: str | None) -> None:
+    planned = plan({**CONFIG, "platforms": {"ascend": wanted}})
+    assert (planned.cache and planned.cache.name) == name
+
+
+@pytest.mark.parametrize(
     ("platform", "base_image", "expected"),
     [
         ("cpu", None, "python:3.11-slim-bookworm"),

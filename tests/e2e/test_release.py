@@ -50,7 +50,17 @@ class Release:
 NARROW = Release(
     name="narrow",
     platforms=("cpu", NO_DEVICE[0], SIMULATED[0]),
-    arguments=("cpu", NO_DEVICE[0], SIMULATED[0], "--select", SELECTION, *SIMULATION),
+    # One after the other, as the first one's compilations serve the others.
+    arguments=(
+        "cpu",
+        NO_DEVICE[0],
+        SIMULATED[0],
+        "--select",
+        SELECTION,
+        "--jobs",
+        "1",
+        *SIMULATION,
+    ),
     suite="suite of the selected operators passed",
     overloads=SELECTED,
     passed=SELECTED,
