@@ -23,10 +23,6 @@ from ci.plan import (
     StagePlan,
 )
 
-# What this project's own releases select where the operators do not matter: each a kind of its own,
-# add one with a hand-written kernel.
-SELECTION = "abs,add,mul_"
-SELECTED = 3  # overloads at least
 OFFLINE_BASE = "infini-ops-base:bookworm"
 REQUIREMENTS = "pytest\npytest-reportlog\nsetuptools>=77\n"
 DOCKERFILE = """\

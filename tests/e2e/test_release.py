@@ -1,12 +1,14 @@
 """The main job on this project itself: its release, without a vendor's hardware.
 
-With some operators on one platform of each kind. Where complete tests are asked for, with all of
-them: on seven platforms in seven containers, and on the host engine.
+With some operators on one platform of each kind; without a Docker Engine on the CPU alone. Where
+complete tests are asked for, with all of them: on seven platforms in seven containers, and on the
+host engine.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -20,8 +22,9 @@ from typing import Any
 
 import pytest
 from conftest import engine_or_skip
-from plans import SELECTED, SELECTION
 
+from ci.engines import select_engine
+from ci.plan import EnginePlan
 from ci.platforms import PLATFORMS, Platform
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +42,7 @@ class Release:
     name: str
     platforms: tuple[str, ...]
     arguments: tuple[str, ...]
-    engine: str = "docker"
+    engine: str
     suite: str
     overloads: int
     passed: int
@@ -47,20 +50,16 @@ class Release:
     passed_without_device: int  # tests
 
 
+ENGINE = select_engine(EnginePlan(name="auto", kind="auto")).name
+# Each is a kind of its own, add one with a hand-written kernel.
+SELECTION, SELECTED = "abs,add,mul_", 5  # overloads
+SOME = ("cpu", NO_DEVICE[0], SIMULATED[0]) if ENGINE == "docker" else ("cpu",)
 NARROW = Release(
     name="narrow",
-    platforms=("cpu", NO_DEVICE[0], SIMULATED[0]),
+    platforms=SOME,
     # One after the other, as the first one's compilations serve the others.
-    arguments=(
-        "cpu",
-        NO_DEVICE[0],
-        SIMULATED[0],
-        "--select",
-        SELECTION,
-        "--jobs",
-        "1",
-        *SIMULATION,
-    ),
+    arguments=(*SOME, "--select", SELECTION, "--jobs", "1", *SIMULATION),
+    engine=ENGINE,
     suite="suite of the selected operators passed",
     overloads=SELECTED,
     passed=SELECTED,
@@ -71,6 +70,7 @@ ALL = Release(
     name="all",
     platforms=tuple(PLATFORMS),
     arguments=("--all", *SIMULATION),
+    engine="docker",
     suite="full suite passed",
     overloads=1400,
     passed=1300,
@@ -79,7 +79,7 @@ ALL = Release(
 )
 HOST = replace(ALL, name="host", platforms=("cpu",), arguments=("cpu",), engine="host")
 MARKS = {
-    NARROW: [pytest.mark.docker],
+    NARROW: [pytest.mark.docker] if ENGINE == "docker" else [],
     ALL: [pytest.mark.docker, pytest.mark.complete],
     HOST: [pytest.mark.complete],
 }
@@ -96,6 +96,11 @@ of_each_platform = pytest.mark.parametrize(
 )
 
 
+def ci(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ci", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], tuple[Path, int]]:
     """Makes each release once: its results folder, and how it ended."""
@@ -105,14 +110,8 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], tu
         engine_or_skip(release.engine)
         folder = tmp_path_factory.mktemp("release")
         options = ["--engine", release.engine, "--results", folder]
-        finished = subprocess.run(
-            [sys.executable, "-m", "ci", "run", *release.arguments, *options],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        print(finished.stdout)
+        finished = ci("run", *release.arguments, *options)
+        print(finished.stdout, finished.stderr)
         return folder, finished.returncode
 
     return run
@@ -287,14 +286,62 @@ def test_the_store_has_the_run(results: Path, document: dict[str, Any]) -> None:
 
 @of_each_release
 def test_the_report_shows_the_same(results: Path, document: dict[str, Any]) -> None:
-    options = ["--format", "markdown", "--results", results.parent]
-    report = subprocess.run(
-        [sys.executable, "-m", "ci", "report", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    report = ci("report", "--format", "markdown", "--results", results.parent)
     assert report.stdout == (results / "results.md").read_text()
     for row in document["platforms"]:
         assert row["pytest"]["summary"] in report.stdout
+
+
+of_selected_operators = pytest.mark.parametrize(
+    "release", [pytest.param(NARROW, marks=MARKS[NARROW], id="narrow")]
+)
+
+
+@of_selected_operators
+def test_selected_operators_are_counted_as_such(document: dict[str, Any]) -> None:
+    row = document["platforms"][0]
+    assert row["notes"][1].startswith(f"selected {SELECTED} of 1,")
+    assert not [note for note in row["notes"] if "contract" in note]
+    selection = row["environment"]["selection"]
+    assert (selection["operators"], selection["overloads"]) == (SELECTION, SELECTED)
+    active = {count["slot"]: count["active"] for count in row["overloads"]}
+    assert active == {0: 1, 8: SELECTED}
+
+
+@of_selected_operators
+def test_only_what_was_selected_was_compiled(results: Path) -> None:
+    commands = json.loads((results / "cpu" / "compile_commands.json").read_text())
+    kernels = {Path(each["file"]).name for each in commands if "/src/cpu/" in each["file"]}
+    assert kernels == {"add.cc", "isa.cc", "iteration.cc", "parallel.cc"}
+
+
+@of_selected_operators
+def test_a_selected_test_that_is_missing_breaks_the_contract(results: Path, tmp_path: Path) -> None:
+    """Planted into the log of the run, which is then judged once more."""
+    planted = tmp_path / "results"
+    shutil.copytree(results.parent, planted, symlinks=True)
+    folder = planted / "latest"
+    (folder / "results.json").unlink()
+    log = folder / "cpu" / "pytest.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if "test_overload[abs.out-float32-cpu-slot8]" not in line]
+    assert len(lines) - len(kept) == 3  # setup, call, teardown
+    log.write_text("".join(kept))
+    output = folder / "cpu" / "pytest.log"  # that one more was collected than ran is another fault
+    output.write_text(output.read_text().replace(" items]", " items (planted)]"))
+    finished = ci("run", "--resume", results.resolve().name, "--results", planted)
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    document = json.loads((folder / "results.json").read_text())
+    notes = document["platforms"][0]["notes"]
+    breach = "contract: 1 test vanished: float32 of abs.out (slot 8; was passed)"
+    assert any(note.startswith(breach) for note in notes), notes
+
+
+@of_selected_operators
+def test_no_contract_comes_from_selected_operators(results: Path, tmp_path: Path) -> None:
+    contract = tmp_path / "cpu.yaml"
+    options = ("--config", SIMULATION[1], "--results", results.parent)
+    finished = ci("contract", "cpu", *options, "--output", contract)
+    assert finished.returncode == 2
+    assert f"is of selected operators only: {SELECTION}" in finished.stderr
+    assert not contract.exists()
