@@ -182,12 +182,12 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         session.run("python", "-m", "pytest", *session.posargs)
         return
-    # Whole files side by side, as they share what they compile. Those of engines mostly wait, and
-    # what two of them run at once fits in the memory of a small machine.
+    # Whole files side by side, as they share what they compile. Those of engines often wait, and
+    # what three of them run at once fits in the memory of a small machine.
     fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
     pytest = ("python", "-m", "pytest", "-m", "not complete", "--dist", "loadfile")
     session.run(*pytest, "-n", "auto", "--maxprocesses", "4", *fast)
-    session.run(*pytest, "-n", "2", E2E)
+    session.run(*pytest, "-n", "3", E2E)
 
 
 @nox.session

@@ -63,8 +63,8 @@ _VERSION = re.compile(r"\d+\.\d+")
 # Run by the stages' Python, which need not be the agent's.
 PYTHON_PROBE = """
 import importlib.metadata, json, platform
-found = importlib.metadata.distributions()
-packages = {entry.metadata["Name"]: entry.version for entry in found if entry.metadata["Name"]}
+found = [entry.metadata for entry in importlib.metadata.distributions()]  # each parsed once
+packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
 print(json.dumps({"python": platform.python_version(), "packages": packages}))
 """
 
