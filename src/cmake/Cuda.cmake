@@ -205,9 +205,14 @@ function(infini_ops_add_cuda_sources target name unselected)
   list(TRANSFORM includes REPLACE "(.+)" "#include \"\\1\"\n")
   string(JOIN "" content ${includes})
   file(CONFIGURE OUTPUT "${unit}" CONTENT "${content}" @ONLY)
+  # Not beside another, of which nvcc warns, and of which others would take this one.
+  set(optimization -O3)
+  if(CUDA_KERNEL_FLAGS MATCHES "(^|;)-O[0-9]")
+    set(optimization "")
+  endif()
   add_custom_command(OUTPUT "${unit}.o"
     COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${infini_ops_cuda_compiler} ${infini_ops_cuda_flags}
-      ${CUDA_KERNEL_FLAGS} -std=c++17 -O3 -DNDEBUG
+      ${CUDA_KERNEL_FLAGS} -std=c++17 ${optimization} -DNDEBUG
       "-DINFINI_OPS_ACCELERATOR=${INFINI_OPS_ACCELERATOR}"
       "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/src/include"
       "-I${PROJECT_SOURCE_DIR}/src/cuda/vendor/${infini_ops_cuda_vendor}"
