@@ -57,7 +57,8 @@ def library(
 ) -> Library:
     """Its kernels come from the cache."""
     options = ["-DWITH_NVIDIA=ON", "-DWITH_CUDA_KERNELS=OFF", "-DWITH_CPU=OFF"]
-    if generated.targets != TARGETS:  # which is the default
+    if generated.targets != TARGETS:  # which is the default, and built as for users
+        options += ["-DCMAKE_C_FLAGS_RELEASE=-DNDEBUG", "-DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG"]
         options.append(f"-DTRITON_TARGETS={';'.join(map(str, generated.targets))}")
 
     def compile_in(build: Path) -> None:
