@@ -142,7 +142,9 @@ def checked(
     stub.write_text(render_torch(library, frozenset())[STUB_NAME])
     (folder / "good.py").write_text(GOOD)
     (folder / "bad.py").write_text(BAD)
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-pretty"]
+    assert request.config.cache
+    cache = f"--cache-dir={request.config.cache.mkdir('mypy')}"  # of torch's and NumPy's modules
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-pretty", cache]
     result = subprocess.run(
         [*command, "--explicit-package-bases", stub.relative_to(folder), "good.py", "bad.py"],
         cwd=folder,
