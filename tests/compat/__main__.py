@@ -76,8 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where environments, torches, builds, logs and results lie",
     )
-    parser.set_defaults(what="pythons", versions=[], full=False)
     commands = parser.add_subparsers(dest="what", metavar="{pythons,torches}")
+    parser.set_defaults(what="pythons", versions=[], full=False)  # takes the place of dest's own
     pythons = commands.add_parser(
         "pythons", help="every interpreter of this machine, without torch and with (the default)"
     )

@@ -55,15 +55,20 @@ def test_an_interpreter_under_the_name_of_another_version(path: Path) -> None:
     assert find_interpreters("3.99") == []
 
 
-@pytest.mark.parametrize("named", [["3.14"], []], ids=["by-name", "all"])
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [(["pythons", "3.14"], ["3.14"]), (["pythons"], []), ([], [])],
+    ids=["by-name", "all", "by default"],
+)
 def test_missing_pythons_are_listed_and_never_a_success(
+    words: list[str],
     named: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(command, "find_interpreters", lambda _: [])
-    assert command.main([f"--work-dir={tmp_path}", "pythons", *named]) == 1
+    assert command.main([f"--work-dir={tmp_path}", *words]) == 1
     versions = named or supported_versions()
     printed = capsys.readouterr()
     assert f"not checked: Python {', '.join(versions)}\n" in printed.err
