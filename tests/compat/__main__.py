@@ -43,7 +43,11 @@ def _pythons(options: argparse.Namespace) -> int:
             note = f"no python{version} in {', '.join(places())}"
             outcomes.append(PythonOutcome(python=version, note=note))
         for interpreter in interpreters:
-            outcomes.append(check_python(interpreter, work_dir, full=options.full))
+            outcomes.append(
+                check_python(
+                    interpreter, work_dir, with_torch=not options.without_torch, full=options.full
+                )
+            )
             _print_failures(f"Python {interpreter.version}", outcomes[-1].failed())
     _write("pythons", [*_python_table(outcomes)], outcomes, options.work_dir)
     missing = [outcome.python for outcome in outcomes if not outcome.steps]
@@ -77,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         help="where environments, torches, builds, logs and results lie",
     )
     commands = parser.add_subparsers(dest="what", metavar="{pythons,torches}")
-    parser.set_defaults(what="pythons", versions=[], full=False)  # takes the place of dest's own
+    defaults = {"what": "pythons", "versions": [], "without_torch": False, "full": False}
+    parser.set_defaults(**defaults)  # takes the place of dest's own
     pythons = commands.add_parser(
         "pythons", help="every interpreter of this machine, without torch and with (the default)"
     )
@@ -88,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="VERSION",
         help=f"one of {', '.join(supported_versions())} (default: all); "
         "one that is missing fails the run",
+    )
+    pythons.add_argument(
+        "--without-torch", action="store_true", help="leave out what needs torch: most of the time"
     )
     torches = commands.add_parser(
         "torches", help="other versions of torch, with the Python that runs this"

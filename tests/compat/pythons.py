@@ -43,12 +43,15 @@ def supported_versions() -> list[str]:
     return [name.rpartition(" ")[2] for name in names]
 
 
-def check_python(interpreter: Interpreter, work_dir: Path, *, full: bool) -> PythonOutcome:
+def check_python(
+    interpreter: Interpreter, work_dir: Path, *, with_torch: bool, full: bool
+) -> PythonOutcome:
     """Build, import and test the library without torch, then with torch if there is a wheel.
 
     Args:
         interpreter: one of 3.10 or later.
         work_dir: what is kept for all Pythons.
+        with_torch: go on to the second, which takes minutes.
         full: run the whole operator suite with torch, not only its native part.
     """
     outcome = PythonOutcome(python=interpreter.version, executable=interpreter.executable)
@@ -61,6 +64,8 @@ def check_python(interpreter: Interpreter, work_dir: Path, *, full: bool) -> Pyt
     outcome = replace(outcome, steps=steps)
     if outcome.failed():
         return replace(outcome, note=_remedy(interpreter))
+    if not with_torch:
+        return outcome
     torch = _cpu_wheel()
     # Found out without a download: only CPU wheels have this local version.
     options = ("--dry-run", "--no-deps", "--only-binary=:all:")
