@@ -8,6 +8,7 @@ host engine.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -33,6 +34,7 @@ NO_DEVICE = [name for name, platform in PLATFORMS.items() if not platform.is_sim
 SIMULATED = [name for name in PLATFORMS if name not in ("cpu", *NO_DEVICE)]
 
 Row = Mapping[str, Any]
+Made = tuple[Path, subprocess.CompletedProcess[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,26 +104,27 @@ def ci(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], tuple[Path, int]]:
-    """Makes each release once: its results folder, and how it ended."""
+def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], Made]:
+    """Makes each release once, also one that ends badly: its folder, and how it ended."""
 
     @cache
-    def run(release: Release) -> tuple[Path, int]:
+    def run(release: Release) -> Made:
         engine_or_skip(release.engine)
         folder = tmp_path_factory.mktemp("release")
         options = ["--engine", release.engine, "--results", folder]
         finished = ci("run", *release.arguments, *options)
         print(finished.stdout, finished.stderr)
-        return folder, finished.returncode
+        return folder, finished
 
     return run
 
 
 @pytest.fixture
-def results(released: Callable[[Release], tuple[Path, int]], release: Release) -> Path:
+def results(released: Callable[[Release], Made], release: Release) -> Path:
     """The results folder of the release, which ended well. Its store is in the folder above."""
-    folder, exit_code = released(release)
-    assert exit_code == 0
+    folder, finished = released(release)
+    assert finished.returncode == 0
+    assert re.search(r"CPU +Yes +\d+ passed", finished.stdout)
     return folder / "latest"
 
 
@@ -174,9 +177,8 @@ def test_a_platform_runs_in_a_container_of_its_own_image(
 ) -> None:
     engine = row["environment"]["engine"]
     assert engine["name"] == release.engine
-    image = engine["image"]
     if release.engine == "docker":
-        assert image["reference"].startswith(f"infini-ci/{platform.name}:")
+        assert engine["image"]["reference"].startswith(f"infini-ci/{platform.name}:")
 
 
 @of_each_platform
@@ -287,6 +289,7 @@ def test_the_store_has_the_run(results: Path, document: dict[str, Any]) -> None:
 @of_each_release
 def test_the_report_shows_the_same(results: Path, document: dict[str, Any]) -> None:
     report = ci("report", "--format", "markdown", "--results", results.parent)
+    assert report.returncode == 0, report.stderr
     assert report.stdout == (results / "results.md").read_text()
     for row in document["platforms"]:
         assert row["pytest"]["summary"] in report.stdout
