@@ -39,8 +39,8 @@ if sys.version_info < (3, 11):  # noqa: UP036
 def refuse_unfit_machine() -> None:
     """Ends where this machine lacks what the sessions need, before anything is downloaded."""
     sys.path.insert(0, str(ROOT))
-    from ci import prerequisites
     from ci.errors import PrerequisiteError
+    from ci.util import prerequisites
 
     try:
         prerequisites.refuse(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.errors import MeasurementError
 from bench.usage import Usage, run_measured
-from ci.process import ProcessError, ProcessResult, run
+from ci.util.process import ProcessError, ProcessResult, run
 from codegen.inputs import SELECTION_VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent

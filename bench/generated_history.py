@@ -17,9 +17,8 @@ from random import Random
 
 from pydantic import JsonValue
 
-from ci.details import BuildDetails, Details, Unit, UnitKind
-from ci.pytest_log import Outcome, TestOutcome
-from ci.results import (
+from ci.model.details import BuildDetails, Details, Unit, UnitKind
+from ci.model.results import (
     BuildResult,
     Evidence,
     Grade,
@@ -32,6 +31,7 @@ from ci.results import (
     StageResult,
     Verdict,
 )
+from ci.model.tests import Outcome, TestOutcome
 
 PROJECT = "infini-ops"
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

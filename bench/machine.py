@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from bench.context import ROOT
-from ci.process import ProcessError, run
+from ci.util.process import ProcessError, run
 
 
 @dataclass(frozen=True, kw_only=True)

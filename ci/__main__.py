@@ -73,7 +73,7 @@ def _fault(error: Exception) -> int:
     text += "Please report it, with the traceback below. It says nothing about the product.\n"
     text += "".join(traceback.format_exception(error))
     try:
-        from ci.network import mask_credentials
+        from ci.util.text import mask_credentials
 
         text = mask_credentials(text)
     except Exception as second:  # what cannot be imported may be the fault

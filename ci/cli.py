@@ -6,13 +6,11 @@ import argparse
 import errno
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 
-from ci.commands.options import add_config, add_results, add_source
 from ci.errors import CiError, ExitCode
-from ci.invocation import command, under_way
-from ci.store import existing_store
+from ci.util.invocation import command, under_way
 
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
@@ -25,111 +23,20 @@ EXIT_CODES = """exit codes:
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """One command, which is imported when its options are added."""
-
-    help: str
-    add_options: Callable[[argparse.ArgumentParser], None]
-
-
-def _run(parser: argparse.ArgumentParser) -> None:
-    from ci.commands import run
-
-    run.add_options(parser)
-
-
-def _bundle(parser: argparse.ArgumentParser) -> None:
-    from ci.bundle import command
-
-    command.add_options(parser)
-    add_source(parser)
-    add_config(parser)
-
-
-def _report(parser: argparse.ArgumentParser) -> None:
-    from ci.commands import report
-
-    report.add_options(parser)
-
-
-def _compare(parser: argparse.ArgumentParser) -> None:
-    from ci.comparison import command
-
-    command.add_options(parser, existing_store)
-    add_results(parser)
-
-
-def _contract(parser: argparse.ArgumentParser) -> None:
-    from ci.commands import contract
-
-    contract.add_options(parser)
-
-
-def _history(parser: argparse.ArgumentParser) -> None:
-    from ci.history import command
-
-    command.add_options(parser, existing_store)
-    add_results(parser)
-
-
-def _import(parser: argparse.ArgumentParser) -> None:
-    from ci.exchange import import_command
-
-    import_command.add_options(parser)
-    add_results(parser)
-
-
-def _export(parser: argparse.ArgumentParser) -> None:
-    from ci.exchange import export_command
-
-    export_command.add_options(parser, existing_store)
-    add_results(parser)
-
-
-def _platforms(parser: argparse.ArgumentParser) -> None:
-    from ci.commands import platforms
-
-    platforms.add_options(parser)
-
-
-def _doctor(parser: argparse.ArgumentParser) -> None:
-    from ci.doctor import add_doctor
-
-    add_doctor(parser)
-    add_config(parser)
-    add_results(parser)
-
-
-def _gc(parser: argparse.ArgumentParser) -> None:
-    from ci.gc import add_gc
-
-    add_gc(parser)
-    add_config(parser)
-    add_results(parser)
-
-
-def _schema(parser: argparse.ArgumentParser) -> None:
-    from ci.commands import schema
-
-    schema.add_options(parser)
-
-
-COMMANDS: Mapping[str, Command] = {
-    "run": Command(help="build and test platforms", add_options=_run),
-    "bundle": Command(help="pack platforms into a file, to run them offline", add_options=_bundle),
-    "report": Command(help="show the results of a run", add_options=_report),
-    "compare": Command(help="show what changed between runs or platforms", add_options=_compare),
-    "contract": Command(
-        help="write what a platform's tests are expected to do", add_options=_contract
-    ),
-    "history": Command(help="show what a platform's runs cost over time", add_options=_history),
-    "import": Command(help="take over runs that were made elsewhere", add_options=_import),
-    "export": Command(help="write runs as tables, for pandas or DuckDB", add_options=_export),
-    "platforms": Command(help="list the configured platforms", add_options=_platforms),
-    "doctor": Command(help="check what runs of platforms need", add_options=_doctor),
-    "gc": Command(help="remove what earlier runs left, by age and size", add_options=_gc),
-    "schema": Command(help="print the JSON schema of ci.yaml", add_options=_schema),
+# One module of ``ci.commands`` each. Only that of the command at hand is imported: all take 0.5 s.
+COMMANDS: Mapping[str, str] = {
+    "run": "build and test platforms",
+    "bundle": "pack platforms into a file, to run them offline",
+    "report": "show the results of a run",
+    "compare": "show what changed between runs or platforms",
+    "contract": "write what a platform's tests are expected to do",
+    "history": "show what a platform's runs cost over time",
+    "import": "take over runs that were made elsewhere",
+    "export": "write runs as tables, for pandas or DuckDB",
+    "platforms": "list the configured platforms",
+    "doctor": "check what runs of platforms need",
+    "gc": "remove what earlier runs left, by age and size",
+    "schema": "print the JSON schema of ci.yaml",
 }
 
 
@@ -145,7 +52,7 @@ def _carry_out(options: argparse.Namespace) -> int:
     try:
         return int(options.command(options))
     except CiError as error:
-        from ci.network import mask_credentials  # with the models of the configuration: 0.1 s
+        from ci.util.text import mask_credentials  # with the models of the configuration: 0.1 s
 
         print(f"error: {mask_credentials(str(error))}", file=sys.stderr)
         if error.remedy:
@@ -178,14 +85,14 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _unknown(word: str, known: Iterable[str]) -> str:
-    from ci.text import near_match
+    from ci.util.text import near_match
 
     kind = "option" if word.startswith("-") else "argument"
     return f"unknown {kind} '{word}'{near_match(word.partition('=')[0], known)}"
 
 
 def _expected(name: str, known: Iterable[str]) -> str:
-    from ci.text import near_match
+    from ci.util.text import near_match
 
     return f"expected one of {', '.join(known)}{near_match(name, known)}"
 
@@ -193,7 +100,6 @@ def _expected(name: str, known: Iterable[str]) -> str:
 def _parsers(
     asked: str | None,
 ) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser | None]:
-    """Only the command that is asked for has options, and is imported: all take 0.5 s."""
     parser = argparse.ArgumentParser(
         prog="python -m ci",
         description="Build and test a project on its platforms, and report the results.",
@@ -203,9 +109,9 @@ def _parsers(
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     chosen = None
-    for name, known in COMMANDS.items():
-        added = commands.add_parser(name, help=known.help, allow_abbrev=False)
+    for name, help_text in COMMANDS.items():
+        added = commands.add_parser(name, help=help_text, allow_abbrev=False)
         if name == asked:
-            known.add_options(added)
+            import_module(f"ci.commands.{name}").add_options(added)
             chosen = added
     return parser, chosen

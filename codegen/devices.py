@@ -2,7 +2,7 @@
 
 ``src/include/infini/ops/device_type.h`` is generated from here (``python -m codegen headers``).
 CMake takes its ``WITH_<PLATFORM>`` options from that header, and ``infini.ops.platforms()`` what
-it says; ``ci.platforms`` imports this module.
+it says; ``ci.model.platforms`` imports this module.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from bench.context import Context
 from bench.generated_history import Scale, history
 from bench.rows import Measurement
 from bench.statistics import summarize
-from ci.process import STORE_VARIABLE
-from ci.store import default_url
+from ci.store.location import default_url
 from ci.store.store import Store
+from ci.util.process import STORE_VARIABLE
 
 PROCESSES = 7  # after a first one, which compiles to bytecode
 EXPORTED_RUNS = 20

@@ -17,9 +17,10 @@ from pathlib import Path
 from bench.context import ROOT, Context
 from bench.errors import MeasurementError
 from bench.rows import Measurement
-from ci.collect import read_record
-from ci.events import StageStarted
-from ci.results import PlatformResult, RunResult, read_results
+from ci.facts.platform_result import read_record
+from ci.model.events import StageStarted
+from ci.model.results import PlatformResult, RunResult
+from ci.store.folder import read_results
 
 PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 SOCKET = "unix:///var/run/docker.sock"

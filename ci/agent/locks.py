@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .lines import parse_object
+from ci.util.lines import parse_object
 
 # Anybody may make a lock, and remove none of another's; as /tmp and /run/lock are.
 FOLDER_MODE = 0o1777

@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from .lines import parse_object
-from .masking import mask_credentials
+from ci.util.lines import parse_object
+from ci.util.text import mask_credentials
 
 PROBE_TIMEOUT_S = 60.0
 CPUINFO = Path("/proc/cpuinfo")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .events import Printer
+from .event_log import Printer
 
 # A container engine stores what is printed in entries of 16 KiB: with one for every line, 200 MB
 # of output took it 30 s, in entries that are full 3 s.

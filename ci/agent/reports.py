@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .lines import LONGEST_SECONDS, SHORT, parse_object
+from ci.util.lines import LONGEST_SECONDS, SHORT, parse_object
 
 PHASES = ("TestReport", "SubtestReport")
 LARGEST_STATUS = (1 << 31) - 1

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from .lines import LONGEST_REPORT, lines_of_file
+from ci.util.lines import LONGEST_REPORT, lines_of_file
+
 from .reports import PHASES, parse_report
 from .rerun_plugin import FILE_VARIABLE
 

@@ -13,7 +13,7 @@ from typing import Any
 from . import machine
 from .artifacts import collect
 from .compiler_cache import CompilerCache
-from .events import EventLog
+from .event_log import EventLog
 from .lease import LeaseError, Leases
 from .output import StageOutput
 from .pytest_status import status_of

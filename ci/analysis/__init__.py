@@ -1,1 +1,1 @@
-"""What runs say beyond their own verdict: where operators ran, and what has changed."""
+"""What several runs say: series, changes, causes, comparisons."""

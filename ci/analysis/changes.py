@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
+
+import numpy as np
+
+from ci.analysis.levels import (
+    NORMAL,
+    Level,
+    Step,
+    Values,
+    candidates,
+    inflation,
+    least_noise,
+    normal_of_student,
+    relative,
+    student_of_normal,
+    two_sided,
+)
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -100,14 +116,13 @@ def analyse(
     ``exact`` names those without noise: numbers of files, lines, bytes.
     """
     # NumPy takes 0.15 s to import, and most commands look at no series.
-    from ci.analysis import steps
 
     for name, values in series.items():
         _require_finite(name, values)
     noisy = [name for name in series if name not in exact]
-    tests = steps.Tests(policy, len(noisy))
+    tests = Tests(policy, len(noisy))
     return {
-        name: steps.exact_finding(values, policy) if name in exact else tests.finding(values)
+        name: exact_finding(values, policy) if name in exact else tests.finding(values)
         for name, values in series.items()
     }
 
@@ -116,3 +131,190 @@ def _require_finite(name: Hashable, values: Sequence[float]) -> None:
     for place, value in enumerate(values):
         if not math.isfinite(value):
             raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
+
+
+_CONFIDENCE = 0.95
+_POWER = NORMAL.inv_cdf(0.95)
+# A step that came one run later reaches 0.90 of its own deviate here, two runs later 0.77.
+_AS_LIKELY = 0.9
+# A step has to pass the other tests as well: measured on normal noise.
+_ALL_TESTS = 1.1
+_LEAST_DRIFT = 10
+"""Values below which a straight line is no drift."""
+
+
+@dataclass(frozen=True)
+class Tests:
+    """The tests of one look at ``series`` noisy series."""
+
+    policy: Policy
+    series: int
+
+    @property
+    def tightened(self) -> float:
+        """How much stricter each test is, since there are so many series."""
+        return min(1.0, self.policy.family / (max(self.series, 1) * self.policy.alarm))
+
+    def finding(self, sequence: Sequence[float]) -> Finding:
+        values = np.asarray(sequence, dtype=float)
+        if not len(values):
+            return Finding(changes=(), level=None, detectable=None)
+        starts = self.confirmed(values)
+        bounds = [0, *starts, len(values)]
+        changes = [
+            self.change(self.step(values, *bounds[place : place + 3]), index, confirmed=True)
+            for place, index in enumerate(starts)
+        ]
+        start = bounds[-2]
+        young = self.young(values, start)
+        return Finding(
+            changes=(*changes, *([young] if young else [])),
+            level=Level(values[start:]).median,
+            detectable=self.detectable(values[start:]),
+            drift=self.drift(values, start),
+        )
+
+    def confirmed(self, values: Values) -> list[int]:
+        """Where the levels begin: the weakest candidate goes until all that are left hold."""
+        starts = candidates(values)
+        steps: dict[int, Step] = {}
+        while starts:
+            bounds = [0, *starts, len(values)]
+            for place, index in enumerate(starts):
+                if index not in steps:
+                    steps[index] = self.step(values, *bounds[place : place + 3])
+            weak = [index for index in starts if not self.holds(steps[index])]
+            if not weak:
+                break
+            weakest = min(
+                weak, key=lambda index: (self._whole(steps[index]), abs(steps[index].deviate))
+            )
+            place = starts.index(weakest)
+            for neighbour in starts[max(place - 1, 0) : place + 2]:
+                del steps[neighbour]
+            starts.remove(weakest)
+        return [*starts, *self.latest(values, starts)]
+
+    def latest(self, values: Values, starts: Sequence[int]) -> list[int]:
+        """The youngest place there can be: the library may put it one too late to be confirmed."""
+        start, index = [0, *starts][-1], len(values) - self.policy.confirm
+        if index < start + self.policy.confirm:
+            return []
+        step = self.step(values, start, index, len(values))
+        if not self.holds(step):
+            return []
+        younger = (
+            self.step(values, start, place, len(values)) for place in range(index + 1, len(values))
+        )
+        likeliest = max(abs(other.deviate) for other in younger)
+        return [index] if abs(step.deviate) >= _AS_LIKELY * likeliest else []
+
+    def _whole(self, step: Step) -> bool:
+        return min(len(step.before), len(step.after)) >= self.policy.confirm
+
+    def holds(self, step: Step) -> bool:
+        return (
+            self._whole(step)
+            and abs(step.effect) >= self.policy.minimum
+            and step.p_value <= self.policy.alarm * self.tightened
+            and abs(step.welch_deviate()) >= self.policy.welch
+            and abs(step.rank_deviate()) >= self.policy.rank
+            and abs(step.beyond_slope()) >= self.policy.beyond_slope
+        )
+
+    def step(self, values: Values, start: int, index: int, end: int) -> Step:
+        window = self.policy.window
+        return Step(
+            Level(values[max(start, index - window) : index]),
+            Level(values[index : min(end, index + window)]),
+        )
+
+    def young(self, values: Values, start: int) -> ChangePoint | None:
+        """The likeliest change among the last values, too few to be sure of it."""
+        first = max(start + self.policy.confirm, len(values) - self.policy.confirm + 1)
+        found = [
+            (index, step)
+            for index in range(first, len(values))
+            if self.suspects(step := self.step(values, start, index, len(values)))
+        ]
+        if not found:
+            return None
+        index, step = max(found, key=lambda pair: abs(pair[1].deviate))
+        return self.change(step, index, confirmed=False)
+
+    def suspects(self, step: Step) -> bool:
+        return (
+            abs(step.effect) >= self.policy.minimum
+            and step.p_value <= self.policy.suspicion * self.tightened
+        )
+
+    def change(self, step: Step, index: int, *, confirmed: bool = False) -> ChangePoint:
+        low, high = step.interval(_CONFIDENCE)
+        return ChangePoint(
+            index=index,
+            before=step.before.median,
+            after=step.after.median,
+            low=low,
+            high=high,
+            probability=1 - min(1.0, step.p_value * max(self.series, 1)),
+            confirmed=confirmed,
+        )
+
+    def detectable(self, values: Values) -> float | None:
+        """Of a change that is confirmed as soon as it can be, with a power of 95 %."""
+        level = Level(values[-self.policy.window :])
+        if len(level) < self.policy.confirm or not level.median:
+            return None
+        noise = max(math.sqrt(level.squares / (len(level) - 1)), least_noise(level.median))
+        error = noise * math.sqrt(1 / len(level) + 1 / self.policy.confirm) * inflation(level)
+        deviate = -NORMAL.inv_cdf(self.policy.alarm * self.tightened / 2)
+        limit = student_of_normal(deviate, len(level) + self.policy.confirm - 2) * error
+        seen = max(limit, self.policy.minimum * abs(level.median)) + _POWER * error
+        return _ALL_TESTS * seen / abs(level.median)
+
+    def drift(self, values: Values, start: int) -> Drift | None:
+        level = Level(values[start:])
+        if len(level) < _LEAST_DRIFT or not level.median:
+            return None
+        place: Values = np.arange(len(level), dtype=float)
+        place -= place.mean()
+        own = float(place @ place)
+        slope = float(place @ level.clipped) / own
+        rest = level.clipped - level.mean - slope * place
+        degrees = len(level) - 2
+        noise = max(math.sqrt(float(rest @ rest) / degrees), least_noise(level.median))
+        error = noise / math.sqrt(own)
+        if not error or (
+            two_sided(normal_of_student(slope / error, degrees))
+            > self.policy.alarm * self.tightened
+        ):
+            return None
+        first = level.mean + slope * float(place[0])
+        length = float(place[-1] - place[0])
+        change = slope * length / first if first else math.inf
+        half = student_of_normal(-NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees) * error * length
+        if abs(change) < self.policy.minimum:
+            return None
+        half = abs(half / first) if first else math.inf
+        return Drift(index=start, relative=change, low=change - half, high=change + half)
+
+
+def exact_finding(values: Sequence[float], policy: Policy) -> Finding:
+    """Every value that differs from its level is a change, and the next level."""
+    changes: list[ChangePoint] = []
+    level = values[0] if values else None
+    for index, value in enumerate(values):
+        if level is not None and (change := _exact(level, value, policy)):
+            changes.append(replace(change, index=index))
+            level = value
+    detectable = max(policy.exact_minimum, 1 / abs(level)) if level else None
+    return Finding(changes=tuple(changes), level=level, detectable=detectable)
+
+
+def _exact(before: float, after: float, policy: Policy) -> ChangePoint | None:
+    size = relative(before, after)
+    if before == after or abs(size) < policy.exact_minimum:
+        return None
+    return ChangePoint(
+        index=0, before=before, after=after, low=size, high=size, probability=1.0, confirmed=True
+    )

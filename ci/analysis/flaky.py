@@ -8,13 +8,19 @@ come from several runs, or from reruns within one (``run --reruns N``).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import TYPE_CHECKING
 
-from ci.analysis.outcomes import Outcomes
-from ci.details import Rerun
-from ci.text import commit_name
+from ci.facts.suite import Outcomes
+from ci.model.details import Rerun
+from ci.util.text import commit_name
+
+if TYPE_CHECKING:
+    from ci.store.rows import SameEnvironment
+    from ci.store.store import Store
+
 
 Z95 = 1.959964  # of the normal distribution: 95 % lie within
 
@@ -110,3 +116,44 @@ def _evidence(group: Attempts) -> dict[str, Evidence]:
 def _passed(run: Outcomes, name: str) -> bool:
     state = run.states.get(name)
     return state is not None and state.outcome.good
+
+
+def stored_flaky(
+    store: Store, platform: str, project: str, *, tests: Collection[str] | None = None
+) -> list[Flaky]:
+    """Look at the commits of which the store cannot tell that all attempts ended alike.
+
+    ``tests``: at these alone.
+    """
+    return flaky_tests(_attempts(store, platform, project, tests))
+
+
+def _attempts(
+    store: Store, platform: str, project: str, tests: Collection[str] | None
+) -> Iterator[Attempts]:
+    groups = store.same_environment(platform, project=project)
+    newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]
+    outcomes = _outcomes(store, platform, newest, tests)
+    for group in newest:
+        reruns = [rerun for run in group.rerun for rerun in store.reruns(run, platform)]
+        yield Attempts(
+            commit=group.commit,
+            key=group.key,
+            runs=[outcomes(run_id) for run_id in group.run_ids],
+            reruns=[rerun for rerun in reruns if tests is None or rerun.node_id in tests],
+        )
+
+
+def _outcomes(
+    store: Store,
+    platform: str,
+    groups: Sequence[SameEnvironment],
+    tests: Collection[str] | None,
+) -> Callable[[str], Outcomes]:
+    if tests is None:
+        return lambda run_id: store.outcomes(run_id, platform)
+    run_ids = [run_id for group in groups for run_id in group.run_ids]
+    return store.outcomes_of_some(tests, run_ids, platform).__getitem__
+
+
+GROUPS = 25  # of runs of one commit and environment: the newest ones; 0.1 s of a comparison

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
 
-from ci.analysis.accepted import Accepted
 from ci.analysis.changes import POLICY, ChangePoint, Finding, analyse
-from ci.analysis.environment_key import EnvironmentKey
-from ci.analysis.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
-from ci.analysis.series import Measured
+from ci.facts.environment_key import EnvironmentKey
+from ci.facts.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
+from ci.store.rows import Accepted, Measured
 
 IN_USE = 20
 """Latest runs of a platform: an environment that none of them had is a thing of the past."""

@@ -7,15 +7,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ci.analysis.contributor import BuildSide, Contributor, Pair, pytest_stages, units_of
-from ci.analysis.measures import TOTAL, Quantity, measure
-from ci.analysis.places import Group, groups
-from ci.analysis.quantities import amount, percent
+from ci.analysis.contributor import (
+    BuildSide,
+    Contributor,
+    Group,
+    Pair,
+    groups,
+    pytest_stages,
+    units_of,
+)
 from ci.analysis.shifts import Kind, Part, Parts, Shift, shifts
-from ci.analysis.suite import operator_of
-from ci.details import UnitKind
-from ci.results import Grade, PlatformResult
-from ci.text import counted
+from ci.facts.measures import TOTAL, Quantity, amount, measure, percent
+from ci.facts.suite import operator_of
+from ci.model.details import UnitKind
+from ci.model.results import Grade, PlatformResult
+from ci.util.text import counted
 
 LISTED = 0.05  # of the change; what is less is part of the rest
 FOLDED = 0.02  # of the change; a unit that grew by less is not named

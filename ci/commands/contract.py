@@ -8,17 +8,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ci.analysis.contract import Contract, load_contract
-from ci.analysis.difference import Kind, difference
+from ci.analysis.comparison import contract_side
 from ci.commands.options import add_config, add_format, add_results
-from ci.comparison.sides import contract_side
-from ci.contract import written_contract
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.inputs import CONFIG_FILE, chosen_platforms, config_option, load_project
+from ci.facts.contract import Contract, load_contract, written_contract
+from ci.facts.difference import Kind, difference
+from ci.model.results import RunResult, kind
+from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.comparison import tests_text
-from ci.repository import REPOSITORY
-from ci.results import RunResult, kind, write_atomically
-from ci.store import existing_store
+from ci.store.location import existing_store
+from ci.util.files import REPOSITORY, write_atomically
+from ci.util.invocation import CONFIG_FILE
 
 OTHER_CONFIG = "Name its configuration with --config, another run with --run, or use --output."
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from ci.invocation import RESULTS, RESULTS_VARIABLE
+from ci.util.invocation import RESULTS, RESULTS_VARIABLE
 
 LONGEST_NUMBER = 10  # digits
 
@@ -73,7 +73,7 @@ def one_of(names: Iterable[str]) -> Callable[[str], str]:
     def word(text: str) -> str:
         if text in known:
             return text
-        from ci.text import near_match  # with pydantic
+        from ci.util.text import near_match  # with pydantic
 
         expected = f"expected one of {', '.join(known)}{near_match(text, known)}"
         raise argparse.ArgumentTypeError(f"got '{text}', {expected}")

@@ -8,10 +8,11 @@ import os
 
 from ci.commands.options import add_config, add_format
 from ci.errors import ExitCode
-from ci.inputs import CONFIG_FILE, Project, load_project
-from ci.platforms import PLATFORMS, Platform
-from ci.repository import REPOSITORY
-from ci.results import title
+from ci.model.platforms import PLATFORMS, Platform
+from ci.model.results import title
+from ci.plan.project import Project, load_project
+from ci.util.files import REPOSITORY
+from ci.util.invocation import CONFIG_FILE
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from ci.commands.options import add_format, add_results, whole
 from ci.errors import ExitCode, UsageError
-from ci.report import print_results, results_markdown
+from ci.model.results import RunResult, title
 from ci.report.console import output
-from ci.results import RunResult, title
-from ci.store import existing_store
+from ci.report.table import print_results, results_markdown
+from ci.store.location import existing_store
 
 if TYPE_CHECKING:
     from ci.store.store import Store
@@ -45,7 +45,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _print_slowest(store: Store, options: argparse.Namespace) -> None:
-    from ci.analysis.expensive import costs_of
+    from ci.analysis.durations import costs_of
     from ci.report.expensive import expensive_json, expensive_markdown, print_expensive
 
     run = store.load(options.run)

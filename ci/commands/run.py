@@ -14,34 +14,29 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci import prerequisites
-from ci.bundle.unpack import opened_bundle
 from ci.commands.options import add_config, add_format, add_results, add_source, whole
 from ci.commands.report import print_run
-from ci.config import MOST_RERUNS
-from ci.engines import select_engine
 from ci.engines.host import HostEngine, prerequisites_of
+from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
-from ci.findings import Level
-from ci.inputs import (
-    CONFIG_FILE,
-    Project,
-    chosen_platforms,
-    load_project,
-    plan_run,
-)
-from ci.interrupts import interrupts_go_to
-from ci.network import mask_credentials
-from ci.pip_settings import read_pip_settings
-from ci.plan import RunPlan
-from ci.progress import Progress
-from ci.records import Records
-from ci.repository import REPOSITORY
-from ci.request import RunRequest, load_request, new_request, read_request
-from ci.results import exit_code, title
-from ci.run import Run, together
-from ci.selection import selected_operators
-from ci.store import open_store
+from ci.model.plan import RunPlan
+from ci.model.results import exit_code, title
+from ci.plan.config import MOST_RERUNS
+from ci.plan.network import read_pip_settings
+from ci.plan.project import Project, chosen_platforms, load_project, plan_run
+from ci.plan.request import RunRequest, load_request, new_request, read_request
+from ci.plan.selection import selected_operators
+from ci.run.coordinator import Run, together
+from ci.run.progress import Progress
+from ci.run.records import Records
+from ci.store.location import open_store
+from ci.upkeep.bundle.unpack import opened_bundle
+from ci.util import prerequisites
+from ci.util.files import REPOSITORY
+from ci.util.invocation import CONFIG_FILE
+from ci.util.prerequisites import Level
+from ci.util.process import interrupts_go_to
+from ci.util.text import mask_credentials
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

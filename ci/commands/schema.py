@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ci.commands.options import add_format
-from ci.config import schema_text
 from ci.errors import ExitCode
+from ci.plan.load import schema_text
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
-from ci.source import TIMESTAMP
+from ci.plan.source import TIMESTAMP
 
 
 def pack(contents: Mapping[str, bytes], *, folders: Iterable[str] = (), owner: int = 0) -> BinaryIO:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ci.errors import InfrastructureError
-from ci.plan import RunPlan
+from ci.model.plan import RunPlan
+from ci.model.results import ExecutionFacts, ImageFacts
 
 
 class Observer(Protocol):
@@ -20,37 +21,6 @@ class Observer(Protocol):
         The latter two are ``{"event": "output", "stage", "text"}`` and
         ``{"event": "engine", "text"}``.
         """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageFacts:
-    """The environment that the stages ran in; for the host engine a virtual environment."""
-
-    reference: str
-    digest: str | None
-    built: bool
-    seconds: float
-    reason: str  # "cached", or why it was built
-    base: str | None = None  # what it was built on, and the digest of that
-    base_digest: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionFacts:
-    """What an engine knows about a run beside the files in ``plan.results``."""
-
-    engine: str
-    engine_version: str | None = None
-    image: ImageFacts | None = None
-    sync_seconds: float = 0.0
-    exit_code: int | None = None  # of the container or the agent
-    oom_killed: bool = False
-    lost: bool = False  # the agent vanished without a result
-    interrupted: bool = False
-    unreadable_lines: int = 0  # that were printed where the agent prints its events
-    longest_line: int = 0  # bytes of the longest of them, where it is longer than an event may be
-    wrapper_seconds: float = 0.0  # wall time of the whole call
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

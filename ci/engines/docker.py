@@ -24,23 +24,34 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig, Ulimit
 
-from ci import source
-from ci.devices import CONTAINER_PROBE, PROBE
-from ci.devices.exposure import FoundFiles, check_exposure, container_devices, exposure_of
-from ci.devices.look import look
 from ci.engines.archives import extract, pack
-from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer
-from ci.engines.compiler_cache import FOLDER, MOUNT, container_cache, is_empty, volume_labels
-from ci.engines.describe import describe_docker
-from ci.engines.events import EventReader
-from ci.engines.image_log import ImageLog
+from ci.engines.base import EngineMachine, Observer
+from ci.engines.devices import (
+    CONTAINER_PROBE,
+    PROBE,
+    FoundFiles,
+    check_exposure,
+    container_devices,
+    exposure_of,
+    look,
+)
 from ci.engines.images import ImageBuilder
-from ci.engines.job import agent_archive, job_document
-from ci.engines.link import Link
-from ci.engines.live_logs import STREAMED_BYTES_PER_S, LiveLogs, stage_logs
-from ci.engines.sdk_errors import ERRORS, explain, typed_sdk_errors
+from ci.engines.job import (
+    FOLDER,
+    MOUNT,
+    agent_archive,
+    container_cache,
+    is_empty,
+    job_document,
+    volume_labels,
+)
+from ci.engines.link import ERRORS, Link, explain, typed_sdk_errors
+from ci.engines.logs import STREAMED_BYTES_PER_S, EventReader, ImageLog, LiveLogs, stage_logs
+from ci.engines.script import describe_docker
 from ci.errors import InfrastructureError
-from ci.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
+from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
+from ci.model.results import ExecutionFacts, ImageFacts
+from ci.plan import source
 
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"

@@ -18,22 +18,20 @@ from tempfile import TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
-from ci import prerequisites, process, source
-from ci.agent.lines import CHUNK
 from ci.engines.archives import extract
-from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer, typed_errors
-from ci.engines.compiler_cache import host_cache, remove_empty_folder
-from ci.engines.describe import describe_host, work_folder
-from ci.engines.events import EventReader
-from ci.engines.image_log import ImageLog
-from ci.engines.job import job_document
-from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
-from ci.engines.system_packages import missing_packages
+from ci.engines.base import EngineMachine, Observer, typed_errors
+from ci.engines.job import host_cache, job_document, remove_empty_folder
+from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, ImageLog, LiveLogs
+from ci.engines.script import describe_host, work_folder
 from ci.engines.workfolder import PIP_INSTALL, STATE, WorkFolder
 from ci.errors import InfrastructureError
-from ci.findings import Finding
-from ci.invocation import NOX_VARIABLE
-from ci.plan import RESERVED_VARIABLES, RunPlan
+from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
+from ci.model.results import ExecutionFacts, ImageFacts
+from ci.plan import source
+from ci.util import prerequisites, process
+from ci.util.invocation import NOX_VARIABLE
+from ci.util.lines import CHUNK
+from ci.util.prerequisites import Finding, install_command, package_manager
 
 # The caller's, which would reach past the environment, skip assertions, compile each module again
 # in each process, or speak of another run.
@@ -270,3 +268,28 @@ def _typed_errors() -> AbstractContextManager[None]:
     """Turn errors of the disk and of the system into typed ones."""
     remedy = "look at the disk's free space and at the rights on its folders, then run again"
     return typed_errors("the run on this machine", OSError, remedy=remedy)
+
+
+TIMEOUT_S = 30.0
+
+
+def missing_packages(wanted: SystemPackages) -> str | None:
+    """Return the line that installs what is not installed here, if anything is missing.
+
+    Nothing is where no package manager can be asked.
+    """
+    manager = package_manager()
+    if manager is None:
+        return None
+    names = wanted.apt if manager == "apt-get" else wanted.dnf
+    missing = [name for name in names if not _is_installed(manager, name)]
+    return install_command(manager, missing) if missing else None
+
+
+def _is_installed(manager: str, name: str) -> bool:
+    if manager == "apt-get":
+        query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\n"]
+    else:
+        query = ["rpm", "--query", "--whatprovides", "--queryformat=installed\\n"]
+    answer = process.run([*query, name], check=False, timeout_s=TIMEOUT_S)
+    return "installed" in answer.stdout.splitlines()

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
+import shutil
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from docker.client import DockerClient
 from docker.errors import APIError, ImageNotFound
 from docker.models.images import Image
 from docker.utils import parse_repository_tag
+from filelock import FileLock, Timeout
 
-from ci import process
-from ci.engines.architecture import check_image, check_made_here
 from ci.engines.archives import pack
-from ci.engines.base import ImageFacts
-from ci.engines.build_lock import build_lock
-from ci.engines.bundled import bundled_image, patience
-from ci.engines.image_log import ImageLog
-from ci.engines.provenance import (
-    BASE_DIGEST_LABEL,
-    BASE_LABEL,
-    PLATFORM_LABEL,
-    image_labels,
-    reason_to_build,
-)
-from ci.engines.sdk_errors import explain
+from ci.engines.link import explain, is_here
+from ci.engines.logs import ImageLog
 from ci.errors import InfrastructureError
-from ci.network import mask_credentials
-from ci.plan import ImagePlan, RunPlan, base_image_remedy
+from ci.model.plan import BASE_IMAGE_INPUT, ImageArchive, ImagePlan, RunPlan, base_image_remedy
+from ci.model.results import ImageFacts
+from ci.util import process
+from ci.util.files import REPOSITORY, user_cache
+from ci.util.text import mask_credentials
 
-REPOSITORY_ROOT = Path(__file__).parents[2]
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
@@ -151,7 +145,7 @@ class ImageBuilder:
             environment = {**process.inherited_environment(), **self._environment}
             process.run(
                 [*command, offline],
-                cwd=REPOSITORY_ROOT,
+                cwd=REPOSITORY,
                 environment=environment,
                 on_line=log.write,
             )
@@ -234,3 +228,159 @@ def _text(message: Mapping[str, Any]) -> str:
     """Return what a build or pull message says, whatever kind it is."""
     words = (message.get(key) for key in ("stream", "status", "error"))
     return " ".join(str(word) for word in words if word)
+
+
+# What the kernel calls them, and what images and engines do.
+NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def check_image(client: DockerClient, image: Image) -> Image:
+    """Return ``image``; raises ``InfrastructureError`` where the engine cannot run it."""
+    made_for = image.attrs["Architecture"]
+    if made_for:  # an image by hand may not say it
+        _check(f"image {image.tags[0] if image.tags else image.id} is", made_for, client)
+    return image
+
+
+def check_made_here(client: DockerClient) -> None:
+    """The same for an image that this machine would make from its own packages."""
+    machine = platform.machine()
+    _check("an image made of this machine's packages would be", NAMES.get(machine, machine), client)
+
+
+def _check(what: str, made_for: str, client: DockerClient) -> None:
+    there = client.version()["Arch"]
+    if made_for != there:
+        raise InfrastructureError(
+            f"{what} for {made_for}, the engine's machine is {there}",
+            remedy=f"name a base image for {there}, or run the platform on another engine",
+        )
+
+
+@contextmanager
+def build_lock(engine_id: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold this user's lock of an engine, which ends with its holder; say so where that waits."""
+    cache = user_cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(cache / f"build-{engine_id.replace(':', '')}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say("waiting for another image build on this engine")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+PLATFORM_LABEL = "infini-ci.platform"
+BASE_LABEL = "infini-ci.base-image"  # the image that it was really built on
+BASE_DIGEST_LABEL = "infini-ci.base-digest"
+INPUTS_LABEL = "infini-ci.inputs"  # digests only: values may hold passwords
+
+Labels = Mapping[str, str]
+
+
+def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
+    """Return what an image says about itself."""
+    return {
+        PLATFORM_LABEL: plan.platform,
+        BASE_LABEL: base,
+        BASE_DIGEST_LABEL: base_digest,
+        INPUTS_LABEL: json.dumps(dict(plan.needed_image.inputs), sort_keys=True),
+    }
+
+
+def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
+    """Say what has changed since the most similar of the ``others``, images of the platform."""
+    wanted = plan.needed_image.inputs
+    made_from = [inputs for labels in others if (inputs := _inputs(labels))]
+    if not made_from:
+        return f"no image of platform {plan.platform} yet"
+    changes = min((_changes(wanted, inputs) for inputs in made_from), key=len)
+    return ", ".join(changes) or f"no image is tagged {plan.needed_image.tag}"
+
+
+def _inputs(labels: Labels) -> Mapping[str, str]:
+    inputs = json.loads(labels.get(INPUTS_LABEL, "{}"))
+    return inputs if isinstance(inputs, dict) else {}
+
+
+def _changes(wanted: Mapping[str, str], inputs: Mapping[str, str]) -> list[str]:
+    names = sorted({*wanted, *inputs})
+    return [
+        _change(name, wanted.get(name), inputs.get(name))
+        for name in names
+        if wanted.get(name) != inputs.get(name)
+    ]
+
+
+def _change(name: str, wanted: str | None, before: str | None) -> str:
+    if name == BASE_IMAGE_INPUT:
+        return f"{name} is {wanted}, was {before}"
+    if before is None:
+        return f"{name} is new"
+    return f"{name} changed" if wanted else f"{name} is gone"
+
+
+LOADED = "from the bundle"
+PRESENT = "from the bundle, and here already"
+LONGEST_S = 24 * 3600
+TIMES = 2  # the engine unpacks the archive before it takes the layers out
+
+
+def bundled_image(
+    client: DockerClient, plan: ImagePlan, archive: ImageArchive, log: ImageLog
+) -> tuple[Image, str]:
+    """Return the image of a bundle, and whether it had to be loaded."""
+    if found := _present(client, plan.tag, archive):
+        return found, PRESENT
+    _check_space(client, archive)
+    log.write(f"loading {plan.tag} from {archive.bundle}")
+    with tarfile.open(archive.bundle, mode="r:") as members:
+        content = cast(IO[bytes], members.extractfile(archive.member))
+        with patience(client):
+            images = client.images.load(content)
+    for image in images:
+        if _is(image, archive):
+            return image, LOADED
+    message = f"the engine loaded {', '.join(str(image.id) for image in images)} from"
+    raise InfrastructureError(f"{message} {archive.bundle}, expected {archive.id}")
+
+
+@contextmanager
+def patience(client: DockerClient) -> Iterator[None]:
+    """Wait as long as it takes: before its first answer an engine copies the whole image."""
+    usual, client.api.timeout = client.api.timeout, LONGEST_S
+    try:
+        yield
+    finally:
+        client.api.timeout = usual
+
+
+def _present(client: DockerClient, tag: str, archive: ImageArchive) -> Image | None:
+    for reference in (archive.id, tag):
+        try:
+            image = client.images.get(reference)
+        except ImageNotFound:
+            continue
+        if _is(image, archive):
+            return image
+    return None
+
+
+def _is(image: Image, archive: ImageArchive) -> bool:
+    """Engines that store images in containerd count ids otherwise; layers are the same in all."""
+    return image.id == archive.id or tuple(image.attrs["RootFS"]["Layers"]) == archive.layers
+
+
+def _check_space(client: DockerClient, archive: ImageArchive) -> None:
+    info = client.info()
+    folder = str(info["DockerRootDir"])
+    if not is_here(info):  # its own error, of a full disk, comes later
+        return
+    needed, free = TIMES * archive.size, shutil.disk_usage(folder).free
+    if free < needed:
+        message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
+        raise InfrastructureError(message, remedy="Make room: docker system df says by what.")

@@ -22,12 +22,11 @@ from threading import Event, Thread
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
-from ci import process
 from ci.engines.wheelhouse import LOOPBACK, is_served
 from ci.errors import ConfigError, InfrastructureError
-from ci.network import mask_credentials
-from ci.plan import NetworkPlan
-from ci.text import printable
+from ci.model.plan import NetworkPlan
+from ci.util import process
+from ci.util.text import mask_credentials, printable
 
 CONFIG_VARIABLE = "INFINI_CI_SSH_CONFIG"  # a file in place of ~/.ssh/config
 ENGINE_SOCKET = "/var/run/docker.sock"

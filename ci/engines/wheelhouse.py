@@ -18,7 +18,7 @@ from threading import Event, Thread
 from time import monotonic, sleep
 
 from ci.errors import InfrastructureError
-from ci.plan import NetworkPlan
+from ci.model.plan import NetworkPlan
 
 LOOPBACK = "127.0.0.1"
 IDENTITY = "X-Infini-CI-Wheelhouse"  # a header of every answer: which folder is served

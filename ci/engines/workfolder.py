@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.engines.job import agent_archive
-from ci.plan import RunPlan
+from ci.model.plan import RunPlan
 
 STATE = "host.lock"
 # One retry: with pip's five, an index that cannot be reached costs 8 s per package. And Python

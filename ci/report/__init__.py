@@ -1,6 +1,1 @@
-"""The results table: one row per platform, the same columns everywhere."""
-
-from ci.report.markdown import results_markdown, table_markdown
-from ci.report.terminal import print_results
-
-__all__ = ["print_results", "results_markdown", "table_markdown"]
+"""Results, comparisons and histories: in a terminal, as Markdown, as JSON."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ci.analysis import quantities
 from ci.analysis.changes import POLICY, ChangePoint
-from ci.analysis.measures import stage_and_quantity
-from ci.analysis.quantities import amount, percent
 from ci.analysis.regressions import Change, Shift
-from ci.analysis.series import Measured
-from ci.text import commit_name, counted
+from ci.facts import measures as quantities
+from ci.facts.measures import amount, percent, stage_and_quantity
+from ci.store.rows import Measured
+from ci.util.text import commit_name, counted
 
 _SURE = 0.999
 

@@ -10,18 +10,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ci.analysis.difference import Change, Difference, Kind, lines_of
-from ci.analysis.quantities import percent
-from ci.analysis.suite import OperatorTest
-from ci.comparison.result import Comparison, PlatformComparison
-from ci.comparison.sides import Side
-from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
-from ci.pytest_log import Outcome
+from ci.analysis.comparison import Comparison, PlatformComparison, Side
+from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
+from ci.facts.difference import Change, Difference, Kind, lines_of
+from ci.facts.measures import percent
+from ci.model.tests import OperatorTest, Outcome
 from ci.report.changes import change_json
 from ci.report.console import say, text_table
-from ci.report.markdown import escape, table
+from ci.report.table import escape, table
 from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, time_rows
-from ci.text import counted, printable
+from ci.util.text import counted, printable
 
 SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
 BROKEN = "the build fails now"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci.text import printable
+from ci.util.text import printable
 
 FILE_WIDTH = 200  # characters of a line that is not printed on a terminal
 

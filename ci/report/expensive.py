@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
-from ci.analysis.expensive import Costs, Share
-from ci.analysis.quantities import percent
+from ci.analysis.durations import Costs, Share
+from ci.facts.measures import percent
 from ci.report.console import say, text_table
-from ci.report.markdown import escape, table
-from ci.text import counted
+from ci.report.table import escape, table
+from ci.util.text import counted
 
 SCHEMA_VERSION = 1
 HEADINGS = ("Tests", "Seconds", "Share", "Name")

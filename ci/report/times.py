@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ci.analysis import quantities
 from ci.analysis.cause import Explanation
 from ci.analysis.changes import POLICY
-from ci.analysis.measures import stage_and_quantity
-from ci.analysis.quantities import LABELS, amount, growth, percent
-from ci.comparison.sides import Side
-from ci.comparison.times import Judgement, MeasureChange, NoTimes, Times
-from ci.invocation import command
+from ci.analysis.comparison import Side
+from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
+from ci.facts import measures as quantities
+from ci.facts.measures import LABELS, amount, growth, percent, stage_and_quantity
 from ci.report.changes import certainty, run_name, standing
-from ci.report.rows import MISSING
-from ci.text import SHORT, counted
+from ci.report.table import MISSING
+from ci.util.invocation import command
+from ci.util.text import SHORT, counted
 
 
 class TimeRow(NamedTuple):

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ci.analysis.outcomes import Ending
-from ci.analysis.suite import State
-from ci.details import BuildDetails, Rerun, Unit, UnitKind
 from ci.errors import InfrastructureError
-from ci.pytest_log import Outcome, TestOutcome
-from ci.store import damaged
+from ci.model.details import BuildDetails, Rerun, Unit, UnitKind
+from ci.model.tests import Ending, Outcome, State, TestOutcome
+from ci.store.connect import damaged
 
 SECOND = 1_000_000  # durations are kept in whole microseconds
 _WIDTH = 8  # bytes of one of them

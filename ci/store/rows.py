@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -33,3 +34,33 @@ class SameEnvironment:
     """Those of them that tried tests again."""
     differing: bool
     """Whether their tests, or the messages of these, are not all the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """One measure of one platform that changed with one run, and why that is all right."""
+
+    project: str
+    platform: str
+    measure: str
+    run_id: str
+    """The first run after the change, as it was seen when it was accepted."""
+    commit: str | None
+    level: float
+    """The level that was accepted: what rises above it later is another change."""
+    reason: str
+    accepted_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The measures of one platform of one run."""
+
+    run_id: str
+    commit: str | None
+    dirty: bool
+    started_at: datetime
+    key: str
+    """The digest of its environment key."""
+    values: Mapping[str, float]
+    """By names as ``ci.facts.measures`` makes them."""

@@ -10,23 +10,21 @@ from typing import Any
 from sqlalchemy import Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
-from ci.analysis.accepted import Accepted
-from ci.analysis.environment_key import EnvironmentKey
-from ci.analysis.outcomes import Columns, Outcomes, outcomes_of
-from ci.analysis.series import Measured
-from ci.details import BuildDetails, Details, Rerun
 from ci.errors import InfrastructureError, UsageError
-from ci.invocation import command
-from ci.pytest_log import TestOutcome
-from ci.results import PlatformResult, RunResult
-from ci.store import LATEST, blobs, queries
+from ci.facts.environment_key import EnvironmentKey
+from ci.facts.suite import Columns, Outcomes, outcomes_of
+from ci.model.details import BuildDetails, Details, Rerun
+from ci.model.results import PlatformResult, RunResult
+from ci.model.tests import TestOutcome
+from ci.store import blobs, queries
 from ci.store.connect import cause, connect, reading, remedy_for, shown, writing
-from ci.store.convert import run_result
-from ci.store.load import stored_platforms
-from ci.store.rows import RunHead, SameEnvironment
-from ci.store.some_tests import outcomes_of_some
+from ci.store.folder import LATEST
+from ci.store.queries import outcomes_of_some
+from ci.store.records import run_result, stored_platforms
+from ci.store.rows import Accepted, Measured, RunHead, SameEnvironment
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, PLATFORMS, RUNS
-from ci.text import first_names, near_match
+from ci.util.invocation import command
+from ci.util.text import first_names, near_match
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = "alembic_version"
@@ -51,7 +49,7 @@ class Store:
         ``details`` are those of platforms that have just ended: one that is stored as it is, and
         that ``details`` does not name, keeps its own.
         """
-        from ci.store.save import save  # with two dialects, which who reads does not need
+        from ci.store.records import save  # with two dialects, which who reads does not need
 
         self._outcomes.clear()  # those of this run may be others now
         try:
@@ -167,7 +165,7 @@ class Store:
 
     def accept(self, accepted: Accepted) -> None:
         """Record that a change is as it should be; once more gives it another reason."""
-        from ci.store.save import put
+        from ci.store.records import put
 
         try:
             with writing(self._engine) as connection:

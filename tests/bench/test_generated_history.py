@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.generated_history import Generated, Scale, history
-from ci.analysis.environment_key import environment_key
-from ci.analysis.measures import measures_of
-from ci.pytest_log import Outcome
+from ci.facts.environment_key import environment_key
+from ci.facts.measures import measures_of
+from ci.model.tests import Outcome
 
 SMALL = Scale(runs=60, tests=320, platforms=("cpu", "ascend"))
 

@@ -15,11 +15,11 @@ from agent_job import Job
 from postgresql_server import Server, missing, running_server
 from published import PUBLISHED, ascend_after_summary, platform_result
 
-from ci.config import NetworkConfig
-from ci.pip_settings import read_pip_settings
-from ci.process import STORE_VARIABLE
-from ci.results import RunResult
-from ci.store import default_url
+from ci.model.results import RunResult
+from ci.plan.config import NetworkConfig
+from ci.plan.network import read_pip_settings
+from ci.store.location import default_url
+from ci.util.process import STORE_VARIABLE
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,13 +6,7 @@ from pathlib import Path
 
 from operator_log import FINISH, lines
 
-from ci.results import (
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-    Verdict,
-)
+from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
 
 RUN_ID = "20260101T120000Z-0123abcd-00ff"
 

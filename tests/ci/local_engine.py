@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from ci import source
 from ci.engines.archives import extract
-from ci.engines.base import EngineMachine, ExecutionFacts, ImageFacts, Observer
-from ci.engines.events import EventReader
+from ci.engines.base import EngineMachine, Observer
 from ci.engines.job import job_document
-from ci.engines.live_logs import SHOWN_BYTES_PER_S, LiveLogs
+from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, LiveLogs
 from ci.errors import CiError
-from ci.plan import RunPlan
-from ci.repository import REPOSITORY
+from ci.model.plan import RunPlan
+from ci.model.results import ExecutionFacts, ImageFacts
+from ci.plan import source
+from ci.util.files import REPOSITORY
 
 IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, reason="cached")
 

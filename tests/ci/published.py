@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ci.results import (
+from ci.model.results import (
     Evidence,
     Grade,
     Harness,

@@ -17,13 +17,13 @@ from typing import Any
 from published import platform_result
 
 from ci import cli
-from ci.details import BuildDetails, Details
 from ci.errors import ExitCode
-from ci.process import run
-from ci.pytest_log import Outcome, TestOutcome
-from ci.results import PlatformResult, RunResult
-from ci.store import default_url
+from ci.model.details import BuildDetails, Details
+from ci.model.results import PlatformResult, RunResult
+from ci.model.tests import Outcome, TestOutcome
+from ci.store.location import default_url
 from ci.store.store import Store
+from ci.util.process import run
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ENVIRONMENT: Mapping[str, Any] = {

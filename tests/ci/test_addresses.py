@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ci.engines.addresses import EngineAddress, find_address
+from ci.engines.link import EngineAddress, find_address
 from ci.engines.remote import RemoteMachine
 from ci.errors import ConfigError
-from ci.plan import EnginePlan
+from ci.model.plan import EnginePlan
 
 LOCAL = "unix:///var/run/docker.sock"
 

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from agent_job import Job, printed_events, wait_for_end
 
-from ci import agent
 from ci.agent import machine
 from ci.agent.__main__ import PROTOCOL
-from ci.agent.events import Printer
+from ci.agent.event_log import Printer
 from ci.agent.output import PACE_S, StageOutput
 from ci.agent.stage import Stage
+from ci.engines.job import agent_modules
+from ci.util.files import REPOSITORY
 
-MODULES = sorted(Path(agent.__file__).parent.glob("*.py"))
 # Of the standard library of every Python from 3.8 on; what is added here must be, too.
 OLD_MODULES = frozenset(
     {
@@ -453,12 +453,19 @@ def test_unknown_protocol_is_refused(job: Job, capfd: pytest.CaptureFixture[str]
     assert expected in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.name))
+@pytest.mark.parametrize(
+    "module", agent_modules(), ids=lambda path: str(path.relative_to(REPOSITORY))
+)
 def test_old_pythons_know_its_syntax_and_modules(module: Path) -> None:
     tree = ast.parse(module.read_text(), feature_version=(3, 8))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
-    names |= {str(node.module).partition(".")[0] for node in froms if node.level == 0}
+    modules = {str(node.module) for node in froms if node.level == 0}
+    sent = {
+        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in agent_modules()
+    }
+    assert {name for name in modules if name.startswith("ci.")} <= sent
+    names |= {name.partition(".")[0] for name in modules} - {"ci"}
     ours = {"pytest"} if module.name == "status_plugin.py" else set()  # which pytest alone imports
     assert names <= OLD_MODULES | ours

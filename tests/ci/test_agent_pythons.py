@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from agent_job import Job
 
-from ci import agent, devices
-from ci.agent.detection import detect
+from ci.agent.lease import detect
+from ci.engines import devices
+from ci.engines.job import agent_modules
+from ci.util.files import REPOSITORY
 from tests.compat.interpreters import find_interpreters, places
 
 VERSIONS = [f"3.{minor}" for minor in range(8, 15)]
-MODULES = sorted(path.stem for path in Path(agent.__file__).parent.glob("*.py"))
-NEEDS_PYTEST = {"status_plugin"}  # which pytest alone imports
+LEFT_OUT = {"__main__", "status_plugin"}  # which pytest alone imports
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -48,12 +49,13 @@ def test_a_job_on_every_python(pythons: list[str], tmp_path: Path) -> None:
 
 
 def test_every_python_imports_all_of_the_agent(pythons: list[str]) -> None:
-    names = [f"ci.agent.{name}" for name in MODULES if name not in NEEDS_PYTEST | {"__main__"}]
+    paths = [path.relative_to(REPOSITORY) for path in agent_modules()]
+    names = [".".join(path.with_suffix("").parts) for path in paths if path.stem not in LEFT_OUT]
     program = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     for python in pythons:
         subprocess.run(
             [python, "-B", "-W", "error", "-S", "-c", program],
-            cwd=Path(agent.__file__).parents[2],
+            cwd=REPOSITORY,
             check=True,
         )
 

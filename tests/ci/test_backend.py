@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from operator_log import FINISH, SIMULATED, compiled_only, lines
 
-from ci.analysis.backend import mismatches
-from ci.pytest_log import parse_log
+from ci.facts.backend import mismatches
+from ci.facts.pytest_log import parse_log
 
 CUDA = {"device": "cuda", "platform": "nvidia", "ran_platform": "nvidia"}
 

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.details import UnitKind
-from ci.measures import read_build
-from ci.measures.ccache import cached_units
-from ci.measures.flags import compiler_flags
-from ci.measures.logs import BuildLog
-from ci.measures.ninja import parse_ninja_log, wall_seconds
-from ci.results import BuildResult
+from ci.facts.build import BuildLog, read_build
+from ci.facts.compilers import compiler_flags
+from ci.facts.ninja import cached_units, parse_ninja_log, wall_seconds
+from ci.model.details import UnitKind
+from ci.model.results import BuildResult
 
 # As Ninja 1.13 wrote it for this library, most lines left out.
 NINJA_LOG = """# ninja log v7

@@ -13,20 +13,21 @@ import pytest
 import yaml
 from local_engine import LocalEngine
 
-from ci import cli, source
-from ci.bundle import document as names
-from ci.bundle.archive import new_bundle, open_archive
-from ci.bundle.document import BundledImage, BundleDocument
-from ci.bundle.settings import find_configuration, site_settings
-from ci.bundle.unpack import opened_bundle
-from ci.bundle.wheels import pip_arguments
+from ci import cli
 from ci.commands import run as run_command
-from ci.config import NetworkConfig
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.inputs import Project, load_project
-from ci.plan import CONTAINER_WHEELS, Column, StageKind, StagePlan
-from ci.request import RunRequest, changed_sources, new_request
-from ci.results import read_results
+from ci.model.plan import CONTAINER_WHEELS, Column, StageKind, StagePlan
+from ci.plan import bundle as names
+from ci.plan import source
+from ci.plan.bundle import BundledImage, BundleDocument
+from ci.plan.config import NetworkConfig
+from ci.plan.project import Project, load_project
+from ci.plan.request import RunRequest, changed_sources, new_request
+from ci.store.folder import read_results
+from ci.upkeep.bundle.file import new_bundle, open_archive
+from ci.upkeep.bundle.pack import find_configuration, site_settings
+from ci.upkeep.bundle.unpack import opened_bundle
+from ci.upkeep.bundle.wheels import pip_arguments
 
 CONFIG = """\
 project: tiny

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.analysis.cause import BuildSide, Contributor, Explanation, Kind, explain
-from ci.analysis.places import source_name
-from ci.details import BuildDetails, Unit, UnitKind
-from ci.results import BuildResult, Grade, StageResult
+from ci.analysis.cause import Explanation, explain
+from ci.analysis.contributor import BuildSide, Contributor, source_name
+from ci.analysis.shifts import Kind
+from ci.model.details import BuildDetails, Unit, UnitKind
+from ci.model.results import BuildResult, Grade, StageResult
 from tests.ci.published import PUBLISHED, platform_result
 
 CPU = {f"cpu/op{number}.cc": 6.0 for number in range(60)}  # 360 s of work

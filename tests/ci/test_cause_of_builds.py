@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from ci.agent.compiler_cache import hits_and_misses, logged
-from ci.analysis.cause import BuildSide, Contributor, Explanation, Kind, explain
-from ci.measures import read_build
-from ci.results import StageResult
+from ci.analysis.cause import Explanation, explain
+from ci.analysis.contributor import BuildSide, Contributor
+from ci.analysis.shifts import Kind
+from ci.facts.build import read_build
+from ci.model.results import StageResult
 from tests.ci.published import PUBLISHED, platform_result
 
 SEARCHED = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

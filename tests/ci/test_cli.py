@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ from local_engine import LocalEngine
 
 from ci import cli
 from ci.commands import run as run_command
-from ci.config import schema_text
 from ci.errors import ExitCode, InfrastructureError
-from ci.platforms import PLATFORMS
-from ci.repository import REPOSITORY
-from ci.results import RunResult
-from ci.store import default_url
+from ci.model.platforms import PLATFORMS
+from ci.model.results import RunResult
+from ci.plan.load import schema_text
+from ci.store.location import default_url
 from ci.store.store import Store
+from ci.util.files import REPOSITORY
 
 ALL = ", ".join(PLATFORMS)
 RUN = "did you mean 'run'?"
@@ -207,7 +208,7 @@ def test_no_option_of_any_command_answers_in_python_s_words(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = argparse.ArgumentParser()
-    cli.COMMANDS[name].add_options(parser)
+    import_module(f"ci.commands.{name}").add_options(parser)
     typed = [action for action in parser._actions if action.type or action.choices]
     for action in typed:
         if action.type is Path:
@@ -458,7 +459,9 @@ def test_tests_refuse_a_python_without_assertions(folder: str) -> None:
 def test_what_only_reads_the_store_starts_without_what_runs_need(command: str) -> None:
     """Engines and planning would take as long as all the rest."""
     program = f"import sys; from ci.cli import main; main(['{command}', '--help'])"
-    show = "print(*sorted({'docker', 'ci.engines', 'ci.inputs', 'ci.run'} & set(sys.modules)))"
+    show = (
+        "print(*sorted({'docker', 'ci.engines', 'ci.plan.project', 'ci.run'} & set(sys.modules)))"
+    )
     program = f"try: exec({program!r})\nexcept SystemExit: pass\nimport sys; {show}"
     words = [sys.executable, "-c", program]
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)

@@ -12,8 +12,9 @@ from local_engine import LocalEngine
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode
-from ci.results import RunResult, read_results
-from ci.store import default_url
+from ci.model.results import RunResult
+from ci.store.folder import read_results
+from ci.store.location import default_url
 from ci.store.store import Store
 
 CONFIG = """\

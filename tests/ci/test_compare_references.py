@@ -9,7 +9,7 @@ import pytest
 from stored_history import Project, git, result
 
 from ci.errors import ExitCode
-from ci.results import Harness, Product, Verdict
+from ci.model.results import Harness, Product, Verdict
 
 
 @pytest.fixture

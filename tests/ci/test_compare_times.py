@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
 
-from ci.analysis.accepted import Accepted
-from ci.comparison.line import line, places, window
-from ci.details import BuildDetails, Unit, UnitKind
+from ci.analysis.comparison import line, places, window
 from ci.errors import ExitCode
-from ci.pytest_log import Outcome
-from ci.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
-from ci.store import default_url
-from ci.store.rows import RunHead
+from ci.model.details import BuildDetails, Unit, UnitKind
+from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
+from ci.model.tests import Outcome
+from ci.store.location import default_url
+from ci.store.rows import Accepted, RunHead
 from ci.store.store import Store
 
 STRICT = ("--fail-on", "suspected")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ci.agent.compiler_cache import CompilerCache, hits_and_misses, logged, printed
-from ci.engines.compiler_cache import host_folder, is_empty, remove_empty_folder
-from ci.notes import cache_notes
-from ci.plan import CachePlan
+from ci.engines.job import host_folder, is_empty, remove_empty_folder
+from ci.facts.notes import cache_notes
+from ci.model.plan import CachePlan
 
 # Of ccache 4.7.5: a miss, a hit, a forced compilation, a link, a hit by the preprocessed source.
 LOGGED = """\

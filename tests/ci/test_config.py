@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.config import load_config, load_site, schema_text
 from ci.errors import ConfigError, ExitCode
-from ci.plan import Column, StageKind
-from ci.platforms import PLATFORMS
-from ci.repository import REPOSITORY
+from ci.model.plan import Column, StageKind
+from ci.model.platforms import PLATFORMS
+from ci.plan.load import load_config, load_site, schema_text
+from ci.util.files import REPOSITORY
 
 PACKAGE = "expected a package's name alone: letters, digits, '+', '-', '.' and '_'"
 MINIMAL = "project: tiny\nplatforms:\n  cpu: {}\n"

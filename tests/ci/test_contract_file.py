@@ -12,20 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from operator_log import node_id
 
-from ci.analysis.contract import Contract, contract_text, load_contract
-from ci.analysis.difference import Kind, difference
-from ci.analysis.operators import SKIP_REASONS, Processor
-from ci.analysis.suite import (
-    DTYPE_CLASSES,
-    LACKS_INSTRUCTIONS,
-    OperatorTest,
-    State,
-    Suite,
-    on_processor,
-    suite_of,
-)
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.pytest_log import Outcome, TestOutcome
+from ci.facts.contract import Contract, contract_text, load_contract
+from ci.facts.difference import Kind, difference
+from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, on_processor, suite_of
+from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State, Suite, TestOutcome
 
 PASSED = State(Outcome.PASSED)
 HEAD = """\

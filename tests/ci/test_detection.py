@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ci import devices
-from ci.agent import detection
-from ci.agent.detection import detect
+from ci.agent import lease as detection
+from ci.agent.lease import detect
+from ci.engines import devices
 
 ENVIRONMENT = dict(os.environ)
 

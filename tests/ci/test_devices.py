@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ci.devices.exposure import FoundFiles, check_exposure, container_devices, exposure_of
-from ci.engines.describe import describe_docker
+from ci.engines.devices import FoundFiles, check_exposure, container_devices, exposure_of
 from ci.engines.docker import COMMAND, container_options
 from ci.engines.job import job_document
+from ci.engines.script import describe_docker
 from ci.errors import ConfigError
-from ci.inputs import load_project, plan_run
-from ci.plan import DevicePlan, Exposure, RunPlan
-from ci.platforms import PLATFORMS
+from ci.model.plan import DevicePlan, Exposure, RunPlan
+from ci.model.platforms import PLATFORMS
+from ci.plan.project import load_project, plan_run
 
 ACCELERATORS = [name for name, platform in PLATFORMS.items() if platform.devices]
 

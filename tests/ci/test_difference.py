@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from operator_log import FUNCTION, node_id
 
-from ci.analysis.difference import (
+from ci.facts.difference import (
     Change,
     Difference,
     Kind,
@@ -18,9 +18,8 @@ from ci.analysis.difference import (
     lines_of,
     run_difference,
 )
-from ci.analysis.outcomes import Columns, Outcomes, outcomes_of
-from ci.analysis.suite import OperatorTest, State, Suite, abbreviated, suite_of
-from ci.pytest_log import Outcome, TestOutcome
+from ci.facts.suite import Columns, Outcomes, abbreviated, outcomes_of, suite_of
+from ci.model.tests import OperatorTest, Outcome, State, Suite, TestOutcome
 
 PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)
 NO_SAMPLE = State(Outcome.SKIPPED, "no sample")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ci.cli import main
-from ci.config import load_site
-from ci.platforms import PLATFORMS
+from ci.model.platforms import PLATFORMS
+from ci.plan.load import load_site
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE, HISTORY = (

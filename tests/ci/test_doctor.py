@@ -17,13 +17,35 @@ import pytest
 from rich.console import Console
 
 from ci import cli
-from ci.doctor import devices as device_checks
-from ci.doctor.checks import Check, carry_out
-from ci.doctor.devices import Probe, judge_files, judge_probe, judge_runtimes, lease_folder, leases
-from ci.doctor.engine import judge_engine, parse_free, parse_time
-from ci.doctor.findings import clock, exit_code, findings_json, of_error, print_findings
-from ci.doctor.image import judge_architecture, judge_unpullable
-from ci.doctor.network import (
+from ci.errors import ConfigError, ExitCode, InfrastructureError
+from ci.model.plan import DevicePlan, EnginePlan, Exposure, ImagePlan, NetworkPlan
+from ci.model.platforms import PLATFORMS
+from ci.upkeep.doctor import devices as device_checks
+from ci.upkeep.doctor.checks import (
+    Check,
+    carry_out,
+    clock,
+    exit_code,
+    findings_json,
+    of_error,
+    print_findings,
+)
+from ci.upkeep.doctor.devices import (
+    Probe,
+    judge_files,
+    judge_probe,
+    judge_runtimes,
+    lease_folder,
+    leases,
+)
+from ci.upkeep.doctor.engine import (
+    judge_architecture,
+    judge_engine,
+    judge_unpullable,
+    parse_free,
+    parse_time,
+)
+from ci.upkeep.doctor.network import (
     ca_bundle,
     index_urls,
     judge_certificates,
@@ -31,11 +53,7 @@ from ci.doctor.network import (
     network_checks,
     wheelhouse,
 )
-from ci.errors import ConfigError, ExitCode, InfrastructureError
-from ci.findings import Finding, Level, ok, problem, unknown, warning
-from ci.plan import DevicePlan, EnginePlan, Exposure, ImagePlan, NetworkPlan
-from ci.platforms import PLATFORMS
-from ci.prerequisites import disk
+from ci.util.prerequisites import Finding, Level, disk, ok, problem, unknown, warning
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INFO = {

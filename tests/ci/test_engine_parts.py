@@ -21,18 +21,16 @@ import requests
 from docker.errors import APIError
 from urllib3.exceptions import ProtocolError
 
-from ci.engines import select_engine
 from ci.engines import wheelhouse as wheelhouse_server
 from ci.engines.archives import extract, pack
-from ci.engines.events import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader
-from ci.engines.host import HostEngine
-from ci.engines.image_log import ImageLog
-from ci.engines.sdk_errors import is_cut, typed_sdk_errors
-from ci.engines.system_packages import missing_packages
+from ci.engines.host import HostEngine, missing_packages
+from ci.engines.link import is_cut, typed_sdk_errors
+from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
+from ci.engines.select import select_engine
 from ci.engines.wheelhouse import serve
 from ci.errors import ExitCode, InfrastructureError
-from ci.plan import EnginePlan, NetworkPlan, SystemPackages
-from ci.prerequisites import package_manager
+from ci.model.plan import EnginePlan, NetworkPlan, SystemPackages
+from ci.util.prerequisites import package_manager
 
 
 class Recorder:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from published import PUBLISHED, platform_result
 
-from ci.analysis.environment_key import EnvironmentKey, environment_key, successors
+from ci.facts.environment_key import EnvironmentKey, environment_key, successors
 
 FACTS: dict[str, Any] = {
     "machine": {

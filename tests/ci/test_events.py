@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ci.agent.lines import LONGEST_EVENT, lines_of_file
-from ci.events import MOST_EVENTS, RunRecord, StageSkipped, parse_events
-from ci.text import unreadable
+from ci.facts.events import MOST_EVENTS, parse_events
+from ci.model.events import RunRecord, StageSkipped
+from ci.util.lines import LONGEST_EVENT, lines_of_file
+from ci.util.text import unreadable
 
 LINES = (
     (Path(__file__).parent / "data" / "events-crash.jsonl").read_text(encoding="utf-8").splitlines()

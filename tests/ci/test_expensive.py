@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from operator_log import node_id
 
-from ci.analysis.expensive import OTHERS, Share, costs_of
-from ci.analysis.outcomes import outcomes_of
+from ci.analysis.durations import OTHERS, Share, costs_of
 from ci.cli import main
-from ci.details import Details
 from ci.errors import ExitCode
-from ci.pytest_log import Outcome, TestOutcome
-from ci.results import RunResult
-from ci.store import default_url
+from ci.facts.suite import outcomes_of
+from ci.model.details import Details
+from ci.model.results import RunResult
+from ci.model.tests import Outcome, TestOutcome
+from ci.store.location import default_url
 from ci.store.store import Store
 
 SECONDS = {

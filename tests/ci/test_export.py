@@ -13,15 +13,15 @@ import pytest
 from foreign_runs import RUN_ID, small
 
 from ci import cli
-from ci.analysis.environment_key import environment_key
-from ci.analysis.measures import measures_of
-from ci.details import Details
 from ci.errors import ExitCode
-from ci.exchange import exporting
-from ci.exchange.tables import TABLES, Kind
-from ci.pytest_log import Outcome, TestOutcome
-from ci.results import BuildResult, RunResult
-from ci.store import default_url
+from ci.facts.environment_key import environment_key
+from ci.facts.measures import measures_of
+from ci.model.details import Details
+from ci.model.results import BuildResult, RunResult
+from ci.model.tests import Outcome, TestOutcome
+from ci.store import exporting
+from ci.store.exporting import TABLES, Kind
+from ci.store.location import default_url
 from ci.store.store import Store
 
 Output = pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.repository import REPOSITORY
+from ci.util.files import REPOSITORY
 
 # Found by Python itself, before anything of this program is imported.
 SITE = """

@@ -10,11 +10,11 @@ import pytest
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci.analysis.flaky import Attempts, flaky_tests, wilson
-from ci.analysis.outcomes import Outcomes, outcomes_of
 from ci.cli import main
-from ci.details import Rerun
-from ci.pytest_log import Outcome, TestOutcome
-from ci.report.markdown import escape
+from ci.facts.suite import Outcomes, outcomes_of
+from ci.model.details import Rerun
+from ci.model.tests import Outcome, TestOutcome
+from ci.report.table import escape
 
 LETTERS = {"p": Outcome.PASSED, "f": Outcome.FAILED, "e": Outcome.ERROR, "s": Outcome.SKIPPED}
 

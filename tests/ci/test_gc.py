@@ -18,8 +18,8 @@ from filelock import FileLock
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.gc.engine import image_size
-from ci.gc.items import Item, Kind, Limits, choose
+from ci.upkeep.gc.engine import image_size
+from ci.upkeep.gc.items import Item, Kind, Limits, choose
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GB = 10**9

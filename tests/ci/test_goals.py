@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ci.analysis.contract import load_contract
-from ci.analysis.suite import State
-from ci.config import load_config
-from ci.platforms import PLATFORMS
-from ci.repository import REPOSITORY
+from ci.facts.contract import load_contract
+from ci.model.platforms import PLATFORMS
+from ci.model.tests import State
+from ci.plan.load import load_config
+from ci.util.files import REPOSITORY
 
 CONTRACT = REPOSITORY / "tests" / "ops" / "contracts" / "cpu.yaml"
 SIMULATED = REPOSITORY / "tests" / "simulated"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from stored_history import ENVIRONMENT, Project, noisy, result
 
-from ci.details import BuildDetails, Unit, UnitKind
 from ci.errors import ExitCode
-from ci.results import BuildResult, PlatformResult
+from ci.model.details import BuildDetails, Unit, UnitKind
+from ci.model.results import BuildResult, PlatformResult
 
 NEWER = {**ENVIRONMENT, "compiler": "g++ 13.1"}
 

@@ -13,12 +13,12 @@ from foreign_runs import RUN_ID, resumed, small, write_run
 from operator_log import node_id
 
 from ci import cli
-from ci.collect import read_log
 from ci.errors import ExitCode, UsageError
-from ci.exchange.foreign import runs_in
-from ci.exchange.importing import Change, Importer, change_of
-from ci.results import RunResult, read_results
-from ci.store import default_url
+from ci.facts.platform_result import read_log
+from ci.model.results import RunResult
+from ci.store.folder import read_results
+from ci.store.importing import Change, Importer, change_of, runs_in
+from ci.store.location import default_url
 from ci.store.store import Store
 
 Output = pytest.CaptureFixture[str]

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ConfigError, UsageError
-from ci.inputs import (
+from ci.model.plan import RunPlan
+from ci.model.platforms import PLATFORMS
+from ci.plan.project import (
     DEFAULT_REQUIREMENTS,
     RECIPE,
     RECIPE_FILES,
@@ -16,9 +18,7 @@ from ci.inputs import (
     load_project,
     plan_run,
 )
-from ci.plan import RunPlan
-from ci.platforms import PLATFORMS
-from ci.repository import REPOSITORY
+from ci.util.files import REPOSITORY
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.invocation import NOX_VARIABLE, SESSIONS, command, under_way
-from ci.repository import REPOSITORY
+from ci.util.files import REPOSITORY
+from ci.util.invocation import NOX_VARIABLE, SESSIONS, command, under_way
 
 
 def given(**options: object) -> argparse.Namespace:

@@ -21,7 +21,7 @@ from agent_job import Job, printed_events, wait_for_end
 from ci.agent import lease
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
-from ci.repository import REPOSITORY
+from ci.util.files import REPOSITORY
 
 GIBIBYTE = 2**30
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.agent.lines import (
+from ci.agent.reports import parse_report
+from ci.util.lines import (
     DEEPEST,
     LARGEST_INTEGER,
     CutLine,
@@ -19,7 +20,6 @@ from ci.agent.lines import (
     parse,
     parse_object,
 )
-from ci.agent.reports import parse_report
 
 DEEP = 200_000
 HOSTILE = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.engines.live_logs import SHOWN_LINES, LiveLogs
+from ci.engines.logs import SHOWN_LINES, LiveLogs
 
 
 class Shown:

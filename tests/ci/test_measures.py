@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from published import PUBLISHED, platform_result
 
-from ci.analysis.measures import Quantity, measure, measures_of, stage_and_quantity
-from ci.results import BuildResult, PlatformResult, PytestResult, StageResult
+from ci.facts.measures import Quantity, measure, measures_of, stage_and_quantity
+from ci.model.results import BuildResult, PlatformResult, PytestResult, StageResult
 
 BUILD = BuildResult(
     configure_s=0.5,

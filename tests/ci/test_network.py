@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.config import NetworkConfig
 from ci.errors import ConfigError
-from ci.network import mask_credentials, resolve_network
-from ci.plan import CONTAINER_CA_BUNDLE
+from ci.model.plan import CONTAINER_CA_BUNDLE
+from ci.plan.config import NetworkConfig
+from ci.plan.network import resolve_network
+from ci.util.text import mask_credentials
 
 
 def test_environment_before_site_before_configuration(tmp_path: Path) -> None:

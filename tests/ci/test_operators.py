@@ -10,15 +10,11 @@ import operator_log
 import pytest
 from operator_log import FINISH, SIMULATED, lines, properties
 
-from ci.analysis.operators import (
-    SKIP_REASONS,
-    OperatorRecord,
-    operator_record,
-    overload_counts,
-)
-from ci.pytest_log import PytestLog, parse_log
-from ci.repository import REPOSITORY
-from ci.results import OverloadCount
+from ci.facts.operators import operator_record, overload_counts
+from ci.facts.pytest_log import parse_log
+from ci.model.results import OverloadCount
+from ci.model.tests import SKIP_REASONS, OperatorRecord, PytestLog
+from ci.util.files import REPOSITORY
 
 
 def log(*tests: list[str]) -> PytestLog:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.config import NetworkConfig
-from ci.network import resolve_network
-from ci.pip_settings import parse_pip_settings, read_pip_settings
+from ci.plan.config import NetworkConfig
+from ci.plan.network import parse_pip_settings, read_pip_settings, resolve_network
 
 # As pip 26 prints it.
 LISTING = """\

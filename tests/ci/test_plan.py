@@ -7,20 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ci.collect import not_run_result
-from ci.config import Config, DevicePolicy
 from ci.errors import ConfigError
-from ci.plan import (
-    Column,
-    EnginePlan,
-    NetworkPlan,
-    PlanInputs,
-    RunPlan,
-    StageKind,
-    SystemPackages,
-    make_plan,
-)
-from ci.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
+from ci.facts.platform_result import not_run_result
+from ci.model.plan import Column, EnginePlan, NetworkPlan, RunPlan, StageKind, SystemPackages
+from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
+from ci.plan.config import Config, DevicePolicy
+from ci.plan.planning import PlanInputs, make_plan
 
 CONFIG = {
     "project": "tiny",

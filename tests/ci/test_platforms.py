@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ci.platforms import PLATFORMS
+from ci.model.platforms import PLATFORMS
 from codegen import devices
 
 

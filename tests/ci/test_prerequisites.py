@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, new_workplace
 
-from ci import prerequisites
 from ci.engines.host import HostEngine
 from ci.errors import ExitCode, PrerequisiteError
-from ci.findings import Level
-from ci.repository import REPOSITORY
-from ci.results import Harness, Product, exit_code
+from ci.model.results import Harness, Product, exit_code
+from ci.util import prerequisites
+from ci.util.files import REPOSITORY
+from ci.util.prerequisites import Level
 
 NOXFILE = REPOSITORY / "noxfile.py"
 OLD_COMPILER = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
-from ci.process import STORE_VARIABLE, ProcessError, run
+from ci.util.process import STORE_VARIABLE, ProcessError, run
 
 
 def test_both_streams_and_exit_code() -> None:

@@ -9,9 +9,9 @@ import pytest
 from workplace import CONFIG, Workplace, new_workplace
 
 from ci import cli
-from ci.analysis.contract import load_contract
-from ci.analysis.suite import OperatorTest
-from ci.results import PlatformResult, Product
+from ci.facts.contract import load_contract
+from ci.model.results import PlatformResult, Product
+from ci.model.tests import OperatorTest
 
 SUITE = """\
 import pytest

@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from ci.progress import TAIL_LINES, Progress
-from ci.results import RunResult
+from ci.model.results import RunResult
+from ci.run.progress import TAIL_LINES, Progress
 
 BEGIN = {"event": "stage_started", "stage": "install"}
 END = {"event": "stage_finished", "stage": "install", "seconds": 1.25, "exit_code": 0}

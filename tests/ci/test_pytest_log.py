@@ -7,15 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.agent.lines import LONGEST_REPORT, lines_of_file
-from ci.pytest_log import (
-    ClosingSummary,
-    Outcome,
-    PytestLog,
-    closing_summary,
-    collected_tests,
-    parse_log,
-)
+from ci.facts.pytest_log import closing_summary, collected_tests, parse_log
+from ci.model.tests import ClosingSummary, Outcome, PytestLog
+from ci.util.lines import LONGEST_REPORT, lines_of_file
 
 DATA = Path(__file__).parent / "data"
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ci.config import DevicePolicy, load_config
-from ci.engines.provenance import image_labels, reason_to_build
-from ci.inputs import RECIPE, RECIPE_FILES, load_project, plan_run
-from ci.plan import RunPlan
-from ci.platforms import PLATFORMS
-from ci.repository import REPOSITORY
+from ci.engines.images import image_labels, reason_to_build
+from ci.model.plan import RunPlan
+from ci.model.platforms import PLATFORMS
+from ci.plan.config import DevicePolicy
+from ci.plan.load import load_config
+from ci.plan.project import RECIPE, RECIPE_FILES, load_project, plan_run
+from ci.util.files import REPOSITORY
 
 ACCELERATORS = [name for name in PLATFORMS if name != "cpu"]
 

@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ci.analysis.accepted import Accepted
-from ci.analysis.environment_key import EnvironmentKey
 from ci.analysis.regressions import History, Shift, accepted_levels, history
-from ci.analysis.series import Measured
+from ci.facts.environment_key import EnvironmentKey
+from ci.store.rows import Accepted, Measured
 
 KEY = EnvironmentKey(
     platform="cpu",

@@ -9,9 +9,7 @@ import pytest
 from published import PUBLISHED, platform_result
 from rich.console import Console
 
-from ci.report import print_results, results_markdown, table_markdown
-from ci.report.rows import HEADINGS, build_text, stage_rows, table_rows, whole_seconds
-from ci.results import (
+from ci.model.results import (
     BuildResult,
     Evidence,
     Grade,
@@ -20,6 +18,16 @@ from ci.results import (
     RunResult,
     StageResult,
     Verdict,
+)
+from ci.report.table import (
+    HEADINGS,
+    build_text,
+    print_results,
+    results_markdown,
+    stage_rows,
+    table_markdown,
+    table_rows,
+    whole_seconds,
 )
 
 REFERENCE = Path(__file__).parent / "data" / "published.md"

@@ -15,14 +15,15 @@ from workplace import CONFIG, Workplace, new_workplace
 
 from ci.agent.reruns import MOST_TESTS, Reruns, failed_tests
 from ci.cli import main
-from ci.collect import read_left, read_log, read_record
-from ci.details import Rerun
-from ci.events import RunRecord, parse_events
-from ci.inputs import chosen_platforms, load_project, plan_run
-from ci.pytest_log import Outcome
-from ci.request import RunRequest, new_request
-from ci.reruns import read_reruns, rerun_notes
-from ci.results import Harness, Product
+from ci.facts.events import parse_events
+from ci.facts.platform_result import read_left, read_log, read_record
+from ci.facts.reruns import read_reruns, rerun_notes
+from ci.model.details import Rerun
+from ci.model.events import RunRecord
+from ci.model.results import Harness, Product
+from ci.model.tests import Outcome
+from ci.plan.project import chosen_platforms, load_project, plan_run
+from ci.plan.request import RunRequest, new_request
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
 SUITE = """\

@@ -10,7 +10,7 @@ import pytest
 from published import PUBLISHED, platform_result
 
 from ci.errors import ExitCode, InfrastructureError
-from ci.results import (
+from ci.model.results import (
     Harness,
     OverloadCount,
     PlatformResult,
@@ -18,9 +18,9 @@ from ci.results import (
     RunResult,
     Verdict,
     exit_code,
-    read_results,
-    write_atomically,
 )
+from ci.store.folder import read_results
+from ci.util.files import write_atomically
 
 RUN_FIELDS = {
     *("schema_version", "run_id", "project", "commit", "dirty", "started_at", "finished_at"),

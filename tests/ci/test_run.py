@@ -13,15 +13,15 @@ from filelock import FileLock
 from local_engine import LocalEngine, facts, run_agent
 from workplace import CONFIG, PASSING, Workplace, new_workplace
 
-from ci.engines.base import ImageFacts, Observer
+from ci.engines.base import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.plan import RunPlan
-from ci.report import table_markdown
-from ci.report.rows import stage_rows, table_rows
-from ci.request import RunRequest, load_request
-from ci.results import BuildResult, Harness, PlatformResult, Product, exit_code, read_results
+from ci.model.plan import RunPlan
+from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, exit_code
+from ci.plan.request import RunRequest, load_request
+from ci.report.table import stage_rows, table_markdown, table_rows
+from ci.run.workers import Relay
+from ci.store.folder import read_results
 from ci.store.store import Store
-from ci.workers import Relay
 
 
 @pytest.fixture

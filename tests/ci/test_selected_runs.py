@@ -12,15 +12,16 @@ import pytest
 from local_engine import LocalEngine
 
 from ci import cli
-from ci.analysis.environment_key import environment_key
-from ci.analysis.operators import Selection, selection_of
-from ci.analysis.suite import UNSELECTED, OperatorTest, State, Suite, narrowed
 from ci.commands import run as run_command
-from ci.config import SelectionConfig
 from ci.errors import ExitCode, UsageError
-from ci.pytest_log import Outcome
-from ci.results import PlatformResult, read_results
-from ci.selection import refuse_typos, selected_operators
+from ci.facts.environment_key import environment_key
+from ci.facts.operators import selection_of
+from ci.facts.suite import UNSELECTED, narrowed
+from ci.model.results import PlatformResult
+from ci.model.tests import OperatorTest, Outcome, Selection, State, Suite
+from ci.plan.config import SelectionConfig
+from ci.plan.selection import refuse_typos, selected_operators
+from ci.store.folder import read_results
 
 CONFIG = """\
 project: tiny

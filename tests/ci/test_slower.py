@@ -8,11 +8,10 @@ from random import Random
 import pytest
 from operator_log import FUNCTION, node_id
 
-from ci.analysis.difference import Kind
-from ci.analysis.outcomes import Outcomes, outcomes_of
-from ci.analysis.slower import MANY, slower
-from ci.analysis.suite import OperatorTest
-from ci.pytest_log import Outcome, TestOutcome
+from ci.analysis.durations import MANY, slower
+from ci.facts.difference import Kind
+from ci.facts.suite import Outcomes, outcomes_of
+from ci.model.tests import OperatorTest, Outcome, TestOutcome
 
 NAMES = [node_id(f"op{n}") for n in range(1000)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ci import source
 from ci.errors import UsageError
-from ci.process import run
+from ci.plan import source
+from ci.util.process import run
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -10,12 +10,13 @@ import pytest
 from postgresql_server import connected
 from sqlalchemy import Dialect, Update, func, select, update
 
-from ci.details import Details
 from ci.errors import InfrastructureError, UsageError
-from ci.pytest_log import Outcome, TestOutcome
-from ci.results import OverloadCount, RunResult
-from ci.store import damaged, default_url
-from ci.store.save import save
+from ci.model.details import Details
+from ci.model.results import OverloadCount, RunResult
+from ci.model.tests import Outcome, TestOutcome
+from ci.store.connect import damaged
+from ci.store.location import default_url
+from ci.store.records import save
 from ci.store.store import Store
 from ci.store.tables import BLOBS, DETAILS, UtcDateTime
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ci.analysis.accepted import Accepted
-from ci.analysis.environment_key import environment_key
-from ci.analysis.measures import measures_of
-from ci.details import BuildDetails, Details, Rerun, Unit, UnitKind
 from ci.errors import InfrastructureError
-from ci.pytest_log import Outcome, TestOutcome
-from ci.results import BuildResult, RunResult
+from ci.facts.environment_key import environment_key
+from ci.facts.measures import measures_of
+from ci.model.details import BuildDetails, Details, Rerun, Unit, UnitKind
+from ci.model.results import BuildResult, RunResult
+from ci.model.tests import Outcome, TestOutcome
+from ci.store.rows import Accepted
 from ci.store.store import Store
 
 

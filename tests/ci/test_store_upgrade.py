@@ -15,8 +15,9 @@ from postgresql_server import connected
 from sqlalchemy import inspect, text
 
 from ci.errors import InfrastructureError
-from ci.results import RunResult
-from ci.store import default_url, store
+from ci.model.results import RunResult
+from ci.store import store
+from ci.store.location import default_url
 from ci.store.store import Store
 from ci.store.tables import METADATA
 from ci.store.upgrade import configuration

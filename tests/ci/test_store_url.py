@@ -11,11 +11,11 @@ from sqlalchemy import text
 
 from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.process import STORE_VARIABLE
-from ci.results import RunResult
-from ci.store import default_url, open_store
+from ci.model.results import RunResult
 from ci.store.connect import connect, shown
+from ci.store.location import default_url, open_store
 from ci.store.store import Store
+from ci.util.process import STORE_VARIABLE
 
 ENDS_OTHERS = """\
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity

@@ -11,9 +11,9 @@ from typing import Any
 from postgresql_server import Server, connected
 from sqlalchemy import func, select
 
-from ci.details import Details
-from ci.pytest_log import Outcome, TestOutcome
-from ci.results import RunResult
+from ci.model.details import Details
+from ci.model.results import RunResult
+from ci.model.tests import Outcome, TestOutcome
 from ci.store.connect import connect, reading
 from ci.store.store import Store
 from ci.store.tables import BLOBS, PLATFORMS

@@ -10,9 +10,9 @@ import pytest
 from agent_job import Job
 
 from ci.agent import artifacts
-from ci.measures import read_build
-from ci.measures.files import Member, members_of
-from ci.measures.traces import MOST, traced_seconds
+from ci.facts.build import read_build
+from ci.facts.compilers import MOST, traced_seconds
+from ci.facts.files import Member, members_of
 
 DATA = Path(__file__).parent / "data"
 

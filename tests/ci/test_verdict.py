@@ -10,10 +10,13 @@ from typing import Any
 import operator_log
 import pytest
 
-from ci.analysis.suite import suite_of
-from ci.case import Case
-from ci.engines.base import ExecutionFacts
-from ci.events import (
+from ci.facts.case import Case
+from ci.facts.events import parse_events
+from ci.facts.notes import notes_of
+from ci.facts.pytest_log import parse_log
+from ci.facts.suite import suite_of
+from ci.facts.verdict import judge, not_run
+from ci.model.events import (
     ArtifactCut,
     ArtifactMissing,
     Event,
@@ -24,13 +27,10 @@ from ci.events import (
     StageFinished,
     StageSkipped,
     StageStarted,
-    parse_events,
 )
-from ci.notes import notes_of
-from ci.plan import Column, ContractPlan, StageKind, StagePlan
-from ci.pytest_log import ClosingSummary, Outcome, PytestLog, TestOutcome, parse_log
-from ci.results import Grade, Harness, Product, Verdict
-from ci.verdict import judge, not_run
+from ci.model.plan import Column, ContractPlan, StageKind, StagePlan
+from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
+from ci.model.tests import ClosingSummary, Outcome, PytestLog, TestOutcome
 
 DATA = Path(__file__).parent / "data"
 

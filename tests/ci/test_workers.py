@@ -16,17 +16,17 @@ from hostile import LONGEST, suite
 from local_engine import LocalEngine
 from workplace import CONFIG, Workplace, new_workplace
 
-from ci import platform_run, records
-from ci.engines import ExecutionFacts
-from ci.engines.base import EngineMachine, ImageFacts, Observer
+from ci.engines.base import EngineMachine, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
-from ci.plan import EnginePlan, RunPlan
-from ci.progress import Progress
-from ci.records import Records
-from ci.repository import REPOSITORY
-from ci.request import load_request
-from ci.results import Harness, Product, RunResult, exit_code
-from ci.workers import LINES_PER_WINDOW, Relay
+from ci.model.plan import EnginePlan, RunPlan
+from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunResult, exit_code
+from ci.plan.request import load_request
+from ci.run import platform as platform_run
+from ci.run import records
+from ci.run.progress import Progress
+from ci.run.records import Records
+from ci.run.workers import LINES_PER_WINDOW, Relay
+from ci.util.files import REPOSITORY
 
 THREE = ("cpu", "moore", "ascend")
 
@@ -337,7 +337,7 @@ def test_a_killed_parent_takes_its_workers_along(work: Workplace) -> None:
 
 def test_a_flood_of_output_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Mapping[str, Any]] = []
-    monkeypatch.setattr("ci.workers.monotonic", lambda: 1.0)
+    monkeypatch.setattr("ci.run.workers.monotonic", lambda: 1.0)
     relay = Relay(sent.append)
     for number in range(10 * LINES_PER_WINDOW):
         relay.event({"event": "output", "stage": "build", "text": str(number)})
@@ -401,7 +401,7 @@ def test_a_platform_that_nobody_can_judge_is_a_row(
 ) -> None:
     odd(work)
     with monkeypatch.context() as patch:
-        patch.setattr("ci.platform_run.read_left", of_moore(platform_run.read_left, fault))
+        patch.setattr("ci.run.platform.read_left", of_moore(platform_run.read_left, fault))
         result, run = work.run(platforms=["cpu", "moore"])
         assert result.platform("cpu").verdict.product is Product.PASSED
         verdict = result.platform("moore").verdict
@@ -451,7 +451,9 @@ def test_what_cannot_be_restored_ends_no_resumed_run(
     _, run = work.run(platforms=["cpu", "moore"])
     (work.results / "ci.db").unlink()
     odd(work)
-    monkeypatch.setattr("ci.records.read_left", of_moore(records.read_left, RecursionError("deep")))
+    monkeypatch.setattr(
+        "ci.run.records.read_left", of_moore(records.read_left, RecursionError("deep"))
+    )
     result, _ = work.run(load_request(work.results, run.request.run_id))
     assert set(products(result).values()) == {"passed"}
     assert "Moore: RecursionError: deep" in work.output()

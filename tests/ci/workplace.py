@@ -11,15 +11,16 @@ from pathlib import Path
 from local_engine import LocalEngine
 from rich.console import Console
 
-from ci.engines import Engine
-from ci.inputs import chosen_platforms, load_project, plan_run
-from ci.plan import EnginePlan
-from ci.progress import Progress
-from ci.records import Records
-from ci.request import RunRequest, new_request
-from ci.results import PlatformResult, RunResult, read_results
-from ci.run import Run
-from ci.store import default_url
+from ci.engines.base import Engine
+from ci.model.plan import EnginePlan
+from ci.model.results import PlatformResult, RunResult
+from ci.plan.project import chosen_platforms, load_project, plan_run
+from ci.plan.request import RunRequest, new_request
+from ci.run.coordinator import Run
+from ci.run.progress import Progress
+from ci.run.records import Records
+from ci.store.folder import read_results
+from ci.store.location import default_url
 from ci.store.store import Store
 
 CONFIG = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ci.config.models import PlatformConfig
+from ci.plan.config import PlatformConfig
 from codegen.aten import find_torch
 from codegen.backend.command import generate_backend
 from codegen.backend.coverage import Status

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.process import ProcessError, run
+from ci.util.process import ProcessError, run
 
 # Runs in the interpreter that it describes. A launcher and a virtual environment give the Python
 # behind them.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ci.process import ProcessError, run
+from ci.util.process import ProcessError, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SUMMARY = re.compile(r"(?:\d+ (?:passed|failed|skipped|errors?),? ?)+")

@@ -14,9 +14,11 @@ import pytest
 from fresh import is_local_engine, make_image
 from plans import copying_python, make_run_plan, write_project
 
-from ci.engines import Engine, ExecutionFacts, select_engine
+from ci.engines.base import Engine
+from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
-from ci.plan import EnginePlan, RunPlan, StagePlan
+from ci.model.plan import EnginePlan, RunPlan, StagePlan
+from ci.model.results import ExecutionFacts
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,10 +17,9 @@ from tempfile import TemporaryFile
 from docker.client import DockerClient
 from plans import OFFLINE_BASE
 
-from ci.network import resolve_network
-from ci.pip_settings import read_pip_settings
-from ci.plan import CONTAINER_CA_BUNDLE
-from ci.source import write_archive
+from ci.model.plan import CONTAINER_CA_BUNDLE
+from ci.plan.network import read_pip_settings, resolve_network
+from ci.plan.source import write_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "docker" / "make-base-image"

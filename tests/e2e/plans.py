@@ -10,8 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ci.network import resolve_network
-from ci.plan import (
+from ci.model.plan import (
     ArtifactPlan,
     Column,
     ContainerPlan,
@@ -22,6 +21,7 @@ from ci.plan import (
     StageKind,
     StagePlan,
 )
+from ci.plan.network import resolve_network
 
 OFFLINE_BASE = "infini-ops-base:bookworm"
 REQUIREMENTS = "pytest\npytest-reportlog\nsetuptools>=77\n"

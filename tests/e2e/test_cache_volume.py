@@ -15,8 +15,8 @@ from docker.client import DockerClient
 from docker.errors import NotFound
 from plans import python_stage, stage
 
-from ci.engines.compiler_cache import host_folder
-from ci.plan import CachePlan
+from ci.engines.job import host_folder
+from ci.model.plan import CachePlan
 
 SOURCES = {
     "include/answer.h": "constexpr int answer = 42;\n",

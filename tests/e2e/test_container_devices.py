@@ -14,8 +14,8 @@ from conftest import Bench
 from plans import DOCKERFILE, stage
 
 from ci.errors import InfrastructureError
-from ci.plan import DevicePlan, Exposure, RunPlan
-from ci.platforms import DeviceFacts
+from ci.model.plan import DevicePlan, Exposure, RunPlan
+from ci.model.platforms import DeviceFacts
 
 pytestmark = pytest.mark.docker
 

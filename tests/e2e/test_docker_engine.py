@@ -20,10 +20,11 @@ from docker.client import DockerClient
 from docker.errors import ImageNotFound
 from plans import DOCKERFILE, python_stage, stage
 
-from ci.collect import not_run_result
-from ci.engines import link, select_engine
+from ci.engines import link
+from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError
-from ci.plan import EnginePlan, RunPlan
+from ci.facts.platform_result import not_run_result
+from ci.model.plan import EnginePlan, RunPlan
 
 pytestmark = pytest.mark.docker
 

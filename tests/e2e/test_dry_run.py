@@ -15,8 +15,8 @@ import pytest
 from conftest import Bench
 from plans import OFFLINE_BASE, python_stage, stage
 
-from ci import source
-from ci.plan import ImageArchive, NetworkPlan, RunPlan, StageKind
+from ci.model.plan import ImageArchive, NetworkPlan, RunPlan, StageKind
+from ci.plan import source
 
 LOOK = """
 import json, os

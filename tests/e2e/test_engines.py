@@ -15,7 +15,7 @@ import pytest
 from conftest import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
-from ci.plan import RunPlan, StageKind
+from ci.model.plan import RunPlan, StageKind
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests", kind=StageKind.PYTEST)

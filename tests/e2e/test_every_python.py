@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from plans import PROJECT
 
-from ci.source import write_archive
+from ci.plan.source import write_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 MINORS = range(11, 15)

@@ -13,8 +13,8 @@ import pytest
 from plans import PROJECT
 
 from ci import cli
-from ci.config import load_config
-from ci.prerequisites import package_manager
+from ci.plan.load import load_config
+from ci.util.prerequisites import package_manager
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "foreign-project.md").read_text(encoding="utf-8")

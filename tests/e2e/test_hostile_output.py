@@ -11,9 +11,9 @@ from conftest import Bench
 from plans import REQUIREMENTS, stage
 
 from ci.errors import ExitCode
-from ci.plan import StageKind
-from ci.platform_run import judge_platform
-from ci.results import Harness, Product, exit_code
+from ci.model.plan import StageKind
+from ci.model.results import Harness, Product, exit_code
+from ci.run.platform import judge_platform
 
 sys.path.append(str(Path(__file__).parents[1] / "ci"))
 from hostile import LONGEST, suite

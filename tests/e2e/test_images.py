@@ -19,13 +19,14 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 from plans import OFFLINE_BASE
 
-from ci.engines import Engine, ImageFacts
 from ci.engines.archives import pack
+from ci.engines.base import Engine
 from ci.errors import InfrastructureError
-from ci.inputs import load_project, plan_run
-from ci.pip_settings import read_pip_settings
-from ci.plan import RunPlan
-from ci.platforms import PLATFORMS
+from ci.model.plan import RunPlan
+from ci.model.platforms import PLATFORMS
+from ci.model.results import ImageFacts
+from ci.plan.network import read_pip_settings
+from ci.plan.project import load_project, plan_run
 
 pytestmark = pytest.mark.docker
 

@@ -23,10 +23,10 @@ from docker.client import DockerClient
 from plans import REQUIREMENTS, stage, write_project
 
 from ci.errors import ExitCode
-from ci.plan import Column, HostPlan, RunPlan, StageKind
-from ci.platform_run import judge_platform
-from ci.report.rows import table_rows
-from ci.results import Harness, PlatformResult, Product, exit_code
+from ci.model.plan import Column, HostPlan, RunPlan, StageKind
+from ci.model.results import Harness, PlatformResult, Product, exit_code
+from ci.report.table import table_rows
+from ci.run.platform import judge_platform
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = REQUIREMENTS + "pytest-cov\npytest-xdist\nsyrupy\n"

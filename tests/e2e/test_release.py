@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 from conftest import engine_or_skip
 
-from ci.engines import select_engine
-from ci.plan import EnginePlan
-from ci.platforms import PLATFORMS, Platform
+from ci.engines.select import select_engine
+from ci.model.plan import EnginePlan
+from ci.model.platforms import PLATFORMS, Platform
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATION = ("--config", "tests/simulated/ci.yaml")

@@ -29,11 +29,12 @@ from docker.client import DockerClient
 from plans import stage
 from test_engines import INSTALL, PYTEST, events
 
-from ci.engines import link, select_engine
+from ci.engines import link
 from ci.engines.remote import CONFIG_VARIABLE, RemoteMachine, serve_there
+from ci.engines.select import select_engine
 from ci.engines.wheelhouse import serve
 from ci.errors import InfrastructureError
-from ci.plan import EnginePlan, NetworkPlan
+from ci.model.plan import EnginePlan, NetworkPlan
 
 pytestmark = [
     pytest.mark.docker,

@@ -11,7 +11,7 @@ from docker.client import DockerClient
 from plans import python_stage, stage
 
 from ci.engines.workfolder import WorkFolder
-from ci.plan import RunPlan
+from ci.model.plan import RunPlan
 
 FLOOD_LINES = 1_000_000  # of 100 bytes
 FLOOD = f"""

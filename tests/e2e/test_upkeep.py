@@ -19,11 +19,11 @@ from docker.models.containers import Container
 from plans import stage
 
 from ci import cli
-from ci.doctor.engine import disk_findings
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode
-from ci.findings import Level
-from ci.gc.engine import Usage, last_used
+from ci.upkeep.doctor.engine import disk_findings
+from ci.upkeep.gc.engine import Usage, last_used
+from ci.util.prerequisites import Level
 
 pytestmark = pytest.mark.docker
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from ci.pytest_log import PytestLog, TestOutcome, parse_log
+from ci.facts.pytest_log import parse_log
+from ci.model.tests import PytestLog, TestOutcome
 
 OPERATOR_SUITE = Path(__file__).resolve().parents[1] / "ops"
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from ci.agent.lines import LONGEST_REPORT, lines_of_file
-from ci.analysis.operators import INSTRUCTION_SET
 from ci.errors import CiError
-from ci.process import run
-from ci.pytest_log import Outcome, PytestLog, TestOutcome, closing_summary, parse_log
+from ci.facts.pytest_log import closing_summary, parse_log
+from ci.model.tests import INSTRUCTION_SET, Outcome, PytestLog, TestOutcome
+from ci.util.lines import LONGEST_REPORT, lines_of_file
+from ci.util.process import run
 from codegen.errors import GenerationError
 from tests.machines.rows import SEED, Machine, NotAvailableError, Place, Row, rows
 from tests.mutants.plan import ROOT

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ci.process import ProcessError, run
+from ci.util.process import ProcessError, run
 
 HERE = Path(__file__).resolve().parent
 USER = "nobody"

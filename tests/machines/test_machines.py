@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from ci.analysis.operators import INSTRUCTION_SET, OperatorRecord, Processor
-from ci.pytest_log import Outcome, PytestLog, TestOutcome
+from ci.model.tests import (
+    INSTRUCTION_SET,
+    OperatorRecord,
+    Outcome,
+    Processor,
+    PytestLog,
+    TestOutcome,
+)
 from tests.machines.__main__ import RowResult, compared, exit_code, table
 from tests.machines.rows import NotAvailableError, Place, rows
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from ci.errors import CiError
-from ci.process import ProcessError
+from ci.util.process import ProcessError
 from codegen.errors import GenerationError
 from tests.mutants.faults import FAULTS, PlantingError, Sources
 from tests.mutants.plan import ROOT, Mutant, plan, read_sources

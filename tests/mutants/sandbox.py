@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.errors import UsageError
-from ci.process import ProcessResult, run
+from ci.util.process import ProcessResult, run
 from codegen.inputs import SELECTION_VARIABLE
 from tests.mutants.faults import PlantingError
 from tests.mutants.plan import ROOT, Mutant

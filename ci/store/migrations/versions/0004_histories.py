@@ -19,10 +19,10 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ci.analysis.environment_key import environment_key
-from ci.analysis.measures import measures_of
-from ci.analysis.operators import skip_reason
-from ci.results import Harness, PlatformResult, Product, PytestResult, StageResult, Verdict
+from ci.facts.environment_key import environment_key
+from ci.facts.measures import measures_of
+from ci.facts.operators import skip_reason
+from ci.model.results import Harness, PlatformResult, Product, PytestResult, StageResult, Verdict
 
 revision = "0004"
 down_revision = "0003"

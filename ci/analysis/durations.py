@@ -1,0 +1,149 @@
+"""What the time of a suite goes into: tests, operators and functions, families. Pure.
+
+The seconds are those of all phases of a test, added up: more than the wall time where several
+worker processes share the work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from statistics import median
+from typing import NamedTuple
+
+from ci.facts.difference import Change, Kind
+from ci.facts.suite import Outcomes, families, operator_of, suite_name
+
+OTHERS = "other operators"
+
+
+class Share(NamedTuple):
+    """Tests that are counted together."""
+
+    name: str
+    tests: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """The costs of a suite, each list with what costs most first, and complete."""
+
+    tests: tuple[Share, ...]
+    functions: tuple[Share, ...]
+    """Operators, over all overloads, dtypes and slots; of other tests, functions."""
+    families: tuple[Share, ...]
+    """Operators by the first word of their names, where several share it; other tests by file."""
+
+    @cached_property
+    def seconds(self) -> float:
+        return sum(share.seconds for share in self.families)
+
+    def share(self, shares: Iterable[Share]) -> float:
+        """How much of all time these took, from 0 to 1."""
+        return sum(share.seconds for share in shares) / self.seconds if self.seconds else 0.0
+
+
+def costs_of(outcomes: Outcomes) -> Costs:
+    """Add up what tests took."""
+    took = dict(zip(outcomes.names, outcomes.seconds, strict=True))
+    operators = {node_id: name for node_id in took if (name := operator_of(node_id))}
+    functions = {node_id: node_id.partition("[")[0] for node_id in took} | operators
+    words = families(operators.values())
+    files = {node_id: node_id.partition("::")[0] for node_id in took}
+    named = {node_id: words.get(name, OTHERS) for node_id, name in operators.items()}
+    return Costs(
+        tests=tuple(
+            Share(node_id, 1, seconds)
+            for node_id, seconds in sorted(took.items(), key=itemgetter(1), reverse=True)
+        ),
+        functions=_shares(took, functions),
+        families=_shares(took, files | named),
+    )
+
+
+def _shares(took: Mapping[str, float], groups: Mapping[str, str]) -> tuple[Share, ...]:
+    seconds: dict[str, float] = defaultdict(float)
+    tests = Counter(groups.values())
+    for node_id, group in groups.items():
+        seconds[group] += took[node_id]
+    shares = [Share(name, tests[name], seconds[name]) for name in tests]
+    return tuple(sorted(shares, key=lambda share: (-share.seconds, share.name)))
+
+
+class Limits(NamedTuple):
+    """Both have to be exceeded."""
+
+    factor: float
+    seconds: float
+
+
+FEW_RUNS = Limits(10.0, 5.0)
+MANY_RUNS = Limits(3.0, 1.0)
+MANY = 4  # runs before, BASE included
+MOST = 8  # of them are looked at
+NEARLY_ALL = 100  # all but one in so many
+STALLS = 40.0  # times the growth that nearly all tests stay below
+MEASURABLE_S = 0.002  # shorter tests say nothing of a pace
+TOGETHER_S = 0.1  # nor do tests that take less than this together
+PACED = 5  # measurable tests: half of fewer may be the one that grew
+
+Seconds = Mapping[str, float]
+
+
+def slower(
+    base: Outcomes, head: Outcomes, earlier: Callable[[], Sequence[Outcomes]]
+) -> tuple[Change, ...]:
+    """The tests that became slower; ``earlier`` runs of the same environment, if anybody asks."""
+    if max(head.seconds, default=0.0) <= MANY_RUNS.seconds:
+        return ()  # without a look at any other run
+    now = head.passed_seconds
+    pace, before = _at_pace(base.passed_seconds, now)
+    if not any(_exceeds(MANY_RUNS, before[name], now[name]) for name in before):
+        return ()
+    runs = [before, *(_at_pace(run.passed_seconds, now)[1] for run in earlier())]
+    longest = {name: max(run.get(name, 0.0) for run in runs) for name in before}
+    factor, seconds = MANY_RUNS if len(runs) >= MANY else FEW_RUNS
+    least = max(seconds * max(pace, 1.0), STALLS * _usual(longest, now))
+    limits = Limits(factor, least)
+    return tuple(
+        Change(
+            kind=Kind.SLOWER,
+            test=suite_name(name, head.device),
+            before=base.states[name],
+            after=head.states[name],
+            seconds=(longest[name], now[name]),
+        )
+        for name in sorted(longest)
+        if _exceeds(limits, longest[name], now[name])
+    )
+
+
+def _exceeds(limits: Limits, before: float, now: float) -> bool:
+    return now > limits.factor * before and now - before > limits.seconds
+
+
+def _at_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
+    """What tests would have taken before, had that run been as slow as this one."""
+    shared = {name: seconds for name, seconds in before.items() if name in now}
+    pace = _pace(shared, now)
+    return pace, {name: pace * seconds for name, seconds in shared.items()}
+
+
+def _pace(before: Seconds, now: Seconds) -> float:
+    """By how much half of the tests were slowed down, or nearly all of them together."""
+    ratios = [now[name] / seconds for name, seconds in before.items() if seconds > MEASURABLE_S]
+    nearly_all = sorted(before, key=now.__getitem__)[: -(len(before) // NEARLY_ALL + 1)]
+    total = sum(before[name] for name in nearly_all)
+    together = sum(now[name] for name in nearly_all) / total if total > TOGETHER_S else 1.0
+    return max(median(ratios), together) if len(ratios) >= PACED else together
+
+
+def _usual(before: Seconds, now: Seconds) -> float:
+    """What nearly all tests grew by at most."""
+    growth = sorted(now[name] - seconds for name, seconds in before.items())
+    rank = len(growth) // NEARLY_ALL + 2
+    return max(growth[-rank], 0.0) if rank <= len(growth) else 0.0

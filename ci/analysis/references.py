@@ -1,0 +1,276 @@
+"""What BASE and HEAD name: a run, the latest, a commit, a branch, a tag, a contract's file.
+
+Names are looked for in this order: a run, a commit that the store knows, what git makes of it. The
+whole text comes before the text without its last part, since a branch may have slashes as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.errors import UsageError
+from ci.store.folder import LATEST
+from ci.util import process
+from ci.util.invocation import command
+from ci.util.process import ProcessError, ProcessResult
+from ci.util.text import SHORT, commit_name, counted, first_names, near_match
+
+if TYPE_CHECKING:
+    from ci.store.rows import RunHead
+
+
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The run that stands for what was named, on every platform."""
+
+    name: str
+    platform: str | None
+    """The one that was named, if any."""
+    runs: Mapping[str, RunHead]
+    """By platform; of a commit each platform may have been run apart."""
+    revision: Revision | None = None
+    """``None``: a run was named."""
+
+    @property
+    def project(self) -> str:
+        return next(iter(self.runs.values())).project
+
+    def origin(self, platform: str) -> str:
+        """``commit 0123456789ab, 3 commits before main``; empty where a run was named."""
+        commit = self.runs[platform].commit
+        if self.revision is None or commit is None:
+            return ""
+        place = self.revision.ancestors.index(commit)
+        before = f", {counted(place, 'commit')} before {self.name}" if place else ""
+        return f"{commit_name(commit)}{before or f' of {self.name}'}"
+
+
+def contract_file(text: str) -> Path | None:
+    """The file of a contract, if it names one."""
+    path = Path(text)
+    if path.suffix not in (".yaml", ".yml"):
+        return None
+    if not path.is_file():
+        raise UsageError(f"{path}: no such contract")
+    return path
+
+
+def find_both(
+    base: str, head: str, heads: Sequence[RunHead], repository: Repository
+) -> tuple[Runs, Runs]:
+    """What two references name; a commit means runs of the project that the other's run is of."""
+    first, second = (find_runs(text, heads, repository) for text in (base, head))
+    if first.project != second.project and first.revision:
+        first = find_runs(base, _of_project(heads, second.project), repository)
+    elif first.project != second.project and second.revision:
+        second = find_runs(head, _of_project(heads, first.project), repository)
+    return first, _own(second, first)
+
+
+def _own(head: Runs, base: Runs) -> Runs:
+    """HEAD without what it shares with BASE: that would be compared with itself, and be equal."""
+    if not (head.revision and base.revision) or head.revision.commit == base.revision.commit:
+        return head
+    runs = {name: run for name, run in head.runs.items() if run is not base.runs.get(name)}
+    if runs and head.platform in (None, *runs):
+        return replace(head, runs=runs)
+    platform = head.platform or next(iter(head.runs))
+    run = head.runs[platform]
+    message = (
+        f"'{base.name}' and '{head.name}' mean one run, {run.run_id}: nothing of either to compare"
+    )
+    idle = base.revision if run.commit == head.revision.commit else head.revision
+    raise UsageError(message, remedy=_how_to_run(idle, platform))
+
+
+def _how_to_run(revision: Revision, platform: str) -> str:
+    return f"Run it: git checkout {revision.commit[:SHORT]} && {command('run', platform)}"
+
+
+def _of_project(heads: Iterable[RunHead], project: str) -> list[RunHead]:
+    return [run for run in heads if run.project == project]
+
+
+def find_runs(text: str, heads: Sequence[RunHead], repository: Repository) -> Runs:
+    """What ``text`` names; ``heads`` are all runs of the store, the newest first."""
+    if not heads:
+        remedy = f"Run a platform first: {command('run', 'cpu')}"
+        raise UsageError("the store holds no run yet", remedy=remedy)
+    readings = list(_readings(text.rstrip("/")))
+    for name, platform in readings:
+        if run := _run(name, heads):
+            return _of_run(name, platform, run)
+        if commit := _commit(name, heads):
+            known = repository.revision(commit) or _without_git(commit)
+            return _of_revision(name, platform, known, heads, repository)
+    for name, platform in readings:
+        if revision := repository.revision(name):
+            return _of_revision(name, platform, revision, heads, repository)
+    raise _unknown(text, heads, repository)
+
+
+def _readings(text: str) -> Iterator[tuple[str, str | None]]:
+    yield text, None
+    name, slash, platform = text.rpartition("/")
+    if slash:
+        yield name, platform
+
+
+def _run(name: str, heads: Sequence[RunHead]) -> RunHead | None:
+    if name == LATEST:
+        return heads[0]
+    return next((run for run in heads if run.run_id == name), None)
+
+
+def _commit(name: str, heads: Iterable[RunHead]) -> str | None:
+    """The one commit of the store that begins so."""
+    if not _COMMIT.fullmatch(name.lower()):
+        return None
+    found = {run.commit for run in heads if run.commit and run.commit.startswith(name.lower())}
+    if len(found) > 1:
+        message = f"'{name}' begins {len(found)} commits of the store"
+        raise UsageError(f"{message}: {first_names(sorted(found))}", remedy="Write more of it.")
+    return next(iter(found), None)
+
+
+def _without_git(commit: str) -> Revision:
+    return Revision(name=commit, commit=commit, ancestors=(commit,))
+
+
+def _of_run(name: str, platform: str | None, run: RunHead) -> Runs:
+    if platform is not None and platform not in run.platforms:
+        hint = near_match(platform, run.platforms)
+        known = ", ".join(run.platforms)
+        raise UsageError(f"run {run.run_id} has {known}, not '{platform}'{hint}")
+    return Runs(name=name, platform=platform, runs=dict.fromkeys(run.platforms, run))
+
+
+def _of_revision(
+    name: str,
+    platform: str | None,
+    revision: Revision,
+    heads: Iterable[RunHead],
+    repository: Repository,
+) -> Runs:
+    """For every platform the nearest commit that was run with it, and of that the newest run."""
+    place = {commit: number for number, commit in enumerate(revision.ancestors)}
+    known = [(place[run.commit], run) for run in heads if run.commit in place]
+    clean = [(near, run) for near, run in known if not run.dirty]
+    runs: dict[str, RunHead] = {}
+    for _, run in sorted(clean, key=lambda found: found[0]):
+        for each in run.begun:
+            runs.setdefault(each, run)
+    if platform is not None and platform not in runs:
+        runs = {}
+    if not runs:
+        raise _never_run(name, platform, revision, [run for _, run in known], repository)
+    return Runs(name=name, platform=platform, runs=runs, revision=revision)
+
+
+def _never_run(
+    name: str,
+    platform: str | None,
+    revision: Revision,
+    known: Sequence[RunHead],
+    repository: Repository,
+) -> UsageError:
+    """The revision is there, and no run stands for it."""
+    wanted = f" with '{platform}'" if platform else ""
+    count = counted(len(revision.ancestors), "commit")
+    message = f"'{name}' is commit {revision.commit[:SHORT]}: of it and what led to it ({count})"
+    platforms = sorted({each for run in known if not run.dirty for each in run.platforms})
+    message += f" the store holds no run{wanted}"
+    if platforms:
+        message += f", but runs with {', '.join(platforms)}{near_match(platform, platforms)}"
+    changed = [run for run in known if run.dirty and platform in (None, *run.platforms)]
+    if changed:
+        message += "; runs with uncommitted changes stand for no commit"
+        remedy = f"Name the run itself: {first_names([run.run_id for run in changed])}"
+    elif repository.is_shallow:
+        remedy = f"{repository.folder} is a shallow clone: fetch the rest, git fetch --unshallow"
+    else:
+        remedy = _how_to_run(revision, platform or "cpu")
+    return UsageError(message, remedy=remedy)
+
+
+def _unknown(text: str, heads: Sequence[RunHead], repository: Repository) -> UsageError:
+    names = [run.run_id for run in heads]
+    hint = near_match(text.partition("/")[0], [*names, LATEST])
+    message = f"the store holds no run '{text}'{hint}"
+    message += f", nor a commit of that beginning; in {repository.folder} it is no branch, tag or"
+    message += " commit"
+    if repository.silence:
+        message += f" ({repository.silence})"
+    remedy = f"The newest runs: {first_names(names)}."
+    if repository.is_shallow:
+        remedy += f" {repository.folder} is a shallow clone: git fetch --unshallow"
+    return UsageError(message, remedy=remedy)
+
+
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+_NO_SUCH_REVISION = "Needed a single revision"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """A revision as it was named, and the commit that it is."""
+
+    name: str
+    commit: str
+    ancestors: tuple[str, ...]
+    """The commit and all that led to it, the newest first."""
+
+
+class Repository:
+    """The git repository of a folder; there need not be one, nor git."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.silence: str | None = None
+        """Why git does not answer here, once it was asked in vain."""
+
+    def revision(self, name: str) -> Revision | None:
+        """The commit of a branch, a tag or whatever git takes; ``None``: none of that name.
+
+        Raises ``UsageError`` for the beginning of several commits.
+        """
+        found = self._git("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        if found is None:
+            return None
+        commit = found.stdout.strip()
+        if found.exit_code == 0 and _HASH.fullmatch(commit):
+            return Revision(name=name, commit=commit, ancestors=self._ancestors(commit))
+        if "is ambiguous" in found.stderr:
+            message = f"'{name}' begins several commits of {self.folder}:\n{found.stderr.strip()}"
+            raise UsageError(message, remedy="Write more of it.")
+        if found.exit_code and _NO_SUCH_REVISION not in found.stderr:
+            self.silence = " ".join(found.stderr.split()) or None
+        return None
+
+    @cached_property
+    def is_shallow(self) -> bool:
+        found = self._git("rev-parse", "--is-shallow-repository")
+        return found is not None and found.stdout.strip() == "true"
+
+    def _ancestors(self, commit: str) -> tuple[str, ...]:
+        found = self._git("rev-list", "--topo-order", "--end-of-options", commit)
+        return tuple(found.stdout.split()) if found else (commit,)
+
+    def _git(self, *arguments: str) -> ProcessResult | None:
+        # In English, because messages are compared.
+        environment = {**process.inherited_environment(), "LC_ALL": "C"}
+        try:
+            return process.run(
+                ["git", *arguments], cwd=self.folder, environment=environment, check=False
+            )
+        except ProcessError as error:  # no git, no such folder
+            self.silence = str(error)
+            return None

@@ -1,0 +1,103 @@
+"""``python -m ci bundle``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from ci.commands.options import add_config, add_format, add_source
+from ci.engines.docker import DockerEngine
+from ci.engines.select import select_engine
+from ci.errors import ExitCode, UsageError
+from ci.model.plan import RunPlan
+from ci.plan.network import read_pip_settings
+from ci.plan.project import chosen_platforms, load_project, plan_run
+from ci.plan.request import new_request
+from ci.run.progress import Progress
+from ci.upkeep.bundle.pack import Packer, commands
+from ci.util.files import REPOSITORY
+from ci.util.invocation import CONFIG_FILE
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=bundle)
+    parser.add_argument("platforms", nargs="+", metavar="PLATFORM", help="what to pack")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", required=True, help="the bundle to write"
+    )
+    parser.add_argument("--engine", metavar="ENGINE", help="the engine that has the images")
+    parser.add_argument(
+        "--wheels",
+        metavar="REQUIREMENT",
+        action="append",
+        default=[],
+        help="a package to pack beside what `pip install` of the stages would download, such as one"
+        " that a build backend asks for by itself; may be given several times",
+    )
+    add_format(parser, "table", "json")
+    add_source(parser)
+    add_config(parser)
+
+
+def bundle(options: argparse.Namespace) -> int:
+    """Pack platforms into one file, and say how to run it."""
+    config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
+    project = load_project(config, os.environ, read_pip_settings())
+    chosen = chosen_platforms(project.config, options.platforms)
+    output = options.output.absolute()
+    with (
+        TemporaryDirectory(prefix="infini-ci-bundle-") as folder,
+        Progress(Console(stderr=True)) as progress,
+        ExitStack() as engines,
+    ):
+        request = new_request(
+            project,
+            [platform.name for platform in chosen],
+            source_folder=options.source or project.source,
+            results=Path(folder),
+            engine=options.engine or "auto",
+        )
+        plans = plan_run(
+            project,
+            chosen,
+            run_id=request.run_id,
+            source=request.source,
+            results=Path(folder),
+            engine=options.engine,
+        )
+        packer = Packer(
+            project=project,
+            request=request,
+            connect=partial(_docker, engines),
+            wheels=options.wheels,
+            progress=progress,
+            folder=Path(folder),
+        )
+        document = packer.pack(plans, output)
+    for name in document.left_out:
+        print(f"left out: {name}", file=sys.stderr)
+    size = output.stat().st_size
+    if options.format == "json":
+        content = {"bundle": str(output), "bytes": size, "commands": commands(output).splitlines()}
+        print(json.dumps({**content, "left_out": document.left_out}, indent=2))
+    else:
+        print(f"{options.output}: {size:,} bytes; on the other machine:\n")
+        print(commands(output))
+    return ExitCode.PASSED
+
+
+def _docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
+    engine = engines.enter_context(closing(select_engine(plan.engine)))
+    if isinstance(engine, DockerEngine):
+        return engine
+    message = f"bundle: {plan.platform} would be packed from the host engine, which has no images"
+    raise UsageError(message, remedy="Start a Docker Engine: docker/start-engine.")

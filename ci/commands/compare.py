@@ -1,0 +1,88 @@
+"""``python -m ci compare``."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.analysis.compare import compare
+from ci.analysis.comparison import Comparison
+from ci.commands.options import add_format, add_results, one_of
+from ci.errors import ExitCode, UsageError
+from ci.report.comparison import comparison_json, comparison_markdown, print_comparison
+from ci.report.console import output
+from ci.store.location import existing_store
+from ci.util.files import REPOSITORY
+
+if TYPE_CHECKING:
+    pass
+
+
+REGRESSION, SUSPECTED = "regression", "suspected"
+WHAT = (
+    "a run, latest, a commit (7 or more digits of it), a branch, a tag or any other revision; each"
+    " with /PLATFORM to name one; or the file of a contract"
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=_compare)
+    parser.description = (
+        "Show what changed between two runs: the tests, and what the stages cost. A commit stands"
+        " for its newest run; a branch or a tag for the newest run of the commit nearest to it,"
+        " on each platform; runs with uncommitted changes stand for no commit. Times are compared"
+        " within one environment only, and judged by the runs that led to BASE and HEAD: one run"
+        " that is slow is suspected, a level that stays is a regression."
+    )
+    parser.add_argument("base", metavar="BASE", help=WHAT)
+    parser.add_argument("head", metavar="HEAD", help="the same")
+    add_format(parser, "table", "markdown", "json")
+    parser.add_argument(
+        "--fail-on",
+        type=one_of((REGRESSION, SUSPECTED)),
+        metavar=f"{{{REGRESSION},{SUSPECTED}}}",
+        help="exit with 4 if tests vanished, newly fail or newly skip, or if times got worse for"
+        " good (regression), or already if they may have (suspected); what was accepted with"
+        " `history --accept` does not count",
+    )
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        default=REPOSITORY,
+        help="the project, in whose git repository branches and tags are looked up (default: this"
+        " one)",
+    )
+    add_results(parser)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    found = compare(
+        partial(existing_store, options.results), options.source, options.base, options.head
+    )
+    _print(found, options.format)
+    return _exit_code(found, options.fail_on)
+
+
+def _print(found: Comparison, form: str) -> None:
+    if form == "json":
+        print(comparison_json(found), end="")
+    elif form == "markdown":
+        print(comparison_markdown(found), end="")
+    else:
+        print_comparison(found, output())
+
+
+def _exit_code(found: Comparison, fail_on: str | None) -> ExitCode:
+    """What cannot be judged is no success, whatever the others are."""
+    if fail_on is None:
+        return ExitCode.PASSED
+    if found.regression or (fail_on == SUSPECTED and found.suspected):
+        return ExitCode.REGRESSION
+    if unjudged := list(found.unjudged()):
+        remedy = "Name another run of it, or leave out --fail-on."
+        raise UsageError("\n".join(unjudged), remedy=remedy)
+    return ExitCode.PASSED

@@ -1,0 +1,119 @@
+"""``python -m ci doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ci.commands.options import add_config, add_format, add_results
+from ci.errors import CiError
+from ci.model.plan import EnginePlan, NetworkPlan, RunPlan
+from ci.model.platforms import Platform
+from ci.plan.network import read_pip_settings
+from ci.plan.project import SITE_FILE, Project, chosen_platforms, load_project, plan_run
+from ci.report.console import output
+from ci.upkeep.doctor.checks import (
+    Check,
+    carry_out,
+    exit_code,
+    findings_json,
+    of_error,
+    print_findings,
+)
+from ci.upkeep.doctor.engine import cache, engine_check
+from ci.upkeep.doctor.network import network_checks
+from ci.util import prerequisites
+from ci.util.files import REPOSITORY
+from ci.util.invocation import CONFIG_FILE
+from ci.util.prerequisites import Finding, ok
+from ci.util.text import first_names
+
+CONFIGURATION = "configuration"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=_doctor)
+    parser.description = (
+        "Check what runs of these platforms need, without running any: configuration, engine, disk,"
+        " images, network, devices, clocks. Exits with 2 when the configuration is wrong, and with"
+        " 3 when something else is missing."
+    )
+    parser.add_argument(
+        "platforms", nargs="*", metavar="PLATFORM", help="what to check (default: all configured)"
+    )
+    parser.add_argument(
+        "--engine", metavar="ENGINE", help="check it in place of the one that the site names"
+    )
+    add_format(parser, "table", "json")
+    add_config(parser)
+    add_results(parser)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    findings = list(_findings(options))
+    if options.format == "json":
+        print(findings_json(findings), end="")
+    else:
+        print_findings(findings, output())
+    return exit_code(findings)
+
+
+def _findings(options: argparse.Namespace) -> Iterator[Finding]:
+    config = options.config or REPOSITORY / CONFIG_FILE
+    try:
+        project = load_project(config, os.environ, read_pip_settings())
+        network = project.network()
+        names = options.platforms or list(project.config.platforms)
+        chosen = chosen_platforms(project.config, names)
+    except CiError as error:
+        yield from of_error(CONFIGURATION, error)
+        return
+    yield ok(CONFIGURATION, f"{_files(project)}: {first_names(list(project.config.platforms), 7)}")
+    plans, wrong = _plans(options, project, chosen)
+    for mistake, unplanned in wrong.values():
+        yield from of_error(f"{CONFIGURATION} of {', '.join(unplanned)}", mistake)
+    yield from carry_out([*_site_checks(project, network, options.results), *_engine_checks(plans)])
+
+
+def _plans(
+    options: argparse.Namespace, project: Project, platforms: Sequence[Platform]
+) -> tuple[list[RunPlan], dict[str, tuple[CiError, list[str]]]]:
+    """Plans of the platforms; and by message what is wrong, with the platforms that have it."""
+    plans: list[RunPlan] = []
+    wrong: dict[str, tuple[CiError, list[str]]] = {}
+    for platform in platforms:
+        try:
+            plans += plan_run(
+                project,
+                [platform],
+                run_id="doctor",
+                source=project.source,
+                results=options.results / "doctor",
+                engine=options.engine,
+            )
+        except CiError as error:
+            wrong.setdefault(str(error), (error, []))[1].append(platform.name)
+    return plans, wrong
+
+
+def _files(project: Project) -> str:
+    """The files that were read; the site's is where INFINI_CI_SITE says, or beside the other."""
+    site = Path(project.environ.get("INFINI_CI_SITE") or project.folder / SITE_FILE)
+    return f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
+
+
+def _site_checks(project: Project, network: NetworkPlan, folder: Path) -> Iterator[Check]:
+    yield Check(subject="git", look=lambda: [prerequisites.git(project.source)])
+    yield Check(subject="results", look=lambda: [prerequisites.results(folder)])
+    yield Check(subject="cache", look=lambda: [cache()])
+    yield from network_checks(network)
+
+
+def _engine_checks(plans: Sequence[RunPlan]) -> Iterable[Check]:
+    by_engine: dict[EnginePlan, list[RunPlan]] = {}
+    for plan in plans:
+        by_engine.setdefault(plan.engine, []).append(plan)
+    return [engine_check(engine, members) for engine, members in by_engine.items()]

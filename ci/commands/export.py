@@ -1,0 +1,106 @@
+"""``python -m ci export``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.commands.options import add_results, one_of
+from ci.errors import ExitCode, UsageError
+from ci.model.platforms import PLATFORMS
+from ci.store.exporting import TABLES, Format, export
+from ci.store.folder import make_folder
+from ci.store.location import existing_store
+from ci.util.text import counted
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=export_tables)
+    parser.description = (
+        "Write what the store holds as flat tables, one file each, for pandas, DuckDB or a"
+        " spreadsheet; `run_id` and `platform` join them. Units stand in the columns' names:"
+        " `_s` are seconds, `_bytes` bytes. Times are UTC."
+    )
+    parser.add_argument(
+        "--format",
+        type=one_of(Format),
+        metavar="{" + ",".join(Format) + "}",
+        required=True,
+        help="the kind of files",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", required=True, help="where the files are written"
+    )
+    parser.add_argument(
+        "--table",
+        action="append",
+        type=one_of(TABLES),
+        metavar="TABLE",
+        help=f"{', '.join(TABLES)}; may be given several times (default: all; of them `tests` is by"
+        " far the largest)",
+    )
+    parser.add_argument(
+        "--run", action="append", metavar="RUN", help="may be given several times (default: all)"
+    )
+    parser.add_argument(
+        "--since",
+        type=_time,
+        metavar="TIME",
+        help="only runs that began then or later: 2026-01-31, 2026-01-31T12:00+08:00; UTC where no"
+        " zone is said",
+    )
+    parser.add_argument(
+        "--platform",
+        action="append",
+        type=one_of(PLATFORMS),
+        metavar="PLATFORM",
+        help="only what is of it; may be given several times (default: all)",
+    )
+    add_results(parser)
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"got '{text}', expected a date or time such as 2026-01-31"
+        raise argparse.ArgumentTypeError(message) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def export_tables(options: argparse.Namespace) -> int:
+    """Export the chosen runs, the oldest first, and say what was written."""
+    with existing_store(options.results) as store:
+        run_ids = list(_chosen(store, options))
+        if not run_ids:
+            raise UsageError("export: no run is chosen", remedy="Leave out --since or --platform.")
+        make_folder(options.output, "--output")
+        written = export(
+            store,
+            run_ids,
+            folder=options.output,
+            format=Format(options.format),
+            tables=options.table or list(TABLES),
+            platforms=options.platform or (),
+        )
+    for path, rows in written.items():
+        print(f"{path}: {counted(rows, 'row')} of {counted(len(run_ids), 'run')}")
+    return ExitCode.PASSED
+
+
+def _chosen(store: Store, options: argparse.Namespace) -> Iterator[str]:
+    named = options.run and {store.load(run).run_id for run in options.run}
+    for head in reversed(store.heads()):
+        if (
+            (not named or head.run_id in named)
+            and (not options.since or head.started_at >= options.since)
+            and (not options.platform or set(options.platform) & set(head.platforms))
+        ):
+            yield head.run_id

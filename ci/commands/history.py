@@ -1,0 +1,170 @@
+"""``python -m ci history``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ci.commands.options import add_format, add_results, whole
+from ci.errors import ExitCode, UsageError
+from ci.store.location import existing_store
+from ci.util.text import first_names, near_match
+
+if TYPE_CHECKING:
+    from ci.analysis.history import PlatformHistory
+    from ci.analysis.regressions import Environment, Shift
+    from ci.store.store import Store
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=_history)
+    parser.description = (
+        "Show what the stages of a platform cost over its runs, what changed and between which"
+        " commits, and what of it is an open regression. Times are compared only where machine,"
+        " toolchain, engine, compiler cache and selection are the same. Runs are taken in the order"
+        " of time, those of all branches together; `compare` goes by commits."
+    )
+    parser.add_argument("platform", metavar="PLATFORM")
+    parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
+    parser.add_argument("--last", type=whole(1), metavar="N", help="only the last N runs")
+    parser.add_argument(
+        "--project", metavar="NAME", help="default: the project of the platform's newest run"
+    )
+    add_format(parser, "table", "markdown", "json")
+    parser.add_argument(
+        "--check", action="store_true", help="say only what alarms, and exit with 4 if anything"
+    )
+    parser.add_argument(
+        "--accept",
+        metavar="RUN",
+        help="record that what got worse with this run is all right: it alarms no more, and what"
+        " rises above the new level alarms again",
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="why, with --accept")
+    parser.add_argument(
+        "--flaky",
+        action="store_true",
+        help="only the tests that both passed and failed at one commit in one environment",
+    )
+    add_results(parser)
+
+
+def _history(options: argparse.Namespace) -> int:
+    _refuse_contradictions(options)
+    from ci.analysis.history import platform_history
+
+    if options.flaky:
+        return _flaky(options)
+    with existing_store(options.results) as store:
+        found = platform_history(
+            store,
+            options.platform,
+            project=options.project,
+            stage=options.stage,
+            last=options.last,
+        )
+        if options.accept:
+            _accept(store, found, options)
+            return ExitCode.PASSED
+    _show(found, options)
+    return _checked(found) if options.check else ExitCode.PASSED
+
+
+def _checked(found: PlatformHistory) -> ExitCode:
+    if not found.history.environments:  # no run got anywhere: that is no success
+        return ExitCode.PRODUCT_FAILURE
+    return ExitCode.REGRESSION if found.history.open else ExitCode.PASSED
+
+
+def _refuse_contradictions(options: argparse.Namespace) -> None:
+    if options.accept and not (options.reason or "").strip():
+        message = "--accept: expected a reason, got none"
+        raise UsageError(message, remedy='Say why: --reason "torch 2.14 is slower to link".')
+    if options.reason and not options.accept:
+        raise UsageError("--reason: only --accept has one", remedy="Name the run: --accept RUN")
+    if options.flaky and (options.accept or options.check or options.stage or options.last):
+        message = (
+            "--flaky: of all runs and their tests; --accept, --check, --stage and --last are not"
+        )
+        raise UsageError(message, remedy="Leave them out.")
+    if options.accept and options.check:
+        raise UsageError("--accept and --check: one of them", remedy="Accept first, then check.")
+    if options.accept and options.format == "markdown":
+        raise UsageError("--accept: got --format markdown, expected table or json")
+
+
+def _flaky(options: argparse.Namespace) -> int:
+    from ci.analysis.flaky import stored_flaky
+    from ci.analysis.history import project_of
+    from ci.report.flaky import flaky_json, flaky_markdown, flaky_text
+
+    platform = options.platform
+    with existing_store(options.results) as store:
+        found = stored_flaky(store, platform, project_of(store, platform, options.project))
+    forms = {"json": flaky_json, "markdown": flaky_markdown, "table": flaky_text}
+    print(forms[options.format](platform, found), end="")
+    return ExitCode.PASSED
+
+
+def _show(found: PlatformHistory, options: argparse.Namespace) -> None:
+    from ci.report.history import check_text, history_json, history_markdown, print_history
+
+    if options.format == "json":
+        print(history_json(found), end="")
+    elif options.format == "markdown":
+        print(history_markdown(found, check=options.check), end="")
+    elif options.check:
+        print(check_text(found), end="")
+    else:
+        from ci.report.console import output
+
+        print_history(found, output())
+
+
+def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -> None:
+    from ci.analysis.regressions import accepted_levels
+    from ci.facts.measures import amount, measure_name, stage_and_quantity
+    from ci.store.rows import Accepted
+
+    environment, shift = _shift_at(found, options)
+    taken = []
+    for measure, run, level in accepted_levels(environment, shift):
+        store.accept(
+            Accepted(
+                project=found.project,
+                platform=found.platform,
+                measure=measure,
+                run_id=run.run_id,
+                commit=run.commit,
+                level=level,
+                reason=options.reason.strip(),
+                accepted_at=datetime.now(UTC),
+            )
+        )
+        taken.append({"measure": measure, "level": level, "run_id": run.run_id})
+        if options.format == "table":
+            highest = amount(level, stage_and_quantity(measure)[1])
+            print(f"accepted: {measure_name(measure)} up to {highest}, from {run.run_id} on")
+    if options.format == "json":
+        print(json.dumps({"accepted": taken}, indent=2))
+
+
+def _shift_at(found: PlatformHistory, options: argparse.Namespace) -> tuple[Environment, Shift]:
+    """What got worse with the run that is named: any run of those that changed with it."""
+    rises = [
+        (environment, shift)
+        for environment in found.history.environments
+        for shift in environment.shifts
+        if any(change.is_rise for change in shift.changes)
+    ]
+    for environment, shift in rises:
+        if options.accept in {change.run.run_id for change in shift.changes if change.is_rise}:
+            return environment, shift
+    runs = [shift.headline.run.run_id for _, shift in rises]
+    near = near_match(options.accept, runs, cutoff=0.9)
+    message = f"--accept: nothing of {found.platform} got worse with run '{options.accept}'{near}"
+    remedy = f"What did, and is not accepted: {first_names(runs)}." if runs else "Nothing is open."
+    raise UsageError(message, remedy=remedy)

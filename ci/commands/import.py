@@ -1,0 +1,107 @@
+"""``python -m ci import``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ci.commands.options import add_format, add_results
+from ci.errors import CiError, ExitCode, InfrastructureError
+from ci.store.folder import make_folder
+from ci.store.importing import Change, Imported, Importer, runs_in
+from ci.store.location import open_store
+from ci.util.text import counted, mask_credentials, printable
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options of the command."""
+    parser.set_defaults(command=import_runs)
+    parser.description = (
+        "Take over runs that were made elsewhere: on other machines, or artifacts of a CI system,"
+        " unpacked. Importing a run again changes nothing; one that has got further since, with"
+        " --resume, is updated. `latest` stays the run that began last."
+    )
+    parser.add_argument(
+        "folders",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="the folder of a run (results/<run id>), or one that holds several",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="where a run is here with other results, take those of DIR",
+    )
+    add_format(parser, "table", "json")
+    add_results(parser)
+
+
+def import_runs(options: argparse.Namespace) -> int:
+    """Import every run that can be; what cannot is told, and stops no other."""
+    errors: list[CiError] = []
+    taken: Counter[Change] = Counter()
+    listed = []
+    make_folder(options.results)
+    with (
+        open_store(options.results) as store,
+        Importer(options.results, store, replace=options.replace) as importer,
+    ):
+        for folder in _folders(options.folders, errors):
+            try:
+                imported = importer.take(folder)
+            except (CiError, OSError) as error:
+                errors.append(_told(folder, error))
+            else:
+                taken[imported.change] += 1
+                listed.append(_json(imported))
+                if options.format == "table":
+                    _print(imported)
+    if options.format == "json":
+        print(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
+    elif taken.total() + len(errors) > 1:
+        print(_summary(taken, errors))
+    return max((error.exit_code for error in errors), default=ExitCode.PASSED)
+
+
+def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
+    for folder in named:
+        try:
+            yield from runs_in(folder)
+        except CiError as error:
+            errors.append(_told(folder, error))
+
+
+def _told(folder: Path, error: CiError | OSError) -> CiError:
+    if not isinstance(error, CiError):
+        error = InfrastructureError(f"{folder}: {error}")
+    message = "\n".join(filter(None, (str(error), error.remedy)))
+    print(f"error: {mask_credentials(printable(message))}", file=sys.stderr)
+    return error
+
+
+def _print(imported: Imported) -> None:
+    verdicts = (f"{result.platform} {result.verdict.product}" for result in imported.run.platforms)
+    print(f"{imported.run.run_id}: {imported.change}: {', '.join(verdicts)}")
+    for note in imported.notes:
+        print(f"  {printable(note)}")
+
+
+def _json(imported: Imported) -> dict[str, object]:
+    verdicts = {result.platform: result.verdict.product for result in imported.run.platforms}
+    return {
+        "run_id": imported.run.run_id,
+        "change": imported.change,
+        "platforms": verdicts,
+        "notes": imported.notes,
+    }
+
+
+def _summary(taken: Counter[Change], errors: Sequence[CiError]) -> str:
+    """``3 runs imported, 1 run already here, 1 refused``."""
+    parts = [f"{counted(taken[change], 'run')} {change}" for change in Change if taken[change]]
+    return ", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])])

@@ -1,1 +1,0 @@
-"""``python -m ci compare``: what changed between two runs, commits, branches or contracts."""

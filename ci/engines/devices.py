@@ -1,0 +1,166 @@
+"""Devices of accelerators: how a run finds them, and how a container gets at them."""
+
+from __future__ import annotations
+
+import fnmatch
+import getpass
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from docker.client import DockerClient
+from docker.errors import ContainerError
+from docker.types import DeviceRequest
+
+from ci.errors import ConfigError, InfrastructureError
+from ci.model.plan import DevicePlan, Exposure, RunPlan
+
+PROBE: Final = Path(__file__).parent / "probe.py"
+# In images: a Python of its own, as that of the stages is the vendor's.
+CONTAINER_PROBE: Final = ("/opt/devices/bin/python", "/opt/infini-ci/devices.py")
+
+
+def device_job(devices: DevicePlan, probe: tuple[str, str]) -> dict[str, Any]:
+    """What the agent is told about devices; ``probe`` is a Python and the program it runs."""
+    facts = devices.facts
+    return {
+        "count": devices.count,
+        "uuids": devices.uuids,
+        "wait_s": devices.wait_s,
+        "busy_memory": devices.busy_memory,
+        "folder": devices.folder,
+        "probe": [*probe, facts.manufacturer],
+        "visible": facts.visible,
+        "visible_by": facts.visible_by,
+        "user": f"{_user()}@{socket.gethostname()}",
+    }
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in many containers
+        return str(os.getuid())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundFiles:
+    """What of a vendor's device files and driver there is on an engine's machine.
+
+    Attributes:
+        files: device files
+        mounts: folders and files of the driver
+        groups: numbers of the groups that the device files are for
+    """
+
+    files: tuple[str, ...]
+    mounts: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+
+
+def exposure_of(devices: DevicePlan) -> Exposure:
+    """How devices are exposed: ``auto`` is what the vendor hands them out by."""
+    if devices.exposure is not Exposure.AUTO:
+        return devices.exposure
+    return Exposure.REQUEST if devices.facts.request else Exposure.FILES
+
+
+def check_exposure(platform: str, devices: DevicePlan) -> None:
+    """Raise ``ConfigError`` for a way in which this vendor hands out none."""
+    exposure, facts = exposure_of(devices), devices.facts
+    possible = {Exposure.REQUEST: facts.request, Exposure.CDI: facts.cdi, Exposure.FILES: True}
+    if not possible[exposure]:
+        known = ", ".join(way for way, there in possible.items() if there)
+        raise ConfigError(
+            f"platforms.{platform}.devices.exposure: got '{exposure}', expected one of {known}"
+        )
+
+
+def container_devices(devices: DevicePlan, found: FoundFiles | None = None) -> dict[str, Any]:
+    """Return the options; files stand as patterns where nobody has looked for them (``None``)."""
+    facts = devices.facts
+    options: dict[str, Any] = {"volumes": [lease_volume(devices)]}
+    match exposure_of(devices):
+        case Exposure.REQUEST:
+            options["device_requests"] = [_request(devices)]
+        case Exposure.CDI:
+            names = [f"{facts.cdi}={uuid}" for uuid in devices.uuids or ("all",)]
+            options["device_requests"] = [DeviceRequest(driver="cdi", device_ids=names)]
+        case _:
+            found = found or FoundFiles(files=facts.files, mounts=facts.mounts)
+            options["devices"] = [f"{path}:{path}:rw" for path in found.files]
+            options["volumes"] += [f"{path}:{path}:ro" for path in found.mounts]
+            options["group_add"] = [str(number) for number in found.groups]
+    if devices.privileged:
+        options["privileged"] = True
+    return options
+
+
+def lease_volume(devices: DevicePlan) -> str:
+    """The folder of the machine's leases, at the same place in every container."""
+    return f"{devices.folder}:{devices.folder}"
+
+
+def _request(devices: DevicePlan) -> DeviceRequest:
+    """As ``--gpus``; ``utility`` brings the management library, without which nothing is found."""
+    which = {"device_ids": list(devices.uuids)} if devices.uuids else {"count": -1}
+    return DeviceRequest(capabilities=[["gpu", "compute", "utility"]], **which)
+
+
+HOST = "/host"  # where the container has the machine's files, read-only
+HELPER_LABEL = "infini-ci.helper"
+
+# Runs as root, as nobody else can make a folder for everybody, but with no capability.
+PROGRAM = f"""
+import glob, json, os, stat, sys
+wanted = json.loads(sys.argv[1])
+files, groups = [], set()
+for path in sorted(path for pattern in wanted["files"] for path in glob.glob("{HOST}" + pattern)):
+    facts = os.stat(path)
+    if stat.S_ISCHR(facts.st_mode):
+        files.append(path[len("{HOST}"):])
+        if facts.st_mode & stat.S_IWGRP and not facts.st_mode & stat.S_IWOTH:
+            groups.add(facts.st_gid)
+mounts = [path for path in wanted["mounts"] if os.path.exists("{HOST}" + path)]
+if os.stat(wanted["folder"]).st_uid == 0:
+    os.chmod(wanted["folder"], 0o1777)
+print(json.dumps({{"files": files, "mounts": mounts, "groups": sorted(groups)}}))
+"""
+
+
+def look(client: DockerClient, plan: RunPlan, devices: DevicePlan) -> FoundFiles:
+    """Look for the vendor's files, and make the lease folder, which the engine does as root.
+
+    Raises ``InfrastructureError`` where the container needs device files and there are none.
+    """
+    facts = devices.facts
+    wanted = {"files": facts.files, "mounts": facts.mounts, "folder": devices.folder}
+    tops = {f"/{path.split('/')[1]}" for path in (*facts.files, *facts.mounts)}
+    labels = {k: v for k, v in plan.container.labels.items() if not k.endswith(".run")}
+    try:
+        printed = client.containers.run(
+            plan.needed_image.tag,
+            entrypoint=[*plan.needed_image.entry, "python3", "-c", PROGRAM],
+            command=[json.dumps(wanted)],
+            labels={**labels, HELPER_LABEL: plan.run_id},
+            user="0",
+            network_mode="none",
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            volumes=[*(f"{top}:{HOST}{top}:ro" for top in tops), lease_volume(devices)],
+            remove=True,
+        )
+    except ContainerError as error:
+        message = f"the search for devices on the engine's machine failed: {error}"
+        raise InfrastructureError(message) from error
+    found = FoundFiles(**{name: tuple(value) for name, value in json.loads(printed).items()})
+    if exposure_of(devices) is Exposure.FILES and not fnmatch.filter(found.files, facts.files[0]):
+        raise InfrastructureError(
+            f"the engine's machine has no device file {facts.files[0]} of {plan.label}",
+            remedy=f"Install the vendor's driver there ({facts.management} must list devices), name"
+            " another engine, or run without devices (devices.count: 0).",
+        )
+    return found

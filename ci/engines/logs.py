@@ -1,0 +1,211 @@
+"""The stages' output on its way from an engine: all of it into files, what one reads to a display.
+
+A container's logs come out when it has ended. Until then ``<stage>.log`` in the results is what
+has been printed so far; the stage's own log, which is complete, then takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from ci.engines.base import Observer
+from ci.facts.events import parse_event
+from ci.model.events import RunFinished
+from ci.model.plan import RunPlan
+from ci.util.lines import LONGEST_EVENT, CutLine, LineCutter
+from ci.util.text import mask_credentials
+
+# A Docker Engine stores it and sends it to this machine, which takes 0.03 s of its processor for
+# every megabyte: far more than builds write, and not enough to slow them down.
+STREAMED_BYTES_PER_S = 12 * 2**20
+SHOWN_BYTES_PER_S = 64 * 2**10  # as much as somebody could read, where the logs are here anyway
+SHOW_EVERY_S = 0.2
+SHOWN_LINES = 30
+SHOWN_CHARACTERS = 8192
+
+
+def stage_logs(plan: RunPlan) -> dict[str, Path]:
+    """Where the log of each stage comes to lie."""
+    return {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
+
+
+class LiveLogs:
+    """An observer that writes logs; use as a context manager.
+
+    Of output that comes faster than it could be read, the next one gets the last lines only.
+    """
+
+    def __init__(self, observer: Observer, files: Mapping[str, Path]) -> None:
+        """``files`` are the logs to write, by stage; none where an engine writes them itself."""
+        self._observer = observer
+        self._files = dict(files)
+        self._logs: dict[str, BinaryIO] = {}
+        self._held = ""
+        self._shown = monotonic()
+
+    def __enter__(self) -> LiveLogs:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for log in self._logs.values():
+            log.close()
+
+    def event(self, event: Mapping[str, object]) -> None:
+        """Take an event of the agent, and pass on what concerns a display."""
+        if event.get("event") != "output":
+            self._observer.event(event)
+            return
+        stage, text = str(event.get("stage")), str(event.get("text"))
+        self._write(stage, text)
+        self._held = _last_lines(self._held + text)
+        if not event.get("more") or monotonic() - self._shown > SHOW_EVERY_S:
+            self._show(stage)
+
+    def _write(self, stage: str, text: str) -> None:
+        """Append to a stage's log; the stages are the plan's own, whatever a container prints."""
+        if stage not in self._files:
+            return
+        try:
+            if stage not in self._logs:
+                self._files[stage].parent.mkdir(parents=True, exist_ok=True)
+                # From the beginning: a dead caller's is replaced.
+                self._logs[stage] = self._files[stage].open("wb", buffering=0)
+            self._logs[stage].write(_bytes(text))
+        except OSError as error:
+            del self._files[stage]  # the run goes on; its own log comes at the end
+            message = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
+            self._observer.event({"event": "engine", "text": message})
+
+    def _show(self, stage: str) -> None:
+        lines = _bytes(self._held).decode(errors="replace").splitlines()
+        self._held, self._shown = "", monotonic()
+        for line in lines:
+            self._observer.event({"event": "output", "stage": stage, "text": line})
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes that the agent read; of what no agent writes, something."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
+
+
+def _last_lines(text: str) -> str:
+    lines = text[-SHOWN_CHARACTERS:].splitlines(keepends=True)
+    return "".join(lines[-SHOWN_LINES:])
+
+
+LAST_LINES = 20
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class ImageLog:
+    """Writes ``image.log`` and tells the observer; remembers the last lines for errors."""
+
+    def __init__(self, results: Path, observer: Observer) -> None:
+        results.mkdir(parents=True, exist_ok=True)
+        self.path = results / "image.log"
+        self._file = self.path.open("a", encoding="utf-8")
+        self._observer = observer
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def write(self, text: str) -> None:
+        """Add text, without passwords; an empty line is left out."""
+        for line in filter(str.strip, mask_credentials(_COLOURS.sub("", text)).splitlines()):
+            self._file.write(line + "\n")
+            self._file.flush()
+            self._last.append(line)
+            self._observer.event({"event": "engine", "text": line})
+
+    def tail(self) -> str:
+        """Return the last lines, indented, for the end of an error message."""
+        return "".join(f"\n    {line}" for line in self._last)
+
+
+AGENT_LOG = "agent.log"
+LONGEST_SHOWN = 1000  # characters of a line
+MOST_SHOWN = 1000  # lines; further ones are counted
+
+
+class EventReader:
+    """Cuts a byte stream into events and passes them to an observer, each exactly once."""
+
+    def __init__(self, observer: Observer, results: Path) -> None:
+        self.finished: RunFinished | None = None
+        self.unreadable_lines = 0
+        self.longest_line = 0  # bytes, of those that are longer than an event may be
+        self._log = results / AGENT_LOG
+        self._observer = observer
+        self._seen = 0
+        self._skip = 0
+        self._lines = LineCutter(LONGEST_EVENT)
+
+    def restart(self) -> None:
+        """Expect the stream from its beginning again: what was seen will be passed over."""
+        self._skip = max(self._skip, self._seen)
+        self._seen = 0
+        self._lines = LineCutter(LONGEST_EVENT)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes; a chunk may end anywhere."""
+        for line in self._lines.feed(chunk):
+            self._seen += 1
+            if self._seen > self._skip and line.strip():
+                self._take(line)
+
+    def _take(self, line: str) -> None:
+        try:
+            event = parse_event(line)
+        except ValueError:
+            self._refuse(line)
+            return
+        if event is None:  # a newer agent's
+            return
+        if isinstance(event, RunFinished):
+            self.finished = event
+        self._observer.event(event.model_dump())
+
+    def _refuse(self, line: str) -> None:
+        """Count a line that is no event, keep it, and show it; of a flood the beginning."""
+        self.unreadable_lines += 1
+        text = line[:LONGEST_SHOWN]
+        if isinstance(line, CutLine):
+            self.longest_line = max(self.longest_line, line.length)
+            text += f" [the beginning of {line.length:,} bytes]"
+        elif len(line) > LONGEST_SHOWN:
+            text += f" [the beginning of {len(line):,} characters]"
+        if self.unreadable_lines > MOST_SHOWN:
+            return
+        if self.unreadable_lines == MOST_SHOWN:
+            text += "\n[further lines are counted, not kept]"
+        with suppress(OSError):  # the run goes on
+            first = self.unreadable_lines == 1
+            # From the beginning: a dead caller's is replaced.
+            with self._log.open("w" if first else "a", encoding="utf-8") as log:
+                log.write(f"{text}\n")
+        self._observer.event({"event": "engine", "text": text})

@@ -1,0 +1,28 @@
+"""Engines: how a plan is carried out, and the choice between them."""
+
+from __future__ import annotations
+
+import os
+
+from ci.engines.base import Engine
+from ci.engines.docker import DockerEngine
+from ci.engines.host import HostEngine
+from ci.engines.link import find_address
+from ci.errors import InfrastructureError
+from ci.model.plan import EnginePlan
+
+
+def select_engine(plan: EnginePlan) -> Engine:
+    """Return the engine of ``plan``; ``auto`` is Docker where one answers, else the host.
+
+    An engine that somebody named and that does not answer is told in the notes of the run.
+    """
+    if plan.kind == "host":
+        return HostEngine()
+    try:
+        return DockerEngine.connect(plan)
+    except InfrastructureError as error:
+        if plan.kind == "docker":
+            raise
+        named_by = find_address(plan, os.environ).named_by
+        return HostEngine(notes=[f"not on {named_by}: {error}"] if named_by else [])

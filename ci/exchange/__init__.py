@@ -1,1 +1,0 @@
-"""Runs that come from elsewhere, and tables that go there."""

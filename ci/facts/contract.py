@@ -1,0 +1,542 @@
+"""``<platform>.yaml``: the outcomes that a platform's suite is expected to have.
+
+Written from a run, reviewed by people, and read as strictly as the configuration. The file
+says what each abbreviation of dtypes stands for, so it can be read without this program.
+
+``passed with avx512_fp16: float16`` depends on the processor: see ``ci.model.tests.State``.
+A contract with a ``base``, another contract, lists only what differs from it; ``null`` stands for
+what only the base has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+from ci.errors import ConfigError, UsageError
+from ci.facts.backend import mismatches
+from ci.facts.case import complete
+from ci.facts.operators import known_reason
+from ci.facts.platform_result import read_log
+from ci.facts.suite import (
+    DTYPE_CLASSES,
+    LACKS_INSTRUCTIONS,
+    abbreviated,
+    is_variant,
+    spelled_out,
+    suite_name,
+    suite_of,
+)
+from ci.model.platforms import PLATFORMS
+from ci.model.results import PlatformResult, RunResult, kind, without_hardware
+from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
+from ci.util.invocation import command
+from ci.util.text import first_names, near_match
+from ci.util.yaml import Document, Finding, Location, read_document
+
+SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
+KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
+OPTIONAL_KEYS = frozenset({"base", "simulated"})
+MOST_BASES = 4  # of bases, so that a cycle is detected
+PASSED_WITH = "passed with "
+# A failure is never what is expected.
+OUTCOMES = {
+    outcome.value: State(outcome)
+    for outcome in (Outcome.PASSED, Outcome.XPASSED, Outcome.XFAILED, Outcome.SKIPPED)
+}
+_NEEDS = re.compile(r"\w+(?: \w+)*", re.ASCII)
+_PLAIN = re.compile(r"(?:\.\.?/)*[A-Za-z_](?:[\w./()-]|::| (?=\w))*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What is expected of a platform."""
+
+    platform: str
+    suite: Suite
+    simulated: bool = False
+    base: str | None = None
+    """The contract that this one differs from, relative to the file."""
+
+
+# The outcomes of an overload's tests by variant, by function, slot and overload.
+_Overload = tuple[str, int, str]
+
+
+def update_command(platform: str, config: str | None = None) -> str:
+    option = f" --config {config}" if config else ""
+    return f"python -m ci contract {platform}{option}"
+
+
+# Writing
+
+
+def contract_text(
+    contract: Contract,
+    *,
+    base: Contract | None = None,
+    config: str | None = None,
+    torch_version: str | None = None,
+    date: datetime | None = None,
+) -> str:
+    """The file's content; raises ``UsageError`` for what no contract can hold.
+
+    ``base`` is the contract that ``contract.base`` names. ``config`` names the configuration,
+    where it is not the usual one.
+    """
+    suite = contract.suite
+    _refuse_failures(suite)
+    _refuse_unknown_reasons(suite)
+    lines = [
+        *_head(contract, update_command(contract.platform, config), torch_version, date),
+        f"schema_version: {SCHEMA_VERSION}",
+        *([f"base: {_scalar(contract.base)}"] if contract.base else []),
+        f"platform: {_scalar(contract.platform)}",
+        *(["simulated: true"] if contract.simulated else []),
+        f"device: {_scalar(suite.device) if suite.device else 'null'}",
+        "dtypes:",
+        *(f"  {name}: {' '.join(members)}" for name, members in DTYPE_CLASSES.items()),
+        *_operator_lines(_by_overload(suite), _by_overload(base.suite) if base else {}),
+        *_test_lines(suite.functions, base.suite.functions if base else {}),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _refuse_failures(suite: Suite) -> None:
+    failing = [_id(test) for test, state in suite.operators.items() if state.outcome.bad]
+    failing += [
+        name for name, states in suite.functions.items() if any(s.outcome.bad for s in states)
+    ]
+    if failing:
+        message = f"a failure is never part of a contract: {first_names(sorted(failing))}"
+        raise UsageError(message, remedy="Correct or quarantine what fails, and run again.")
+
+
+def _refuse_unknown_reasons(suite: Suite) -> None:
+    """Operator tests skip for a known reason; others may do without, or count as operators."""
+    skipped = [
+        _id(test)
+        for test, state in suite.operators.items()
+        if state.outcome is Outcome.SKIPPED and not known_reason(state.reason)
+    ]
+    skipped += [
+        name
+        for name, states in suite.functions.items()
+        if any(state.reason is not None and not known_reason(state.reason) for state in states)
+    ]
+    if skipped:
+        message = f"skipped without a reason that is known: {first_names(sorted(skipped))}"
+        raise UsageError(message, remedy=f"Known: {', '.join(SKIP_REASONS)}.")
+
+
+def _id(test: OperatorTest) -> str:
+    return f"{test.function}[{test.overload}-{test.variant}-slot{test.slot}]"
+
+
+def _head(
+    contract: Contract, command: str, torch_version: str | None, date: datetime | None
+) -> list[str]:
+    torch = f", torch {torch_version}" if torch_version else ""
+    day = f" on {date:%Y-%m-%d}" if date else ""
+    note = without_hardware(contract.platform)
+    simulated = ["#", f"# {note.capitalize()}."] if contract.simulated else []
+    return [
+        f"# What the suite is expected to do on {contract.platform}. A run fails if a test vanishes"
+        " or",
+        "# begins to skip.",
+        *simulated,
+        "#",
+        f"# Written{day} from a run{torch}:",
+        f"#   {command}",
+        "# rewrites it from the latest run; people review what changes.",
+        "# One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests",
+        "# are counted by function.",
+    ]
+
+
+def _operator_lines(
+    operators: Mapping[_Overload, Mapping[str, State]],
+    inherited: Mapping[_Overload, Mapping[str, State]],
+) -> Iterator[str]:
+    changed = sorted(
+        name
+        for name in operators.keys() | inherited.keys()
+        if operators.get(name) != inherited.get(name)
+    )
+    yield "operators:" if changed else "operators: {}"
+    slots = {name[:2] for name in operators}
+    functions = {function for function, _ in slots}
+    place: tuple[str, int] | tuple[()] = ()
+    for name in changed:
+        function, slot, overload = name
+        if place[:1] != (function,):
+            yield f"  {_scalar(function)}:" + ("" if function in functions else " null")
+        if place != (function, slot) and function in functions:
+            yield f"    slot {slot}:" + ("" if (function, slot) in slots else " null")
+        place = (function, slot)
+        if place in slots:
+            yield f"      {_scalar(overload)}: {_dtypes(operators.get(name))}"
+
+
+def _by_overload(suite: Suite) -> dict[_Overload, dict[str, State]]:
+    found: dict[_Overload, dict[str, State]] = defaultdict(dict)
+    for test, state in suite.operators.items():
+        found[test.function, test.slot, test.overload][test.variant] = state
+    return found
+
+
+def _dtypes(states: Mapping[str, State] | None) -> str:
+    if states is None:
+        return "null"
+    variants: dict[str, set[str]] = defaultdict(set)
+    for variant, state in states.items():
+        variants[str(state)].add(variant)
+    return _outcomes({state: abbreviated(names) for state, names in variants.items()})
+
+
+def _test_lines(
+    functions: Mapping[str, Counter[State]], inherited: Mapping[str, Counter[State]]
+) -> Iterator[str]:
+    names = functions.keys() | inherited.keys()
+    changed = sorted(name for name in names if functions.get(name) != inherited.get(name))
+    yield "tests:" if changed else "tests: {}"
+    for name in changed:
+        counts = {str(state): str(count) for state, count in functions.get(name, {}).items()}
+        yield f"  {_scalar(name)}: {_outcomes(counts) if counts else 'null'}"
+
+
+def _outcomes(values: Mapping[str, str]) -> str:
+    """``floating bool``, all of which pass, or ``{passed: floating, no sample: bool}``."""
+    if [*values] == ["passed"]:
+        return _value(values["passed"])
+    pairs = (f"{_scalar(state)}: {_value(values[state])}" for state in _passed_first(values))
+    return f"{{{', '.join(pairs)}}}"
+
+
+def _passed_first(states: Iterable[str]) -> list[str]:
+    return sorted(states, key=lambda state: (not state.startswith("passed"), state))
+
+
+def _value(text: str) -> str:
+    return text if text.isdigit() else _scalar(text)
+
+
+def _scalar(text: str) -> str:
+    """A string as YAML has it, in quotes where it would be something else without."""
+    if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
+        return text
+    return yaml.safe_dump(text, default_style='"', width=float("inf")).rstrip("\n")
+
+
+# Reading
+
+
+def load_contract(
+    path: Path, *, platform: str | None = None, simulated: bool | None = None, bases: int = 0
+) -> Contract:
+    """Read a contract with its base, optionally of a given platform, simulated or not.
+
+    ``bases`` is the depth of the chain so far.
+
+    Raises:
+        ConfigError: with all findings, each with its line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    document = read_document(text)
+    if document.data is None and document.findings:  # no YAML at all
+        raise _wrong(path, document.findings)
+    reader = _Reader(document=document)
+    inherited = reader.base(path, bases)
+    contract = reader.read(inherited.suite if inherited else None)
+    if platform is not None and contract.platform != platform:
+        reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
+    if simulated is not None and contract.simulated is not simulated:
+        reader.other_kind(contract)
+    if reader.findings:
+        raise _wrong(path, reader.findings)
+    return contract
+
+
+def _wrong(path: Path, findings: Iterable[Finding]) -> ConfigError:
+    ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
+    remedy = f"Correct it, or rewrite it with `{command('contract', path.stem)}`."
+    return ConfigError("\n".join(f.render(str(path)) for f in ordered), remedy=remedy)
+
+
+@dataclass
+class _Reader:
+    """Takes a document apart, and collects what is wrong with it."""
+
+    document: Document
+    findings: list[Finding] = field(default_factory=list)
+    classes: dict[str, list[str]] = field(default_factory=dict)
+
+    def base(self, path: Path, bases: int) -> Contract | None:
+        """The contract that the one in ``path`` is based on, if it is."""
+        root = self.document.data
+        if not isinstance(root, dict) or "base" not in root:
+            return None
+        name = root["base"]
+        if not isinstance(name, str) or PurePosixPath(name).is_absolute():
+            self.expected(("base",), name, "a contract's file, relative to this one")
+        elif bases == MOST_BASES:
+            self._report(("base",), f"got more than {MOST_BASES} bases, one after the other")
+        elif not (path.parent / name).is_file():
+            self._report(("base",), f"got '{name}', and there is no such file")
+        else:
+            return load_contract(path.parent / name, bases=bases + 1)
+        return None
+
+    def read(self, inherited: Suite | None) -> Contract:
+        self.findings += self.document.findings
+        root = self._mapping((), self.document.data)
+        self._keys(root)
+        version = root.get("schema_version", SCHEMA_VERSION)
+        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+            self.expected(("schema_version",), version, f"1 to {SCHEMA_VERSION}")
+        self._classes(root.get("dtypes", {}))
+        device = root.get("device")
+        suite = Suite(
+            device=None if device is None else self._text(("device",), device),
+            operators=self._operators(root.get("operators", {}), inherited),
+            functions=self._functions(root.get("tests", {}), inherited),
+            others=None,
+        )
+        simulated = root.get("simulated", False)
+        if not isinstance(simulated, bool):
+            self.expected(("simulated",), simulated, "true or false")
+        platform = self._text(("platform",), root.get("platform", ""))
+        base = root.get("base")
+        return Contract(
+            platform=platform,
+            suite=suite,
+            simulated=simulated is True,
+            base=base if isinstance(base, str) else None,
+        )
+
+    def _keys(self, root: Mapping[str, object]) -> None:
+        for name in root:
+            if name not in KEYS:
+                expected = f"one of {', '.join(KEYS)}" + near_match(name, KEYS)
+                self._report((name,), f"got an unknown key, expected {expected}")
+        for name in KEYS:
+            if name not in root and name not in OPTIONAL_KEYS:
+                self._report((), f"{name}: got nothing, expected a value; this key is required")
+
+    def _classes(self, value: object) -> None:
+        for name, members in self._mapping(("dtypes",), value).items():
+            self.classes[name] = self._text(("dtypes", name), members).split()
+
+    def _operators(self, value: object, inherited: Suite | None) -> dict[OperatorTest, State]:
+        found = _by_overload(inherited) if inherited else {}
+        for function, slots in self._mapping(("operators",), value).items():
+            place: Location = ("operators", function)
+            if self._is_left_out(place, slots, inherited):
+                found = {name: states for name, states in found.items() if name[0] != function}
+                continue
+            for key, overloads in self._mapping(place, slots).items():
+                slot = self._slot((*place, key), key)
+                if self._is_left_out((*place, key), overloads, inherited):
+                    gone = (function, slot)
+                    found = {name: states for name, states in found.items() if name[:2] != gone}
+                    continue
+                for overload, dtypes in self._mapping((*place, key), overloads).items():
+                    at = (*place, key, overload)
+                    found.pop((function, slot, overload), None)
+                    if not self._is_left_out(at, dtypes, inherited):
+                        found[function, slot, overload] = dict(self._variants(at, dtypes))
+        return {
+            OperatorTest(*name, variant): state
+            for name, states in found.items()
+            for variant, state in states.items()
+        }
+
+    def _is_left_out(self, place: Location, value: object, inherited: Suite | None) -> bool:
+        """``null`` takes out what the base has; without a base it is a value that is missing."""
+        is_wrong = any(finding.location == place for finding in self.document.findings)
+        return value is None and inherited is not None and not is_wrong
+
+    def _slot(self, place: Location, key: str) -> int:
+        found = re.fullmatch(r"slot (0|[1-9]\d*)", key, re.ASCII)
+        if found is None:
+            self._report(place, f"got '{key}', expected a slot, such as 'slot 8'")
+        return int(found[1]) if found else 0
+
+    def _variants(self, place: Location, value: object) -> Iterator[tuple[str, State]]:
+        seen: set[str] = set()
+        for at, state, dtypes in self._states(place, value):
+            if state == State(Outcome.SKIPPED):
+                self._report(at, "got 'skipped', expected the reason")
+            for word in self._text(at, dtypes).split():
+                self._check_word(at, word)
+                for variant in spelled_out(word, self.classes):
+                    if variant in seen:
+                        self._report(at, f"got '{variant}' twice, expected it once")
+                    seen.add(variant)
+                    yield variant, state
+
+    def _check_word(self, place: Location, word: str) -> None:
+        """Any word may be a dtype, of one vendor or one day; a misspelled class is none."""
+        dtype = word.rpartition("-")[2]
+        hint = near_match(dtype, self.classes, cutoff=0.8)  # float is 0.77 of floating
+        if not is_variant(word) or (hint and dtype not in self.classes):
+            text = f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
+            self._report(place, text + hint)
+
+    def _functions(self, value: object, inherited: Suite | None) -> dict[str, Counter[State]]:
+        found = dict(inherited.functions) if inherited else {}
+        for function, outcomes in self._mapping(("tests",), value).items():
+            place: Location = ("tests", function)
+            found.pop(function, None)
+            if self._is_left_out(place, outcomes, inherited):
+                continue
+            states: Counter[State] = Counter()
+            for at, state, count in self._states(place, outcomes):
+                if state.needs is not None:
+                    self._report(at, "got an outcome by processor, which only operators have")
+                elif type(count) is int and count > 0:
+                    states[state] = count
+                else:
+                    self.expected(at, count, "a number of tests")
+            found[function] = states
+        return found
+
+    def _states(self, place: Location, value: object) -> Iterator[tuple[Location, State, object]]:
+        """What stands for each outcome; a value alone is that of the tests that pass."""
+        if not isinstance(value, dict):
+            yield place, OUTCOMES["passed"], value
+            return
+        if not value:
+            self.expected(place, value, "at least one outcome")
+        for name, item in value.items():
+            at = (*place, name)
+            state = OUTCOMES.get(name)
+            needs = name.removeprefix(PASSED_WITH)
+            if needs != name and _NEEDS.fullmatch(needs):
+                state = State(Outcome.PASSED, needs=needs)
+            if state is None and not known_reason(name):
+                known = [*OUTCOMES, *SKIP_REASONS]
+                text = f"got '{name}', expected an outcome or a reason: {', '.join(known)}"
+                self._report(at, text + near_match(name, known))
+                continue
+            yield at, state or State(Outcome.SKIPPED, name), item
+
+    def _mapping(self, place: Location, value: object) -> dict[str, object]:
+        if isinstance(value, dict):
+            return value
+        self.expected(place, value, "a mapping")
+        return {}
+
+    def _text(self, place: Location, value: object) -> str:
+        if isinstance(value, str) and value.strip():
+            return value
+        self.expected(place, value, "text")
+        return ""
+
+    def other_kind(self, contract: Contract) -> None:
+        """Neither stands for the other, however alike their tests are."""
+        of, asked = kind(simulated=contract.simulated), kind(simulated=not contract.simulated)
+        text = f"got a contract of a {of} {contract.platform}, expected one of a {asked} one"
+        self._report(("simulated",), f"{text}; name a folder for each with `contracts`")
+
+    def expected(self, place: Location, value: object, what: str) -> None:
+        if any(finding.location == place for finding in self.findings):
+            return  # it has no value because something is wrong with it
+        got = "nothing" if value is None or value == "" else repr(value)
+        self._report(place, f"got {got}, expected {what}")
+
+    def _report(self, place: Location, text: str) -> None:
+        line = self.document.line_of(place)
+        self.findings.append(Finding(line=line, location=place, text=text))
+
+
+RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
+
+
+def written_contract(
+    run: RunResult,
+    platform: str,
+    results: Path,
+    *,
+    config: str | None,
+    before: Contract | None = None,
+    base: tuple[str, Contract] | None = None,
+) -> tuple[Contract, str]:
+    """The contract that a run makes, and its text.
+
+    ``base`` is the contract to list the differences from, with the name that the file has for it.
+    What it and ``before``, the contract so far, say of other processors is kept.
+
+    Raises:
+        UsageError: the run is not fit for one: it did not get to its end, its tests ran
+            elsewhere, or some of them failed.
+    """
+    result = run.platform(platform)
+    folder = results / run.run_id / platform
+    log = read_log(folder)
+    if log is None:
+        raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
+    if selected := result.facts("selection").get("operators"):
+        message = f"run {run.run_id} is of selected operators only: {selected}"
+        remedy = f"Write the contract from a run of all: python -m ci run {platform} --select all"
+        raise UsageError(message, remedy=remedy)
+    # What ended early but well is incomplete too.
+    if not result.verdict.product.is_final or not complete(log):
+        message = f"the tests of {platform} did not get to their end in run {run.run_id}"
+        raise UsageError(message, remedy=RUN_AGAIN)
+    device, simulated = PLATFORMS[platform].torch_device, result.simulated
+    if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
+        raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
+    contract = Contract(
+        platform=platform,
+        suite=_on_any_processor(log, [it.suite for it in (before, base and base[1]) if it]),
+        simulated=simulated,
+        base=base[0] if base else None,
+    )
+    text = contract_text(
+        contract,
+        base=base[1] if base else None,
+        config=config,
+        torch_version=_torch_version(result),
+        date=run.started_at,
+    )
+    return contract, text
+
+
+def _on_any_processor(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
+    """The suite of a run, with what contracts say of processors that are not this one.
+
+    A test that skipped because instructions are missing passes with them. Conditions from other
+    processors are kept, also where this run passes without them.
+    """
+    suite = suite_of(log.tests)
+    needs = {
+        suite_name(test.node_id, suite.device): test.operator.needs
+        for test in log.tests
+        if test.operator is not None and test.operator.needs is not None
+    }
+    operators = dict(suite.operators)
+    for name, state in suite.operators.items():
+        states = (it.operators[name] for it in known_suites if name in it.operators)
+        known = next((it.needs for it in states if it.needs), None)
+        if state == LACKS_INSTRUCTIONS:
+            holds = known and log.processor and not log.processor.has(known)
+            wanted = known if holds else needs.get(name)
+            operators[name] = State(Outcome.PASSED, needs=wanted) if wanted else state
+        elif known and state.outcome is Outcome.PASSED:
+            operators[name] = State(Outcome.PASSED, needs=known)
+    return replace(suite, operators=operators)
+
+
+def _torch_version(result: PlatformResult) -> str | None:
+    version = result.facts("packages").get("torch")
+    return version if isinstance(version, str) else None

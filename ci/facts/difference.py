@@ -1,0 +1,353 @@
+"""What has changed between two suites: pure, and grouped so that a person can read it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar
+
+from ci.facts.suite import UNSELECTED, Outcomes, abbreviated, families, suite_from, suite_name
+from ci.model.tests import OperatorTest, State, Suite
+from ci.util.text import counted, first_names
+
+LINES = 10
+SHOWN_OPERATORS = 5
+MESSAGE_LENGTH = 100  # characters
+ANY_DEVICE = "any"  # in the names of tests of two platforms
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+
+Name = TypeVar("Name", bound=OperatorTest | str)
+
+
+class Kind(StrEnum):
+    """A way to change; in the order in which they are told."""
+
+    VANISHED = "vanished"
+    NEWLY_FAILING = "newly failing"
+    PASS_TO_SKIP = "pass -> skip"  # noqa: S105
+    NEWLY_SKIPPED = "newly skipped"  # new, or failing before
+    CHANGED_REASON = "skipped for another reason"
+    SKIP_TO_PASS = "skip -> pass"  # noqa: S105
+    ADDED = "added"
+    FIXED = "fixed"
+    SLOWER = "slower"  # beyond what single durations do by themselves, which is much
+
+    @property
+    def regression(self) -> bool:
+        return self in _REGRESSIONS
+
+
+_REGRESSIONS = frozenset({Kind.VANISHED, Kind.NEWLY_FAILING, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One test that changed, or ``count`` tests of a function that are only counted."""
+
+    kind: Kind
+    test: OperatorTest | str
+    before: State | None
+    after: State | None
+    count: int = 1
+    whole_slot: bool = False
+    """The other side has no test of this slot at all."""
+    message: str | None = None
+    """What a failure said."""
+    flaky: str | None = None
+    """The evidence, in words, that a test which fails newly is flaky; it fails all the same."""
+    seconds: tuple[float, float] | None = None
+    """Of a slower test: the longest that it took before, at the pace of the later run, and now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """All changes between two suites."""
+
+    changes: tuple[Change, ...]
+    unchanged: int
+
+    def of(self, kind: Kind) -> list[Change]:
+        return [change for change in self.changes if change.kind is kind]
+
+    def count(self, kind: Kind) -> int:
+        return sum(change.count for change in self.of(kind))
+
+    @property
+    def regression(self) -> bool:
+        return any(change.kind.regression for change in self.changes)
+
+
+def difference(base: Suite, head: Suite) -> Difference:
+    """Compare two suites; devices differ where platforms do, and are no part of it."""
+    slots = [{test[:2] for test in suite.operators} for suite in (base, head)]
+    changes = [*_by_operator(base.operators, head.operators, slots[0] ^ slots[1])]
+    if base.others is None or head.others is None:
+        changes += _by_count(base.functions, head.functions)
+    else:
+        changes += _by_name(base.others, head.others)
+    changed = sum(change.count for change in changes if change.before is not None)
+    return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
+
+
+def of_both(found: Difference) -> Difference:
+    """The changes of tests that two runs of differently selected operators both have."""
+    changes = (change for change in found.changes if change.before and change.after)
+    states = ((change, {change.before, change.after}) for change in changes)
+    return replace(found, changes=tuple(change for change, two in states if UNSELECTED not in two))
+
+
+def run_difference(base: Outcomes, head: Outcomes) -> Difference:
+    """The same of two runs, where only what has changed is looked at: 17,000 tests in 15 ms."""
+    if base.ended_as(head):
+        return Difference(changes=(), unchanged=len(base.names))
+    device = base.device if base.device == head.device else ANY_DEVICE
+    here, there = _on_device(base, device), _on_device(head, device)
+    changed = {name for name, state in here.items() if there.get(name) != state}
+    changed.update(there.keys() - here.keys())
+    before, after = (
+        suite_from({name: side[name] for name in changed if name in side}, device)
+        for side in (here, there)
+    )
+    found = [
+        *_by_operator(before.operators, after.operators, _one_sided(here, there, changed, device)),
+        *_by_name(before.others or {}, after.others or {}),
+    ]
+    known = sum(change.before is not None for change in found)
+    return Difference(changes=_with_messages(found, head), unchanged=len(here) - known)
+
+
+def _on_device(side: Outcomes, device: str | None) -> Mapping[str, State]:
+    """The tests by names as if their platform had this device."""
+    if side.device == device or side.device is None:
+        return side.states
+    old, new = f"-{side.device}-slot", f"-{device}-slot"
+    return {name.replace(old, new): state for name, state in side.states.items()}
+
+
+def _one_sided(
+    here: Mapping[str, State],
+    there: Mapping[str, State],
+    changed: Iterable[str],
+    device: str | None,
+) -> Set[tuple[str, int]]:
+    """The slots of functions of which one side has no test at all."""
+    one_sided = [name for name in changed if name not in here or name not in there]
+    names = [suite_name(name, device) for name in one_sided]
+    slots = {name[:2] for name in names if isinstance(name, OperatorTest)}
+    return {
+        slot for slot in slots if not (_has(here, device, *slot) and _has(there, device, *slot))
+    }
+
+
+def _has(side: Iterable[str], device: str | None, function: str, slot: int) -> bool:
+    """Whether there is any test of a function on a slot: as a rule one of the first."""
+    start, end = f"{function}[", f"-{device}-slot{slot}]"
+    return any(name.endswith(end) and name.startswith(start) for name in side)
+
+
+def _with_messages(changes: Sequence[Change], head: Outcomes) -> tuple[Change, ...]:
+    """Say of what fails newly what it said."""
+    failing = {change.test for change in changes if change.kind is Kind.NEWLY_FAILING}
+    if not failing:
+        return tuple(changes)
+    said = {suite_name(n, head.device): text for n, text in head.messages(head.bad).items()}
+    return tuple(
+        replace(change, message=said.get(change.test)) if change.test in failing else change
+        for change in changes
+    )
+
+
+def _by_operator(
+    base: Mapping[OperatorTest, State],
+    head: Mapping[OperatorTest, State],
+    one_sided: Container[tuple[str, int]],
+) -> Iterator[Change]:
+    """``one_sided`` are the functions and slots that one side has nothing of."""
+    for change in _by_name(base, head):
+        yield replace(change, whole_slot=True) if change.test[:2] in one_sided else change
+
+
+def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[Change]:
+    for name in sorted({*base, *head}):
+        before, after = base.get(name), head.get(name)
+        if kind := _kind(before, after):
+            yield Change(kind=kind, test=name, before=before, after=after)
+
+
+def _by_count(
+    base: Mapping[str, Counter[State]], head: Mapping[str, Counter[State]]
+) -> Iterator[Change]:
+    """Tests of one function are alike: what is missing there is what is too much here."""
+    for name in sorted({*base, *head}):
+        here, there = base.get(name, Counter()), head.get(name, Counter())
+        for before, after, count in _pairs(here - there, there - here):
+            if kind := _kind(before, after):
+                yield Change(kind=kind, test=name, before=before, after=after, count=count)
+
+
+def _pairs(
+    lost: Counter[State], gained: Counter[State]
+) -> Iterator[tuple[State | None, State | None, int]]:
+    """Take as many as possible from both at once; what one has too many of has no partner."""
+    while lost or gained:
+        before, after = _first(lost), _first(gained)
+        counts = [lost[before]] if before else []
+        counts += [gained[after]] if after else []
+        count = min(counts)
+        yield before, after, count
+        lost = lost - Counter({before: count} if before else {})
+        gained = gained - Counter({after: count} if after else {})
+
+
+def _first(states: Counter[State]) -> State | None:
+    return min(states, key=lambda state: (state.outcome, str(state)), default=None)
+
+
+def _kind(before: State | None, after: State | None) -> Kind | None:
+    if before == after:
+        return None
+    if after is None:
+        return Kind.VANISHED
+    if after.outcome.bad:
+        return None if before and before.outcome.bad else Kind.NEWLY_FAILING
+    if before is None:
+        return Kind.NEWLY_SKIPPED if after.idle else Kind.ADDED
+    if before.outcome.bad:
+        return Kind.NEWLY_SKIPPED if after.idle else Kind.FIXED
+    if before.idle and after.idle:
+        return Kind.CHANGED_REASON
+    if before.idle:
+        return Kind.SKIP_TO_PASS
+    return Kind.PASS_TO_SKIP if after.idle else None
+
+
+# For people
+
+
+def lines_of(changes: Sequence[Change], most: int = LINES) -> list[str]:
+    """The changes in groups, the largest first, each with its count if it is not the only one."""
+    slower = [change for change in changes if change.seconds is not None]
+    others = [change for change in changes if change.seconds is None]
+    groups = sorted(_groups(others), key=lambda group: (-group[0], group[1]))
+    groups += _slower_groups(slower)
+    if len(groups) == 1:
+        return [groups[0][1]]
+    lines = [f"{counted(count, 'test')}: {text}" for count, text in groups[:most]]
+    if left := groups[most:]:
+        tests = sum(count for count, _ in left)
+        lines.append(f"and {counted(tests, 'test')} more, in {counted(len(left), 'group')}")
+    return lines
+
+
+@dataclass
+class _Function:
+    """Tests of one function that changed in the same way."""
+
+    first: str
+    count: int = 0
+
+
+_Place = tuple[str, bool, int, str]  # how it changed, whether the whole slot did, slot, function
+
+
+def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
+    operators: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    others: dict[tuple[str, ...], dict[str, _Function]] = defaultdict(dict)
+    shown: dict[str, str] = {}
+    for change in changes:
+        # Messages that differ in numbers only are told once, by the first of them.
+        how = shown.setdefault(_NUMBER.sub("#", _how(change)), _how(change))
+        if isinstance(change.test, OperatorTest):
+            place = (how, change.whole_slot, change.test.slot, change.test.function)
+            operators[place][change.test.overload].add(change.test.variant)
+        else:
+            file, _, name = change.test.partition("::")
+            function = others[how, file].setdefault(name.partition("[")[0], _Function(name or file))
+            function.count += change.count
+    for (how, whole, slot, _), overloads in operators.items():
+        groups = _slot_groups if whole else _operator_groups
+        yield from groups(overloads, slot, how)
+    for (how, file), functions in others.items():
+        yield _function_group(functions, file, how)
+
+
+def _slower_groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
+    """By operator or function, what took the most more time first."""
+    grown: dict[str, list[Change]] = defaultdict(list)
+    for change in changes:
+        grown[_function_of(change.test)].append(change)
+    totals = {name: _seconds(tests) for name, tests in grown.items()}
+    for name in sorted(totals, key=lambda name: totals[name][0] - totals[name][1]):
+        before, after = totals[name]
+        yield len(grown[name]), f"{name}: {before:.1f} s -> {after:.1f} s"
+
+
+def _function_of(test: OperatorTest | str) -> str:
+    if isinstance(test, OperatorTest):
+        return f"{test.overload} (slot {test.slot})"
+    return test.partition("[")[0]
+
+
+def _seconds(changes: Sequence[Change]) -> tuple[float, float]:
+    pairs = [change.seconds for change in changes if change.seconds is not None]
+    return sum(before for before, _ in pairs), sum(after for _, after in pairs)
+
+
+def _slot_groups(
+    overloads: Mapping[str, set[str]], slot: int, how: str
+) -> Iterator[tuple[int, str]]:
+    """Of a slot that is there or is not, the dtypes are no news."""
+    count = sum(map(len, overloads.values()))
+    yield count, f"{_operators([*overloads])} (all of slot {slot}; {how})"
+
+
+def _operator_groups(
+    overloads: Mapping[str, set[str]], slot: int, how: str
+) -> Iterator[tuple[int, str]]:
+    """Overloads of which the same dtypes have changed are told together."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for overload, variants in overloads.items():
+        alike[abbreviated(variants)].append(overload)
+    for dtypes, names in alike.items():
+        count = sum(len(overloads[name]) for name in names)
+        yield count, f"{dtypes} of {_operators(names)} (slot {slot}; {how})"
+
+
+def _function_group(functions: Mapping[str, _Function], file: str, how: str) -> tuple[int, str]:
+    told = [
+        f"{name} ({function.count:,})" if function.count > 1 else function.first
+        for name, function in functions.items()
+    ]
+    count = sum(function.count for function in functions.values())
+    return count, f"{file}: {first_names(told)} ({how})"
+
+
+def _operators(names: Sequence[str]) -> str:
+    """``add.out, mul.out``; of many, those with one beginning together: ``fft_* (12)``."""
+    if len(names) <= SHOWN_OPERATORS:
+        return ", ".join(names)
+    words = families(names)
+    sizes = Counter(words.values()).most_common()
+    told = [f"{word}* ({size:,})" for word, size in sizes[:SHOWN_OPERATORS]]
+    single, left = [name for name in names if name not in words], SHOWN_OPERATORS - len(told)
+    rest = sum(size for _, size in sizes[SHOWN_OPERATORS:]) + len(single[left:])
+    return ", ".join([*told, *single[:left]]) + (f" and {rest:,} more" if rest else "")
+
+
+def _how(change: Change) -> str:
+    if change.after is None:
+        return f"was {change.before}"
+    ending = f"{change.before} -> {change.after}" if change.before else str(change.after)
+    first_line = (change.message or "").strip().partition("\n")[0]
+    said = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
+    told = f"{ending}: {said}" if said else ending
+    return f"{told}; {change.flaky}" if change.flaky else told
+
+
+def headline(kind: Kind, found: Difference) -> str:
+    """``3 tests vanished``."""
+    return f"{counted(found.count(kind), 'test')} {kind}"

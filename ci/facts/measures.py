@@ -1,0 +1,165 @@
+"""The measures of a run that series are made of: ``<stage>.<quantity>`` to a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from ci.model.results import PlatformResult, PytestResult, StageResult
+
+TOTAL = "total"
+IMAGE = "image"
+SYNC = "sync"  # no part of what is measured: the sources on their way to the engine
+# Of the tests: a suite that fails as a whole takes another time, mostly a shorter one.
+MOST_FAILURES = 0.01
+
+
+class Quantity(StrEnum):
+    """What is measured of a stage, with its unit."""
+
+    WALL = "wall_s"
+    CPU = "cpu_s"  # user and system
+    PEAK_MEMORY = "peak_bytes"
+    WHEEL = "wheel_bytes"
+    LINES = "lines"  # generated
+    UNITS = "units"  # translation units
+
+    @property
+    def is_time(self) -> bool:
+        return self in (Quantity.WALL, Quantity.CPU)
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the same sources give another value every time."""
+        return self.is_time or self is Quantity.PEAK_MEMORY
+
+
+def measure(stage: str, quantity: Quantity) -> str:
+    return f"{stage}.{quantity.value}"
+
+
+def stage_and_quantity(name: str) -> tuple[str, Quantity]:
+    """The parts of a measure's name; a stage may have dots in its own."""
+    stage, _, quantity = name.rpartition(".")
+    return stage, Quantity(quantity)
+
+
+def measures_of(result: PlatformResult) -> dict[str, float]:
+    """Every measure of a platform's run; what failed, or was not done, has none.
+
+    A stage has its name in ``ci.yaml``; one that is called as a part of the build is here, such as
+    ``compile``, stands for that part.
+    """
+    named = {**dict(_of_build(result)), **dict(_of_stages(result))}
+    return {name: float(value) for name, value in named.items() if value is not None}
+
+
+def _of_build(result: PlatformResult) -> Iterator[tuple[str, float | None]]:
+    if result.built and (build := result.build):  # one that failed compiled a part
+        yield measure("configure", Quantity.WALL), build.configure_s
+        yield measure("compile", Quantity.WALL), build.compile_s
+        yield measure("link", Quantity.WALL), build.link_s
+        yield measure("compile", Quantity.UNITS), build.translation_units
+        yield measure("install", Quantity.WHEEL), build.wheel_bytes
+        yield measure("generate", Quantity.LINES), build.generated_lines
+
+
+def _of_stages(result: PlatformResult) -> Iterator[tuple[str, float | None]]:
+    for stage in result.stages:
+        if stage.name != SYNC and _counts(stage, result):
+            yield from _of_stage(stage)
+    counted = [stage for stage in result.stages if stage.in_total]
+    if result.total_s is not None and all(_counts(stage, result) for stage in counted):
+        yield measure(TOTAL, Quantity.WALL), result.total_s
+        yield measure(TOTAL, Quantity.CPU), _sum(map(_cpu, counted))
+
+
+def _counts(stage: StageResult, result: PlatformResult) -> bool:
+    """Whether it did what it was to do: a pytest with few failures took its time all the same."""
+    if stage.name == IMAGE:  # finding one takes no time, and says nothing about making it
+        return result.facts("engine", "image").get("built") is True
+    return stage.exit_code == 0 or (stage.exit_code == 1 and _failed_little(result.pytest))
+
+
+def _failed_little(pytest: PytestResult | None) -> bool:
+    """Whether some tests failed, and few; then no stage after pytest has begun."""
+    if pytest is None or pytest.summary is None:
+        return False
+    bad = pytest.failed + pytest.errors
+    return 0 < bad <= MOST_FAILURES * (bad + pytest.passed + pytest.skipped + pytest.xfailed)
+
+
+def _of_stage(stage: StageResult) -> Iterator[tuple[str, float | None]]:
+    yield measure(stage.name, Quantity.WALL), stage.seconds
+    yield measure(stage.name, Quantity.CPU), _cpu(stage)
+    yield measure(stage.name, Quantity.PEAK_MEMORY), stage.peak_rss_bytes
+
+
+def _cpu(stage: StageResult) -> float | None:
+    if stage.cpu_user_s is None or stage.cpu_system_s is None:
+        return None
+    return stage.cpu_user_s + stage.cpu_system_s
+
+
+def _sum(values: Iterator[float | None]) -> float | None:
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if found and len(known) == len(found) else None
+
+
+LABELS = {
+    Quantity.WALL: "wall",
+    Quantity.CPU: "CPU",
+    Quantity.PEAK_MEMORY: "peak memory",
+    Quantity.WHEEL: "wheel",
+    Quantity.LINES: "generated lines",
+    Quantity.UNITS: "translation units",
+}
+_SECONDS = {Quantity.WALL: "s", Quantity.CPU: "CPU-s"}
+_BYTES = (Quantity.PEAK_MEMORY, Quantity.WHEEL)
+# From here on no digit is shown after the point: what is rounded to 10 has none either.
+_WHOLE_SECONDS = 9.95
+_WHOLE_PERCENT = 0.0995
+_SIZES = ((2**20, "MiB"), (2**10, "KiB"))
+
+
+def percent(share: float, sign: str = "") -> str:
+    """``21 %``, ``4.2 %``, ``0 %``; with the sign ``+`` always with one."""
+    digits = 0 if abs(share) >= _WHOLE_PERCENT or not share else 1
+    return f"{100 * share:{sign},.{digits}f} %"
+
+
+def amount(value: float, quantity: Quantity, sign: str = "") -> str:
+    """``38 s``, ``4 units``; with the sign ``+`` always with one."""
+    if quantity in _BYTES:
+        return _size(value, sign)
+    if quantity in _SECONDS:
+        digits = 0 if abs(value) >= _WHOLE_SECONDS else 1
+        return f"{value:{sign},.{digits}f} {_SECONDS[quantity]}"
+    return f"{value:{sign},.0f} {quantity.value}"
+
+
+def _size(value: float, sign: str) -> str:
+    for size, unit in _SIZES:
+        if abs(value) >= size or not value:
+            return f"{value / size:{sign},.1f} {unit}"
+    return f"{value:{sign},.0f} bytes"
+
+
+def growth(before: float, after: float, quantity: Quantity) -> str:
+    """``+38 s (+21 %)``."""
+    relative = f" ({percent(after / before - 1, '+')})" if before else ""
+    return f"{amount(after - before, quantity, '+')}{relative}"
+
+
+def measure_name(measure: str) -> str:
+    """``install``, ``install CPU``."""
+    stage, quantity = stage_and_quantity(measure)
+    return stage if quantity is Quantity.WALL else f"{stage} {LABELS[quantity]}"
+
+
+def headline(measure: str, before: float, after: float) -> str:
+    """``compile +38 s (+21 %)``."""
+    stage, quantity = stage_and_quantity(measure)
+    what = {Quantity.WHEEL: "wheel", Quantity.PEAK_MEMORY: f"{stage}'s peak memory"}
+    return f"{what.get(quantity, stage)} {growth(before, after, quantity)}"

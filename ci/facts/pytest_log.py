@@ -1,0 +1,233 @@
+"""Reading pytest's per-test log (pytest-reportlog) and its closing summary line.
+
+Counts come from the per-test log alone. Every test is counted exactly once, whatever its
+setup, call and teardown said and however often it was attempted; so a test that fails and
+whose teardown then fails too is one failure here and "1 failed, 1 error" in pytest's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ci.agent.reports import parse_report
+from ci.facts.operators import (
+    operator_record,
+    processor_of,
+    quarantine_of,
+    selection_of,
+    skip_reason,
+)
+from ci.model.tests import (
+    ClosingSummary,
+    OperatorRecord,
+    Outcome,
+    Processor,
+    PytestLog,
+    Selection,
+    TestOutcome,
+)
+from ci.util.lines import CutLine
+from ci.util.text import storable_json
+
+REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
+
+# The record pytest-xdist makes in the name of a worker process that died.
+_WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
+_WORKER_CRASH_PHASE = "???"
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_SUMMARY = re.compile(
+    r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*)"
+    r" in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
+)
+# The second is pytest-xdist's; "selected" is there when some were deselected.
+_COLLECTED = re.compile(
+    r"^(?:collecting \.\.\. )?collected (\d{1,9}) items?(?: / (?:.* )?(\d{1,9}) selected)?"
+    r"|^\d+ workers? \[(\d{1,9}) items?\]"
+)
+
+
+_SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
+
+
+@dataclass
+class _Attempt:
+    """The phases of one test that have been reported so far."""
+
+    outcome: Outcome | None = None
+    reason: str | None = None
+    seconds: float = 0.0
+    ended: bool = False
+    rerun: bool = False
+    operator: OperatorRecord | None = None
+    quarantine: str | None = None
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        self.seconds += float(report.get("duration") or 0.0)
+        self.ended |= report.get("when") in ("teardown", _WORKER_CRASH_PHASE)
+        self.rerun |= report.get("outcome") == "rerun"
+        if properties := report.get("user_properties"):
+            self.operator = operator_record(properties)
+            self.quarantine = quarantine_of(properties)
+        self.keep(_phase_outcome(report), _reason(report))
+
+    def results(self, node_id: str) -> Iterator[TestOutcome]:
+        """The test's outcome, if any phase has told one."""
+        if self.outcome is None:
+            return
+        skipped = self.outcome is Outcome.SKIPPED
+        yield TestOutcome(
+            node_id=node_id,
+            outcome=self.outcome,
+            seconds=self.seconds,
+            reason=self.reason,
+            skip_reason=skip_reason(self.operator, self.reason) if skipped else None,
+            operator=self.operator,
+            quarantine=self.quarantine,
+        )
+
+    def keep(self, outcome: Outcome | None, reason: str | None) -> None:
+        """Take over what is worse than all before."""
+        if outcome is None:
+            return
+        if self.outcome is None or _SEVERITY[outcome] < _SEVERITY[self.outcome]:
+            self.outcome, self.reason = outcome, reason
+
+
+def _phase_outcome(report: Mapping[str, Any]) -> Outcome | None:
+    """What one phase says about the whole test; ``None``: nothing yet."""
+    phase, outcome = report.get("when"), report.get("outcome")
+    if outcome == "failed":
+        return Outcome.ERROR if phase in ("setup", "teardown") else Outcome.FAILED
+    if outcome == "skipped":
+        return Outcome.XFAILED if "wasxfail" in report else Outcome.SKIPPED
+    if outcome == "passed" and phase == "call":
+        return Outcome.XPASSED if "wasxfail" in report else Outcome.PASSED
+    return None
+
+
+def _reason(report: Mapping[str, Any]) -> str | None:
+    """The message of a failure or a skip, without its traceback."""
+    detail = report.get("longrepr")
+    if isinstance(detail, Mapping):
+        crash = detail.get("reprcrash") or {}
+        detail = crash.get("message") if isinstance(crash, Mapping) else None
+    elif isinstance(detail, list) and detail:  # a skip: file, line, message
+        detail = str(detail[-1]).removeprefix("Skipped: ")
+    if report.get("outcome") == "skipped" and report.get("wasxfail"):
+        detail = report["wasxfail"]
+    return str(detail)[:REASON_LENGTH] if detail else None
+
+
+@dataclass
+class _Reader:
+    """Folds the records of a log, one after the other."""
+
+    attempts: dict[str, _Attempt] = field(default_factory=dict)
+    crashed: list[str] = field(default_factory=list)
+    warnings: int = 0
+    exit_status: int | None = None
+    begun: set[str] = field(default_factory=set)
+    processor: Processor | None = None
+    selection: Selection | None = None
+    unreadable: int = 0
+    longest: int = 0
+
+    def line(self, line: str) -> None:
+        if not line.strip():
+            return
+        try:
+            self._record(storable_json(line, parse_report(line)))
+        except ValueError:
+            self.unreadable += 1
+            if isinstance(line, CutLine):
+                self.longest = max(self.longest, line.length)
+
+    def _record(self, record: Mapping[str, Any]) -> None:
+        kind = record["$report_type"]
+        if kind == "TestReport":
+            self._test(record)
+        elif kind == "SubtestReport" and record["outcome"] == "failed":
+            self.attempts.setdefault(record["nodeid"], _Attempt()).add(record)
+        elif kind == "CollectReport" and record["outcome"] != "passed":
+            self._collection(record)
+        elif kind == "WarningMessage":
+            self.warnings += 1
+        elif kind == "SessionFinish":
+            self.exit_status = record["exitstatus"]
+
+    def _test(self, report: Mapping[str, Any]) -> None:
+        node_id = report["nodeid"]
+        self.begun.add(node_id)
+        known = self.attempts.get(node_id)
+        if known is None or (report["when"] == "setup" and known.rerun):
+            self.attempts[node_id] = known = _Attempt()
+        elif report["when"] == "setup":
+            known.ended = False  # run once more: the worse of both counts
+        known.add(report)
+        if self.processor is None:
+            self.processor = processor_of(report.get("user_properties"))
+        if self.selection is None:
+            self.selection = selection_of(report.get("user_properties"))
+        message = report.get("longrepr")
+        if isinstance(message, str) and _WORKER_CRASH.match(message):
+            cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
+            self.crashed.append(f"{node_id} ({cause})" if cause else node_id)
+
+    def _collection(self, report: Mapping[str, Any]) -> None:
+        failed = report["outcome"] == "failed"
+        attempt = self.attempts.setdefault(report["nodeid"], _Attempt(ended=True))
+        attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(report))
+
+    def result(self) -> PytestLog:
+        tests: list[TestOutcome] = []
+        running: list[str] = []
+        for node_id, attempt in self.attempts.items():
+            if not attempt.ended:
+                running.append(node_id)
+            if attempt.ended or attempt.outcome in (Outcome.FAILED, Outcome.ERROR):
+                tests += attempt.results(node_id)
+        return PytestLog(
+            tests=tuple(tests),
+            warnings=self.warnings,
+            exit_status=self.exit_status,
+            running=tuple(running),
+            crashed=tuple(self.crashed),
+            begun=len(self.begun),
+            processor=self.processor,
+            selection=self.selection,
+            unreadable_lines=self.unreadable,
+            longest_line=self.longest,
+        )
+
+
+def parse_log(lines: Iterable[str]) -> PytestLog:
+    """Read the lines of ``pytest.jsonl``; unreadable ones are counted and left out."""
+    reader = _Reader()
+    for line in lines:
+        reader.line(line)
+    return reader.result()
+
+
+def closing_summary(lines: Iterable[str]) -> ClosingSummary | None:
+    """Find pytest's closing summary in its terminal output."""
+    found = None
+    for line in lines:
+        match = _SUMMARY.match(_ANSI.sub("", line).strip())
+        found = match or found
+    return found and ClosingSummary(text=found[1], seconds=float(found[2]))
+
+
+def collected_tests(lines: Iterable[str]) -> int | None:
+    """Find how many tests pytest was going to run, which its terminal output alone tells.
+
+    No count that is shown comes from here: it serves to notice a session that ended early.
+    """
+    for line in lines:
+        if match := _COLLECTED.match(_ANSI.sub("", line)):
+            collected, selected, distributed = match.groups()
+            return int(selected or collected or distributed)
+    return None

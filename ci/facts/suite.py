@@ -1,0 +1,293 @@
+"""A suite's outcomes under names that two runs, two platforms and a contract share.
+
+An operator test is known by its overload, variant (as a rule a dtype) and slot, whatever
+device it ran on; any other test by its node id, or, where only that is known, by how many
+tests its function has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ci.model.tests import (
+    INSTRUCTION_SET,
+    NOT_SELECTED,
+    Ending,
+    OperatorTest,
+    Outcome,
+    Processor,
+    Selection,
+    State,
+    Suite,
+    TestOutcome,
+)
+
+# Exact sets of dtypes with a name of their own, the largest first.
+DTYPE_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "all": ("bfloat16", "bool", "complex64", "float16", "float32", "float64", "int64"),
+    "integer": ("int16", "int32", "int64", "int8", "uint8"),
+    "floating": ("bfloat16", "float16", "float32", "float64"),
+}
+
+LEAST_FAMILY = 3  # operators
+
+_FIRST_WORD = re.compile(r"_*([a-z0-9]+)_(?=[a-z0-9])", re.ASCII)
+_VARIANT = r"[\w.-]+"
+_SLOT = "-slot"
+# <overload>-<dtype>-<device>-slot<slot>
+_PARTS = 4
+_OPERATOR_TEST = re.compile(
+    rf"(?P<function>[^\[]+)\[(?P<overload>[\w.]+)-(?P<variant>{_VARIANT})-(?P<device>\w+)"
+    r"-slot(?P<slot>0|[1-9]\d*)\]",
+    re.ASCII,
+)
+
+
+LACKS_INSTRUCTIONS = State(Outcome.SKIPPED, INSTRUCTION_SET)
+
+
+def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
+    """``expected``, with what depends on the processor as it should be on that of ``found``.
+
+    A run that does not say what its processor lacks has proved no reason to skip.
+    """
+
+    def settled(test: OperatorTest, state: State) -> State:
+        if state.needs is None:
+            return state
+        actual = found.operators.get(test)
+        is_excused = processor is not None and not processor.has(state.needs)
+        if is_excused and actual == LACKS_INSTRUCTIONS:
+            return actual
+        return State(state.outcome, state.reason)
+
+    operators = {test: settled(test, state) for test, state in expected.operators.items()}
+    return replace(expected, operators=operators)
+
+
+UNSELECTED = State(Outcome.SKIPPED, NOT_SELECTED)
+
+
+def narrowed(expected: Suite, found: Suite, selection: Selection) -> tuple[Suite, Suite]:
+    """Both sides of a contract without what a library of selected operators cannot have.
+
+    Of the operator tests these are the overloads that were not selected. Of each other function as
+    many tests are excused as skipped for that reason, or were left out by the suite's own count.
+    """
+    operators = {
+        test: state for test, state in expected.operators.items() if selection.has(test.overload)
+    }
+    functions = {}
+    for name, states in expected.functions.items():
+        actual = found.functions.get(name, Counter())
+        excused = selection.left_out.get(name, 0) + actual[UNSELECTED]
+        missing = states - actual
+        for state in sorted(missing, key=str):
+            missing[state], excused = min(missing[state], excused), max(excused - missing[state], 0)
+        functions[name] = states - missing
+    others = {
+        name: states - Counter({UNSELECTED: states[UNSELECTED]})
+        for name, states in found.functions.items()
+    }
+    return (
+        replace(expected, operators=operators, functions=_known(functions)),
+        replace(found, functions=_known(others)),
+    )
+
+
+def _known(functions: Mapping[str, Counter[State]]) -> dict[str, Counter[State]]:
+    return {name: states for name, states in functions.items() if states}
+
+
+def suite_of(tests: Iterable[TestOutcome]) -> Suite:
+    """Name the tests of a run."""
+    states = {test.node_id: State(test.outcome, test.skip_reason) for test in tests}
+    return suite_from(states, main_device(states))
+
+
+def suite_from(states: Mapping[str, State], device: str | None) -> Suite:
+    """Name tests, or some of a run of which ``device`` is the main one."""
+    operators: dict[OperatorTest, State] = {}
+    others: dict[str, State] = {}
+    for node_id, state in states.items():
+        name = suite_name(node_id, device)
+        if isinstance(name, OperatorTest):
+            operators[name] = state
+        else:
+            others[name] = state
+    return Suite(device=device, operators=operators, functions=_functions(others), others=others)
+
+
+def main_device(node_ids: Collection[str]) -> str | None:
+    """The device of most operator tests; those of another one in the suite keep full names."""
+    likely = (node_id for node_id in node_ids if _SLOT in node_id)
+    devices = (found["device"] for node_id in likely if (found := _operator_test(node_id)))
+    first = next(devices, None)
+    if first is None:
+        return None
+    # To count in a text takes 1 ms, to parse 17,000 names 40 ms: no more than can matter.
+    text = "\n".join(node_ids)
+    others = text.count(_SLOT) - text.count(f"-{first}{_SLOT}")
+    counts = Counter([first])
+    for device in devices:
+        if counts[first] > others:
+            break
+        counts[device] += 1
+    return min(counts, key=lambda device: (-counts[device], device))
+
+
+def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
+    """What a test is called in a suite of a device."""
+    if f"-{device}{_SLOT}" not in node_id:  # to parse it takes ten times as long
+        return node_id
+    found = _operator_test(node_id)
+    return _key(found) if found and found["device"] == device else node_id
+
+
+def operator_of(node_id: str) -> str | None:
+    """The operator that a test is of, whatever its overload, dtype and device; all look alike."""
+    if _SLOT not in node_id:
+        return None
+    parts = node_id.partition("[")[2].split("-")  # a quarter of the time that parsing takes
+    return parts[0].partition(".")[0] if len(parts) >= _PARTS else None
+
+
+def families(operators: Iterable[str]) -> dict[str, str]:
+    """By operator the first word of its name, where several share it: ``fft_`` of ``fft_ifft``."""
+    words = {name: f"{found[1]}_" for name in operators if (found := _FIRST_WORD.match(name))}
+    sizes = Counter(words.values())
+    return {name: word for name, word in words.items() if sizes[word] >= LEAST_FAMILY}
+
+
+def _operator_test(node_id: str) -> re.Match[str] | None:
+    found = _OPERATOR_TEST.fullmatch(node_id)
+    return found if found and _dtype(found["variant"])[1] not in DTYPE_CLASSES else None
+
+
+def _key(found: re.Match[str]) -> OperatorTest:
+    slot = int(found["slot"])
+    return OperatorTest(found["function"], slot, found["overload"], found["variant"])
+
+
+def _functions(others: Mapping[str, State]) -> dict[str, Counter[State]]:
+    functions: dict[str, Counter[State]] = {}
+    for name, state in others.items():
+        functions.setdefault(name.partition("[")[0], Counter())[state] += 1
+    return functions
+
+
+def _dtype(variant: str) -> tuple[str, str]:
+    """``strided-float32`` is of the dtype float32; most variants are nothing but a dtype."""
+    prefix, dash, dtype = variant.rpartition("-")
+    return prefix + dash, dtype
+
+
+def is_variant(word: str) -> bool:
+    return re.fullmatch(_VARIANT, word, re.ASCII) is not None
+
+
+def abbreviated(variants: Iterable[str]) -> str:
+    """``floating int64``: classes of dtypes where all members are there, else single ones."""
+    left: dict[str, set[str]] = {}
+    for variant in variants:
+        prefix, dtype = _dtype(variant)
+        left.setdefault(prefix, set()).add(dtype)
+    words = []
+    for prefix, dtypes in sorted(left.items()):
+        for name, members in DTYPE_CLASSES.items():
+            if dtypes.issuperset(members):
+                words.append(prefix + name)
+                dtypes -= set(members)
+        words += [prefix + dtype for dtype in sorted(dtypes)]
+    return " ".join(words)
+
+
+def spelled_out(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
+    """The variants that a word of ``abbreviated`` stands for."""
+    prefix, dtype = _dtype(word)
+    return [prefix + member for member in classes.get(dtype, [dtype])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """How to get at each column; ``digest`` is of names and endings, ``None``: nobody knows."""
+
+    names: Callable[[], Sequence[str]]
+    endings: Callable[[], Sequence[Ending]]
+    seconds: Callable[[], Sequence[float]]
+    digest: tuple[str, str] | None = None
+
+
+class Outcomes:
+    """All tests of a run on one platform."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def ended_as(self, other: Outcomes) -> bool:
+        """Whether every test ended as in the other run, with the same words."""
+        digest = self._columns.digest
+        return digest is not None and digest == other._columns.digest
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        return self._columns.names()
+
+    @cached_property
+    def endings(self) -> Sequence[Ending]:
+        return self._columns.endings()
+
+    @cached_property
+    def seconds(self) -> Sequence[float]:
+        return self._columns.seconds()
+
+    @cached_property
+    def device(self) -> str | None:
+        """Of the operator tests; ``None``: there are none."""
+        return main_device(self.names)
+
+    @cached_property
+    def states(self) -> Mapping[str, State]:
+        """By node id."""
+        states = [ending.state for ending in self.endings]
+        return dict(zip(self.names, states, strict=True))
+
+    @cached_property
+    def bad(self) -> Sequence[str]:
+        """The node ids of those that failed or erred; tests that ended alike share an ending."""
+        known = {id(ending): ending for ending in self.endings}
+        bad = {key for key, ending in known.items() if ending.state.outcome.bad}
+        rows = zip(self.names, self.endings, strict=True)
+        return [name for name, ending in rows if id(ending) in bad] if bad else []
+
+    @cached_property
+    def passed_seconds(self) -> Mapping[str, float]:
+        """By node id, of those that passed: nothing else took its whole time."""
+        rows = zip(self.names, self.endings, self.seconds, strict=True)
+        return {name: seconds for name, (state, _), seconds in rows if state.outcome is _PASSED}
+
+    def messages(self, names: Iterable[str]) -> dict[str, str | None]:
+        """What these tests said."""
+        wanted = frozenset(names)
+        rows = zip(self.names, self.endings, strict=True)
+        return {name: ending.message for name, ending in rows if name in wanted}
+
+
+_PASSED = Outcome.PASSED
+
+
+def outcomes_of(tests: Iterable[TestOutcome]) -> Outcomes:
+    """Tests that are objects already."""
+    ordered = list({test.node_id: test for test in tests}.values())
+    endings = [Ending(State(test.outcome, test.skip_reason), test.reason) for test in ordered]
+    return Outcomes(
+        Columns(
+            names=lambda: [test.node_id for test in ordered],
+            endings=lambda: endings,
+            seconds=lambda: [test.seconds for test in ordered],
+        )
+    )

@@ -1,0 +1,1 @@
+"""What a run is: its plan, its events, its tests and its results."""

@@ -1,0 +1,273 @@
+"""A run as it is planned: frozen values, which the planning makes and the engines carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ci.model.platforms import DeviceFacts
+    from ci.model.tests import Suite
+
+
+# What every stage is told about the run; tests take their platform and device from these.
+PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"
+TORCH_DEVICE_VARIABLE = "INFINI_CI_TORCH_DEVICE"
+SIMULATED_VARIABLE = "INFINI_CI_SIMULATED"  # 1, or not there
+RESERVED_VARIABLES = frozenset({PLATFORM_VARIABLE, TORCH_DEVICE_VARIABLE, SIMULATED_VARIABLE})
+
+
+class StageKind(StrEnum):
+    """How the agent treats a stage's command."""
+
+    COMMAND = "command"
+    PYTEST = "pytest"  # the agent adds --report-log and --junitxml
+
+
+class Column(StrEnum):
+    """The column of the results table that a stage's seconds are added to."""
+
+    BUILD_INSTALL = "build_install"
+    PYTEST = "pytest"
+    NONE = "none"  # shown in the breakdown only
+
+
+class Exposure(StrEnum):
+    """How a container gets at the devices."""
+
+    AUTO = "auto"  # what the vendor hands them out by
+    REQUEST = "request"  # a DeviceRequest, as ``--gpus``
+    CDI = "cdi"  # the Container Device Interface
+    FILES = "files"  # device files and folders of the driver
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePlan:
+    """One command that the agent runs and measures."""
+
+    name: str
+    kind: StageKind
+    command: tuple[str, ...]
+    column: Column
+    timeout_s: float
+    environment: Mapping[str, str]
+    device: bool = False  # runs with the lease of the platform's devices, where it has any
+    reruns: int = 0  # of the tests that failed, for evidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactPlan:
+    """A file or folder of the workspace that the agent copies into the results folder.
+
+    A folder becomes ``<name>.tar.gz``; a file keeps the name given.
+    """
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPlan:
+    """What a site needs to reach its package index, in image builds and in runs.
+
+    ``environment`` holds pip and proxy variables as they read inside the container,
+    ``host_environment`` the same settings as they read on this machine.
+    ``wheelhouse`` is a folder of this machine that the engine serves on loopback at
+    ``wheelhouse_port`` while it builds or runs; the address is already in ``environment``.
+    ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``, and ``wheels``
+    a folder, of a bundle, copied to ``CONTAINER_WHEELS``.
+    """
+
+    environment: Mapping[str, str]
+    ca_bundle: Path | None = None
+    wheelhouse: Path | None = None
+    wheelhouse_port: int | None = None
+    host_environment: Mapping[str, str] = field(default_factory=dict)
+    wheels: Path | None = None
+
+
+CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
+CONTAINER_WHEELS = "/opt/infini-ci/wheels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageArchive:
+    """An image in a bundle: the ``member`` of that tar file is what ``docker save`` wrote."""
+
+    bundle: Path
+    member: str
+    id: str
+    layers: tuple[str, ...]  # digests
+    size: int  # bytes in an engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePlan:
+    """A container image: how to build it and the content-hash tag it gets.
+
+    ``context`` maps names inside the build context to file contents, Dockerfile included,
+    so that the tag can be computed, and the context sent, without touching the disk again.
+    ``inputs`` names all that the tag is computed from, each with its digest (the base image with
+    its reference), so that an image can be asked later what it was made from. ``entry`` goes before
+    every command, for the environment that a vendor's tools need.
+    ``offline_base_command`` is the command (an argument list, run from the repository root with
+    ``offline_base_image`` appended) that makes a base image without any registry; used only when
+    ``base_image`` is neither present nor pullable. With an ``archive`` nothing is built: the image
+    comes from there.
+    """
+
+    tag: str
+    dockerfile: str
+    context: Mapping[str, bytes]
+    build_arguments: Mapping[str, str]
+    base_image: str
+    offline_base_image: str | None
+    offline_base_command: tuple[str, ...] | None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    entry: tuple[str, ...] = ()
+    archive: ImageArchive | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerPlan:
+    """The container specification of a run; unprivileged unless a platform says otherwise."""
+
+    name: str
+    labels: Mapping[str, str]
+    user: str
+    workspace: str
+    results: str
+    shm_size_bytes: int | None
+    memory_bytes: int | None
+    network_mode: str | None
+    ulimits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemPackages:
+    """Packages of the distribution, by the names that its package manager has for them."""
+
+    apt: tuple[str, ...] = ()
+    dnf: tuple[str, ...] = ()  # and yum
+
+    def __bool__(self) -> bool:
+        return bool(self.apt or self.dnf)
+
+
+LEASES = "/run/lock/infini-ci"  # shared by all runs of all users, and gone with a restart
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePlan:
+    """The devices that a run needs, and how it gets at them."""
+
+    facts: DeviceFacts
+    count: int
+    uuids: tuple[str, ...]  # the only ones to take; none: any
+    exposure: Exposure
+    privileged: bool
+    wait_s: float  # longest wait for a free device
+    busy_memory: float  # fraction of its memory in use above which a device is busy
+    folder: str = LEASES  # of the machine that has the devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnginePlan:
+    """Where a platform runs.
+
+    ``kind`` is what ``--engine`` says: auto, docker or host. ``docker_host`` is the address of a
+    Docker Engine (unix, tcp, ssh) and ``context`` a Docker context; with neither it is the one that
+    the environment says. Plans of one ``name`` share its ``capacity``, platforms at once; ``None``
+    is as many as it has processors.
+    """
+
+    name: str
+    kind: str
+    docker_host: str | None = None
+    context: str | None = None
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachePlan:
+    """The compiler cache of a platform: a named volume, or a folder of the host engine's."""
+
+    name: str
+    cold: bool  # what is in it is not used, only replaced
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostPlan:
+    """What the host engine puts into its fresh virtual environment before the stages."""
+
+    python: str
+    requirements: Path  # a requirements file of the repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContractPlan:
+    """What the platform's tests are expected to do; ``None`` where no file says so yet."""
+
+    suite: Suite | None
+    config: str | None = None  # for the command that writes the file
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionPlan:
+    """The operators that a run builds and tests, and the variable that passes them on."""
+
+    variable: str
+    operators: str | None  # names and patterns, or a file; None: all
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """Everything an engine needs to carry out one platform's run."""
+
+    run_id: str
+    platform: str
+    label: str
+    torch_device: str
+    source: Path
+    results: Path  # results/<run-id>/<platform> on this machine
+    stages: tuple[StagePlan, ...]
+    artifacts: tuple[ArtifactPlan, ...]
+    environment: Mapping[str, str]
+    network: NetworkPlan
+    image: ImagePlan | None  # None: no base image is known
+    container: ContainerPlan
+    host: HostPlan
+    engine: EnginePlan
+    devices: DevicePlan | None = None
+    cache: CachePlan | None = None
+    contract: ContractPlan | None = None
+    simulated: bool = False
+    selection: SelectionPlan | None = None  # None: the project has no way to select
+    system_packages: SystemPackages = SystemPackages()
+
+    @property
+    def needed_image(self) -> ImagePlan:
+        """The image, for an engine that needs one; raises ``ConfigError`` where it has none."""
+        if self.image is None:
+            raise ConfigError(
+                f"platforms.{self.platform}: no base image is known, no public registry has one",
+                remedy=f"{base_image_remedy(self.platform)}, or use --engine host.",
+            )
+        return self.image
+
+
+def base_image_remedy(platform: str) -> str:
+    """How to come by the base image of a platform."""
+    return (
+        "Load the vendor's archive (docker load) and name it in"
+        f" INFINI_CI_BASE_IMAGE_{platform.upper()} or as platforms.{platform}.base_image in"
+        " ci.site.yaml"
+    )
+
+
+BASE_IMAGE_INPUT = "base image"

@@ -1,0 +1,258 @@
+"""``results.json``: versioned models, written atomically and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+
+from ci.errors import ExitCode, UsageError
+from ci.model.platforms import PLATFORMS
+from ci.util.text import near_match, storable
+
+SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
+SIMULATED = "simulated device: no vendor hardware was used"
+COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
+
+
+Storable = BeforeValidator(storable)
+Text = Annotated[str, Storable]
+
+
+class Product(StrEnum):
+    """What the run says about the product."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCOMPLETE = "incomplete"  # began, but does not say enough to be either of the above
+    NOT_RUN = "not_run"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing is left that `--resume` would go on with."""
+        return self in (Product.PASSED, Product.FAILED)
+
+
+class Harness(StrEnum):
+    """What happened to the machinery around the product."""
+
+    CLEAN = "clean"
+    EXIT_AFTER_SUMMARY = "exit_after_summary"
+    CRASHED = "crashed"
+    OOM_KILLED = "oom_killed"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    INFRASTRUCTURE = "infrastructure"
+
+
+class Grade(StrEnum):
+    """How sure a piece of evidence is."""
+
+    FACT = "fact"
+    LIKELY = "likely"
+    UNKNOWN = "unknown"
+
+
+class _Model(BaseModel):
+    # No history could be made of a number that is none.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Evidence(_Model):
+    """One reason for a verdict."""
+
+    grade: Grade
+    text: Text
+
+
+class Verdict(_Model):
+    """The product and the harness, judged apart."""
+
+    product: Product
+    harness: Harness
+    evidence: tuple[Evidence, ...]
+
+
+class PytestResult(_Model):
+    """Counts from the per-test log; ``seconds`` and ``summary`` as pytest printed them.
+
+    Where the per-test log is lost, the counts are those of the summary.
+    """
+
+    passed: int
+    failed: int
+    errors: int
+    skipped: int
+    xfailed: int
+    xpassed: int
+    warnings: int
+    deselected: int | None  # always None: no log records it; ``summary`` has pytest's own count
+    seconds: float | None
+    summary: Text | None
+
+
+class OverloadCount(_Model):
+    """Overloads of the operators on one slot and device.
+
+    ``active``: the slot is there on the device that was asked for. ``executed``: at least one
+    test ran a sample, on this slot and device. ``passed``: of these, one test passed and none
+    failed. ``kernels``: what a simulated device has for those that passed.
+    """
+
+    slot: int
+    device: str
+    active: int
+    executed: int
+    passed: int
+    simulated: bool = False
+    kernels: dict[str, int] = Field(default_factory=dict)
+
+
+class StageResult(_Model):
+    """One stage's cost; ``exit_code`` is ``None`` for a stage without an end or a start."""
+
+    name: str
+    seconds: float | None
+    cpu_user_s: float | None = None
+    cpu_system_s: float | None = None
+    peak_rss_bytes: int | None = None
+    exit_code: int | None
+    in_total: bool
+
+
+class BuildResult(_Model):
+    """What the build was made of, as far as its logs and artifacts say; ``None``: they do not."""
+
+    configure_s: float | None = None  # as CMake says, its generation included
+    compile_s: float | None = None  # wall time in which something was compiled
+    link_s: float | None = None  # wall time in which something was linked
+    translation_units: int | None = None
+    wheel_bytes: int | None = None
+    generated_lines: int | None = None
+
+
+class PlatformResult(_Model):
+    """One row of the table, and what is behind it."""
+
+    platform: str
+    label: str
+    simulated: bool = False  # a simulated device: no vendor hardware was used
+    built: bool | None  # None: nobody tried, or saw the end
+    pytest: PytestResult | None  # None: there is no per-test log
+    overloads: tuple[OverloadCount, ...] = ()
+    stages: tuple[StageResult, ...]
+    build: BuildResult | None = None
+    build_install_s: float | None
+    pytest_s: float | None
+    total_s: float | None
+    verdict: Verdict
+    notes: tuple[Text, ...]
+    environment: Annotated[dict[str, JsonValue], Storable]
+    artifacts: dict[Text, Text]  # file name to path, relative to results.json
+
+    def facts(self, *names: str) -> Mapping[str, Any]:
+        """A part of the environment; empty where nobody described it."""
+        part: Any = self.environment
+        for name in names:
+            part = part.get(name) if isinstance(part, dict) else None
+        return part if isinstance(part, dict) else {}
+
+
+class RunResult(_Model):
+    """The whole of ``results.json``."""
+
+    schema_version: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
+    run_id: str
+    project: str
+    commit: str | None
+    dirty: bool
+    started_at: datetime
+    finished_at: datetime
+    engine: str
+    platforms: tuple[PlatformResult, ...]
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2) + "\n"
+
+    def platform(self, name: str) -> PlatformResult:
+        """The row of a platform; raises ``UsageError`` where there is none."""
+        results = {result.platform: result for result in self.platforms}
+        if name in results:
+            return results[name]
+        hint = near_match(name, results)
+        raise UsageError(f"run {self.run_id} has {', '.join(results)}, not '{name}'{hint}")
+
+
+def title(name: str, *, simulated: bool) -> str:
+    """What a platform, or results of it, are called wherever they are named."""
+    return f"{name} (simulated)" if simulated else name
+
+
+def is_compiled_only(platform: str, *, simulated: bool) -> bool:
+    """Whether a run was asked to do without the device, and nothing can stand in for it."""
+    return simulated and not PLATFORMS[platform].is_simulable
+
+
+def without_hardware(platform: str) -> str:
+    """The note on a platform's run that was asked to do without its device."""
+    return COMPILED_ONLY if is_compiled_only(platform, simulated=True) else SIMULATED
+
+
+def kind(*, simulated: bool) -> str:
+    """What a message calls a device that is simulated, or is not."""
+    return "simulated" if simulated else "real"
+
+
+# An incomplete result says "infrastructure" only where the harness has been shown to be it; a
+# crash or a time-out may just as well be the product's own doing. Where a configured memory limit
+# was reached, the product is failed, not incomplete.
+_INFRASTRUCTURE = frozenset({Harness.LOST, Harness.INFRASTRUCTURE, Harness.OOM_KILLED})
+
+
+def exit_code(platforms: Sequence[PlatformResult]) -> ExitCode:
+    """The exit code of a run. A product failure outranks an infrastructure failure: it
+    stays whatever a second try of the other platforms brings."""
+    verdicts = [platform.verdict for platform in platforms]
+    unfinished = [verdict for verdict in verdicts if verdict.product is not Product.PASSED]
+    if verdicts and not unfinished:
+        return ExitCode.PASSED
+    if any(verdict.product is Product.FAILED for verdict in unfinished):
+        return ExitCode.PRODUCT_FAILURE
+    if not verdicts or any(verdict.harness in _INFRASTRUCTURE for verdict in unfinished):
+        return ExitCode.INFRASTRUCTURE
+    return ExitCode.PRODUCT_FAILURE
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """The environment that the stages ran in; for the host engine a virtual environment."""
+
+    reference: str
+    digest: str | None
+    built: bool
+    seconds: float
+    reason: str  # "cached", or why it was built
+    base: str | None = None  # what it was built on, and the digest of that
+    base_digest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionFacts:
+    """What an engine knows about a run beside the files in ``plan.results``."""
+
+    engine: str
+    engine_version: str | None = None
+    image: ImageFacts | None = None
+    sync_seconds: float = 0.0
+    exit_code: int | None = None  # of the container or the agent
+    oom_killed: bool = False
+    lost: bool = False  # the agent vanished without a result
+    interrupted: bool = False
+    unreadable_lines: int = 0  # that were printed where the agent prints its events
+    longest_line: int = 0  # bytes of the longest of them, where it is longer than an event may be
+    wrapper_seconds: float = 0.0  # wall time of the whole call
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""From the configuration and the request to one frozen plan per platform."""

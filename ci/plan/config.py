@@ -1,0 +1,502 @@
+"""Models of ``ci.yaml`` and ``ci.site.yaml``.
+
+The docstring below a field is its description in the JSON schema (``python -m ci schema``).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ci.model.plan import RESERVED_VARIABLES, Column, Exposure, StageKind
+from ci.model.platforms import PLATFORMS
+
+ENGINE_STAGES = ("image", "sync")
+ENGINES = ("auto", "docker", "host")  # what needs no entry in the site's file
+LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
+# What the agent and the engines write into a platform's results, beside each stage's log.
+RECORDS = frozenset(
+    {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
+    | {"host.lock", "ccache.txt"}
+)
+MOST_RERUNS = 100
+LEAST_MEMORY_BYTES = 6 * 2**20  # an engine takes no less
+MOST_BYTES = 2**63 - 1  # an engine counts in signed 64 bits
+SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
+
+
+class Model(BaseModel):
+    """Base of every configuration model: immutable, strictly typed, no unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
+
+
+def _check_command(command: str) -> str:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise PydanticCustomError("command", f"a command line ({error})") from None
+    if not words:
+        raise PydanticCustomError("command", "a command line with at least one word")
+    operators = [word for word in words if word in SHELL_OPERATORS]
+    if operators:
+        message = f"one command: no shell runs it, so '{operators[0]}' has no meaning here"
+        raise PydanticCustomError("command", message)
+    return command
+
+
+def _check_variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        message = "a variable's name of letters, digits and underscores"
+        raise PydanticCustomError("variable", message)
+    if name in RESERVED_VARIABLES:
+        message = "another variable: this one tells the tests which platform was asked for"
+        raise PydanticCustomError("variable", message)
+    return name
+
+
+def _check_workspace_path(path: str) -> str:
+    parts = PurePosixPath(path)
+    if not path or parts.is_absolute() or ".." in parts.parts:
+        raise PydanticCustomError("path", "a relative path without '..'")
+    return path
+
+
+def _check_pattern(path: str) -> str:
+    if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
+        raise PydanticCustomError("pattern", "'**' as a whole part of the path only")
+    return path
+
+
+def _check_artifact(name: str) -> str:
+    if name in RECORDS or name.endswith(".log") or name.startswith("pytest.rerun-"):
+        raise PydanticCustomError("artifact", "a name that is no record of the run's own")
+    return name
+
+
+def _check_platform(name: str) -> str:
+    if name not in PLATFORMS:
+        known = ", ".join(f"'{platform}'" for platform in PLATFORMS)
+        expected = f"one of {known}, or a new one that codegen/devices.py names"
+        raise PydanticCustomError("platform", expected, {"known": list(PLATFORMS)})
+    return name
+
+
+def _check_package(name: str) -> str:
+    # apt-get takes a name that ends in "-" as a package to remove.
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?", name):
+        message = "a package's name alone: letters, digits, '+', '-', '.' and '_'"
+        raise PydanticCustomError("package", message)
+    return name
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
+Command = Annotated[str, AfterValidator(_check_command)]
+ArtifactName = Annotated[Name, AfterValidator(_check_artifact)]
+VariableName = Annotated[str, AfterValidator(_check_variable)]
+Environment = dict[VariableName, str]
+PlatformName = Annotated[str, AfterValidator(_check_platform)]
+IMAGE_REFERENCE = r"^[\w][\w./:@-]*$"
+ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
+WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
+ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
+ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
+
+
+PackageName = Annotated[str, StringConstraints(max_length=128), AfterValidator(_check_package)]
+
+
+class PackagesByManager(Model):
+    """Packages whose names differ between distributions."""
+
+    apt: tuple[PackageName, ...]
+    """Names on Debian, Ubuntu and their kin."""
+    dnf: tuple[PackageName, ...]
+    """Names where dnf or yum installs packages; an empty list where none are needed."""
+
+
+# What pydantic calls the two forms of a value; no part of its place in the file.
+LIST_FORM, MAPPING_FORM = "[list]", "[mapping]"
+
+
+def _form_of(value: object) -> str:
+    return MAPPING_FORM if isinstance(value, dict | PackagesByManager) else LIST_FORM
+
+
+Packages = Annotated[
+    Annotated[PackagesByManager, Tag(MAPPING_FORM)]
+    | Annotated[tuple[PackageName, ...], Tag(LIST_FORM)],
+    Discriminator(_form_of),
+]
+
+
+class NetworkConfig(Model):
+    """How this site reaches its package index; also read from the environment.
+
+    Precedence: environment, then ``ci.site.yaml``, then ``ci.yaml``, then pip's own
+    configuration files.
+    """
+
+    pip_index_url: str | None = None
+    """The package index to use instead of PyPI (environment: PIP_INDEX_URL)."""
+    pip_extra_index_url: str | None = None
+    """Further package indexes, separated by spaces (PIP_EXTRA_INDEX_URL)."""
+    pip_trusted_host: str | None = None
+    """Hosts of mirrors without TLS, separated by spaces (PIP_TRUSTED_HOST)."""
+    pip_find_links: str | None = None
+    """A page of links to archives, or a folder of this machine, which is then served to
+    containers on loopback (PIP_FIND_LINKS)."""
+    ca_bundle: str | None = None
+    """A PEM file with the certificates this site trusts (PIP_CERT, SSL_CERT_FILE,
+    REQUESTS_CA_BUNDLE)."""
+    http_proxy: str | None = None
+    """Proxy for http addresses (HTTP_PROXY)."""
+    https_proxy: str | None = None
+    """Proxy for https addresses (HTTPS_PROXY)."""
+    no_proxy: str | None = None
+    """Hosts that are reached without a proxy, separated by commas (NO_PROXY)."""
+    wheelhouse_port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """Loopback port that serves a ``pip_find_links`` folder; 8421 where unset. Fixed, since
+    the address is part of the build and a changing one would miss the layer cache."""
+
+
+class StageConfig(Model):
+    """One measured command."""
+
+    name: Name
+    """Name, unique on each platform; the stage's log is ``<name>.log``."""
+    command: Command
+    """Command line, split into words as a POSIX shell does; no shell runs it."""
+    kind: StageKind = StageKind.COMMAND
+    """``pytest`` adds the per-test log and JUnit options to the command."""
+    column: Column | None = None
+    """Column of the table that the seconds count in: by default ``pytest`` for a stage of
+    that kind and ``build_install`` for a command; ``none`` keeps it out of the total."""
+    timeout_s: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT_S)] = 7200.0
+    """Seconds after which the stage's whole process group is ended."""
+    environment: Environment = Field(default_factory=dict)
+    """Environment variables of this stage only."""
+    platforms: tuple[PlatformName, ...] | None = None
+    """The platforms that have this stage; by default all."""
+    device: bool | None = None
+    """Whether the stage needs the platform's devices: their lease is held while it runs. By default
+    a ``pytest`` stage does and a command does not."""
+    reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
+    """How often a ``pytest`` stage's failed tests are run again, after all else and for no longer
+    than ``timeout_s``: evidence of flaky tests, which changes no verdict. ``--reruns`` wins."""
+
+    @model_validator(mode="after")
+    def _only_tests_are_run_again(self) -> Self:
+        if self.reruns and self.kind is not StageKind.PYTEST:
+            raise PydanticCustomError(
+                "reruns", "0, or 'kind: pytest' for the stage", {"at": ["reruns"]}
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _pytest_counts_as_pytest(self) -> Self:
+        if self.kind is StageKind.PYTEST and self.column is Column.BUILD_INSTALL:
+            detail = {"at": ["column"]}
+            raise PydanticCustomError("column", "'pytest' or 'none' for a pytest stage", detail)
+        return self
+
+
+class DevicePolicy(Model):
+    """Which devices of a platform a run takes, and how; a processor needs none."""
+
+    count: Annotated[int, Field(ge=0, le=64)] = 1
+    """How many a run needs at once; with 0 it runs without any device."""
+    uuids: tuple[str, ...] = ()
+    """The only devices to take; by default any of the platform's."""
+    exposure: Exposure = Exposure.AUTO
+    """How a container gets at them: ``request`` (``--gpus``), ``cdi``, ``files`` (device files and
+    folders of the driver), or ``auto``, which is what the vendor hands them out by."""
+    privileged: bool = False
+    """Run the container privileged, for drivers that do not work otherwise; the notes say so."""
+    wait_s: Annotated[float, Field(ge=0, le=LONGEST_TIMEOUT_S)] = 3600.0
+    """Seconds to wait for free devices."""
+    busy_memory: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Fraction of its memory in use above which a device that nobody leases is busy."""
+
+    @model_validator(mode="after")
+    def _as_many_as_named(self) -> Self:
+        if len(set(self.uuids)) < len(self.uuids):
+            raise PydanticCustomError("devices", "each device once", {"at": ["uuids"]})
+        if self.uuids and len(self.uuids) < self.count:
+            expected = f"at most {len(self.uuids)}, which is how many 'uuids' names"
+            raise PydanticCustomError("devices", expected, {"at": ["count"]})
+        return self
+
+
+class PlatformConfig(Model):
+    """What this project wants different from a platform's defaults."""
+
+    label: str | None = None
+    """Name in the table; by default the platform's own."""
+    base_image: ImageReference | None = None
+    """Image the recipe starts from; by default the platform's usual one."""
+    recipe: ConfigPath | None = None
+    """Dockerfile, relative to this file; by default the one that comes with this program. Its
+    context holds ``requirements-<platform>.txt``, where the site has one
+    ``site-ca-bundle.pem``, and where there are ``system_packages`` a file of that name, whose lines
+    are ``apt NAME`` and ``dnf NAME``; ``BASE_IMAGE`` is an argument."""
+    requirements: ConfigPath | None = None
+    """pip requirements of the image and of the host engine's environment, relative to this
+    file; must include pytest and pytest-reportlog. By default just these two."""
+    system_packages: Packages = ()
+    """Packages of the distribution on top of the project's ``system_packages``."""
+    environment: Environment = Field(default_factory=dict)
+    """Environment variables of every stage."""
+    shm_size_bytes: Annotated[int, Field(gt=0, le=MOST_BYTES)] | None = None
+    """Size of the container's /dev/shm; by default the engine's."""
+    memory_bytes: Annotated[int, Field(ge=LEAST_MEMORY_BYTES, le=MOST_BYTES)] | None = None
+    """Memory limit of the container; by default none."""
+    simulated: bool = False
+    """The run does without the vendor's hardware: on a simulated device or, where none can stand in
+    for the vendor's, as far as the tests go without one. Every report says so, and nothing of it
+    counts for the hardware. Stages are told by INFINI_CI_SIMULATED=1."""
+    compiler_cache: bool = True
+    """Keep a compiler cache between runs, where the image has ccache."""
+    compiler_cache_of: PlatformName | None = None
+    """The platform whose compiler cache this one uses, as where both compile much the same; by
+    default its own."""
+    devices: DevicePolicy = DevicePolicy()
+    """The devices a run takes; a site's own policy replaces it."""
+
+
+class SelectionConfig(Model):
+    """How ``run --select`` narrows what is built and tested to some operators."""
+
+    variable: VariableName
+    """Environment variable of every stage that has the selection: names and patterns with commas
+    between them, or a file of the source. It is empty where everything is built."""
+    files: tuple[ArtifactPath, ...] = ()
+    """Files of the source, as patterns. Their names without the suffix can be selected beside the
+    operators of the platform's contract; a typing error is reported before anything is built."""
+
+
+DEFAULT_STAGES = (
+    StageConfig(name="install", command="python -m pip install ."),
+    StageConfig(name="pytest", command="python -m pytest", kind=StageKind.PYTEST),
+)
+
+
+class Config(Model):
+    """Platforms and stages of one project."""
+
+    project: Name
+    """Name of the project in results and container labels."""
+    source: ConfigPath = "."
+    """Folder of the sources, relative to this file; ``--source`` names another."""
+    platforms: dict[PlatformName, PlatformConfig]
+    """The platforms this project is validated on, by name."""
+    system_packages: Packages = ()
+    """Packages of the distribution that the image gets on every platform, installed by the base
+    image's apt-get, dnf or yum. Names alone, or, where they differ, a mapping with a list each for
+    ``apt`` and ``dnf``. The host engine installs none; it notes which are missing."""
+    stages: tuple[StageConfig, ...] = DEFAULT_STAGES
+    """What runs, in order; by default ``pip install .`` and ``pytest``. A stage that fails
+    ends the run: the later ones are not run."""
+    artifacts: dict[ArtifactName, ArtifactPath] = Field(default_factory=dict)
+    """Files and folders of the workspace to bring back: name of the result to path. A folder
+    becomes ``<name>.tar.gz``, and so do all files that match a pattern with ``*``, ``?``, ``[]``
+    or ``**``, the largest first, up to 64 MiB. What a build was made of is read from those named
+    ``ninja_log``, ``generated``, ``compile_commands.json`` and ``time_traces``."""
+    contracts: WorkspacePath | None = None
+    """Folder of the sources with a contract for each platform, ``<platform>.yaml``: what its
+    tests are expected to do (``python -m ci contract``). By default there is none."""
+    network: NetworkConfig = NetworkConfig()
+    """How to reach the package index."""
+    selection: SelectionConfig | None = None
+    """How a run can be narrowed to some operators (``--select``). By default it cannot."""
+
+    @field_validator("selection")
+    @classmethod
+    def _one_selection(
+        cls, selection: SelectionConfig | None, info: ValidationInfo
+    ) -> SelectionConfig | None:
+        parts = (*info.data.get("platforms", {}).values(), *info.data.get("stages", ()))
+        if selection and any(selection.variable in part.environment for part in parts):
+            expected = "a variable that no 'environment' of this file sets"
+            raise PydanticCustomError("selection", expected, {"at": ["variable"]})
+        return selection
+
+    @field_validator("platforms")
+    @classmethod
+    def _some_platform(cls, platforms: dict[str, PlatformConfig]) -> dict[str, PlatformConfig]:
+        if not platforms:
+            raise PydanticCustomError("platforms", "at least one platform")
+        return platforms
+
+    @field_validator("stages")
+    @classmethod
+    def _stage_names_are_unique(cls, stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
+        seen = {name: set(PLATFORMS) for name in ENGINE_STAGES}
+        for index, stage in enumerate(stages):
+            platforms = set(stage.platforms or PLATFORMS)
+            taken = seen.get(stage.name, set())
+            if platforms & taken:
+                expected = "a unique name ('image' and 'sync' are the engine's own)"
+                raise PydanticCustomError("stage", expected, {"at": [index, "name"]})
+            seen[stage.name] = platforms | taken
+        return stages
+
+    @field_validator("platforms")
+    @classmethod
+    def _built_for_themselves(
+        cls, platforms: dict[str, PlatformConfig]
+    ) -> dict[str, PlatformConfig]:
+        for name, platform in platforms.items():
+            for variable, expected in contradictions(name, platform.environment):
+                at = [name, "environment", variable]
+                raise PydanticCustomError("options", expected, {"at": at})
+        return platforms
+
+    @field_validator("stages")
+    @classmethod
+    def _stages_of_configured_platforms(
+        cls, stages: tuple[StageConfig, ...], info: ValidationInfo
+    ) -> tuple[StageConfig, ...]:
+        configured = info.data.get("platforms", PLATFORMS)
+        for index, stage in enumerate(stages):
+            if stage.platforms == ():
+                at = [index, "platforms"]
+                raise PydanticCustomError("platforms", "at least one platform", {"at": at})
+            for place, name in enumerate(stage.platforms or ()):
+                if name not in configured:
+                    at = [index, "platforms", place]
+                    expected = f"one of this file's platforms: {', '.join(configured)}"
+                    raise PydanticCustomError("platform", expected, {"at": at})
+        return stages
+
+    @field_validator("stages")
+    @classmethod
+    def _one_pytest_stage(
+        cls, stages: tuple[StageConfig, ...], info: ValidationInfo
+    ) -> tuple[StageConfig, ...]:
+        # Without a per-test log there is nothing to judge, and two would overwrite each other.
+        suites = [stage for stage in stages if stage.kind is StageKind.PYTEST]
+        for platform in info.data.get("platforms", ()):
+            count = sum(platform in (suite.platforms or [platform]) for suite in suites)
+            if count != 1:
+                where = f" on {platform}" if any(suite.platforms for suite in suites) else ""
+                expected = f"exactly one stage with 'kind: pytest'{where}, found {count}"
+                raise PydanticCustomError("stages", expected, {"at": []})
+        return stages
+
+
+class SiteEngine(Model):
+    """A Docker Engine of this site, by the name that platforms refer to it with."""
+
+    docker_host: Annotated[str, StringConstraints(pattern=r"^(unix|tcp|ssh)://\S+$")] | None = None
+    """Its address: ``unix:///var/run/docker.sock``, ``tcp://host:2376`` or
+    ``ssh://user@host:port``, which is reached through a forwarded socket."""
+    context: str | None = None
+    """A Docker context of this machine, in place of an address."""
+    capacity: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Platforms that run on it at once; by default as many as it has processors."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.docker_host is None) == (self.context is None):
+            raise PydanticCustomError("engine", "either 'docker_host' or 'context'")
+        return self
+
+
+class SitePlatform(Model):
+    """What a site has different for one platform."""
+
+    base_image: ImageReference | None = None
+    """Image reference at this site's registry
+    (environment: INFINI_CI_BASE_IMAGE_<PLATFORM>)."""
+    engine: Name | None = None
+    """Where it runs: one of ``engines``, or ``auto``, ``docker`` or ``host``
+    (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` wins."""
+    devices: DevicePolicy | None = None
+    """The devices a run takes here, in place of what ``ci.yaml`` says."""
+
+
+class SiteConfig(Model):
+    """``ci.site.yaml``: the untracked settings of one site."""
+
+    network: NetworkConfig = NetworkConfig()
+    """How to reach the package index."""
+    engines: dict[Name, SiteEngine] = Field(default_factory=dict)
+    """Docker Engines beside the usual one."""
+    platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
+    """Base image, engine and devices by platform."""
+
+    @field_validator("engines")
+    @classmethod
+    def _names_of_their_own(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
+        for name in ENGINES:
+            if name in engines:
+                expected = f"another name: '{name}' is not for the site to define"
+                raise PydanticCustomError("engine", expected, {"at": [name]})
+        return engines
+
+    @field_validator("platforms")
+    @classmethod
+    def _engines_are_defined(
+        cls, platforms: dict[str, SitePlatform], info: ValidationInfo
+    ) -> dict[str, SitePlatform]:
+        known = [*ENGINES, *info.data.get("engines", ())]
+        for name, platform in platforms.items():
+            # Where `engines` is wrong itself, that is what has to be said.
+            if platform.engine and "engines" in info.data and platform.engine not in known:
+                expected = f"one of {', '.join(known)}, or one defined under 'engines'"
+                detail = {"at": [name, "engine"], "known": known}
+                raise PydanticCustomError("engine", expected, detail)
+        return platforms
+
+
+# What scikit-build-core and setuptools' CMake extensions hand to CMake.
+VARIABLES = ("SKBUILD_CMAKE_DEFINE", "SKBUILD_CMAKE_ARGS", "CMAKE_ARGS")
+DETECTION = "AUTO_DETECT_DEVICES"
+_OPTIONS = {f"WITH_{name.upper()}": name for name in PLATFORMS}
+_GIVEN = re.compile(
+    rf"(?:^|;|\s|-D)\s*(?P<name>{'|'.join((*_OPTIONS, DETECTION))})(?::\w+)?=(?P<value>[^;\s\"']*)"
+)
+_ON = frozenset({"ON", "1", "TRUE", "YES", "Y"})  # to CMake, in any case
+
+
+def contradictions(platform: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each variable that builds for something else, with what was expected of it."""
+    options = {name: list(_given(environment[name])) for name in VARIABLES if name in environment}
+    own = f"WITH_{platform.upper()}"
+    said = dict(pair for pairs in options.values() for pair in pairs)
+    for variable, pairs in options.items():
+        for name, is_on in pairs:
+            if is_on and _OPTIONS.get(name, platform) not in (platform, "cpu"):
+                yield variable, f"build option {own}=ON for this platform, not {name}=ON"
+    if any(name in said for name in _OPTIONS) and not said.get(own, said.get(DETECTION, True)):
+        variable = next(name for name, pairs in options.items() if pairs)
+        yield variable, f"build option {own}=ON for this platform"
+
+
+def _given(text: str) -> Iterator[tuple[str, bool]]:
+    for match in _GIVEN.finditer(text):
+        yield match["name"], match["value"].upper() in _ON

@@ -1,0 +1,259 @@
+"""Pure planning: configuration and request become one frozen ``RunPlan`` per platform.
+
+Nothing here does any I/O; whatever must be known about the machine (environment
+variables, file contents, hashes) comes in as values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.errors import ConfigError
+from ci.model.plan import (
+    BASE_IMAGE_INPUT,
+    PLATFORM_VARIABLE,
+    SIMULATED_VARIABLE,
+    TORCH_DEVICE_VARIABLE,
+    ArtifactPlan,
+    CachePlan,
+    Column,
+    ContainerPlan,
+    ContractPlan,
+    DevicePlan,
+    EnginePlan,
+    HostPlan,
+    ImagePlan,
+    NetworkPlan,
+    RunPlan,
+    SelectionPlan,
+    StageKind,
+    StagePlan,
+    SystemPackages,
+)
+from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE
+
+if TYPE_CHECKING:
+    from ci.model.platforms import Platform
+    from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanInputs:
+    """What planning has to know about files and this site, read beforehand.
+
+    ``context`` is the build context, requirements and recipe (as ``DOCKERFILE``) included.
+    """
+
+    run_id: str
+    source: Path
+    results: Path  # results/<run-id>
+    python: str
+    context: Mapping[str, bytes]
+    requirements: Path
+    base_image: str | None  # the site's own
+    network: NetworkPlan
+    engine: EnginePlan
+    devices: DevicePolicy
+    cold: bool = False
+    reruns: int | None = None  # None: what the stage says
+    contract: ContractPlan | None = None
+    selected: str | None = None  # operators; None: all
+
+
+DOCKERFILE = "Dockerfile"
+CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
+PACKAGES_IN_CONTEXT = "system-packages"
+ENTRY_IN_CONTEXT = "enter"
+ENTRY = "/opt/recipe/enter"  # where this program's own recipe puts it
+USER = "1000"  # as the recipes make it; by number, as its files are put in by number
+WORKSPACE = "/workspace"
+RESULTS = "/results"
+
+# Settings that an image build takes as arguments. The certificates come in the context: they
+# are too long for an argument.
+_BUILD_ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_FIND_LINKS")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
+
+
+def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan:
+    """Plan one platform's run."""
+    wanted = config.platforms[platform.name]
+    packages = _system_packages(config, wanted)
+    devices = _device_plan(platform, wanted, inputs.devices)
+    selection = None
+    if config.selection is not None:
+        variable = config.selection.variable
+        selection = SelectionPlan(variable=variable, operators=inputs.selected)
+    return RunPlan(
+        run_id=inputs.run_id,
+        platform=platform.name,
+        label=wanted.label or platform.label,
+        torch_device=platform.torch_device,
+        simulated=wanted.simulated,
+        source=inputs.source,
+        results=inputs.results / platform.name,
+        stages=tuple(
+            _stage_plan(stage, inputs.reruns)
+            for stage in config.stages
+            if stage.platforms is None or platform.name in stage.platforms
+        ),
+        artifacts=tuple(
+            ArtifactPlan(name=name, path=path) for name, path in config.artifacts.items()
+        ),
+        environment={
+            **wanted.environment,
+            PLATFORM_VARIABLE: platform.name,
+            TORCH_DEVICE_VARIABLE: platform.torch_device,
+            **({SIMULATED_VARIABLE: "1"} if wanted.simulated else {}),
+            # Empty rather than absent: otherwise the caller's, or the image's, would count.
+            **({selection.variable: selection.operators or ""} if selection else {}),
+        },
+        network=inputs.network,
+        image=_image_plan(platform, wanted, packages, inputs),
+        container=_container_plan(config.project, platform, wanted, inputs, devices),
+        host=HostPlan(python=inputs.python, requirements=inputs.requirements),
+        engine=inputs.engine,
+        devices=devices,
+        cache=_cache_plan(config.project, platform.name, wanted, inputs),
+        contract=inputs.contract,
+        selection=selection,
+        system_packages=packages,
+    )
+
+
+def _device_plan(
+    platform: Platform, wanted: PlatformConfig, policy: DevicePolicy
+) -> DevicePlan | None:
+    if platform.devices is None or wanted.simulated or policy.count == 0:
+        return None
+    return DevicePlan(
+        facts=platform.devices,
+        count=policy.count,
+        uuids=policy.uuids,
+        exposure=policy.exposure,
+        privileged=policy.privileged,
+        wait_s=policy.wait_s,
+        busy_memory=policy.busy_memory,
+    )
+
+
+def _cache_plan(
+    project: str, platform: str, wanted: PlatformConfig, inputs: PlanInputs
+) -> CachePlan | None:
+    if not wanted.compiler_cache:
+        return None
+    owner = wanted.compiler_cache_of or platform
+    return CachePlan(name=cache_name(project, owner), cold=inputs.cold)
+
+
+def cache_name(project: str, platform: str) -> str:
+    """What the compiler cache of a platform is called, on every engine."""
+    return f"infini-ci-cache-{project}-{platform}"
+
+
+def _stage_plan(stage: StageConfig, reruns: int | None) -> StagePlan:
+    tests = stage.kind is StageKind.PYTEST
+    by_kind = Column.PYTEST if tests else Column.BUILD_INSTALL
+    return StagePlan(
+        name=stage.name,
+        kind=stage.kind,
+        command=tuple(shlex.split(stage.command)),
+        column=stage.column or by_kind,
+        timeout_s=stage.timeout_s,
+        environment=stage.environment,
+        device=tests if stage.device is None else stage.device,
+        reruns=reruns if tests and reruns is not None else stage.reruns,
+    )
+
+
+def _system_packages(config: Config, wanted: PlatformConfig) -> SystemPackages:
+    """What the project and the platform ask for, each package once."""
+    apt: list[str] = []
+    dnf: list[str] = []
+    for asked in (config.system_packages, wanted.system_packages):
+        apt += asked if isinstance(asked, tuple) else asked.apt
+        dnf += asked if isinstance(asked, tuple) else asked.dnf
+    return SystemPackages(apt=tuple(dict.fromkeys(apt)), dnf=tuple(dict.fromkeys(dnf)))
+
+
+def _image_plan(
+    platform: Platform, wanted: PlatformConfig, packages: SystemPackages, inputs: PlanInputs
+) -> ImagePlan | None:
+    base_image = inputs.base_image or wanted.base_image or platform.base_image
+    if base_image is None:
+        return None
+    # It stands in for the platform's own base only, never for another that somebody chose.
+    stands_in = platform.offline_base and base_image == platform.base_image
+    offline = stands_in or base_image == OFFLINE_BASE_IMAGE
+    settings = inputs.network.environment
+    arguments = {name: settings[name] for name in _BUILD_ARGUMENTS if name in settings}
+    proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
+    context = inputs.context
+    if packages:
+        # Its last letter may be in brackets, for COPY to take the file or leave it.
+        if wanted.recipe and PACKAGES_IN_CONTEXT[:-1].encode() not in context[DOCKERFILE]:
+            raise ConfigError(
+                f"platforms.{platform.name}.recipe: {wanted.recipe} does not install the system"
+                f" packages {', '.join(packages.apt or packages.dnf)}",
+                remedy=f"COPY the file {PACKAGES_IN_CONTEXT} of the build context and install the"
+                " names on its lines `apt NAME` or `dnf NAME`, or leave out `system_packages:`.",
+            )
+        context = {**context, PACKAGES_IN_CONTEXT: _package_lines(packages).encode()}
+    made_of = {
+        BASE_IMAGE_INPUT: base_image,
+        **{name: _digest(content) for name, content in context.items()},
+        # A proxy is none of them, as it does not change what comes.
+        **{f"argument {name}": _digest(value.encode()) for name, value in arguments.items()},
+    }
+    return ImagePlan(
+        tag=f"infini-ci/{platform.name}:{_digest(json.dumps(made_of, sort_keys=True).encode())}",
+        dockerfile=DOCKERFILE,
+        context=context,
+        build_arguments={**arguments, **proxies, "PLATFORM": platform.name},
+        base_image=base_image,
+        offline_base_image=OFFLINE_BASE_IMAGE if offline else None,
+        offline_base_command=OFFLINE_BASE_COMMAND if offline else None,
+        inputs=made_of,
+        entry=(ENTRY,) if ENTRY_IN_CONTEXT in inputs.context else (),
+    )
+
+
+def _package_lines(packages: SystemPackages) -> str:
+    return "".join(f"apt {name}\n" for name in packages.apt) + "".join(
+        f"dnf {name}\n" for name in packages.dnf
+    )
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _container_plan(
+    project: str,
+    platform: Platform,
+    wanted: PlatformConfig,
+    inputs: PlanInputs,
+    devices: DevicePlan | None,
+) -> ContainerPlan:
+    labels = {"run": inputs.run_id, "platform": platform.name, "project": project}
+    # Without devices no driver needs anything, and not every engine may raise a limit.
+    facts = devices.facts if devices else None
+    return ContainerPlan(
+        name=f"infini-ci-{inputs.run_id}-{platform.name}",
+        labels={f"infini-ci.{name}": value for name, value in labels.items()},
+        user=USER,
+        workspace=WORKSPACE,
+        results=RESULTS,
+        shm_size_bytes=wanted.shm_size_bytes or (facts.shm_size_bytes if facts else None),
+        memory_bytes=wanted.memory_bytes,
+        # The wheelhouse is served on this machine's loopback.
+        network_mode="host" if inputs.network.wheelhouse else None,
+        ulimits=facts.ulimits if facts else {},
+    )

@@ -1,0 +1,279 @@
+"""Reads what planning needs: configuration, recipes, requirements, the site's settings."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.errors import ConfigError, UsageError
+from ci.facts.contract import load_contract
+from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, RunPlan
+from ci.model.platforms import PLATFORMS, Platform
+from ci.model.results import title
+from ci.plan.config import ENGINES, IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig, SiteConfig
+from ci.plan.load import load_config, load_site
+from ci.plan.network import resolve_network
+from ci.plan.planning import (
+    CA_BUNDLE_IN_CONTEXT,
+    DOCKERFILE,
+    ENTRY_IN_CONTEXT,
+    PlanInputs,
+    make_plan,
+)
+from ci.plan.selection import refuse_typos
+from ci.util.files import REPOSITORY
+from ci.util.invocation import CONFIG_FILE
+from ci.util.text import near_match
+
+DEFAULT_REQUIREMENTS = Path(__file__).resolve().with_name("default-requirements.txt")
+RECIPE = REPOSITORY / "docker"
+# Its files for any platform. What only one has is beside them, in ``platforms``.
+RECIPE_FILES = (
+    DOCKERFILE,
+    "add-user",
+    ENTRY_IN_CONTEXT,
+    "install-tools",
+    "make-devices-environment",
+    "make-environment",
+    "vendor_packages.py",
+)
+DEVICES_REQUIREMENTS = "requirements-devices.txt"  # what detects the devices
+SITE_FILE = "ci.site.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A configuration with the settings of this site."""
+
+    path: Path
+    config: Config
+    site: SiteConfig
+    environ: Mapping[str, str]
+    pip: NetworkConfig
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def source(self) -> Path:
+        return (self.folder / self.config.source).resolve()
+
+    def network(self) -> NetworkPlan:
+        sections = (self.site.network, self.config.network, self.pip)
+        return resolve_network(self.environ, *sections, folder=self.folder)
+
+    def base_image(self, platform: str) -> str | None:
+        """This site's own base image, if it has one."""
+        variable = f"INFINI_CI_BASE_IMAGE_{platform.upper()}"
+        if named := self.environ.get(variable):
+            if not re.fullmatch(IMAGE_REFERENCE, named):
+                message = f"{variable}: got '{named}', expected a string that matches"
+                raise ConfigError(f"{message} {IMAGE_REFERENCE}", remedy=f"Correct {variable}.")
+            return named
+        section = self.site.platforms.get(platform)
+        return section.base_image if section else None
+
+    def engine(self, platform: str, asked: str | None) -> EnginePlan:
+        """Where a platform runs: ``asked`` on the command line, else what this site says."""
+        section = self.site.platforms.get(platform)
+        variable = f"INFINI_CI_ENGINE_{platform.upper()}"
+        name = asked or self.environ.get(variable) or (section and section.engine) or "auto"
+        if name in ENGINES:
+            return EnginePlan(name=name, kind=name)
+        if found := self.site.engines.get(name):
+            return EnginePlan(name=name, kind="docker", **found.model_dump())
+        known = [*ENGINES, *self.site.engines]
+        where = "" if asked else f"{variable}: "  # the site's file was checked when it was read
+        expected = f"expected one of {', '.join(known)}{near_match(name, known)}"
+        raise UsageError(
+            f"{where}unknown engine '{name}', {expected}",
+            remedy=f"Others are named under `engines:` in {SITE_FILE}.",
+        )
+
+    def devices(self, platform: str) -> DevicePolicy:
+        """Which devices a run of a platform takes."""
+        section = self.site.platforms.get(platform)
+        return (section and section.devices) or self.config.platforms[platform].devices
+
+
+def load_project(
+    path: Path, environ: Mapping[str, str], pip: NetworkConfig | None = None
+) -> Project:
+    """Load a configuration and the site's file beside it, or where INFINI_CI_SITE says.
+
+    ``pip`` is what pip's own configuration says, the last to be asked about the network.
+    """
+    path = path.resolve()
+    named = environ.get("INFINI_CI_SITE")
+    site_path = Path(named) if named else path.parent / SITE_FILE
+    config, site, wrong = None, None, []
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        wrong.append(error)
+    try:
+        site = load_site(site_path) if named or site_path.exists() else SiteConfig()
+        if site_path.parent.resolve() != path.parent:
+            site = _with_its_own_files(site, site_path.parent.resolve())
+    except ConfigError as error:
+        wrong.append(error)
+    if config is None or site is None:
+        remedy = next((error.remedy for error in wrong if error.remedy), None)
+        raise ConfigError("\n".join(map(str, wrong)), remedy=remedy)
+    return Project(path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig())
+
+
+def _with_its_own_files(site: SiteConfig, folder: Path) -> SiteConfig:
+    """A site's file elsewhere, with what it names relative to itself in full."""
+    network = site.network
+    found = {
+        word: str(folder / word)
+        for word in f"{network.pip_find_links or ''} {network.ca_bundle or ''}".split()
+        if (folder / word).exists()
+    }
+    links = (found.get(word, word) for word in (network.pip_find_links or "").split())
+    update = {
+        "pip_find_links": " ".join(links) or None,
+        "ca_bundle": found.get(network.ca_bundle or "", network.ca_bundle),
+    }
+    return site.model_copy(update={"network": network.model_copy(update=update)})
+
+
+def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ...]:
+    """The named platforms, once each; raises ``UsageError`` for those not configured."""
+    unknown = [name for name in names if name not in config.platforms]
+    if unknown:
+        raise UsageError("\n".join(_unknown(name, config) for name in unknown))
+    return tuple(PLATFORMS[name] for name in dict.fromkeys(names))
+
+
+def _unknown(name: str, config: Config) -> str:
+    hint = near_match(name, config.platforms)
+    return f"unknown platform '{name}', configured: {', '.join(config.platforms)}{hint}"
+
+
+def plan_run(
+    project: Project,
+    platforms: Sequence[Platform],
+    *,
+    run_id: str,
+    source: Path,
+    results: Path,
+    engine: str | None = None,
+    engines: Mapping[str, str] | None = None,
+    cold: bool = False,
+    reruns: int | None = None,
+    selected: str | None = None,
+) -> tuple[RunPlan, ...]:
+    """Plan every platform of a run.
+
+    ``results`` is the run's own folder, ``engine`` the one of the command line, ``engines`` those
+    that platforms of a resumed run began on, ``cold`` asks for builds without what a compiler
+    cache holds, ``reruns`` is how often failed tests are run again where it is not what the
+    configuration says, and ``selected`` are the operators to build and test, by default all.
+    """
+    _refuse_same_labels(project, platforms)
+    if not source.is_dir():
+        raise UsageError(f"--source: {source} is not a folder")
+    network = project.network()
+    plans = []
+    for platform in platforms:
+        requirements = _requirements(project, platform)
+        contract = _contract(project, platform, source)
+        if selected and contract and contract.suite and project.config.selection:
+            refuse_typos(selected, contract.suite, project.config.selection, source)
+        inputs = PlanInputs(
+            run_id=run_id,
+            source=source.resolve(),
+            results=results.resolve(),
+            python=sys.executable,
+            context=_context(project, platform, requirements, network),
+            requirements=requirements,
+            base_image=project.base_image(platform.name),
+            network=network,
+            engine=project.engine(platform.name, (engines or {}).get(platform.name, engine)),
+            devices=project.devices(platform.name),
+            cold=cold,
+            reruns=reruns,
+            contract=contract,
+            selected=selected,
+        )
+        plans.append(make_plan(project.config, platform, inputs))
+    return tuple(plans)
+
+
+def _refuse_same_labels(project: Project, platforms: Sequence[Platform]) -> None:
+    """Two rows of one table, and of its history, must not have the same name."""
+    named: dict[str, str] = {}
+    for platform in platforms:
+        wanted = project.config.platforms[platform.name]
+        label = title(wanted.label or platform.label, simulated=wanted.simulated)
+        if other := named.get(label):
+            raise ConfigError(
+                f"{project.path.name}: platforms.{platform.name}.label: got '{label}', which"
+                f" platforms.{other} has too",
+                remedy="Give each its own `label:`, or run them apart.",
+            )
+        named[label] = platform.name
+
+
+def _contract(project: Project, platform: Platform, source: Path) -> ContractPlan | None:
+    folder = project.config.contracts
+    if folder is None:
+        return None
+    path = source / folder / f"{platform.name}.yaml"
+    config = config_option(project.path)
+    if not path.exists():
+        return ContractPlan(suite=None, config=config)
+    simulated = project.config.platforms[platform.name].simulated
+    contract = load_contract(path, platform=platform.name, simulated=simulated)
+    return ContractPlan(suite=contract.suite, config=config)
+
+
+def config_option(config: Path) -> str | None:
+    """How commands of this repository name a configuration; ``None``: not at all.
+
+    The usual one needs no name, and one of another project is wherever that has it.
+    """
+    own = config.is_relative_to(REPOSITORY) and config != REPOSITORY / CONFIG_FILE
+    return str(config.relative_to(REPOSITORY)) if own else None
+
+
+def _requirements(project: Project, platform: Platform) -> Path:
+    named = project.config.platforms[platform.name].requirements
+    return _file(project, "requirements", platform, named) if named else DEFAULT_REQUIREMENTS
+
+
+def _context(
+    project: Project, platform: Platform, requirements: Path, network: NetworkPlan
+) -> dict[str, bytes]:
+    context = {f"requirements-{platform.name}.txt": requirements.read_bytes()}
+    if named := project.config.platforms[platform.name].recipe:
+        context[DOCKERFILE] = _file(project, "recipe", platform, named).read_bytes()
+    else:
+        context |= _recipe(platform)
+    if network.ca_bundle is not None:
+        context[CA_BUNDLE_IN_CONTEXT] = network.ca_bundle.read_bytes()
+    return context
+
+
+def _recipe(platform: Platform) -> dict[str, bytes]:
+    """This program's own recipe."""
+    own = [f"platforms/{platform.name}.sh", *([DEVICES_REQUIREMENTS] if platform.devices else [])]
+    files = [name for name in own if (RECIPE / name).exists()]
+    return {name: (RECIPE / name).read_bytes() for name in (*RECIPE_FILES, *files)}
+
+
+def _file(project: Project, key: str, platform: Platform, name: str) -> Path:
+    """A file of the project, or one that comes with this program."""
+    for folder in (project.folder, REPOSITORY):
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(
+        f"{project.path.name}: platforms.{platform.name}.{key}: got '{name}', expected a file"
+        f" relative to {project.folder}"
+    )

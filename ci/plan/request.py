@@ -1,0 +1,170 @@
+"""What a run was asked for: kept in its folder, and compared when somebody goes on with it.
+
+A result is credited to a commit, so whoever resumes a run has to find the files and the
+configuration that it began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ci.errors import UsageError
+from ci.plan import source
+from ci.plan.project import Project
+from ci.plan.source import SourceState
+from ci.util.text import first_names, near_match, storable
+
+REQUEST_FILE = "request.json"
+RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
+
+
+class RunRequest(BaseModel):
+    """What was asked for; kept in the run's folder for ``--resume``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    project: str
+    commit: str | None
+    dirty: bool
+    source: Path
+    source_digest: str
+    config: Path
+    config_digest: str
+    platforms: tuple[str, ...]
+    engine: str
+    """Asked for on the command line; `auto`: what the site says."""
+    engines: dict[str, str] = {}
+    """What each platform began on."""
+    cold: bool = False
+    reruns: int | None = None
+    """Of failed tests; ``None``: what the configuration says."""
+    selected: str | None = None
+    """Operators to build and test; ``None``: all."""
+    started_at: datetime
+    bundle: Path | None = None
+    """The file that the sources and the configuration come from."""
+
+
+def new_request(
+    project: Project,
+    platforms: Sequence[str],
+    *,
+    source_folder: Path,
+    results: Path,
+    engine: str,
+    cold: bool = False,
+    reruns: int | None = None,
+    selected: str | None = None,
+    packed: SourceState | None = None,
+) -> RunRequest:
+    """Describe a new run; its id holds the time, the commit and four random digits.
+
+    ``results`` is the folder of all runs, no part of the sources wherever it is; ``packed`` is the
+    state of the sources of a bundle when they were packed.
+    """
+    folder = source_folder.resolve()
+    for path in (folder, project.path):
+        _refuse_unwritable(path)
+    state = packed or source.state(folder)
+    now = datetime.now(UTC).replace(microsecond=0)
+    commit = state.commit[:8] if state.commit else "nogit"
+    return RunRequest(
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{commit}-{secrets.token_hex(2)}",
+        project=project.config.project,
+        commit=state.commit,
+        dirty=state.dirty,
+        source=folder,
+        source_digest=_source_digest(folder, results, packed=packed is not None),
+        config=project.path,
+        config_digest=_file_digest(project.path),
+        platforms=tuple(platforms),
+        engine=engine,
+        cold=cold,
+        reruns=reruns,
+        selected=selected,
+        started_at=now,
+    )
+
+
+def load_request(results: Path, run_id: str) -> RunRequest:
+    """Return the request of an earlier run, whose configuration has to be what it was."""
+    request = read_request(results, run_id)
+    if request.bundle is not None:
+        message = f"--resume: run {run_id} is one of a bundle"
+        bundle = shlex.quote(str(request.bundle))
+        raise UsageError(message, remedy=f"Name that as well: --bundle {bundle}")
+    return unchanged(request)
+
+
+def unchanged(request: RunRequest) -> RunRequest:
+    """Return ``request``; raises ``UsageError`` where its configuration is not what it was."""
+    if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
+        message = f"--resume: {request.config} is not what run {request.run_id} began with"
+        raise UsageError(message, remedy="Undo the change, or start a new run.")
+    return request
+
+
+def read_request(results: Path, run_id: str) -> RunRequest:
+    """Read back the request of an earlier run."""
+    path = results / run_id / REQUEST_FILE
+    try:
+        return RunRequest.model_validate_json(path.read_bytes())
+    except OSError:
+        folders = (path.parent for path in results.glob(f"*/{REQUEST_FILE}"))
+        known = sorted(folder.name for folder in folders if not folder.is_symlink())  # no latest
+        message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
+        newest = f"The newest: {first_names(known[::-1])}." if known else "It holds none yet."
+        raise UsageError(message, remedy=newest) from None
+    except ValidationError as error:
+        raise UsageError(f"--resume: {path} is not a request: {error}") from None
+
+
+def _refuse_unwritable(path: Path) -> None:
+    written = storable(str(path))
+    if written != str(path):
+        raise UsageError(f"{written}: this name is not UTF-8", remedy="Rename the folder.")
+
+
+def changed_sources(request: RunRequest, results: Path) -> str | None:
+    """How the sources differ from those that the run began with; ``None``: not at all."""
+    packed = request.bundle is not None  # the commit is what the bundle says
+    commit = request.commit if packed else source.state(request.source).commit
+    if commit != request.commit:
+        return f"they are at commit {commit}, the run began with {request.commit}"
+    if _source_digest(request.source, results, packed=packed) != request.source_digest:
+        return f"files in {request.source} are not those that the run began with"
+    return None
+
+
+def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
+    """Names, contents and modes of all files, as an engine copies them."""
+    digest = hashlib.sha256()
+    for relative in source.files(folder, packed=packed):
+        path = folder / relative
+        if not path.is_relative_to(results.resolve()):
+            entry = (str(relative), *_entry(path))
+            digest.update(repr(entry).encode())
+    return digest.hexdigest()
+
+
+def _entry(path: Path) -> tuple[str, ...]:
+    if path.is_symlink():
+        return ("link", str(path.readlink()))
+    if path.is_dir():  # of a submodule that is not checked out
+        return ("folder",)
+    executable = path.stat().st_mode & 0o100
+    return ("program" if executable else "file", _file_digest(path))
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,186 @@
+"""The source tree as it is on disk: which files belong to it, its commit, its archive."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ci.errors import UsageError
+from ci.util import process
+
+JUNK = frozenset(
+    [".git", ".hg", ".nox", ".tox", ".venv", "venv", "results", "node_modules"]
+) | frozenset(["__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
+
+# Archives of one tree are equal byte for byte. Not zero: zip files (wheels) start in 1980.
+TIMESTAMP = 946_684_800  # 2000-01-01
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceState:
+    """The commit of a tree; ``None`` outside of git. ``dirty``: differs from the commit."""
+
+    commit: str | None
+    dirty: bool
+
+
+def state(folder: Path) -> SourceState:
+    """Return the commit that ``folder`` is at, and whether it has uncommitted changes."""
+    if not _in_git(folder):
+        return SourceState(commit=None, dirty=False)
+    head = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    changes = _git(folder, "status", "--porcelain", "--", ".")
+    return SourceState(commit=head.strip() or None, dirty=bool(changes))
+
+
+def files(folder: Path, *, packed: bool = False) -> list[Path]:
+    """Return the files of the tree, relative to ``folder``, sorted.
+
+    In git: tracked and untracked files that are not ignored, as far as they exist, those of
+    submodules included; of a submodule that is not checked out, its folder. Elsewhere, and in a
+    folder that git ignores: everything but ``JUNK``. A ``packed`` tree was chosen so once: it is
+    taken whole, as a project may well track a folder named ``results``.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"the source {folder} is not a folder", remedy="name an existing folder")
+    found = sorted(_git_files(folder)) if not packed and _in_git(folder) else []
+    found = found or sorted(_walk(folder, without=frozenset() if packed else JUNK))
+    if not found:
+        raise UsageError(f"the source {folder} holds no files", remedy="name a project's folder")
+    return found
+
+
+def write_archive(
+    folder: Path,
+    destination: BinaryIO,
+    *,
+    prefix: str = ".",
+    owner: int = 0,
+    without: Collection[Path] = (),
+    packed: bool = False,
+) -> tuple[str, ...]:
+    """Write the tree as an uncompressed tar file and return what had to be left out.
+
+    Names start with ``prefix``, a folder that is part of the archive, though its parents are
+    not; ``owner`` is the numeric user and group of every entry; files of ``without`` are passed
+    over; ``packed`` is that of ``files``. Links are stored as links that work anywhere; a link that
+    leads out of the tree is left out, never followed.
+    """
+    left_out = []
+    folders = {Path(), *Path(prefix).parents}  # what needs no further entry
+    root = folder.resolve()
+    with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for relative in files(folder, packed=packed):
+            path, name = folder / relative, Path(prefix) / relative
+            if relative in without:
+                continue
+            if reason := _unfit(path, root):
+                left_out.append(f"{printable(relative)} ({reason})")
+                continue
+            for parent in reversed(name.parents):
+                if parent not in folders:
+                    folders.add(parent)
+                    archive.addfile(_entry(parent, tarfile.DIRTYPE, 0o755, owner))
+            _add(archive, path, name, root, owner)
+    return tuple(left_out)
+
+
+def printable(name: Path | str) -> str:
+    """Return the name of a file as text: names are bytes, and not always UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
+
+
+def _unfit(path: Path, root: Path) -> str | None:
+    """Say why ``path`` cannot be part of an archive, if so."""
+    if not _real(path).is_relative_to(root):
+        return "a link out of the tree"
+    if path.is_dir() and not path.is_symlink():
+        return "a submodule that is not checked out"
+    return None
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: int) -> None:
+    if path.is_symlink():
+        entry = _entry(name, tarfile.SYMTYPE, 0o777, owner)
+        entry.linkname = _link_target(path, root)
+        archive.addfile(entry)
+        return
+    with path.open("rb") as content:
+        status = os.fstat(content.fileno())
+        entry = _entry(name, tarfile.REGTYPE, 0o755 if status.st_mode & 0o100 else 0o644, owner)
+        entry.size = status.st_size
+        archive.addfile(entry, content)
+
+
+def _link_target(path: Path, root: Path) -> str:
+    """Return where a link leads, by a way that is the same wherever the tree lies."""
+    target, parent = path.readlink(), _real(path.parent)
+    way = Path(os.path.normpath(parent.relative_to(root) / target))
+    if not way.is_absolute() and ".." not in way.parts:
+        return str(target)
+    return os.path.relpath(_real(path), parent)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # Path.resolve raises where links go round in circles
+
+
+def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name.as_posix())
+    entry.type = kind
+    entry.mode = mode
+    entry.uid = entry.gid = owner
+    entry.mtime = TIMESTAMP
+    return entry
+
+
+def _in_git(folder: Path) -> bool:
+    if not any((parent / ".git").exists() for parent in (folder, *folder.resolve().parents)):
+        return False
+    return _git(folder, "rev-parse", "--is-inside-work-tree").strip() == "true"
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> str:
+    command = ["git", *arguments]
+    return process.run(command, cwd=folder, check=check, decoding_errors="surrogateescape").stdout
+
+
+def _git_files(folder: Path) -> Iterator[Path]:
+    listing = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, listing.split("\0")):
+        path = folder / name
+        # A submodule, or a repository inside. One that is not checked out is an empty folder,
+        # in which git would answer for the repository around it.
+        if (path / ".git").exists() and not path.is_symlink():
+            yield from (Path(name) / inner for inner in _git_files(path))
+        elif os.path.lexists(path):
+            yield Path(name)
+
+
+def _walk(folder: Path, *, without: Collection[str]) -> Iterator[Path]:
+    for parent, directories, names in os.walk(folder):
+        links = [name for name in directories if (Path(parent) / name).is_symlink()]
+        directories[:] = [name for name in directories if name not in without]
+        for name in (*names, *links):
+            path = Path(parent) / name
+            if name not in without and (path.is_file() or path.is_symlink()):
+                yield path.relative_to(folder)
+
+
+def _main() -> None:
+    """``python -m ci.plan.source FOLDER PREFIX OWNER [packed]``: the archive on standard output."""
+    folder, prefix, owner, *packed = sys.argv[1:]
+    left_out = write_archive(
+        Path(folder), sys.stdout.buffer, prefix=prefix, owner=int(owner), packed=bool(packed)
+    )
+    for name in left_out:
+        print(f"left out of the sources: {name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,1 @@
+"""A run: its coordinator, its platforms, its progress and its records."""

@@ -1,0 +1,257 @@
+"""The run coordinator: workers carry the platforms out, one each, side by side.
+
+After every platform the results so far are written, so whatever happens to this process,
+what is on disk is true, and ``--resume`` goes on from there.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
+from ci.facts.platform_result import not_run_result
+from ci.model.plan import RunPlan
+from ci.model.results import PlatformResult, Product, RunResult, title
+from ci.plan.request import RunRequest
+from ci.run.platform import Finished, error_text, fault_text, lost, not_judged
+from ci.run.progress import Progress
+from ci.run.records import Records
+from ci.run.workers import (
+    Assignment,
+    Broken,
+    Connect,
+    Message,
+    NeverBegan,
+    Ready,
+    Refused,
+    Workers,
+    started,
+)
+from ci.store.folder import read_results
+from ci.util.invocation import command, results_option
+
+PENDING = "it had no result yet when these results were written"
+ENGINE_LENGTH = 32  # characters that the store has room for
+INTERRUPTED = "the run was interrupted before it began"
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run under way."""
+
+    request: RunRequest
+    plans: Sequence[RunPlan]
+    connect: Connect
+    results: Path  # results/<run-id>
+    records: Records
+    progress: Progress
+    resumed: bool
+    jobs: int | None = None  # platforms at once, at most; None: as many as the engines carry
+    interrupted: bool = False
+    install: dict[str, None] = field(default_factory=dict)
+    """The commands that install what this machine lacks, once each."""
+    _done: dict[str, PlatformResult] = field(default_factory=dict)
+    _incomplete: dict[str, PlatformResult] = field(default_factory=dict)  # of an earlier attempt
+    _refused: dict[str, CiError] = field(default_factory=dict)
+
+    def execute(self) -> RunResult:
+        """Carry out every plan; raises ``CiError`` where none of them may begin."""
+        if self.resumed:
+            self._read_earlier()
+        plans = [plan for plan in self.plans if plan.platform not in self._done]
+        assignments = [self._assignment(plan) for plan in plans]
+        with self.records, started(assignments, jobs=self.jobs) as workers, self.progress:
+            for plan, message in workers.messages():
+                self._guarded(plan, message, workers)
+            self.interrupted |= workers.interrupted
+            if self.interrupted and not self.records.is_open:
+                raise KeyboardInterrupt
+            if plans and len(self._refused) == len(plans):
+                # They have answered in any order.
+                raise together({plan.platform: self._refused[plan.platform] for plan in plans})
+            self._begin()
+            return self._save_at_last()
+
+    def _assignment(self, plan: RunPlan) -> Assignment:
+        return Assignment(
+            plan=plan, request=self.request, connect=self.connect, resumed=self.resumed
+        )
+
+    def _read_earlier(self) -> None:
+        """Take over the platforms that an earlier attempt brought to an end."""
+        path = self.results / "results.json"
+        if not path.exists():
+            return
+        for result in read_results(path).platforms:
+            if result.verdict.product.is_final:
+                self._done[result.platform] = result
+            elif result.verdict.product is Product.INCOMPLETE:
+                self._incomplete[result.platform] = result
+
+    def _guarded(self, plan: RunPlan, message: Message, workers: Workers) -> None:
+        """Take a message; what one platform does or leaves never ends the others."""
+        try:
+            self._take(plan, message, workers)
+        except (CiError, OSError) as error:
+            if not self.records.is_open:  # no result of any platform could be written
+                raise
+            self.progress.failure(_title(plan), error_text(error))
+        except Exception as error:  # the error is shown; the row follows at the platform's end
+            self._fault(plan, error)
+
+    def _fault(self, plan: RunPlan, error: Exception) -> None:
+        """Show an internal error with its traceback."""
+        details = "".join(traceback.format_exception(error)).strip()
+        self.progress.failure(_title(plan), f"{fault_text(error)}\n{details}")
+
+    def _take(self, plan: RunPlan, message: Message, workers: Workers) -> None:
+        match message:
+            case Ready():
+                self._keep_engine(plan, message)
+                if not workers.has_room(message):
+                    self.progress.waiting(_title(plan), engine=message.engine)
+            case Refused(error=error):
+                self._refused[plan.platform] = error
+                if self.records.is_open:
+                    self.progress.failure(_title(plan), error_text(error))
+            case Finished():
+                self.interrupted |= message.interrupted
+                self.install |= dict.fromkeys(filter(None, [message.install]))
+                self._finish(plan, message)
+            case Broken(reason=reason, details=details):
+                self.progress.failure(_title(plan), f"{reason}\n{details}".strip())
+                self._begin()
+                self._finish(plan, self._lost(plan, reason))
+            case NeverBegan():
+                pass
+            case _:
+                self.progress.event(_title(plan), message)
+
+    def _lost(self, plan: RunPlan, reason: str) -> Finished:
+        try:
+            return lost(plan, reason, engine=plan.engine.name)
+        except Exception as error:  # it may be what the worker died of
+            self._fault(plan, error)
+            return not_judged(plan, f"{reason}; what it left cannot be read", error)
+
+    def _begin(self) -> None:
+        """Write the first results: what follows is worth nothing if they cannot be written."""
+        if self.records.is_open:
+            return
+        self.records.open()
+        self.records.write_request(self.request)
+        if self.resumed:
+            self._restore()
+        else:
+            self._save()
+        for plan in self.plans:
+            if error := self._refused.get(plan.platform):
+                self.progress.failure(_title(plan), error_text(error))
+
+    def _restore(self) -> None:
+        """Read again what an earlier caller did not live to store of the platforms it finished."""
+        for plan in self.plans:
+            if result := self._done.get(plan.platform):
+                try:
+                    self.records.restore(self.request.run_id, result)
+                except CiError:  # of the store
+                    raise
+                except Exception as error:  # its row is there: only its tests are not stored
+                    self._fault(plan, error)
+
+    def _keep_engine(self, plan: RunPlan, ready: Ready) -> None:
+        """What `auto` has become: a resumed run needs the same."""
+        engines = {**self.request.engines, plan.platform: ready.engine}
+        self.request = self.request.model_copy(update={"engines": engines})
+        if self.records.is_open:
+            self.records.write_request(self.request)
+        else:
+            self._begin()
+
+    def _finish(self, plan: RunPlan, finished: Finished) -> None:
+        self._done[plan.platform] = finished.result
+        self.records.add(plan.platform, finished.details)
+        try:
+            self._save_so_far(plan)
+        except Exception as error:  # with this row no other could be saved either
+            self._fault(plan, error)
+            substitute = not_judged(plan, "its results cannot be written", error)
+            self._done[plan.platform] = substitute.result
+            self.records.add(plan.platform, substitute.details)
+            self._save_so_far(plan)
+        self.progress.finished(_title(plan), self._done[plan.platform])
+
+    def _save_so_far(self, plan: RunPlan) -> None:
+        try:
+            self._save()
+        except (CiError, OSError) as error:  # the others go on; the last save has to succeed
+            self.progress.failure(_title(plan), f"cannot be saved yet: {error_text(error)}")
+
+    def _save(self) -> RunResult:
+        request = self.request
+        result = RunResult(
+            run_id=request.run_id,
+            project=request.project,
+            commit=request.commit,
+            dirty=request.dirty,
+            started_at=request.started_at,
+            finished_at=datetime.now(UTC),
+            engine=self._engines(),
+            platforms=tuple(map(self._row, self.plans)),
+        )
+        self.records.save(result)
+        return result
+
+    def _save_at_last(self) -> RunResult:
+        try:
+            return self._save()
+        except OSError as error:
+            message = f"the results of run {self.request.run_id} cannot be saved: {error}"
+            remedy = f"Make room there, and go on with what has ended: {self.command_to_resume}"
+            raise InfrastructureError(message, remedy=remedy) from error
+
+    @property
+    def command_to_resume(self) -> str:
+        bundle = ("--bundle", self.request.bundle) if self.request.bundle else ()
+        results = results_option(self.results.parent)
+        return command("run", "--resume", self.request.run_id, *bundle, *results)
+
+    def _engines(self) -> str:
+        """Those that answered; each platform's own stands in its ``environment.engine``."""
+        known = self.request.engines
+        names = [known[plan.platform] for plan in self.plans if plan.platform in known]
+        joined = ", ".join(dict.fromkeys(names or [plan.engine.name for plan in self.plans]))
+        fits = len(joined) <= ENGINE_LENGTH
+        return joined if fits else joined[: ENGINE_LENGTH - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+    def _row(self, plan: RunPlan) -> PlatformResult:
+        name = plan.platform
+        if result := self._done.get(name) or self._incomplete.get(name):
+            return result
+        if error := self._refused.get(name):
+            return not_run_result(plan, error_text(error))
+        return not_run_result(plan, INTERRUPTED if self.interrupted else PENDING)
+
+
+def _title(plan: RunPlan) -> str:
+    return title(plan.label, simulated=plan.simulated)
+
+
+def together(refused: Mapping[str, CiError]) -> CiError:
+    """One error for a run that no platform of may begin."""
+    reasons: dict[str, list[str]] = {}
+    for name, error in refused.items():
+        reasons.setdefault(str(error), []).append(name)
+    if len(reasons) == 1:
+        return next(iter(refused.values()))
+    errors = refused.values()
+    usage = all(error.exit_code is ExitCode.USAGE for error in errors)
+    remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
+    return (UsageError if usage else InfrastructureError)(
+        "\n".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items()),
+        remedy="\n".join(remedies) or None,
+    )

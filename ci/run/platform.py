@@ -1,0 +1,172 @@
+"""One platform of a run: prepare, execute or adopt, judge.
+
+It runs in a process of its own (``ci.run.workers``) and knows nothing of the other platforms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from ci.engines.base import Engine, Observer
+from ci.errors import CiError, PrerequisiteError, UsageError
+from ci.facts.platform_result import (
+    build_stages,
+    judged,
+    not_judged_result,
+    not_run_result,
+    read_left,
+    read_record,
+)
+from ci.model.details import NO_DETAILS, Details
+from ci.model.plan import RunPlan
+from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult
+from ci.plan.request import RunRequest, changed_sources
+from ci.util.process import interrupts_go_to
+
+RESUMED = "resumed: the first caller's image and sync times are lost"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A platform at its end: its row of the table, and what the store keeps beside it."""
+
+    result: PlatformResult
+    details: Details = NO_DETAILS
+    interrupted: bool = False
+    install: str | None = None
+    """The command that installs what this machine lacks."""
+
+
+@dataclass(kw_only=True)
+class PlatformRun:
+    """One platform under way."""
+
+    request: RunRequest
+    plan: RunPlan
+    engine: Engine
+    observer: Observer
+    resumed: bool
+    interrupted: bool = False
+
+    def execute(self) -> Finished:
+        """Carry the plan out; never raises for what the platform does."""
+        try:
+            if facts := self._adopt() if self.resumed else None:
+                return self._judged(facts)
+            if self.resumed:
+                self._refuse_other_sources()
+            image = self._prepare()
+        except UsageError:  # nothing that a row of the table could say
+            raise
+        except PrerequisiteError as error:  # one command for all platforms, shown once, at the end
+            return replace(self._not_run(str(error)), install=error.remedy)
+        except (CiError, OSError) as error:
+            return self._not_run(error_text(error))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return self._not_run("the run was interrupted while the image was prepared")
+        return self._carry_out(image)
+
+    def _not_run(self, reason: str) -> Finished:
+        self.observer.event({"event": "failure", "text": reason})
+        return Finished(result=not_run_result(self.plan, reason), interrupted=self.interrupted)
+
+    def _adopt(self) -> ExecutionFacts | None:
+        """What an earlier attempt left: a container, or results that nobody judged."""
+        facts = self.engine.resume(self.plan, self.observer)
+        if facts is not None:
+            return replace(facts, notes=(RESUMED, *facts.notes))
+        finished = read_record(self.plan.results).run_finished
+        if finished is None or finished.interrupted:
+            return None
+        return ExecutionFacts(
+            engine=self.engine.name, exit_code=finished.exit_code, notes=(RESUMED,)
+        )
+
+    def _refuse_other_sources(self) -> None:
+        if changes := self._changes():
+            message = f"--resume: run {self.request.run_id} had other sources: {changes}"
+            raise UsageError(message, remedy="Undo the change, or start a new run.")
+
+    def _changes(self) -> str | None:
+        results = self.plan.results.parent.parent  # of all runs
+        return changed_sources(self.request, results)
+
+    def _prepare(self) -> ImageFacts:
+        _set_aside(self.plan.results)
+        self.plan.results.mkdir(parents=True)
+        self.observer.event({"event": "stage_started", "stage": "image"})
+        image = self.engine.prepare(self.plan, self.observer)
+        finished = {"event": "stage_finished", "stage": "image", "exit_code": 0}
+        self.observer.event({**finished, "seconds": image.seconds, "reason": image.reason})
+        return image
+
+    def _carry_out(self, image: ImageFacts) -> Finished:
+        try:
+            changes = self._changes()  # making the image may have taken long
+            facts = self.engine.execute(self.plan, image, self.observer)
+            notes = [f"the sources changed meanwhile: {changes}"] if changes else []
+            facts = replace(facts, notes=(*notes, *facts.notes))
+        except (CiError, OSError) as error:
+            self.observer.event({"event": "failure", "text": error_text(error)})
+            with interrupts_go_to(self._interrupt):
+                return lost(self.plan, error_text(error), engine=self.engine.name, image=image)
+        except KeyboardInterrupt:  # outside of the engine's own handling
+            facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
+        return self._judged(facts)
+
+    def _judged(self, facts: ExecutionFacts) -> Finished:
+        self.interrupted |= facts.interrupted
+        with interrupts_go_to(self._interrupt):
+            finished = judge_platform(self.plan, facts)
+            return replace(finished, interrupted=self.interrupted)
+
+    def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        self.interrupted = True  # while the results are read, which takes no time
+
+
+def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> Finished:
+    """Judge what lies in the platform's results folder."""
+    left = read_left(plan.results, build_stages=build_stages(plan))
+    return Finished(result=judged(plan, facts, left), details=left.details)
+
+
+def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None) -> Finished:
+    """Judge a platform whose harness broke: what there is on the disk, if it began at all."""
+    if not read_record(plan.results).events:
+        return Finished(result=not_run_result(plan, reason))
+    return judge_platform(
+        plan, ExecutionFacts(engine=engine, image=image, lost=True, notes=(reason,))
+    )
+
+
+def not_judged(plan: RunPlan, reason: str, error: Exception) -> Finished:
+    """The row of a platform that this program has failed at; `--resume` tries again."""
+    text = f"{reason}: {fault_text(error)}"
+    return Finished(result=not_judged_result(plan, text))
+
+
+def fault_text(error: Exception) -> str:
+    """An error in words, with its type where it is not one of this program's own."""
+    if isinstance(error, CiError | OSError):
+        return error_text(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def error_text(error: CiError | OSError) -> str:
+    """The message with its remedy, for a row of the table."""
+    remedy = error.remedy if isinstance(error, CiError) else None
+    if remedy is None:
+        return str(error)
+    # Behind the end of a log nobody would find it.
+    return f"{error}\n{remedy}" if "\n" in str(error) else f"{error} ({remedy})"
+
+
+def _set_aside(folder: Path) -> None:
+    """Keep what an earlier attempt left, so that two attempts never mix in one log."""
+    if not folder.exists():
+        return
+    taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
+    folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))

@@ -1,0 +1,152 @@
+"""Progress of a run: a live line per running platform on a terminal, plain lines elsewhere.
+
+Everything goes to standard error, so that standard output holds results only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import Progress as LiveProgress
+from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from ci.model.results import Harness, PlatformResult
+from ci.util.text import mask_credentials, printable
+
+TAIL_LINES = 30
+SIGN_OF_LIFE_S = 60.0
+LIVE_WIDTH = 80  # characters of the latest line of output
+
+
+@dataclass(kw_only=True)
+class _Platform:
+    """What is shown of one platform."""
+
+    label: str
+    stage: str = ""
+    started: float = 0.0
+    last_line: float = 0.0
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    task: TaskID | None = None
+
+
+class Progress:
+    """Shows the events of all platforms as they come. Use as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._platforms: dict[str, _Platform] = {}
+        self._live: LiveProgress | None = None
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            text = TextColumn("{task.description}", markup=False)
+            columns = (SpinnerColumn(), TimeElapsedColumn(), text)
+            self._live = LiveProgress(*columns, console=self._console, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def event(self, label: str, event: Mapping[str, object]) -> None:
+        """Show one event of the agent or the engine of the platform called ``label``."""
+        platform = self._platform(label)
+        match event.get("event"):
+            case "stage_started":
+                self._begin(platform, str(event["stage"]))
+            case "stage_finished":
+                self._end(platform, event)
+            case "stage_skipped":
+                self._say(platform, f"{event['stage']}: {event['reason']}")
+            case "output":
+                self._output(platform, str(event["text"]))
+            case "engine" if platform.stage == "image":  # pip's or the builder's own output
+                self._output(platform, str(event["text"]))
+            case "engine" | "lease_waiting" | "lease_taken" | "lease_released" | "lease_failed":
+                self._say(platform, str(event["text"]))
+            case "rerun_started" | "reruns_ended":
+                self._say(platform, str(event["text"]))
+            case "failure":
+                self.failure(label, str(event["text"]))
+            case _:
+                pass  # nothing to show
+
+    def failure(self, label: str, text: str) -> None:
+        """Show why a platform cannot go on."""
+        platform = self._platform(label)
+        self._finish_stage(platform)
+        self._say(platform, text)
+
+    def waiting(self, label: str, *, engine: str) -> None:
+        """Show that a platform waits until others have ended."""
+        self._say(self._platform(label), f"waits for its turn on engine {engine}")
+
+    def finished(self, label: str, result: PlatformResult) -> None:
+        """Show how a platform ended."""
+        platform = self._platform(label)
+        self._finish_stage(platform)
+        verdict, counts = result.verdict, result.pytest and result.pytest.summary
+        said = [verdict.product.replace("_", " ")]
+        if verdict.harness is not Harness.CLEAN:
+            said.append(verdict.harness.replace("_", " "))
+        self._say(platform, ", ".join([*said, *([counts] if counts else [])]))
+
+    def _platform(self, label: str) -> _Platform:
+        return self._platforms.setdefault(label, _Platform(label=label))
+
+    def _begin(self, platform: _Platform, stage: str) -> None:
+        platform.stage, platform.started = stage, monotonic()
+        platform.tail.clear()
+        self._say(platform, f"{stage} started")
+        if self._live is not None:
+            platform.task = self._live.add_task(f"{platform.label}: {stage}", total=None)
+
+    def _end(self, platform: _Platform, event: Mapping[str, object]) -> None:
+        self._finish_stage(platform)
+        code, seconds = event.get("exit_code"), event.get("seconds")
+        took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
+        if code == 0:
+            reason = f" ({event['reason']})" if "reason" in event else ""
+            self._say(platform, f"{event['stage']} finished{took}{reason}")
+            return
+        for line in platform.tail:
+            self._print(f"    {line}")
+        failed = f"{event['stage']} failed with exit code {code}{took}"
+        self._say(platform, f"{failed}; its log ends as above")
+
+    def _finish_stage(self, platform: _Platform) -> None:
+        platform.stage = ""
+        if self._live is not None and platform.task is not None:
+            self._live.remove_task(platform.task)
+            platform.task = None
+
+    def _output(self, platform: _Platform, text: str) -> None:
+        platform.tail.append(text.rstrip("\n"))
+        if self._live is not None and platform.task is not None:
+            latest = printable(mask_credentials(text))[:LIVE_WIDTH]
+            shown = f"{platform.label}: {platform.stage}: {latest}"
+            self._live.update(platform.task, description=shown)
+        elif monotonic() - platform.last_line > SIGN_OF_LIFE_S:
+            elapsed = monotonic() - platform.started
+            self._say(platform, f"{platform.stage} running for {elapsed:.0f} s: {text}")
+
+    def _say(self, platform: _Platform, text: str) -> None:
+        self._print(f"{platform.label}: {text}")
+        platform.last_line = monotonic()
+
+    def _print(self, text: str) -> None:
+        # Neither markup nor wrapping: a log's line stays as it is.
+        shown = printable(mask_credentials(text))
+        self._console.print(shown, markup=False, highlight=False, soft_wrap=True)

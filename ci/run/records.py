@@ -1,0 +1,69 @@
+"""What a run leaves behind: its folder, and its rows in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci.facts.platform_result import read_left
+from ci.model.details import Details
+from ci.model.results import PlatformResult, RunResult
+from ci.plan.request import REQUEST_FILE, RunRequest
+from ci.report.table import results_markdown
+from ci.store.folder import link_latest, make_folder, only_caller
+from ci.util.files import write_atomically
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+
+class Records:
+    """The results of a run; nothing is written, locked or opened before ``open``."""
+
+    def __init__(self, folder: Path, open_store: Callable[[], Store]) -> None:
+        self._folder = folder
+        self._open_store = open_store
+        self._store: Store | None = None
+        self._stack = ExitStack()
+        self._unsaved: dict[str, Details] = {}
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
+    def open(self) -> None:
+        """Make the folder and let no other caller go on with the same run."""
+        make_folder(self._folder.parent)
+        store = self._stack.enter_context(self._open_store())
+        self._folder.mkdir(exist_ok=True)
+        self._stack.enter_context(only_caller(self._folder))
+        link_latest(self._folder)
+        self._store = store
+
+    def write_request(self, request: RunRequest) -> None:
+        write_atomically(self._folder / REQUEST_FILE, request.model_dump_json(indent=2))
+
+    def add(self, platform: str, details: Details) -> None:
+        """Keep a platform's tests and other details for the next ``save``."""
+        self._unsaved[platform] = details
+
+    def restore(self, run_id: str, result: PlatformResult) -> None:
+        """Read again what an earlier caller did not live to store."""
+        if self._store is not None and not self._store.holds(run_id, result):
+            self.add(result.platform, read_left(self._folder / result.platform).details)
+
+    def save(self, result: RunResult) -> None:
+        """Write the results so far; the store gets each platform's details once."""
+        write_atomically(self._folder / "results.json", result.to_json())
+        write_atomically(self._folder / "results.md", results_markdown(result))
+        if self._store is not None:
+            self._store.save(result, self._unsaved)
+        self._unsaved.clear()

@@ -1,0 +1,294 @@
+"""Taking runs of elsewhere into a folder of results and its store, one at a time.
+
+A run's folder is copied beside its place and renamed, so that it is there as a whole or not at
+all; importing again goes on wherever an import was interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from ci.engines.workfolder import STATE
+from ci.errors import UsageError
+from ci.facts.platform_result import read_left
+from ci.model.platforms import PLATFORMS
+from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
+from ci.plan.request import RUN_ID
+from ci.store.folder import (
+    LOCK_FILE,
+    is_going_on,
+    is_regular,
+    link_latest,
+    only_caller,
+    read_results,
+)
+from ci.util.text import counted, first_names
+
+if TYPE_CHECKING:
+    from ci.store.store import Store
+
+
+STAGING = ".import"
+ASIDE = "-aside"
+
+
+class Change(StrEnum):
+    """What importing a run comes to."""
+
+    NEW = "imported"
+    UPDATED = "updated"  # it was not at its end when it was here last
+    UNCHANGED = "already here"
+    OUTDATED = "already here, and has got further since"
+
+    @property
+    def is_taken(self) -> bool:
+        return self in (Change.NEW, Change.UPDATED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """What has become of one run."""
+
+    run: RunResult
+    change: Change
+    notes: tuple[str, ...] = ()
+
+
+def change_of(known: RunResult | None, run: RunResult) -> Change:
+    """Compare a run with what is known of it; raises ``UsageError`` where both cannot be true."""
+    if known is None:
+        return Change.NEW
+    if known == run:
+        return Change.UNCHANGED
+    if _goes_on(known, run):
+        return Change.UPDATED
+    if _goes_on(run, known):
+        return Change.OUTDATED
+    message = f"run {run.run_id} is here with other results: " + "; ".join(_differences(known, run))
+    raise UsageError(message, remedy="It stays as it is; --replace takes the one you name.")
+
+
+def _goes_on(earlier: RunResult, later: RunResult) -> bool:
+    """Whether ``--resume`` can have made the later one of the earlier."""
+    if _head(earlier) != _head(later) or earlier.finished_at > later.finished_at:
+        return False
+    ended = [result for result in earlier.platforms if result.verdict.product.is_final]
+    return all(result in later.platforms for result in ended)
+
+
+def _head(run: RunResult) -> tuple[object, ...]:
+    """What stays the same however often a run is resumed."""
+    platforms = tuple(result.platform for result in run.platforms)
+    return (run.project, run.commit, run.dirty, run.started_at, platforms)
+
+
+def _differences(known: RunResult, run: RunResult) -> Iterator[str]:
+    for name in ("project", "commit", "dirty", "started_at"):
+        if getattr(known, name) != getattr(run, name):
+            yield f"{name} is {getattr(known, name)}, there {getattr(run, name)}"
+    here = {result.platform: result for result in known.platforms}
+    there = {result.platform: result for result in run.platforms}
+    for name in dict.fromkeys([*here, *there]):
+        if here.get(name) != there.get(name):
+            yield f"{name} {_difference(here.get(name), there.get(name))}"
+
+
+def _difference(here: PlatformResult | None, there: PlatformResult | None) -> str:
+    if _told(here) != _told(there):
+        return f"{_told(here)}, there {_told(there)}"
+    fields = PlatformResult.model_fields
+    return "has other " + first_names(
+        [it for it in fields if getattr(here, it) != getattr(there, it)]
+    )
+
+
+def _told(result: PlatformResult | None) -> str:
+    if result is None:
+        return "is missing"
+    counts = (result.pytest and result.pytest.summary) or "without a pytest summary"
+    return f"{result.verdict.product} ({counts})"
+
+
+class Importer:
+    """Imports into one folder of results; no second import goes on there meanwhile."""
+
+    def __init__(self, results: Path, store: Store, *, replace: bool = False) -> None:
+        self._results = results
+        self._store = store
+        self._replace = replace
+        self._staging = results / STAGING
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Importer:
+        self._staging.mkdir(exist_ok=True)
+        try:
+            self._stack.enter_context(FileLock(self._staging / LOCK_FILE).acquire(timeout=0))
+        except Timeout:
+            message = f"another import into {self._results} is going on"
+            raise UsageError(message, remedy="Wait for its end.") from None
+        self._clean_up()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        with self._stack:
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        """Remove what an interrupted import has left, and put back what it had set aside."""
+        for path in self._staging.iterdir():
+            target = self._results / path.name.removesuffix(ASIDE)
+            if path.name.endswith(ASIDE) and not target.exists():
+                path.rename(target)
+            elif path.is_dir():
+                shutil.rmtree(path)
+
+    def take(self, folder: Path) -> Imported:
+        """Import the run in ``folder``, if it brings anything new."""
+        run = _current(read_run(folder))
+        target = self._results / run.run_id
+        with ExitStack() as locks:
+            if target.is_dir():
+                locks.enter_context(only_caller(target))
+            change = self._change(run)
+            left_out = 0
+            if change.is_taken or (change is Change.UNCHANGED and not target.exists()):
+                left_out = self._place(folder, run, locks)
+            notes = list(self._save(run, change)) if change is not Change.OUTDATED else []
+            if change.is_taken:
+                self._link(run)
+        if left_out:
+            notes.append(f"left out: {counted(left_out, 'link')} or special files")
+        return Imported(run=run, change=change, notes=tuple(notes))
+
+    def _change(self, run: RunResult) -> Change:
+        path = self._results / run.run_id / RESULTS
+        known = _current(read_results(path)) if path.exists() else self._stored(run.run_id)
+        try:
+            return change_of(known, run)
+        except UsageError:
+            if self._replace:
+                return Change.UPDATED
+            raise
+
+    def _stored(self, run_id: str) -> RunResult | None:
+        with suppress(UsageError):  # there is none
+            return self._store.load(run_id)
+        return None
+
+    def _place(self, folder: Path, run: RunResult, locks: ExitStack) -> int:
+        staged = self._staging / run.run_id
+        left_out = copy_files(folder, staged)
+        if _current(read_run(staged)) != run or _current(read_run(folder)) != run:
+            message = f"{folder}: its results changed while they were copied"
+            raise UsageError(message, remedy="Wait for the end of its run, and import it again.")
+        locks.enter_context(only_caller(staged))  # its lock goes with it to its place
+        target = self._results / run.run_id
+        if target.exists():
+            target.rename(self._staging / f"{run.run_id}{ASIDE}")
+        staged.rename(target)
+        return left_out
+
+    def _save(self, run: RunResult, change: Change) -> Iterator[str]:
+        """Store what the store has not yet; read the tests again, as a resumed run does."""
+        stored = self._stored(run.run_id)
+        if stored == run:
+            return
+        details = {}
+        for result in run.platforms:
+            if stored is None or result not in stored.platforms:
+                folder = self._results / run.run_id / result.platform
+                left = read_left(folder)
+                details[result.platform] = left.details
+                if left.log is None and result.pytest is not None:
+                    yield f"{result.platform}: stored without its tests, whose log is missing"
+        self._store.save(run, details)
+        if change is Change.UNCHANGED:
+            yield "the store did not have it, and has it now"
+
+    def _link(self, run: RunResult) -> None:
+        """``latest`` is the newest run, whenever it was imported."""
+        if self._store.load().run_id == run.run_id:
+            link_latest(self._results / run.run_id)
+
+
+def _current(run: RunResult) -> RunResult:
+    """As this version writes it: only so are two comparable."""
+    return run.model_copy(update={"schema_version": SCHEMA_VERSION})
+
+
+RESULTS = "results.json"
+NOT_COPIED = (LOCK_FILE, STATE)  # they speak of processes of the machine that made them
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The folders of runs: ``folder`` itself, or those below it. Links are not followed."""
+    if not folder.is_dir():
+        message = f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"
+        raise UsageError(message, remedy="Name a folder; unpack an archive first.")
+    if found := list(_runs_in(folder)):
+        return found
+    message = f"{folder}: no {RESULTS} in it or below, expected the results of a run"
+    raise UsageError(message, remedy="Name a folder results/<run id>, or one that holds several.")
+
+
+def _runs_in(folder: Path) -> Iterator[Path]:
+    for parent, folders, _ in os.walk(folder):
+        # One without results was not copied as a whole: it is told, not passed over.
+        if is_regular(Path(parent) / RESULTS) or RUN_ID.fullmatch(Path(parent).name):
+            yield Path(parent)
+            folders.clear()
+        else:
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
+def read_run(folder: Path) -> RunResult:
+    """The results of a run that has come to rest, and whose names can be paths of this machine."""
+    if is_going_on(folder):
+        message = f"{folder}: its run is still going on"
+        raise UsageError(message, remedy="Wait for its end, and import it again.")
+    if not is_regular(folder / RESULTS):
+        message = f"{folder}: no {RESULTS} in it, which every run has from its beginning"
+        raise UsageError(message, remedy="Copy the folder once more, as a whole.")
+    run = read_results(folder / RESULTS)
+    if faults := list(_faults(run)):
+        raise UsageError(f"{folder / RESULTS}: " + "; ".join(faults))
+    return run
+
+
+def _faults(run: RunResult) -> Iterator[str]:
+    if not RUN_ID.fullmatch(run.run_id):
+        expected = "such as 20260101T120000Z-0123abcd-00ff"
+        yield f"run_id: got {run.run_id!r}, expected one {expected}"
+    names = [result.platform for result in run.platforms]
+    for name in dict.fromkeys(names):
+        if name not in PLATFORMS:
+            yield f"platforms: got {name!r}, expected some of {', '.join(PLATFORMS)}"
+        elif names.count(name) > 1:
+            yield f"platforms: {name} is there {names.count(name)} times"
+    if run.started_at.tzinfo is None or run.finished_at.tzinfo is None:
+        yield "started_at, finished_at: expected times with a zone"
+
+
+def copy_files(folder: Path, target: Path) -> int:
+    """Copy the regular files and folders; return how many other things were left out."""
+    left_out = 0
+    for parent, folders, names in os.walk(folder):
+        copy = target / Path(parent).relative_to(folder)
+        copy.mkdir(parents=True, exist_ok=True)
+        left_out += sum((Path(parent) / name).is_symlink() for name in folders)
+        for name in names:
+            if not is_regular(Path(parent) / name):
+                left_out += 1
+            elif name not in NOT_COPIED:
+                shutil.copyfile(Path(parent) / name, copy / name)
+    return left_out

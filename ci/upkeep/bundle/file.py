@@ -1,0 +1,164 @@
+"""The file of a bundle: its members are written with their digests, and checked by them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from io import SEEK_END, BufferedIOBase, BytesIO
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, cast
+
+from pydantic import ValidationError
+
+from ci.errors import UsageError
+from ci.plan.bundle import DOCUMENT, FOLDER, BundleDocument, Member
+from ci.plan.source import TIMESTAMP
+
+AGAIN = "Copy it again, or make it anew with `python -m ci bundle`."
+VERSION = BundleDocument.model_fields["version"].default
+LARGEST_DOCUMENT = 2**24  # bytes; a few hundred for each member
+
+
+class BundleWriter:
+    """Adds members and remembers their digests."""
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self.members: dict[str, Member] = {}
+
+    def add(self, name: str, content: BufferedIOBase, *, executable: bool = False) -> None:
+        """Add what ``content`` holds."""
+        content.seek(0)
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+        entry = tarfile.TarInfo(FOLDER + name)
+        entry.size, entry.mtime = content.seek(0, SEEK_END), TIMESTAMP
+        entry.mode = 0o755 if executable else 0o644
+        content.seek(0)
+        self._archive.addfile(entry, content)
+        self.members[name] = Member(sha256=digest, size=entry.size)
+
+    def add_text(self, name: str, text: str) -> None:
+        """Add a small file."""
+        self.add(name, BytesIO(text.encode()))
+
+    def add_file(self, name: str, path: Path) -> None:
+        """Add a file of this machine."""
+        with path.open("rb") as content:
+            self.add(name, content, executable=bool(path.stat().st_mode & 0o100))
+
+
+@contextmanager
+def new_bundle(path: Path) -> Iterator[BundleWriter]:
+    """Write a bundle; it appears at ``path`` when the block ends well, and not before."""
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+                yield BundleWriter(archive)
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+class BundleReader:
+    """The members of a bundle; nothing is believed before ``verify``."""
+
+    def __init__(self, path: Path, archive: tarfile.TarFile) -> None:
+        self.path = path
+        self._archive = archive
+        self._entries = _entries(path, archive)
+        self.document = _document(path, self.open(DOCUMENT))
+        self._compare()
+
+    def open(self, name: str) -> BufferedIOBase:
+        """Open a member for reading."""
+        return cast(BufferedIOBase, self._archive.extractfile(self._entries[name]))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the members below ``folder``, which ends with a slash."""
+        return sorted(name for name in self.document.members if name.startswith(folder))
+
+    def verify(self, *, without: Collection[str]) -> None:
+        """Compare the digests of all members but some; raises ``UsageError``."""
+        for name, member in self.document.members.items():
+            if name in without:
+                continue
+            digest = hashlib.file_digest(self.open(name), "sha256").hexdigest()
+            if digest != member.sha256:
+                message = f"{name}: sha256 is {digest}, expected {member.sha256}"
+                raise _refusal(self.path, message)
+
+    def _compare(self) -> None:
+        """Members and their sizes have to be those that the document names."""
+        sizes = {name: entry.size for name, entry in self._entries.items() if name != DOCUMENT}
+        expected = {name: member.size for name, member in self.document.members.items()}
+        for name in sorted(sizes.keys() | expected.keys()):
+            got, wanted = sizes.get(name), expected.get(name)
+            if got != wanted:
+                message = f"{name}: {_size(got)}, expected {_size(wanted)}"
+                raise _refusal(self.path, message)
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[BundleReader]:
+    """Open a bundle; raises ``UsageError`` for whatever is none, or is not whole."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        message = f"--bundle: {path} cannot be read: {error.strerror}"
+        raise UsageError(message, remedy="Name a file that `python -m ci bundle` made.") from None
+    with file, _tar(path, file) as archive:
+        yield BundleReader(path, archive)
+
+
+def _tar(path: Path, file: IO[bytes]) -> tarfile.TarFile:
+    try:
+        return tarfile.open(fileobj=file, mode="r:")
+    except tarfile.TarError as error:
+        raise _refusal(path, f"no tar file: {error}") from None
+
+
+def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
+    entries: dict[str, tarfile.TarInfo] = {}
+    end = path.stat().st_size
+    try:
+        for entry in archive:
+            name = entry.name.removeprefix(FOLDER)
+            if name == entry.name or not entry.isreg() or name in entries:
+                raise _refusal(path, f"{entry.name} is no member of a bundle")
+            if entry.offset_data + entry.size > end:
+                raise _refusal(path, f"it ends within {name}, after {end:,} bytes")
+            entries[name] = entry
+    except tarfile.TarError as error:
+        raise _refusal(path, f"it ends early, after {end:,} bytes: {error}") from None
+    if DOCUMENT not in entries:
+        raise _refusal(path, f"there is no {DOCUMENT} in it, which comes last")
+    return entries
+
+
+def _document(path: Path, file: BufferedIOBase) -> BundleDocument:
+    text = file.read(LARGEST_DOCUMENT)
+    with suppress(ValueError, AttributeError, TypeError):
+        version = json.loads(text).get("version")
+        if isinstance(version, int) and version != VERSION:
+            message = f"{path}: a bundle of version {version}, expected version {VERSION}"
+            remedy = "Run it by the program inside: its README.md says how."
+            raise UsageError(message, remedy=remedy)
+    try:
+        return BundleDocument.model_validate_json(text)
+    except ValidationError as error:
+        raise _refusal(path, f"{DOCUMENT}: {error}") from None
+
+
+def _size(size: int | None) -> str:
+    return "nothing" if size is None else f"{size:,} bytes"
+
+
+def _refusal(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path}: not a whole, unchanged bundle: {why}", remedy=AGAIN)

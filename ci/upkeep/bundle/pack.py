@@ -1,0 +1,289 @@
+"""Packs a bundle: images, wheels, the program, configuration and sources."""
+
+from __future__ import annotations
+
+import os
+import platform as machine
+import shlex
+import shutil
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from string import Template
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+import yaml
+
+from ci.engines.docker import DockerEngine
+from ci.engines.link import typed_sdk_errors
+from ci.errors import ConfigError, InfrastructureError, UsageError
+from ci.model.plan import RunPlan
+from ci.model.results import ImageFacts
+from ci.plan import bundle as names
+from ci.plan import source
+from ci.plan.bundle import BundledImage, BundleDocument
+from ci.plan.network import network_settings
+from ci.plan.project import SITE_FILE, Project
+from ci.plan.request import RunRequest
+from ci.run.progress import Progress
+from ci.upkeep.bundle.file import BundleWriter, new_bundle
+from ci.upkeep.bundle.wheels import collect, download_program, program_requirements
+from ci.util.files import REPOSITORY
+
+PROGRAM_FOLDERS = ("ci", "docker", "codegen")  # codegen names the platforms
+PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
+
+# Of an image of 1,557 MB (2 cores): level 1 takes 16 CPU-s and leaves 523 MB, level 3 takes 21 for
+# 499, and without compression the disk is the bottleneck: 21 s of wall time instead of 26.
+COMPRESSION_LEVEL = 1
+GZIP = 31  # zlib's name of the format
+LARGEST_SHARE = 0.6  # of an image's size that it takes when compressed
+README_TEMPLATE = Path(__file__).with_name("readme.md")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A platform whose image and wheels are there."""
+
+    plan: RunPlan
+    engine: DockerEngine
+    image: ImageFacts
+    size: int
+    layers: tuple[str, ...]
+    wheels: Path
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The progress of one platform, for an engine to tell."""
+
+    progress: Progress
+    label: str
+
+    def event(self, event: Mapping[str, object]) -> None:
+        self.progress.event(self.label, event)
+
+
+@dataclass(kw_only=True)
+class Packer:
+    """Packs what a request asked for."""
+
+    project: Project
+    request: RunRequest
+    connect: Callable[[RunPlan], DockerEngine]
+    wheels: Sequence[str]  # requirements beside those that pip finds
+    progress: Progress
+    folder: Path  # a temporary one
+
+    def pack(self, plans: Sequence[RunPlan], output: Path) -> BundleDocument:
+        """Write the bundle to ``output``, building the images that are missing."""
+        configuration = find_configuration(self.project, self.request)
+        site, left_out = site_settings(self.project, self.request, configuration)
+        prepared = [self._prepare(plan) for plan in plans]
+        _check_space(output, prepared)
+        left_out += self._pack_source(output)
+        with new_bundle(output) as writer:
+            writer.add_text(names.README, readme(self.request, output))
+            self._add_program(writer)
+            self._add_site(writer, site, configuration)
+            writer.add_file(names.SOURCE, self.folder / names.SOURCE)
+            document = BundleDocument(
+                project=self.request.project,
+                commit=self.request.commit,
+                dirty=self.request.dirty,
+                created_at=datetime.now(UTC),
+                python=_python(),
+                machine=machine.machine(),
+                config=configuration.path,
+                images={
+                    each.plan.platform: self._add_image(writer, each, output.parent)
+                    for each in prepared
+                },
+                members=writer.members,
+                left_out=tuple(left_out),
+            )
+            writer.add_text(names.DOCUMENT, document.model_dump_json(indent=1))
+        return document
+
+    def _prepare(self, plan: RunPlan) -> Prepared:
+        engine, shown = self.connect(plan), _Shown(self.progress, plan.label)
+        shown.event({"event": "stage_started", "stage": "image"})
+        image = engine.prepare(plan, shown)
+        finished = {"event": "stage_finished", "stage": "image", "exit_code": 0}
+        shown.event({**finished, "seconds": image.seconds, "reason": image.reason})
+        size, layers = engine.images.inspect(_id(image))
+        wheels = self.folder / names.WHEELS / plan.platform
+        collect(engine, plan, image, wheels, wanted=self.wheels, observer=shown)
+        return Prepared(
+            plan=plan, engine=engine, image=image, size=size, layers=layers, wheels=wheels
+        )
+
+    def _add_program(self, writer: BundleWriter) -> None:
+        """What runs the bundle: it has to be no other than what packed it."""
+        for relative in source.files(REPOSITORY):
+            if relative.parts[0] in PROGRAM_FOLDERS or str(relative) in PROGRAM_FILES:
+                writer.add_file(f"{names.PROGRAM}{relative}", REPOSITORY / relative)
+        writer.add_text(names.PROGRAM_REQUIREMENTS, "\n".join(program_requirements()) + "\n")
+        wheels = self.folder / names.PROGRAM_WHEELS
+        text = "collecting the wheels of the program itself"
+        self.progress.event("bundle", {"event": "engine", "text": text})
+        download_program(wheels)
+        for path in sorted(wheels.iterdir()):
+            writer.add_file(f"{names.PROGRAM_WHEELS}{path.name}", path)
+
+    def _add_site(self, writer: BundleWriter, site: str, configuration: Configuration) -> None:
+        writer.add_text(names.SITE, site)
+        if bundle := self.project.network().ca_bundle:
+            writer.add_file(names.CA_BUNDLE, bundle)
+        for name, path in configuration.files.items():
+            writer.add_file(names.CONFIG + name, path)
+
+    def _pack_source(self, output: Path) -> list[str]:
+        """Leave out an earlier bundle, and the site's file, whose addresses may hold passwords."""
+        folder = self.request.source
+        own = [path for path in (folder / SITE_FILE, output) if path.is_relative_to(folder)]
+        without = frozenset(path.relative_to(folder) for path in own)
+        with (self.folder / names.SOURCE).open("wb") as archive:
+            left_out = source.write_archive(folder, archive, without=without)
+        return [f"source: {name}" for name in left_out]
+
+    def _add_image(self, writer: BundleWriter, each: Prepared, folder: Path) -> BundledImage:
+        for path in sorted(each.wheels.iterdir()):
+            writer.add_file(f"{names.WHEELS}{each.plan.platform}/{path.name}", path)
+        name = f"{names.IMAGES}{each.plan.platform}.tar.gz"
+        text = f"packing {each.image.reference}"
+        self.progress.event(each.plan.label, {"event": "engine", "text": text})
+        # Its size has to stand before it. Not in the temporary folder, which may be in memory.
+        with typed_sdk_errors("the Docker Engine"), TemporaryFile(dir=folder) as file:
+            compress(each.engine.images.save(_id(each.image)), file)
+            writer.add(name, file)
+        return BundledImage(
+            member=name,
+            tag=each.image.reference,
+            id=_id(each.image),
+            layers=each.layers,
+            size=each.size,
+        )
+
+
+def readme(request: RunRequest, output: Path) -> str:
+    """Say what is inside and how to run it."""
+    commit = f" at {request.commit[:12]}" if request.commit else ""
+    return Template(README_TEMPLATE.read_text(encoding="utf-8")).substitute(
+        project=request.project,
+        platforms=", ".join(request.platforms),
+        commit=commit + (", with uncommitted changes" if request.dirty else ""),
+        machine=machine.machine(),
+        python=_python(),
+        commands=commands(output),
+    )
+
+
+def commands(output: Path) -> str:
+    """Return what is typed on the other machine, beside the file."""
+    name = shlex.quote(output.name)
+    program, wheels, requirements = (
+        names.FOLDER + member
+        for member in (names.PROGRAM, names.PROGRAM_WHEELS, names.PROGRAM_REQUIREMENTS)
+    )
+    install = f"pip install --no-index --find-links {wheels} --requirement {requirements}"
+    return "\n".join(
+        (
+            f"tar -xf {name} {program.rstrip('/')}",
+            f"python3 -m venv venv && venv/bin/{install}",
+            f"PYTHONPATH={program} venv/bin/python -m ci run --bundle {name}",
+        )
+    )
+
+
+def compress(chunks: Iterable[bytes], file: BinaryIO) -> None:
+    """Write ``chunks`` as gzip, without a name or a time in it."""
+    compressor = zlib.compressobj(COMPRESSION_LEVEL, zlib.DEFLATED, GZIP)
+    for chunk in chunks:
+        file.write(compressor.compress(chunk))
+    file.write(compressor.flush())
+
+
+def _check_space(output: Path, prepared: Sequence[Prepared]) -> None:
+    if not output.parent.is_dir():
+        raise UsageError(f"--output: there is no folder {output.parent}")
+    sizes = [each.size for each in prepared]
+    needed = int(LARGEST_SHARE * (sum(sizes) + max(sizes)))  # each once beside the bundle
+    free = shutil.disk_usage(output.parent).free
+    if free < needed:
+        message = f"--output: {free:,} bytes are free in {output.parent}, up to {needed:,} needed"
+        raise InfrastructureError(message, remedy="Make room, or name a file on another disk.")
+
+
+def _id(image: ImageFacts) -> str:
+    return str(image.digest)
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """Where the configuration lies in the bundle, and its files where the sources lack them."""
+
+    path: str
+    files: Mapping[str, Path]
+
+
+def find_configuration(project: Project, request: RunRequest) -> Configuration:
+    """Find out which files of the configuration the sources do not hold already."""
+    files = [project.path, *_named_files(project, request)]
+    listed = {request.source / name for name in source.files(request.source)}
+    if listed.issuperset(files):
+        return Configuration(path=f"source/{project.path.relative_to(request.source)}", files={})
+    outside = [file for file in files if not file.is_relative_to(project.folder)]
+    if outside:
+        message = f"{outside[0]} lies neither in the sources nor below {project.folder}"
+        raise UsageError(message, remedy="Move it, or the configuration.")
+    return Configuration(
+        path=names.CONFIG + project.path.name,
+        files={str(file.relative_to(project.folder)): file for file in files},
+    )
+
+
+def _named_files(project: Project, request: RunRequest) -> Iterator[Path]:
+    """Recipes and requirements, as far as they are the project's own."""
+    for name in request.platforms:
+        wanted = project.config.platforms[name]
+        for file in filter(None, (wanted.recipe, wanted.requirements)):
+            path = Path(os.path.normpath(project.folder / file))
+            if path.is_file():
+                yield path
+
+
+def site_settings(
+    project: Project, request: RunRequest, configuration: Configuration
+) -> tuple[str, list[str]]:
+    """Return this site's file without secrets, and what is left out of it."""
+    _refuse_credentials(project)
+    sections = (project.site.network, project.config.network, project.pip)
+    found = network_settings(project.environ, *sections)
+    settings = {name: value for name, value in found.items() if value}
+    secret = [name for name, value in settings.items() if "@" in value]
+    # The bundle's own wheels take the place of any others.
+    network = {n: value for n, value in settings.items() if n not in (*secret, "pip_find_links")}
+    if "ca_bundle" in network:
+        network["ca_bundle"] = os.path.relpath(names.CA_BUNDLE, Path(configuration.path).parent)
+    bases = {name: project.base_image(name) for name in request.platforms}
+    platforms = {name: {"base_image": base} for name, base in bases.items() if base}
+    text = yaml.safe_dump({"network": network, "platforms": platforms})
+    return text, [f"network.{name}: it may hold a password" for name in secret]
+
+
+def _refuse_credentials(project: Project) -> None:
+    """The configuration goes in as it is, mostly as a part of the sources."""
+    settings = project.config.network.model_dump(exclude_none=True)
+    secret = [name for name, value in settings.items() if "@" in str(value)]
+    if secret:
+        message = f"{project.path}: network.{secret[0]} may hold a password, and would be packed"
+        raise ConfigError(message, remedy=f"Move it to {SITE_FILE}, which is not.")

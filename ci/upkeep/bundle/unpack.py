@@ -1,0 +1,187 @@
+"""Reads a bundle back: a request and plans, as if the project were checked out here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import BinaryIO, cast
+
+from ci.engines.archives import extract
+from ci.errors import InfrastructureError, UsageError
+from ci.model.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
+from ci.plan import bundle as names
+from ci.plan.bundle import BundledImage, BundleDocument
+from ci.plan.project import Project, chosen_platforms, load_project, plan_run
+from ci.plan.request import RunRequest, new_request, unchanged
+from ci.plan.selection import selected_operators
+from ci.plan.source import SourceState
+from ci.upkeep.bundle.file import AGAIN, BundleReader, open_archive
+from ci.util.text import near_match
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenBundle:
+    """A bundle whose sources, configuration and wheels lie in a folder."""
+
+    path: Path
+    folder: Path
+    document: BundleDocument
+    platforms: tuple[str, ...]
+
+    def request(
+        self,
+        *,
+        results: Path,
+        engine: str | None,
+        cold: bool,
+        reruns: int | None = None,
+        select: str | None = None,
+    ) -> tuple[Project, RunRequest]:
+        """Load the project and describe a run of it; the commit is the one that was packed."""
+        project = self._project()
+        source = self.folder / "source"
+        request = new_request(
+            project,
+            self.platforms,
+            source_folder=source,
+            results=results,
+            engine=engine or "auto",
+            cold=cold,
+            reruns=reruns,
+            selected=selected_operators(
+                project.config.selection, select, project.environ, source, project.path
+            ),
+            packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
+        )
+        return project, request.model_copy(update={"bundle": self.path})
+
+    def resumed(self, earlier: RunRequest) -> tuple[Project, RunRequest]:
+        """Take up an earlier run of this bundle, whose files were unpacked somewhere else."""
+        project = self._project()
+        places = {"source": self.folder / "source", "config": project.path, "bundle": self.path}
+        if (earlier.bundle is None) or earlier.commit != self.document.commit:
+            message = f"--resume: run {earlier.run_id} is none of {self.path}"
+            raise UsageError(message, remedy="Name the bundle that it began with, or none.")
+        return project, unchanged(earlier.model_copy(update=places))
+
+    def _project(self) -> Project:
+        """Load the configuration with the settings of the site that it was packed at.
+
+        What this machine's environment says comes first, as everywhere.
+        """
+        site = {"INFINI_CI_SITE": str(self.folder / names.SITE)}
+        return load_project(self.folder / self.document.config, {**site, **os.environ})
+
+    def plans(self, project: Project, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
+        """Plan the run with images and wheels of the bundle."""
+        plans = plan_run(
+            project,
+            chosen_platforms(project.config, self.platforms),
+            run_id=request.run_id,
+            source=request.source,
+            results=results / request.run_id,
+            engine=None if request.engine == "auto" else request.engine,
+            engines=request.engines,
+            cold=request.cold,
+            reruns=request.reruns,
+            selected=request.selected,
+        )
+        return tuple(map(self._bundled, plans))
+
+    def _bundled(self, plan: RunPlan) -> RunPlan:
+        image = self.document.images[plan.platform]
+        wheels = self.folder / names.WHEELS / plan.platform
+        if plan.engine.kind == "host":
+            message = f"--bundle: {plan.platform} would run on the host engine"
+            raise UsageError(message, remedy="Its image needs a Docker Engine: --engine docker.")
+        kind = "docker"  # no other engine can take the place of one that does not answer
+        return replace(
+            plan,
+            engine=replace(plan.engine, kind=kind, name=plan.engine.name.replace("auto", kind)),
+            image=replace(plan.needed_image, tag=image.tag, archive=self._archive(image)),
+            network=_offline(plan.network, wheels if wheels.is_dir() else None),
+            container=replace(plan.container, network_mode=None),
+        )
+
+    def _archive(self, image: BundledImage) -> ImageArchive:
+        return ImageArchive(
+            bundle=self.path,
+            member=names.FOLDER + image.member,
+            id=image.id,
+            layers=image.layers,
+            size=image.size,
+        )
+
+
+@contextmanager
+def opened_bundle(path: Path, wanted: Sequence[str]) -> Iterator[OpenBundle]:
+    """Check a bundle and unpack all but its images into a folder that is removed at the end.
+
+    ``wanted`` are the platforms to run, by default all of them.
+    """
+    with (
+        open_archive(path) as reader,
+        TemporaryDirectory(prefix="infini-ci-bundle-") as folder,
+    ):
+        platforms = _chosen(reader.document, wanted)
+        images = reader.document.images.items()
+        reader.verify(without=[image.member for name, image in images if name not in platforms])
+        _check_space(reader, Path(folder))
+        _unpack(reader, Path(folder), platforms)
+        yield OpenBundle(
+            path=path.resolve(),
+            folder=Path(folder),
+            document=reader.document,
+            platforms=platforms,
+        )
+
+
+def _chosen(document: BundleDocument, wanted: Sequence[str]) -> tuple[str, ...]:
+    for name in wanted:
+        if name not in document.images:
+            hint = near_match(name, document.images)
+            known = ", ".join(document.images)
+            raise UsageError(f"platform '{name}' is not in the bundle, which has {known}{hint}")
+    return tuple(dict.fromkeys(wanted or document.images))
+
+
+def _check_space(reader: BundleReader, folder: Path) -> None:
+    images = {image.member for image in reader.document.images.values()}
+    members = reader.document.members.items()
+    needed = sum(member.size for name, member in members if name not in images)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        message = f"{free:,} bytes are free in {folder.parent}, the bundle needs {needed:,}"
+        raise InfrastructureError(message, remedy="Make room, or set TMPDIR.")
+
+
+def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> None:
+    wheels = [f"{names.WHEELS}{platform}/" for platform in platforms]
+    for below in ("site/", names.CONFIG, *wheels):
+        for name in reader.names(below):
+            path = folder / _safe(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with reader.open(name) as content, path.open("wb") as file:
+                shutil.copyfileobj(content, file)
+    with reader.open(names.SOURCE) as archive:
+        refused = extract(cast(BinaryIO, archive), folder / "source")
+    if refused:
+        raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=AGAIN)
+
+
+def _safe(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if ".." in path.parts:
+        raise UsageError(f"the bundle holds a file named {name}", remedy=AGAIN)
+    return path
+
+
+def _offline(network: NetworkPlan, wheels: Path | None) -> NetworkPlan:
+    """Let pip look at the bundle's wheels and nowhere else."""
+    environment = {**network.environment, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": CONTAINER_WHEELS}
+    return NetworkPlan(environment=environment, ca_bundle=network.ca_bundle, wheels=wheels)

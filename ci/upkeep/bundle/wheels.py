@@ -1,0 +1,107 @@
+"""The wheels of a bundle: those of the program, and those that a platform's stages install."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import sys
+import tarfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, cast
+
+from ci.engines.base import Engine, Observer
+from ci.errors import InfrastructureError
+from ci.model.plan import ArtifactPlan, Column, RunPlan, StageKind, StagePlan
+from ci.model.results import ImageFacts
+from ci.util.files import REPOSITORY
+from ci.util.process import run
+
+COLLECTOR = Path(__file__).with_name("collect_wheels.py")
+FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name
+TIMEOUT_S = 3600.0
+LAST_LINES = 20
+
+
+def program_requirements() -> list[str]:
+    """Return what ``python -m ci`` needs: the dependency group of that name."""
+    document = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    return list(document["dependency-groups"]["ci"])
+
+
+def download_program(folder: Path) -> None:
+    """Put the wheels of the program's requirements, for this Python, into ``folder``."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder)]
+    run([*command, *program_requirements()], timeout_s=TIMEOUT_S)
+
+
+def collect(
+    engine: Engine,
+    plan: RunPlan,
+    image: ImageFacts,
+    destination: Path,
+    *,
+    wanted: Sequence[str],
+    observer: Observer,
+) -> None:
+    """Put the wheels that the stages of ``plan`` would download into ``destination``.
+
+    They are found by pip itself, in a container of the image, so that they fit its Python.
+    """
+    commands = [pip_arguments(stage) for stage in plan.stages]
+    installs = [arguments for arguments in commands if arguments is not None]
+    isolated = any("--no-build-isolation" not in arguments for arguments in installs)
+    requirements = [*(_build_requirements(plan.source) if isolated else ()), *wanted]
+    program = COLLECTOR.read_text(encoding="utf-8")
+    stage = StagePlan(
+        name="wheels",
+        kind=StageKind.COMMAND,
+        command=("python", "-c", program, FOLDER, json.dumps(requirements), json.dumps(installs)),
+        column=Column.NONE,
+        timeout_s=TIMEOUT_S,
+        environment={},
+    )
+    artifact = ArtifactPlan(name=FOLDER, path=FOLDER)
+    asked = replace(plan, stages=(stage,), artifacts=(artifact,), devices=None, cache=None)
+    facts = engine.execute(asked, image, observer)
+    if facts.interrupted:
+        raise KeyboardInterrupt
+    if facts.exit_code != 0:
+        message = f"the wheels of {plan.platform} cannot be collected{_tail(plan.results)}"
+        raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
+    destination.mkdir(parents=True)
+    _extract_wheels(plan.results / f"{FOLDER}.tar.gz", destination)
+
+
+def pip_arguments(stage: StagePlan) -> list[str] | None:
+    """What follows ``pip install``; ``None`` for any other command."""
+    for index, pair in enumerate(itertools.pairwise(stage.command)):
+        if re.fullmatch(r"(.*/)?pip[\d.]*", pair[0]) and pair[1] == "install":
+            return list(stage.command[index + 2 :])
+    return None
+
+
+def _build_requirements(source: Path) -> list[str]:
+    """What pip puts into the isolated environment that it builds the project in."""
+    path = source / "pyproject.toml"
+    document = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    section = document.get("build-system", {})
+    return list(section.get("requires", ("setuptools", "wheel")))
+
+
+def _tail(results: Path) -> str:
+    log = results / "wheels.log"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return "".join(f"\n    {line}" for line in lines[-LAST_LINES:])
+
+
+def _extract_wheels(archive: Path, destination: Path) -> None:
+    with tarfile.open(archive, mode="r:gz") as members:
+        for member in filter(tarfile.TarInfo.isreg, members):
+            content = cast(IO[bytes], members.extractfile(member))
+            with (destination / Path(member.name).name).open("wb") as file:
+                shutil.copyfileobj(content, file)

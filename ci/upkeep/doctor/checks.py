@@ -1,0 +1,168 @@
+"""Checks are carried out all at once, each within its own time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from threading import Thread
+from time import monotonic
+
+from rich.console import Console
+from rich.text import Text
+
+from ci.engines.link import ERRORS, explain
+from ci.errors import CiError, ExitCode, InfrastructureError
+from ci.util.prerequisites import Finding, Level, install_line, ok, unknown, warning
+from ci.util.text import counted, mask_credentials, printable
+
+REQUEST_S = 5.0  # one question over the network
+CHECK_S = 8.0  # one check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """``look`` gathers what there is to know about ``subject``."""
+
+    subject: str
+    look: Callable[[], Iterable[Finding]]
+    limit_s: float = CHECK_S
+
+
+class _Worker(Thread):
+    """One check; a thread that nobody waits for does not keep the program from ending."""
+
+    def __init__(self, check: Check) -> None:
+        super().__init__(daemon=True)
+        self.check = check
+        self.findings: list[Finding] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        subject = self.check.subject
+        try:
+            for found in self.check.look():
+                self.findings.append(found)
+        except CiError as error:
+            self.findings += of_error(subject, error)
+        except ERRORS as error:
+            self.findings += of_error(subject, InfrastructureError(explain(error)))
+        except BaseException as error:
+            self.error = error
+
+
+def carry_out(checks: Sequence[Check]) -> list[Finding]:
+    """Carry out ``checks`` at the same time; the findings come in their order."""
+    workers = [_Worker(check) for check in checks]
+    start = monotonic()
+    for worker in workers:
+        worker.start()
+    findings: list[Finding] = []
+    for worker in workers:
+        worker.join(max(0.0, start + worker.check.limit_s - monotonic()))
+        findings += _result(worker)
+    return findings
+
+
+def _result(worker: _Worker) -> Iterable[Finding]:
+    if worker.is_alive():
+        took = f"no answer within {worker.check.limit_s:g} s"
+        return [*worker.findings, unknown(worker.check.subject, took)]
+    if worker.error is not None:
+        raise worker.error
+    return worker.findings
+
+
+COLORS = {
+    Level.OK: "green",
+    Level.UNKNOWN: "magenta",
+    Level.WARNING: "yellow",
+    Level.PROBLEM: "red",
+}
+WIDTH = max(map(len, Level)) + 2
+LARGEST_CLOCK_DIFFERENCE_S = 60.0
+
+
+def of_error(subject: str, error: CiError) -> Iterator[Finding]:
+    """A problem for each line of a typed error, the remedy with the last one."""
+    *first, last = str(error).splitlines()
+    configuration = error.exit_code is ExitCode.USAGE
+    for line, remedy in (*((line, None) for line in first), (last, error.remedy)):
+        yield Finding(
+            level=Level.PROBLEM,
+            subject=subject,
+            found=line,
+            remedy=remedy,
+            configuration=configuration,
+        )
+
+
+def clock(subject: str, theirs: datetime, mine: datetime) -> Finding:
+    """Judge the clock of another machine, as it answered at ``mine``."""
+    difference = (theirs - mine).total_seconds()
+    if abs(difference) <= LARGEST_CLOCK_DIFFERENCE_S:
+        return ok(subject, "the same as this machine's, to a minute")
+    how = "ahead of" if difference > 0 else "behind"
+    return warning(
+        subject,
+        f"{abs(difference):,.0f} s {how} this machine's",
+        expected=f"at most {LARGEST_CLOCK_DIFFERENCE_S:g} s: certificates and the order of results"
+        " depend on it",
+        remedy="Set the wrong one of the two, best by NTP (timedatectl set-ntp true).",
+    )
+
+
+def exit_code(findings: Iterable[Finding]) -> ExitCode:
+    """2 for a wrong configuration, else 3 for any other problem, else 0."""
+    problems = [found for found in findings if found.level is Level.PROBLEM]
+    if any(found.configuration for found in problems):
+        return ExitCode.USAGE
+    return ExitCode.INFRASTRUCTURE if problems else ExitCode.PASSED
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    """Print a line for each finding, with what to do about it below, and the counts."""
+    for found in findings:
+        console.print(_line(found), soft_wrap=True)
+        if found.expected:
+            console.print(_below("expected", found.expected), soft_wrap=True)
+        if found.remedy:
+            console.print(_below("remedy", found.remedy), soft_wrap=True)
+    counts = Counter(found.level for found in findings)
+    summary = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
+    console.print(summary, highlight=False, markup=False)
+    if install := install_line(findings):
+        console.print(f"install what is missing: {install}", soft_wrap=True, highlight=False)
+
+
+def findings_json(findings: Sequence[Finding]) -> str:
+    """The findings as a JSON document, with the exit code that they amount to."""
+    listed = [
+        {name: _shown(value) if isinstance(value, str) else value for name, value in entry.items()}
+        for entry in map(asdict, findings)
+    ]
+    document = {
+        "exit_code": exit_code(findings),
+        "install": install_line(findings),
+        "findings": listed,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _counted(count: int, level: Level) -> str:
+    return counted(count, level) if level in (Level.WARNING, Level.PROBLEM) else f"{count} {level}"
+
+
+def _line(found: Finding) -> Text:
+    level = (f"{found.level:{WIDTH}}", COLORS[found.level])
+    return Text.assemble(level, _shown(f"{found.subject}: {found.found}"))
+
+
+def _below(what: str, text: str) -> Text:
+    return Text.assemble(" " * WIDTH, f"{what}: ", _shown(text))
+
+
+def _shown(text: str) -> str:
+    return printable(mask_credentials(text)).replace("\n", " ")

@@ -1,0 +1,244 @@
+"""Engines: whether they answer, what they are, and what they have room for."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from docker.client import DockerClient
+from docker.errors import APIError, ImageNotFound
+from rich.filesize import decimal
+
+from ci.engines.docker import DockerEngine
+from ci.engines.host import HostEngine, prerequisites_of
+from ci.engines.images import ImageBuilder
+from ci.engines.link import explain, is_here
+from ci.engines.select import select_engine
+from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
+from ci.upkeep.doctor.checks import Check, carry_out, clock
+from ci.upkeep.doctor.devices import device_findings
+from ci.util import prerequisites
+from ci.util.files import user_cache
+from ci.util.prerequisites import Finding, Level, disk, ok, problem, unknown, warning
+from ci.util.text import counted
+
+CONNECT_S = 25.0  # by ssh, perhaps over a slow line; the checks of the engine come on top
+OLDEST = (20, 10)  # what this program is tested with
+DISK_REMEDY = "docker system df shows the rest."
+
+
+def engine_check(plan: EnginePlan, plans: Sequence[RunPlan]) -> Check:
+    """One engine, and what its platforms need of it."""
+    return Check(
+        subject=f"engine {plan.name}", look=partial(_findings, plan, plans), limit_s=CONNECT_S
+    )
+
+
+def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
+    engine = select_engine(plan)
+    if isinstance(engine, DockerEngine):
+        yield from _docker_findings(plan, plans, engine.client)
+    elif isinstance(engine, HostEngine):
+        yield from host_engine("; ".join(engine.notes) or None, plans)
+        yield from carry_out(
+            [
+                Check(
+                    subject=f"devices of {run.platform}",
+                    look=partial(device_findings, run, here=True, runtimes=None),
+                )
+                for run in plans
+            ]
+        )
+
+
+def _docker_findings(
+    plan: EnginePlan, plans: Sequence[RunPlan], client: DockerClient
+) -> Iterator[Finding]:
+    info = client.info()
+    arrived = datetime.now(UTC)
+    subject, here = f"engine {plan.name}", is_here(info)
+    yield judge_engine(subject, plan, info)
+    yield clock(f"clock of {subject}", parse_time(info["SystemTime"]), arrived)
+    checks = [Check(subject=f"disk of {subject}", look=partial(disk_findings, client, info, plans))]
+    for run in plans:
+        image = partial(image_findings, run, client, info)
+        checks.append(Check(subject=f"image of {run.platform}", look=image))
+        runtimes = tuple(info.get("Runtimes") or ())
+        devices = partial(device_findings, run, here=here, runtimes=runtimes)
+        checks.append(Check(subject=f"devices of {run.platform}", look=devices))
+    yield from carry_out(checks)
+
+
+def judge_engine(subject: str, plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
+    """Judge what an engine says about itself."""
+    version, processors = str(info["ServerVersion"]), int(info["NCPU"])
+    found = (
+        f"Docker Engine {version} on {info['Name']}, {how(plan)}, {info['Architecture']},"
+        f" {counted(processors, 'processor')}, {decimal(info['MemTotal'])} of memory"
+    )
+    if _version(version) < OLDEST:
+        return warning(
+            subject,
+            found,
+            expected=f"{OLDEST[0]}.{OLDEST[1]} or newer",
+            remedy="Update it: nothing older has been tried.",
+        )
+    if plan.capacity is not None and plan.capacity > processors:
+        return warning(
+            subject,
+            found,
+            expected=f"a processor for each of the {plan.capacity} platforms it is to run at once",
+            remedy=f"Lower engines.{plan.name}.capacity in ci.site.yaml.",
+        )
+    return ok(subject, found)
+
+
+def how(plan: EnginePlan) -> str:
+    """How an engine is reached, in words."""
+    if plan.context is not None:
+        return f"context {plan.context}"
+    return plan.docker_host or "the usual one of this machine"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
+
+
+def parse_time(text: str) -> datetime:
+    """Parse a time of Go's, which has nanoseconds."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
+
+
+def disk_findings(
+    client: DockerClient, info: Mapping[str, Any], plans: Sequence[RunPlan]
+) -> Iterator[Finding]:
+    """How much is free where the engine stores its images."""
+    subject, where = f"disk of the engine on {info['Name']}", str(info["DockerRootDir"])
+    free = shutil.disk_usage(where).free if is_here(info) else _free_there(client, plans)
+    if free is None:
+        yield unknown(
+            subject,
+            f"{where} is on that machine, and no image is there to look at it from a container",
+            remedy="Ask again after the first run.",
+        )
+    else:
+        yield disk(subject, where, free, remedy=DISK_REMEDY)
+
+
+def _free_there(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:
+    """Ask from inside a container, whose root is on the engine's disk."""
+    for plan in plans:
+        if plan.image is None:
+            continue
+        with suppress(ImageNotFound):
+            client.images.get(plan.image.tag)
+            printed = client.containers.run(
+                plan.image.tag,
+                ["-Pk", "/"],
+                entrypoint=["df"],
+                labels=dict(plan.container.labels),
+                network_disabled=True,
+                remove=True,
+            )
+            return parse_free(printed.decode())
+    return None
+
+
+def parse_free(printed: str) -> int:
+    """Return the bytes that ``df -Pk`` says are free."""
+    return int(printed.splitlines()[-1].split()[3]) * 1024
+
+
+# The kernel's names of processors, and the registries'.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def image_findings(
+    plan: RunPlan, client: DockerClient, info: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Whether the image is there, and else its base, here or in a registry."""
+    image = plan.needed_image
+    subject = f"image of {plan.platform}"
+    reason = ImageBuilder(client).reason(plan)
+    if reason is None:
+        yield ok(subject, f"{image.tag} is there")
+        return
+    yield ok(subject, f"{image.tag} will be built: {reason}")
+    yield from _base_findings(plan.platform, image, client, info)
+
+
+def _base_findings(
+    platform: str, image: ImagePlan, client: DockerClient, info: Mapping[str, Any]
+) -> Iterator[Finding]:
+    subject = f"base image of {platform}"
+    if base := ImageBuilder(client).find(image.base_image):
+        yield ok(subject, f"{image.base_image} is there")
+        yield from judge_architecture(subject, [base.attrs["Architecture"]], info)
+        return
+    try:
+        answer = client.images.get_registry_data(image.base_image)
+    except APIError as error:
+        yield judge_unpullable(platform, image, explain(error))
+        return
+    yield ok(subject, f"{image.base_image} can be pulled")
+    platforms = answer.attrs.get("Platforms") or ()
+    architectures = [entry["architecture"] for entry in platforms if entry.get("os") == "linux"]
+    yield from judge_architecture(subject, architectures, info)
+
+
+def judge_unpullable(platform: str, image: ImagePlan, why: str) -> Finding:
+    """Judge a base image that no registry hands out."""
+    subject = f"base image of {platform}"
+    found = f"{image.base_image} is not on the engine and cannot be pulled: {why}"
+    remedy = base_image_remedy(platform)
+    if image.offline_base_image is None:
+        return problem(subject, found, remedy=remedy)
+    expected = f"the usual base; runs will stand on {image.offline_base_image}, and say so"
+    return warning(subject, found, expected=expected, remedy=remedy)
+
+
+def judge_architecture(
+    subject: str, architectures: list[str], info: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Say when an image is for other processors than the engine has."""
+    engine = ARCHITECTURES.get(info["Architecture"], info["Architecture"])
+    if architectures and engine not in architectures:
+        yield problem(
+            subject,
+            f"it is for {', '.join(sorted(set(architectures)))}",
+            expected=f"{engine}, as the engine on {info['Name']} has it",
+            remedy="Name an image for it, or another engine, in ci.site.yaml.",
+        )
+
+
+def cache() -> Finding:
+    """The user's folder of caches: a run goes on without it, an image build does not."""
+    path = user_cache()
+    found = prerequisites.folder("cache", path, remedy="Name another folder with XDG_CACHE_HOME.")
+    if found.level is not Level.PROBLEM:
+        return found
+    expected = "a folder with room, for the compiler cache and the locks of image builds"
+    return warning("cache", found.found, expected=expected, remedy=str(found.remedy))
+
+
+def host_engine(note: str | None, plans: Sequence[RunPlan]) -> Iterator[Finding]:
+    """The host engine: a virtual environment of this Python in the temporary folder."""
+    subject = "engine host"
+    if note is not None:
+        yield warning(
+            subject,
+            f"runs go to this machine, {note}",
+            expected="the engine that is named there",
+            remedy="Start it, correct the address, or unset it.",
+        )
+    processors = len(os.sched_getaffinity(0))
+    python = f"a virtual environment on this machine, Python {platform.python_version()}"
+    yield ok(subject, f"{python}, {platform.machine()}, {processors} processors")
+    yield from dict.fromkeys(found for plan in plans for found in prerequisites_of(plan))

@@ -1,0 +1,194 @@
+"""Certificates, package indexes and the wheelhouse, as seen from this machine."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import requests
+from requests.utils import should_bypass_proxies
+
+from ci.model.plan import NetworkPlan
+from ci.upkeep.doctor.checks import REQUEST_S, Check, clock
+from ci.util.prerequisites import Finding, ok, problem, warning
+from ci.util.text import counted, first_names, mask_credentials
+
+INDEX = "package index"
+PYPI = "https://pypi.org/simple"
+PROBED = "pip"  # a package that every index has
+ARCHIVES = ("*.whl", "*.tar.gz", "*.zip")
+CA_REMEDY = "Name a PEM file with this site's certificates: ca_bundle in ci.site.yaml, or PIP_CERT."
+INDEX_REMEDY = (
+    "Name this site's mirror, proxy and CA bundle in ci.site.yaml (network:), or in PIP_INDEX_URL,"
+    " HTTPS_PROXY and PIP_CERT."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a server answered, and when."""
+
+    status: int
+    date: datetime | None
+    arrived: datetime
+
+
+def network_checks(network: NetworkPlan) -> Iterator[Check]:
+    """The checks that a site's settings ask for."""
+    if (bundle := network.ca_bundle) is not None:
+        yield Check(subject="CA bundle", look=lambda: [ca_bundle(bundle)])
+    indexes = index_urls(network.environment)
+    yield from (_index_check(url, network) for url in indexes if not _is_folder(url))
+    folders = [url for url in indexes if _is_folder(url)]
+    if folders:
+        yield Check(subject=INDEX, look=lambda: map(index_folder, folders))
+    if (folder := network.wheelhouse) is not None:
+        yield Check(subject="wheelhouse", look=lambda: [wheelhouse(folder)])
+
+
+def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The package indexes that pip asks, then the pages of links."""
+    indexes = [environment.get("PIP_INDEX_URL", PYPI)]
+    indexes += environment.get("PIP_EXTRA_INDEX_URL", "").split()
+    found = [f"{url.rstrip('/')}/{PROBED}/" for url in indexes]
+    links = environment.get("PIP_FIND_LINKS", "").split()
+    pages = [url for url in links if url.startswith(("http://", "https://"))]
+    return (*found, *(url for url in pages if not url.startswith("http://127.0.0.1:")))
+
+
+def _index_check(url: str, network: NetworkPlan) -> Check:
+    def look() -> Iterator[Finding]:
+        try:
+            answer = ask(url, network)
+        except requests.RequestException as error:
+            yield problem(
+                subject,
+                f"{mask_credentials(url)} cannot be reached from this machine: {_root(error)}",
+                remedy=INDEX_REMEDY,
+            )
+            return
+        yield judge_index(subject, url, answer.status)
+        if answer.date is not None:
+            yield clock(f"clock of {urlsplit(url).hostname}", answer.date, answer.arrived)
+
+    subject = INDEX
+    return Check(subject=subject, look=look)
+
+
+def _is_folder(url: str) -> bool:
+    return url.startswith(("file:", "/"))
+
+
+def index_folder(url: str) -> Finding:
+    """Judge an index that is a folder of this machine, which pip here reads and a container not."""
+    path = Path(unquote(urlsplit(url).path)).parent
+    if path.is_dir():
+        return ok(INDEX, f"{path} is a folder of this machine, which no container sees")
+    expected = "the folder of an index: pip goes on without one"
+    return warning(INDEX, f"{path} is not there", expected=expected, remedy=INDEX_REMEDY)
+
+
+def ask(url: str, network: NetworkPlan) -> Answer:
+    """Ask for the head of a page, through the site's proxy and with its certificates."""
+    settings = network.host_environment
+    bypass = should_bypass_proxies(url, no_proxy=settings.get("no_proxy"))
+    proxies = {name: settings.get(f"{name}_proxy", "") for name in ("http", "https")}
+    trusted = urlsplit(url).hostname in settings.get("PIP_TRUSTED_HOST", "").split()
+    with requests.Session() as session:
+        session.trust_env = False  # the settings have been read, in their order of precedence
+        response = session.head(
+            url,
+            proxies={} if bypass else {name: proxy for name, proxy in proxies.items() if proxy},
+            verify=not trusted and str(network.ca_bundle or True),
+            timeout=REQUEST_S,
+            allow_redirects=True,
+        )
+    told = response.headers.get("Date")
+    return Answer(
+        status=response.status_code,
+        date=parsedate_to_datetime(told) if told else None,
+        arrived=datetime.now(UTC),
+    )
+
+
+def judge_index(subject: str, url: str, status: int) -> Finding:
+    """Judge what an index answers; one without the probed package answers too."""
+    shown = mask_credentials(url)
+    if status < 400 or status == 404:
+        return ok(subject, f"{shown} answers ({status})")
+    denied = "Its user name or password is wrong or missing." if status in (401, 403, 407) else None
+    return problem(
+        subject, f"{shown} answers {status}", expected="200", remedy=denied or INDEX_REMEDY
+    )
+
+
+def ca_bundle(path: Path) -> Finding:
+    """Judge the file of certificates that a site trusts."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=path)
+    except (ssl.SSLError, OSError) as error:
+        return problem(
+            "CA bundle", f"{path} cannot be loaded: {error}", expected="PEM", remedy=CA_REMEDY
+        )
+    return judge_certificates(path, context.get_ca_certs(), datetime.now(UTC))
+
+
+def judge_certificates(
+    path: Path, certificates: Sequence[Mapping[str, Any]], now: datetime
+) -> Finding:
+    """Judge the certificates of a bundle as ``ssl`` describes them."""
+    if not certificates:
+        return problem(
+            "CA bundle",
+            f"{path} holds no certificate of an authority",
+            expected="at least one",
+            remedy=CA_REMEDY,
+        )
+    expired = [
+        _common_name(certificate)
+        for certificate in certificates
+        if ssl.cert_time_to_seconds(certificate["notAfter"]) < now.timestamp()
+    ]
+    found = f"{path}: {counted(len(certificates), 'certificate')}"
+    if not expired:
+        return ok("CA bundle", f"{found}, none of them expired")
+    found = f"{found}, {len(expired)} of them expired: {first_names(expired)}"
+    if len(expired) < len(certificates):  # every system's bundle has some; the index tells
+        return ok("CA bundle", found)
+    return problem("CA bundle", found, expected="some that are valid", remedy=CA_REMEDY)
+
+
+def wheelhouse(folder: Path) -> Finding:
+    """Judge the folder that containers are served."""
+    count = sum(1 for pattern in ARCHIVES for _ in folder.glob(pattern))
+    if count:
+        return ok("wheelhouse", f"{folder}: {counted(count, 'archive')}")
+    return warning(
+        "wheelhouse",
+        f"{folder} holds no archive",
+        expected=" or ".join(ARCHIVES),
+        remedy=f"Fill it: pip download --dest {folder} --requirement FILE",
+    )
+
+
+def _common_name(certificate: Mapping[str, Any]) -> str:
+    named = dict(pair for part in certificate["subject"] for pair in part)
+    names = (named.get(key) for key in ("commonName", "organizationalUnitName", "organizationName"))
+    return next((str(name) for name in names if name), "without a name")
+
+
+def _root(error: BaseException) -> str:
+    """What is at the bottom of an error that quotes others."""
+    reason: object = error
+    while isinstance(reason, BaseException):
+        last = reason
+        inner = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)
+        reason = inner
+    return str(last)

@@ -1,0 +1,1 @@
+"""Text, lines, files, processes and messages: what every room uses."""

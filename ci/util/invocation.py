@@ -1,0 +1,105 @@
+"""Commands that messages name, spelled so that they work where this program was started."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from ci.util.files import REPOSITORY
+
+NOX_VARIABLE = "INFINI_CI_NOX"  # set by noxfile.py: how the user started nox
+SESSIONS = ("report", "compare", "history")  # of the same name; `run` has others
+RESULTS_VARIABLE = "INFINI_CI_RESULTS"
+RESULTS = Path("results")
+CONFIG_FILE = "ci.yaml"
+# Commands that take an option of the one under way.
+TAKERS = {
+    "source": ("run", "bundle"),
+    "config": ("run", "bundle", "doctor", "gc", "contract", "platforms"),
+    "results": (
+        *("run", "report", "compare", "contract", "history", "import", "export", "doctor", "gc"),
+    ),
+}
+
+_options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
+
+
+@contextmanager
+def under_way(options: argparse.Namespace) -> Iterator[None]:
+    """Have the configuration and the results of a command line in the commands that it names."""
+    token = _options.set(options)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def command(name: str, *words: object) -> str:
+    """``python -m ci NAME WORDS``, or what a user of nox types instead; quoted for a shell."""
+    arguments = [str(word) for word in words]
+    arguments += _same_options(name, arguments)
+    nox = os.environ.get(NOX_VARIABLE)
+    if nox is None:
+        return _python_path() + shlex.join([*_python(), name, *arguments])
+    if name == "run":
+        platform = arguments and not arguments[0].startswith("-")
+        session = f"build-{arguments.pop(0)}" if platform else "release"
+    elif name in SESSIONS:
+        session = name
+    else:  # the environment of the session that is under way has what it needs
+        python = Path(sys.executable)
+        here = python.is_relative_to(REPOSITORY) and _shell_folder() == REPOSITORY
+        shown = python.relative_to(REPOSITORY) if here else python
+        text = shlex.join([str(shown), "-m", "ci", name, *arguments])
+        return text if here else f"cd {shlex.quote(str(REPOSITORY))} && {text}"
+    return f"{nox} -s {session}" + (f" -- {shlex.join(arguments)}" if arguments else "")
+
+
+def _same_options(name: str, arguments: list[str]) -> Iterator[str]:
+    """What the command line under way has named, and the command needs too."""
+    options = _options.get()
+    config: Path | None = getattr(options, "config", None)
+    source: Path = getattr(options, "source", None) or REPOSITORY
+    if name in TAKERS["config"] and not {"--config", "--resume"} & set(arguments):
+        if source != REPOSITORY and name in TAKERS["source"]:
+            yield from ("--source", str(source))
+        elif source != REPOSITORY and config is None:
+            config = source / CONFIG_FILE
+        if config is not None:
+            yield from ("--config", str(config))
+    if name in TAKERS["results"] and "--results" not in arguments:
+        yield from map(str, results_option(getattr(options, "results", RESULTS)))
+
+
+def results_option(results: Path) -> tuple[str | Path, ...]:
+    """How commands name the folder of the results; not at all where it is the usual one."""
+    usual = results == RESULTS and not os.environ.get(RESULTS_VARIABLE)
+    return () if usual else ("--results", results)
+
+
+def _python() -> list[str]:
+    """Up to ``-m ci``, as it was typed."""
+    typed = sys.orig_argv
+    for position in range(1, len(typed) - 1):
+        if typed[position : position + 2] == ["-m", "ci"]:
+            return typed[: position + 2]
+    return ["python", "-m", "ci"]
+
+
+def _python_path() -> str:
+    """The variable, where this program was found by it alone, as that of a bundle is."""
+    value = os.environ.get("PYTHONPATH", "")
+    folders = [Path(folder).resolve() for folder in value.split(os.pathsep) if folder]
+    needed = REPOSITORY in folders and Path.cwd() != REPOSITORY
+    return f"PYTHONPATH={shlex.quote(value)} " if needed else ""
+
+
+def _shell_folder() -> Path:
+    """Where the user is; nox works in the folder of its file."""
+    return Path(os.environ.get("PWD") or Path.cwd()).resolve()

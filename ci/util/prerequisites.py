@@ -1,0 +1,475 @@
+"""A finding of a check: its subject, its level and the remedy. Standard library only."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import socket
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ci.errors import PrerequisiteError
+from ci.util.invocation import command
+from ci.util.process import ProcessError, run
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"  # no check could decide, which is not ok
+    WARNING = "warning"
+    PROBLEM = "problem"  # a run would fail
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One answer of a check: what was found and, unless it is ok, what to do.
+
+    ``package`` names what the distribution's packages would add, as in ``prerequisites.PACKAGES``.
+    ``configuration``: a problem is one of the configuration, not of the infrastructure.
+    """
+
+    level: Level
+    subject: str
+    found: str
+    expected: str | None = None
+    remedy: str | None = None
+    package: str | None = None
+    configuration: bool = False
+
+
+def ok(subject: str, found: str) -> Finding:
+    return Finding(level=Level.OK, subject=subject, found=found)
+
+
+def unknown(subject: str, found: str, *, remedy: str | None = None) -> Finding:
+    return Finding(level=Level.UNKNOWN, subject=subject, found=found, remedy=remedy)
+
+
+def warning(subject: str, found: str, *, expected: str, remedy: str) -> Finding:
+    return Finding(
+        level=Level.WARNING, subject=subject, found=found, expected=expected, remedy=remedy
+    )
+
+
+def problem(
+    subject: str, found: str, *, expected: str | None = None, remedy: str | None
+) -> Finding:
+    return Finding(
+        level=Level.PROBLEM, subject=subject, found=found, expected=expected, remedy=remedy
+    )
+
+
+LITTLE_BYTES = 5 * 10**9  # less has been too little for one platform's build
+TOO_LITTLE_BYTES = 5 * 10**8
+# torch, the build tools and what they build; without a build, TOO_LITTLE_BYTES.
+BUILD_BYTES = 2 * 10**9
+LITTLE_MEMORY_BYTES = 4 * 10**9
+TOO_LITTLE_MEMORY_BYTES = 10**9
+
+# The packages of each manager. Fedora and its kin have venv in the interpreter's own package.
+_RPM = {
+    "git": "git",
+    "venv": "{python}",
+    "compiler": "gcc-c++",
+    "headers": "{python}-devel",
+}
+PACKAGES: Mapping[str, Mapping[str, str]] = {
+    "apt-get": {
+        "git": "git",
+        "venv": "{python}-venv",
+        "compiler": "g++",
+        "headers": "{python}-dev",
+    },
+    "dnf": _RPM,
+    "yum": _RPM,
+}
+INSTALL = {
+    "apt-get": "apt-get update && apt-get install --yes --no-install-recommends",
+    "dnf": "dnf install -y",
+    "yum": "yum install -y",
+}
+
+COMPILERS = ("c++", "CC", "g++", "clang++")  # the order in which CMake looks for one
+# Where else a compiler may be chosen.
+CMAKE_SETTINGS = ("CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE")
+CHOSEN = re.compile("CMAKE_(CXX_COMPILER|TOOLCHAIN_FILE)\\b")
+COMPILE_S = 60.0
+# Also linked: a compiler without its library compiles this. CMake links such programs too.
+PROGRAM = """\
+#include <string>
+#include <string_view>
+int main() { if constexpr (std::string_view("ab").size() == 2) return int(std::string().size()); }
+"""
+BUILD_FILES = ("CMakeLists.txt", "meson.build")
+BUILD_TOOLS = ("cython", "meson-python", "nanobind", "pybind11", "scikit-build")
+
+DOCKER_SOCKET = "unix:///var/run/docker.sock"
+CONNECT_S = 2.0
+
+
+def git(source: Path) -> Finding:
+    """The commit of a result is git's, and so is the list of files that a run takes."""
+    folders = (source, *source.resolve().parents)
+    repository = next((folder for folder in folders if (folder / ".git").exists()), None)
+    try:
+        version = run(["git", "--version"], timeout_s=5).stdout.strip()
+    except ProcessError as error:
+        if repository is not None:
+            expected = "git: a result names the commit of its sources"
+            found = problem("git", str(error), expected=expected, remedy=None)
+            return _with_package(found, "git")
+        version = "no git"
+    if repository is None:
+        return warning(
+            "git",
+            f"{version}; {source} is in no repository",
+            expected="sources in git: without it no result names its commit",
+            remedy="Clone the repository, or run git init there.",
+        )
+    inside = run(["git", "-C", str(source), "rev-parse", "--git-dir"], check=False, timeout_s=5)
+    if inside.exit_code == 0:
+        return ok("git", version)
+    said = (inside.stderr.strip() or f"exit code {inside.exit_code}").splitlines()[0]
+    return problem(
+        "git",
+        f"git cannot read the repository {repository}: {said}",
+        expected="a repository of yours",
+        remedy=f"git config --global --add safe.directory {shlex.quote(str(repository))}",
+    )
+
+
+def folder(subject: str, path: Path, *, remedy: str, least: int = TOO_LITTLE_BYTES) -> Finding:
+    """Judge a folder that a run writes to: the right to write there, and ``least`` bytes."""
+    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not there.is_dir():
+        wrong = problem(subject, f"{there} is not a folder", expected="a folder", remedy=remedy)
+        return replace(wrong, configuration=True)
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(4096))
+            file.flush()
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        return problem(
+            subject,
+            f"{there} cannot be written to: {error.strerror or error}",
+            expected="a folder of yours with room",
+            remedy=remedy,
+        )
+    return disk(subject, str(path.absolute()), free, remedy=remedy, least=least)
+
+
+def disk(
+    subject: str, where: str, free: int, *, remedy: str, least: int = TOO_LITTLE_BYTES
+) -> Finding:
+    """Judge how much is free."""
+    found = f"{where}: {_gigabytes(free)} free"
+    remedy = f"{command('gc')} removes what old runs left. {remedy}"
+    if free < least:
+        return problem(subject, found, expected=f"at least {_gigabytes(least)}", remedy=remedy)
+    if free < LITTLE_BYTES:
+        return warning(subject, found, expected=_gigabytes(LITTLE_BYTES), remedy=remedy)
+    return ok(subject, found)
+
+
+def results(path: Path) -> Finding:
+    """Where results go."""
+    return folder("results", path, remedy="Name another folder with --results.")
+
+
+def temporary_folder(*, least: int) -> Finding:
+    """Where the host engine makes its environment, whose programs it starts there."""
+    subject, remedy = "temporary folder", "Name another folder with TMPDIR."
+    try:
+        path = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        return problem(subject, str(error.strerror), expected="one to write to", remedy=remedy)
+    found = folder(subject, path, remedy=remedy, least=least)
+    if found.level is not Level.PROBLEM and os.statvfs(path).f_flag & os.ST_NOEXEC:
+        text = f"{path} is mounted noexec: no program there can be started"
+        return problem(subject, text, expected="a folder for programs", remedy=remedy)
+    return found
+
+
+def venv() -> Finding:
+    """Whether this Python makes virtual environments."""
+    subject, version = "Python venv", f"Python {platform.python_version()} ({sys.executable})"
+    missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    if not missing:
+        return ok(subject, version)
+    found = f"{version} has no {' and no '.join(missing)}, so it makes no virtual environment"
+    return _of_python(problem(subject, found, remedy=None), "venv")
+
+
+def headers() -> Finding:
+    """Whether the headers of this Python are here: what the library's module includes."""
+    path = Path(sysconfig.get_path("include"), "Python.h")
+    if path.is_file():
+        return ok("Python headers", str(path.parent))
+    found = problem("Python headers", f"{path} is not there", remedy=None)
+    return _of_python(found, "headers")
+
+
+def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
+    """Whether the C++ compiler that CMake would take makes a program of C++17.
+
+    Without a temporary folder, ``can_write``, it is only looked for.
+    """
+    subject, expected = "C++ compiler", "one that takes -std=c++17, such as GCC 9 or Clang 10"
+    by_setting = [name for name in CMAKE_SETTINGS if CHOSEN.search(environ.get(name, ""))]
+    if by_setting or environ.get("CMAKE_TOOLCHAIN_FILE"):
+        where = ", ".join(by_setting) or "CMAKE_TOOLCHAIN_FILE"
+        return ok(subject, f"the one that {where} chooses, not tried")
+    named = environ.get("CXX", "")
+    search = environ.get("PATH", os.defpath)
+    found = next(filter(None, (shutil.which(name, path=search) for name in COMPILERS)), None)
+    words = shlex.split(named) or ([found] if found else [])
+    if not words:
+        looked_for = f"none of {', '.join(COMPILERS)} is on PATH"
+        return _with_package(
+            problem(subject, looked_for, expected=expected, remedy=None), "compiler"
+        )
+    if shutil.which(words[0], path=search) is None:
+        text = f"CXX names '{words[0]}', which was not found"
+        return problem(subject, text, expected=expected, remedy="Correct CXX, or unset it.")
+    shown = f"CXX={named}" if named else words[0]
+    if not can_write:
+        return ok(subject, f"{shown}, not tried")
+    with tempfile.TemporaryDirectory(prefix="infini-ci-compiler-") as temporary:
+        Path(temporary, "program.cc").write_text(PROGRAM)
+        options = shlex.split(environ.get("CXXFLAGS", ""))
+        try:
+            run(
+                [*words, *options, "-std=c++17", "program.cc", "-o", "program"],
+                cwd=Path(temporary),
+                environment={**environ, "LC_ALL": "C"},
+                timeout_s=COMPILE_S,
+            )
+        except ProcessError as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = next((line for line in lines if "error" in line), lines[-1])
+            return problem(
+                subject,
+                f"{shown} does not build a program of C++17: {reason}",
+                expected=expected,
+                remedy="Install a newer compiler, and name it in CXX where another is found first.",
+            )
+    return ok(subject, f"{shown} builds C++17")
+
+
+def memory(*, builds: bool) -> Finding:
+    """How much memory a run may take: of the machine, and of the container around this."""
+    subject, available = "memory", _available_memory()
+    if available is None:
+        return ok(subject, "this machine does not report it")
+    found = f"{_gigabytes(available)} available"
+    remedy = "End other programs, or build with fewer processes: CMAKE_BUILD_PARALLEL_LEVEL=1"
+    if builds and available < TOO_LITTLE_MEMORY_BYTES:
+        expected = f"at least {_gigabytes(TOO_LITTLE_MEMORY_BYTES)}"
+        return problem(subject, found, expected=expected, remedy=remedy)
+    if available < LITTLE_MEMORY_BYTES:
+        return warning(subject, found, expected=_gigabytes(LITTLE_MEMORY_BYTES), remedy=remedy)
+    return ok(subject, found)
+
+
+def host_engine(source: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What the host engine needs to make its environment and to build ``source`` there.
+
+    CMake and ninja come from pip. They need what a compiler brings, and a temporary folder whose
+    programs can be started.
+    """
+    builds = compiles(source)
+    yield venv()
+    room = temporary_folder(least=BUILD_BYTES if builds else TOO_LITTLE_BYTES)
+    yield room
+    yield memory(builds=builds)
+    for found in (compiler(environ, can_write=room.level is not Level.PROBLEM), headers()):
+        if found.level is Level.PROBLEM and not builds:
+            found = replace(
+                found, level=Level.WARNING, expected="nothing, unless pip compiles something here"
+            )
+        yield found
+
+
+def first_use(root: Path, words: Sequence[str], environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What ``python3 noxfile.py WORDS`` needs of this machine, where nox is not installed.
+
+    Sessions that run platforms need what `run` needs, and on the host engine what that needs.
+    Where a site's file chooses engines, or another project's configuration its sources, it is left
+    to `run`: reading them takes a YAML parser.
+    """
+    checkout = folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
+    split = words.index("--") if "--" in words else len(words)
+    of_nox, of_run = words[:split], words[split + 1 :]
+    runs = any(word == "release" or word.startswith("build-") for word in of_nox)
+    if not runs or {"--list", "-l", "--help", "-h"} & set(of_nox):
+        yield from (checkout, venv())
+        return
+    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("--engine", "--source", "--results", "--config", "--bundle"):
+        options.add_argument(name)
+    chosen, _ = options.parse_known_args(of_run)
+    yield checkout
+    yield results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
+    config = root / (chosen.config or "ci.yaml")
+    own = not chosen.bundle and config.resolve().is_relative_to(root)
+    if not (chosen.source or own):
+        yield venv()
+        return
+    source = root / (chosen.source or "")
+    yield git(source)
+    site = environ.get("INFINI_CI_SITE") or (config.parent / "ci.site.yaml").exists()
+    named = any(name.startswith("INFINI_CI_ENGINE_") for name in environ)
+    by_itself = chosen.engine in (None, "auto") and not (site or named)
+    if chosen.engine == "host" or (by_itself and not docker_answers(environ)):
+        yield from host_engine(source, environ)
+    else:
+        yield venv()
+
+
+def compiles(source: Path) -> bool:
+    """Tell whether a project evidently compiles C++: by its build files and build requirements."""
+    if any((source / name).is_file() for name in BUILD_FILES):
+        return True
+    try:
+        project = tomllib.loads((source / "pyproject.toml").read_text(errors="replace"))
+        requires = project.get("build-system", {}).get("requires", [])
+    except (OSError, tomllib.TOMLDecodeError, AttributeError):
+        requires = []
+    if any(str(name).lower().startswith(BUILD_TOOLS) for name in requires):
+        return True
+    try:
+        return "ext_modules" in (source / "setup.py").read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def refuse(what: str, findings: Iterable[Finding]) -> None:
+    """Raise ``PrerequisiteError`` where there is a problem, with every problem in one message."""
+    problems = [found for found in findings if found.level is Level.PROBLEM]
+    if problems:
+        subjects = ", ".join(found.subject for found in problems)
+        lines = "".join(f"\n  {_in_a_line(found)}" for found in problems)
+        message = f"this machine lacks what {what}: {subjects}{lines}"
+        raise PrerequisiteError(message, remedy=install_line(problems))
+
+
+def install_line(findings: Iterable[Finding]) -> str | None:
+    """The command that installs every package that a problem is about, if there are any."""
+    missing = [found.package for found in findings if found.level is Level.PROBLEM]
+    return _install_line([name for name in dict.fromkeys(missing) if name])
+
+
+def docker_answers(environ: Mapping[str, str]) -> bool:
+    """Tell whether a Docker Engine accepts a connection, or one is named that only `run` can ask.
+
+    An engine by ssh or by a context needs more than the standard library.
+    """
+    url = environ.get("DOCKER_HOST") or DOCKER_SOCKET
+    home = Path(environ.get("HOME") or "/")
+    settings = Path(environ.get("DOCKER_CONFIG") or home / ".docker", "config.json")
+    if not environ.get("DOCKER_HOST"):
+        try:
+            chosen = "currentContext" in settings.read_text(errors="replace")
+        except OSError:
+            chosen = False
+        if chosen or environ.get("DOCKER_CONTEXT"):
+            return True
+    address = urlsplit(url)
+    try:
+        if address.scheme == "tcp":
+            peer = (address.hostname or "localhost", address.port or 2375)
+            socket.create_connection(peer, timeout=CONNECT_S).close()
+        elif address.scheme == "unix":
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(CONNECT_S)
+                connection.connect(address.path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _in_a_line(found: Finding) -> str:
+    text = f"{found.subject}: {found.found}"
+    text += f"; expected {found.expected}" if found.expected else ""
+    return text if found.package or not found.remedy else f"{text}. {found.remedy}"
+
+
+def _with_package(found: Finding, package: str) -> Finding:
+    return replace(found, package=package, remedy=_install_line([package]))
+
+
+def _of_python(found: Finding, package: str) -> Finding:
+    """What only the distribution's own Python has a package for."""
+    if _packaged_python() is not None:
+        return _with_package(found, package)
+    remedy = "Use a complete Python, such as the distribution's: no package has this for another."
+    return replace(found, remedy=remedy)
+
+
+def _packaged_python() -> str | None:
+    """What packages call this interpreter: python3 where it is the default, else python3.12."""
+    real = os.path.realpath(sys.executable)
+    if real == os.path.realpath("/usr/bin/python3"):
+        return "python3"
+    return f"python3.{sys.version_info.minor}" if Path(real).parent == Path("/usr/bin") else None
+
+
+def package_manager() -> str | None:
+    """What installs packages here; a Fedora may have an apt-get that installs nothing."""
+    debian = Path("/etc/debian_version").exists()
+    managers = ("apt-get", "dnf", "yum") if debian else ("dnf", "yum", "apt-get")
+    return next(filter(shutil.which, managers), None)
+
+
+def install_command(manager: str, names: Sequence[str]) -> str:
+    """The line that installs packages, for this user."""
+    command = f"{INSTALL[manager]} {shlex.join(names)}"
+    if os.geteuid() == 0:
+        return command
+    if shutil.which("sudo"):
+        return command.replace(manager, f"sudo {manager}")
+    return f"su -c {shlex.quote(command)}"
+
+
+def _install_line(missing: Sequence[str]) -> str | None:
+    if not missing:
+        return None
+    manager = package_manager()
+    if manager is None:
+        names = [PACKAGES["apt-get"][name].format(python="python3") for name in missing]
+        return f"Install what Debian calls {', '.join(names)}."
+    python = _packaged_python() or "python3"
+    return install_command(
+        manager, [PACKAGES[manager][name].format(python=python) for name in missing]
+    )
+
+
+def _available_memory() -> int | None:
+    found: list[int] = []
+    with suppress(OSError, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines}
+        found.append((kilobytes["MemAvailable:"] + kilobytes["SwapFree:"]) * 1024)
+    with suppress(OSError, ValueError):  # a container's own limit, "max" where it has none
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(found, default=None)
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 10**9 else f"{count / 1e6:.0f} MB"
