@@ -1,0 +1,50 @@
+"""The rooms of ``ci``: each imports only rooms below it, and no modules import each other."""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+
+import grimp
+import pytest
+
+ROOMS = (
+    "commands",
+    "upkeep",
+    "run",
+    "report",
+    "analysis",
+    "store",
+    "engines",
+    "plan",
+    "facts",
+    "agent",
+    "model",
+    "util",
+)
+LOOSE = {"__main__", "cli", "errors"}
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """All imports, those in functions and those for types included."""
+    return grimp.build_graph("ci", cache_dir=None)
+
+
+def test_every_module_is_in_a_room(graph: grimp.ImportGraph) -> None:
+    assert {name.removeprefix("ci.") for name in graph.find_children("ci")} == {*ROOMS, *LOOSE}
+
+
+def test_rooms_import_only_rooms_below(graph: grimp.ImportGraph) -> None:
+    layers = ("__main__", "cli", *ROOMS, "errors")
+    illegal = graph.find_illegal_dependencies_for_layers(layers=layers, containers={"ci"})
+    upwards = {
+        " -> ".join((*route.heads, *route.middle, *route.tails))
+        for found in illegal
+        for route in found.routes
+    }
+    assert not upwards
+
+
+def test_no_modules_import_each_other(graph: grimp.ImportGraph) -> None:
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
