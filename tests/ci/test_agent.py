@@ -31,11 +31,13 @@ OLD_MODULES = frozenset(
         "collections",
         "contextlib",
         "ctypes",
+        "difflib",
         "dataclasses",
         "fcntl",
         "functools",
         "hashlib",
         "json",
+        "math",
         "os",
     }
     | {
