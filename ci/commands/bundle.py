@@ -19,6 +19,7 @@ from ci.engines.select import select_engine
 from ci.errors import ExitCode, UsageError
 from ci.model.plan import RunPlan
 from ci.plan.network import read_pip_settings
+from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project, plan_run
 from ci.plan.request import new_request
 from ci.run.progress import Progress
@@ -64,7 +65,7 @@ def bundle(options: argparse.Namespace) -> int:
             [platform.name for platform in chosen],
             source_folder=options.source or project.source,
             results=Path(folder),
-            engine=options.engine or "auto",
+            options=RunOptions(engine=options.engine or "auto"),
         )
         plans = plan_run(
             project,
@@ -72,7 +73,7 @@ def bundle(options: argparse.Namespace) -> int:
             run_id=request.run_id,
             source=request.source,
             results=Path(folder),
-            engine=options.engine,
+            options=request,
         )
         packer = Packer(
             project=project,

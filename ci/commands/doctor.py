@@ -12,6 +12,7 @@ from ci.errors import CiError
 from ci.model.plan import EnginePlan, NetworkPlan, RunPlan
 from ci.model.platforms import Platform
 from ci.plan.network import read_pip_settings
+from ci.plan.planning import RunOptions
 from ci.plan.project import SITE_FILE, Project, chosen_platforms, load_project, plan_run
 from ci.report.console import output
 from ci.upkeep.doctor.checks import (
@@ -92,7 +93,7 @@ def _plans(
                 run_id="doctor",
                 source=project.source,
                 results=options.results / "doctor",
-                engine=options.engine,
+                options=RunOptions(engine=options.engine or "auto"),
             )
         except CiError as error:
             wrong.setdefault(str(error), (error, []))[1].append(platform.name)

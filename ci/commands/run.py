@@ -23,6 +23,7 @@ from ci.model.plan import RunPlan
 from ci.model.results import exit_code, title
 from ci.plan.config import MOST_RERUNS
 from ci.plan.network import read_pip_settings
+from ci.plan.planning import RunOptions
 from ci.plan.project import Project, chosen_platforms, load_project, plan_run
 from ci.plan.request import RunRequest, load_request, new_request, read_request
 from ci.plan.selection import selected_operators
@@ -104,11 +105,7 @@ def _run(options: argparse.Namespace) -> int:
         run_id=request.run_id,
         source=request.source,
         results=options.results / request.run_id,
-        engine=None if request.engine == "auto" else request.engine,
-        engines=request.engines,
-        cold=request.cold,
-        reruns=request.reruns,
-        selected=request.selected,
+        options=request,
     )
     return _begin(options, request, plans)
 
@@ -124,11 +121,7 @@ def _run_bundle(options: argparse.Namespace) -> int:
             bundle.resumed(earlier)
             if earlier
             else bundle.request(
-                results=options.results,
-                engine=options.engine,
-                cold=options.cold,
-                reruns=options.reruns,
-                select=options.select,
+                results=options.results, options=_run_options(options), select=options.select
             )
         )
         return _begin(options, request, bundle.plans(project, request, options.results))
@@ -157,19 +150,26 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
     platforms, source = _named(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
+    selected = selected_operators(
+        project.config.selection, options.select, project.environ, source, project.path
+    )
     request = new_request(
         project,
         platforms,
         source_folder=source,
         results=options.results,
+        options=_run_options(options, selected),
+    )
+    return project, request
+
+
+def _run_options(options: argparse.Namespace, selected: str | None = None) -> RunOptions:
+    return RunOptions(
         engine=options.engine or "auto",
         cold=options.cold,
         reruns=options.reruns,
-        selected=selected_operators(
-            project.config.selection, options.select, project.environ, source, project.path
-        ),
+        selected=selected,
     )
-    return project, request
 
 
 def _refuse_unfit_machine(
@@ -185,7 +185,7 @@ def _refuse_unfit_machine(
         run_id="preflight",
         source=source,
         results=options.results / "preflight",
-        engine=options.engine,
+        options=_run_options(options),
     )
     for engine, plan in {plan.engine: plan for plan in plans}.items():
         with suppress(CiError), closing(select_engine(engine)) as selected:

@@ -12,7 +12,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
 
 from ci.errors import ConfigError
 from ci.model.plan import (
@@ -36,11 +37,33 @@ from ci.model.plan import (
     StagePlan,
     SystemPackages,
 )
-from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE
+from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform
+from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
 
-if TYPE_CHECKING:
-    from ci.model.platforms import Platform
-    from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
+
+class RunOptions(BaseModel):
+    """What the command line can say of a run; a resumed run keeps it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: str = "auto"
+    """`auto`: what the site says."""
+    engines: dict[str, str] = {}
+    """What each platform of a resumed run began on; wins over ``engine``."""
+    cold: bool = False
+    """Build without what the compiler cache holds."""
+    reruns: int | None = None
+    """Of failed tests; ``None``: what the configuration says."""
+    selected: str | None = None
+    """Operators to build and test; ``None``: all."""
+
+    def engine_of(self, platform: str) -> str | None:
+        """The engine that is asked for; ``None``: the site's."""
+        asked = self.engines.get(platform, self.engine)
+        return None if asked == "auto" else asked
+
+
+AS_CONFIGURED = RunOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +83,8 @@ class PlanInputs:
     network: NetworkPlan
     engine: EnginePlan
     devices: DevicePolicy
-    cold: bool = False
-    reruns: int | None = None  # None: what the stage says
     contract: ContractPlan | None = None
-    selected: str | None = None  # operators; None: all
+    options: RunOptions = AS_CONFIGURED
 
 
 DOCKERFILE = "Dockerfile"
@@ -90,7 +111,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
     selection = None
     if config.selection is not None:
         variable = config.selection.variable
-        selection = SelectionPlan(variable=variable, operators=inputs.selected)
+        selection = SelectionPlan(variable=variable, operators=inputs.options.selected)
     return RunPlan(
         run_id=inputs.run_id,
         platform=platform.name,
@@ -100,7 +121,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         source=inputs.source,
         results=inputs.results / platform.name,
         stages=tuple(
-            _stage_plan(stage, inputs.reruns)
+            _stage_plan(stage, inputs.options.reruns)
             for stage in config.stages
             if stage.platforms is None or platform.name in stage.platforms
         ),
@@ -121,7 +142,12 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         host=HostPlan(python=inputs.python, requirements=inputs.requirements),
         engine=inputs.engine,
         devices=devices,
-        cache=_cache_plan(config.project, platform.name, wanted, inputs),
+        cache=CachePlan(
+            name=cache_name(config.project, wanted.compiler_cache_of or platform.name),
+            cold=inputs.options.cold,
+        )
+        if wanted.compiler_cache
+        else None,
         contract=inputs.contract,
         selection=selection,
         system_packages=packages,
@@ -142,15 +168,6 @@ def _device_plan(
         wait_s=policy.wait_s,
         busy_memory=policy.busy_memory,
     )
-
-
-def _cache_plan(
-    project: str, platform: str, wanted: PlatformConfig, inputs: PlanInputs
-) -> CachePlan | None:
-    if not wanted.compiler_cache:
-        return None
-    owner = wanted.compiler_cache_of or platform
-    return CachePlan(name=cache_name(project, owner), cold=inputs.cold)
 
 
 def cache_name(project: str, platform: str) -> str:
@@ -205,7 +222,9 @@ def _image_plan(
                 remedy=f"COPY the file {PACKAGES_IN_CONTEXT} of the build context and install the"
                 " names on its lines `apt NAME` or `dnf NAME`, or leave out `system_packages:`.",
             )
-        context = {**context, PACKAGES_IN_CONTEXT: _package_lines(packages).encode()}
+        lines = [*(f"apt {name}\n" for name in packages.apt)]
+        lines += [f"dnf {name}\n" for name in packages.dnf]
+        context = {**context, PACKAGES_IN_CONTEXT: "".join(lines).encode()}
     made_of = {
         BASE_IMAGE_INPUT: base_image,
         **{name: _digest(content) for name, content in context.items()},
@@ -222,12 +241,6 @@ def _image_plan(
         offline_base_command=OFFLINE_BASE_COMMAND if offline else None,
         inputs=made_of,
         entry=(ENTRY,) if ENTRY_IN_CONTEXT in inputs.context else (),
-    )
-
-
-def _package_lines(packages: SystemPackages) -> str:
-    return "".join(f"apt {name}\n" for name in packages.apt) + "".join(
-        f"dnf {name}\n" for name in packages.dnf
     )
 
 

@@ -17,10 +17,12 @@ from ci.plan.config import ENGINES, IMAGE_REFERENCE, Config, DevicePolicy, Netwo
 from ci.plan.load import load_config, load_site
 from ci.plan.network import resolve_network
 from ci.plan.planning import (
+    AS_CONFIGURED,
     CA_BUNDLE_IN_CONTEXT,
     DOCKERFILE,
     ENTRY_IN_CONTEXT,
     PlanInputs,
+    RunOptions,
     make_plan,
 )
 from ci.plan.selection import refuse_typos
@@ -145,15 +147,16 @@ def _with_its_own_files(site: SiteConfig, folder: Path) -> SiteConfig:
 
 def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ...]:
     """The named platforms, once each; raises ``UsageError`` for those not configured."""
-    unknown = [name for name in names if name not in config.platforms]
-    if unknown:
-        raise UsageError("\n".join(_unknown(name, config) for name in unknown))
+    known = config.platforms
+    if unknown := [name for name in names if name not in known]:
+        configured = f"configured: {', '.join(known)}"
+        raise UsageError(
+            "\n".join(
+                f"unknown platform '{name}', {configured}{near_match(name, known)}"
+                for name in unknown
+            )
+        )
     return tuple(PLATFORMS[name] for name in dict.fromkeys(names))
-
-
-def _unknown(name: str, config: Config) -> str:
-    hint = near_match(name, config.platforms)
-    return f"unknown platform '{name}', configured: {', '.join(config.platforms)}{hint}"
 
 
 def plan_run(
@@ -163,29 +166,22 @@ def plan_run(
     run_id: str,
     source: Path,
     results: Path,
-    engine: str | None = None,
-    engines: Mapping[str, str] | None = None,
-    cold: bool = False,
-    reruns: int | None = None,
-    selected: str | None = None,
+    options: RunOptions = AS_CONFIGURED,
 ) -> tuple[RunPlan, ...]:
-    """Plan every platform of a run.
-
-    ``results`` is the run's own folder, ``engine`` the one of the command line, ``engines`` those
-    that platforms of a resumed run began on, ``cold`` asks for builds without what a compiler
-    cache holds, ``reruns`` is how often failed tests are run again where it is not what the
-    configuration says, and ``selected`` are the operators to build and test, by default all.
-    """
+    """Plan every platform of a run, whose own folder is ``results``."""
     _refuse_same_labels(project, platforms)
     if not source.is_dir():
         raise UsageError(f"--source: {source} is not a folder")
     network = project.network()
     plans = []
     for platform in platforms:
-        requirements = _requirements(project, platform)
+        wanted = project.config.platforms[platform.name].requirements
+        requirements = (
+            _file(project, "requirements", platform, wanted) if wanted else DEFAULT_REQUIREMENTS
+        )
         contract = _contract(project, platform, source)
-        if selected and contract and contract.suite and project.config.selection:
-            refuse_typos(selected, contract.suite, project.config.selection, source)
+        if options.selected and contract and contract.suite and project.config.selection:
+            refuse_typos(options.selected, contract.suite, project.config.selection, source)
         inputs = PlanInputs(
             run_id=run_id,
             source=source.resolve(),
@@ -195,12 +191,10 @@ def plan_run(
             requirements=requirements,
             base_image=project.base_image(platform.name),
             network=network,
-            engine=project.engine(platform.name, (engines or {}).get(platform.name, engine)),
+            engine=project.engine(platform.name, options.engine_of(platform.name)),
             devices=project.devices(platform.name),
-            cold=cold,
-            reruns=reruns,
             contract=contract,
-            selected=selected,
+            options=options,
         )
         plans.append(make_plan(project.config, platform, inputs))
     return tuple(plans)
@@ -243,11 +237,6 @@ def config_option(config: Path) -> str | None:
     return str(config.relative_to(REPOSITORY)) if own else None
 
 
-def _requirements(project: Project, platform: Platform) -> Path:
-    named = project.config.platforms[platform.name].requirements
-    return _file(project, "requirements", platform, named) if named else DEFAULT_REQUIREMENTS
-
-
 def _context(
     project: Project, platform: Platform, requirements: Path, network: NetworkPlan
 ) -> dict[str, bytes]:
@@ -255,17 +244,13 @@ def _context(
     if named := project.config.platforms[platform.name].recipe:
         context[DOCKERFILE] = _file(project, "recipe", platform, named).read_bytes()
     else:
-        context |= _recipe(platform)
+        own = [f"platforms/{platform.name}.sh"]
+        own += [DEVICES_REQUIREMENTS] if platform.devices else []
+        files = [*RECIPE_FILES, *(name for name in own if (RECIPE / name).exists())]
+        context |= {name: (RECIPE / name).read_bytes() for name in files}
     if network.ca_bundle is not None:
         context[CA_BUNDLE_IN_CONTEXT] = network.ca_bundle.read_bytes()
     return context
-
-
-def _recipe(platform: Platform) -> dict[str, bytes]:
-    """This program's own recipe."""
-    own = [f"platforms/{platform.name}.sh", *([DEVICES_REQUIREMENTS] if platform.devices else [])]
-    files = [name for name in own if (RECIPE / name).exists()]
-    return {name: (RECIPE / name).read_bytes() for name in (*RECIPE_FILES, *files)}
 
 
 def _file(project: Project, key: str, platform: Platform, name: str) -> Path:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from ci.errors import UsageError
 from ci.plan import source
+from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import Project
 from ci.plan.source import SourceState
 from ci.util.text import first_names, near_match, storable
@@ -26,10 +27,8 @@ REQUEST_FILE = "request.json"
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 
 
-class RunRequest(BaseModel):
+class RunRequest(RunOptions):
     """What was asked for; kept in the run's folder for ``--resume``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
     project: str
@@ -40,15 +39,6 @@ class RunRequest(BaseModel):
     config: Path
     config_digest: str
     platforms: tuple[str, ...]
-    engine: str
-    """Asked for on the command line; `auto`: what the site says."""
-    engines: dict[str, str] = {}
-    """What each platform began on."""
-    cold: bool = False
-    reruns: int | None = None
-    """Of failed tests; ``None``: what the configuration says."""
-    selected: str | None = None
-    """Operators to build and test; ``None``: all."""
     started_at: datetime
     bundle: Path | None = None
     """The file that the sources and the configuration come from."""
@@ -60,10 +50,7 @@ def new_request(
     *,
     source_folder: Path,
     results: Path,
-    engine: str,
-    cold: bool = False,
-    reruns: int | None = None,
-    selected: str | None = None,
+    options: RunOptions = AS_CONFIGURED,
     packed: SourceState | None = None,
 ) -> RunRequest:
     """Describe a new run; its id holds the time, the commit and four random digits.
@@ -87,11 +74,8 @@ def new_request(
         config=project.path,
         config_digest=_file_digest(project.path),
         platforms=tuple(platforms),
-        engine=engine,
-        cold=cold,
-        reruns=reruns,
-        selected=selected,
         started_at=now,
+        **options.model_dump(),
     )
 
 

@@ -21,6 +21,7 @@ from ci.plan import bundle as names
 from ci.plan import source
 from ci.plan.bundle import BundledImage, BundleDocument
 from ci.plan.config import NetworkConfig
+from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, changed_sources, new_request
 from ci.store.folder import read_results
@@ -151,7 +152,7 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
     assert relative in source.files(project, packed=True)
     packed = source.SourceState(commit=COMMIT, dirty=False)
     loaded_project = load_project(project / "ci.yaml", {})
-    options = {"source_folder": project, "results": tmp_path / "results", "engine": "auto"}
+    options = {"source_folder": project, "results": tmp_path / "results"}
     request = new_request(loaded_project, ["cpu"], packed=packed, **options)
     request = request.model_copy(update={"bundle": tmp_path / "bundle.tar"})
     assert changed_sources(request, tmp_path / "results") is None
@@ -161,7 +162,7 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
 
 def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Path) -> None:
     with opened_bundle(bundle, []) as opened:
-        project, request = opened.request(results=tmp_path, engine=None, cold=True)
+        project, request = opened.request(results=tmp_path, options=RunOptions(cold=True))
         [plan] = opened.plans(project, request, tmp_path)
         assert plan.network.wheels is not None
         assert [path.read_text() for path in plan.network.wheels.iterdir()] == ["a wheel"]
@@ -309,7 +310,7 @@ def loaded(
 ) -> tuple[Project, RunRequest]:
     project = load_project(config, {}, pip)
     return project, new_request(
-        project, ["cpu"], source_folder=sources, results=sources / "results", engine="auto"
+        project, ["cpu"], source_folder=sources, results=sources / "results"
     )
 
 

@@ -22,6 +22,7 @@ from ci.model.details import Rerun
 from ci.model.events import RunRecord
 from ci.model.results import Harness, Product
 from ci.model.tests import Outcome
+from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 
@@ -318,8 +319,7 @@ def test_the_command_line_wins_and_a_resumed_run_keeps_it(
         *(project, ["cpu"]),
         source_folder=source,
         results=work.results,
-        engine="auto",
-        reruns=asked,
+        options=RunOptions(reruns=asked),
     )
     request = RunRequest.model_validate_json(request.model_dump_json())
     [plan] = plan_run(
@@ -327,7 +327,7 @@ def test_the_command_line_wins_and_a_resumed_run_keeps_it(
         run_id=request.run_id,
         source=source,
         results=work.results,
-        reruns=request.reruns,
+        options=request,
     )
     assert {stage.name: stage.reruns for stage in plan.stages} == {"build": 0, "pytest": reruns}
 

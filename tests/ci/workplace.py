@@ -14,6 +14,7 @@ from rich.console import Console
 from ci.engines.base import Engine
 from ci.model.plan import EnginePlan
 from ci.model.results import PlatformResult, RunResult
+from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 from ci.run.coordinator import Run
@@ -91,7 +92,11 @@ class Workplace:
         resumed = request is not None
         if request is None:
             request = new_request(
-                project, platforms, source_folder=source, results=self.results, engine="docker"
+                project,
+                platforms,
+                source_folder=source,
+                results=self.results,
+                options=RunOptions(engine="docker"),
             )
         folder = self.results / request.run_id
         chosen = chosen_platforms(project.config, request.platforms)
@@ -101,7 +106,7 @@ class Workplace:
             run_id=request.run_id,
             source=source,
             results=folder,
-            engines=request.engines,
+            options=request.model_copy(update={"engine": "auto"}),
         )
         run = Run(
             request=request,

@@ -16,6 +16,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.model.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
 from ci.plan import bundle as names
 from ci.plan.bundle import BundledImage, BundleDocument
+from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import Project, chosen_platforms, load_project, plan_run
 from ci.plan.request import RunRequest, new_request, unchanged
 from ci.plan.selection import selected_operators
@@ -37,25 +38,21 @@ class OpenBundle:
         self,
         *,
         results: Path,
-        engine: str | None,
-        cold: bool,
-        reruns: int | None = None,
+        options: RunOptions = AS_CONFIGURED,
         select: str | None = None,
     ) -> tuple[Project, RunRequest]:
         """Load the project and describe a run of it; the commit is the one that was packed."""
         project = self._project()
         source = self.folder / "source"
+        selected = selected_operators(
+            project.config.selection, select, project.environ, source, project.path
+        )
         request = new_request(
             project,
             self.platforms,
             source_folder=source,
             results=results,
-            engine=engine or "auto",
-            cold=cold,
-            reruns=reruns,
-            selected=selected_operators(
-                project.config.selection, select, project.environ, source, project.path
-            ),
+            options=options.model_copy(update={"selected": selected}),
             packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
         )
         return project, request.model_copy(update={"bundle": self.path})
@@ -85,11 +82,7 @@ class OpenBundle:
             run_id=request.run_id,
             source=request.source,
             results=results / request.run_id,
-            engine=None if request.engine == "auto" else request.engine,
-            engines=request.engines,
-            cold=request.cold,
-            reruns=request.reruns,
-            selected=request.selected,
+            options=request,
         )
         return tuple(map(self._bundled, plans))
 
