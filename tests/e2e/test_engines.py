@@ -106,8 +106,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[4:]
 from conftest import Bench
 from test_engines import survivor
-from ci.engines import select_engine
-from ci.plan import EnginePlan
+from ci.engines.select import select_engine
+from ci.model.plan import EnginePlan
 
 bench = Bench(select_engine(EnginePlan(name=sys.argv[1], kind=sys.argv[1])), Path(sys.argv[2]))
 bench.run_id = sys.argv[3]

@@ -278,8 +278,8 @@ def test_machine_that_cannot_be_reached(
 
 OWNER = """
 import os, signal
-from ci.engines import select_engine
-from ci.plan import EnginePlan
+from ci.engines.select import select_engine
+from ci.model.plan import EnginePlan
 
 engine = select_engine(EnginePlan(name="lab", kind="docker", docker_host="ssh://lab"))
 os.kill(os.getpid(), signal.SIGKILL)
