@@ -7,17 +7,17 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import getdoc
 from pathlib import Path
 
+from codegen import backend, native, triton
 from codegen.aten import find_torch, load_schemas
-from codegen.bases import read_bases
 from codegen.devices import PLATFORMS
-from codegen.errors import GenerationError
+from codegen.errors import GenerationError, counted
 from codegen.generation import Outcome, generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.manual import BACKEND_STUBS, INSPECT, REGISTRY, TRITON, counted
 from codegen.output import differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -57,9 +57,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    torch = commands.add_parser(
-        "torch", help="the PyTorch backend, from the installed torchgen", allow_abbrev=False
-    )
+    def add(
+        name: str, run: Callable[[argparse.Namespace], None], help: str, manual: str | None = None
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name,
+            help=help,
+            description=manual,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.set_defaults(run=run)
+        return command
+
+    torch = add("torch", _run_torch, "the PyTorch backend, from the installed torchgen")
     _add_output(torch, required=True)
     _add_inputs(torch)
     torch.add_argument(
@@ -68,16 +79,36 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="native_ops_metadata.json of the build, whose operators then are in the stub too",
     )
-    torch.set_defaults(run=_run_torch)
 
-    _add_backend_stubs(commands)
-    _add_registry(commands)
-    _add_triton(commands)
+    _add_backend_options(
+        add(
+            "backend-stubs",
+            _run_backend_stubs,
+            "a device backend outside of torch, from its YAML file",
+            backend.__doc__,
+        )
+    )
+    _add_registry_options(
+        add(
+            "registry",
+            _run_registry,
+            "which hand-written implementation is at which slot, from the sources of a build",
+            native.__doc__,
+        )
+    )
+    _add_triton_options(
+        add(
+            "triton",
+            _run_triton,
+            "the Triton kernels of src/triton/ops, ahead of time",
+            triton.__doc__,
+        )
+    )
 
-    hand_written = commands.add_parser(
+    hand_written = add(
         "hand-written",
-        help=f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake",
-        allow_abbrev=False,
+        _run_hand_written,
+        f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake",
     )
     hand_written.add_argument(
         "--unselected", action="store_true", help="print those that it does not select"
@@ -85,41 +116,28 @@ def _parser() -> argparse.ArgumentParser:
     hand_written.add_argument(
         "--without-torch", action="store_true", help="the build has no others to select"
     )
-    hand_written.set_defaults(run=_run_hand_written)
 
-    headers = commands.add_parser(
-        "headers",
-        help="the C++ headers of codegen/slots.py and codegen/devices.py",
-        allow_abbrev=False,
+    headers = add(
+        "headers", _run_headers, "the C++ headers of codegen/slots.py and codegen/devices.py"
     )
     _add_output(headers, default=_ROOT / "src" / "include" / "infini" / "ops")
-    headers.set_defaults(run=_run_headers)
 
-    inspect = commands.add_parser(
+    inspect = add(
         "inspect",
-        help="what becomes of the operators of the installed torch",
-        description=INSPECT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _run_inspect,
+        "what becomes of the operators of the installed torch",
+        getdoc(_run_inspect),
     )
     inspect.add_argument("pattern", nargs="?", default="*", metavar="PATTERN")
     inspect.add_argument("--json", action="store_true", help="print JSON")
     _add_output(inspect, help="write inspect.txt or inspect.json there instead of printing it")
     _add_inputs(inspect)
-    inspect.set_defaults(run=_run_inspect)
     return parser
 
 
-def _add_backend_stubs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_backend_options(parser: argparse.ArgumentParser) -> None:
     """With the spellings of torchgen/gen_backend_stubs.py too."""
-    stubs = commands.add_parser(
-        "backend-stubs",
-        help="a device backend outside of torch, from its YAML file",
-        description=BACKEND_STUBS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    stubs.add_argument(
+    parser.add_argument(
         "-s",
         *("--source-yaml", "--source_yaml"),
         type=Path,
@@ -127,36 +145,28 @@ def _add_backend_stubs(commands: argparse._SubParsersAction[argparse.ArgumentPar
         metavar="FILE",
         help="which operators the backend has kernels for",
     )
-    stubs.add_argument(
+    parser.add_argument(
         "-o", *("--output-dir", "--output_dir"), type=Path, required=True, metavar="DIR"
     )
-    stubs.add_argument(
+    parser.add_argument(
         *("--impl-path", "--impl_path"),
         type=Path,
         metavar="PATH",
         help="a C++ file, or a folder of them: check that they define each kernel as declared",
     )
-    _add_dry_run(stubs, "--dry_run")
-    _add_torch_root(stubs)
-    stubs.set_defaults(run=_run_backend_stubs)
+    _add_dry_run(parser, "--dry_run")
+    _add_torch_root(parser)
 
 
-def _add_registry(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    registry = commands.add_parser(
-        "registry",
-        help="which hand-written implementation is at which slot, from the sources of a build",
-        description=REGISTRY,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    _add_output(registry, required=True)
-    registry.add_argument(
+def _add_registry_options(parser: argparse.ArgumentParser) -> None:
+    _add_output(parser, required=True)
+    parser.add_argument(
         "--accelerator",
         choices=["", *(each.enumerator for each in PLATFORMS if each.name != "cpu")],
         default="",
         help="what the build is for beside the CPU, as C++ calls it (default: nothing)",
     )
-    registry.add_argument(
+    parser.add_argument(
         "--unselected",
         nargs="*",
         default=(),
@@ -164,51 +174,38 @@ def _add_registry(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         metavar="SOURCE",
         help=f"what {SELECTION_VARIABLE} leaves out of the build",
     )
-    registry.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
-    registry.set_defaults(run=_run_registry)
+    parser.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
 
 
-def _add_triton(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    triton = commands.add_parser(
-        "triton",
-        help="the Triton kernels of src/triton/ops, ahead of time",
-        description=TRITON,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    _add_output(triton, required=True)
-    triton.add_argument(
+def _add_triton_options(parser: argparse.ArgumentParser) -> None:
+    _add_output(parser, required=True)
+    parser.add_argument(
         "--targets",
         type=_targets,
         default=(80, 90),
         metavar="LIST",
         help="compute capabilities to compile for (default: 80,90)",
     )
-    triton.add_argument(
+    parser.add_argument(
         "--jobs",
         type=int,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
         help="processes to compile with (default: one for each processor)",
     )
-    triton.add_argument(
+    parser.add_argument(
         "--without",
-        type=_names,
+        type=lambda text: frozenset(filter(None, text.split(","))),
         default=frozenset(),
         metavar="LIST",
         help="operators to leave out, with commas between them (default: none)",
     )
-    triton.add_argument(
+    parser.add_argument(
         "--python",
         default=sys.executable,
         metavar="PROGRAM",
         help="the Python that has Triton (default: this one)",
     )
-    triton.set_defaults(run=_run_triton)
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(filter(None, text.split(",")))
 
 
 def _targets(text: str) -> tuple[int, ...]:
@@ -290,7 +287,7 @@ def _run_torch(options: argparse.Namespace) -> None:
 
 def _run_backend_stubs(options: argparse.Namespace) -> None:
     # Here, because it imports Jinja2 and PyYAML.
-    from codegen.backend.command import generate_backend
+    from codegen.backend.emit import generate_backend
 
     outcome = generate_backend(
         options.source_yaml,
@@ -303,15 +300,15 @@ def _run_backend_stubs(options: argparse.Namespace) -> None:
 
 
 def _run_registry(options: argparse.Namespace) -> None:
-    from codegen.registry import METADATA_NAME, Registry, read_registry
+    bases = native.read_bases(BASES)
 
-    def read(sources: Sequence[Path]) -> Registry:
+    def read(sources: Sequence[Path]) -> native.Registry:
         paths = [source.resolve() for source in sources]
         paths = [path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else path for path in paths]
-        return read_registry(paths, read_bases(BASES), options.accelerator or None, _ROOT)
+        return native.read_registry(paths, bases, options.accelerator or None, _ROOT)
 
     registry = replace(read(options.sources), unselected=read(options.unselected).implementations)
-    _write(options, METADATA_NAME, registry.render())
+    _write(options, native.METADATA_NAME, registry.render())
     print(
         f"registry: {counted(len(registry.operators), 'operator')}, "
         f"{counted(len(registry.implementations), 'implementation')}"
@@ -327,7 +324,7 @@ def _run_hand_written(options: argparse.Namespace) -> None:
 
 
 def _run_triton(options: argparse.Namespace) -> None:
-    from codegen.triton.cache import default_folder
+    from codegen.triton.compiler import default_folder
     from codegen.triton.generation import Request, generate
 
     request = Request(
@@ -358,12 +355,42 @@ def _report(outcome: Outcome, *, dry_run: bool) -> None:
 
 
 def _run_inspect(options: argparse.Namespace) -> None:
+    """Shows, for every out= and in-place overload whose ATen base name or public name matches
+    PATTERN (a name, or a pattern such as 'fft_*'; everything by default), its schema, what each
+    argument becomes, torchgen's tags, and whether it is generated or why not.
+
+    The JSON form, schema_version 1:
+
+      schema_version, torch_version, pattern
+      operators: a list of
+        name            public name: infini.ops.<name>
+        class_name      infini.ops.<class_name>, and in C++ infini::ops::<class_name>
+        aten_name       ATen base name
+        overloads: a list of
+          overload_name   ATen's; "" for the one without
+          schema          as torchgen prints it
+          line            of native_functions.yaml; of the operator it is derived from, if generated
+          tags            torchgen's, sorted
+          generated       true or false
+          reason          null, or one of a fixed vocabulary, as in torch_ops_metadata.json
+          explanation     null, or in more words: who left it out, and why
+          arguments: a list of
+            name            in Python and C++
+            aten_name       in the schema
+            type            in the schema, without alias annotation
+            kind            Tensor, Scalar, Int, Float, Bool, String, DataType, Layout,
+                            MemoryFormat, Device or Generator: the type of one element; null for a
+                            type that can't be passed
+            list_size       null: no list; 0: a list of any size
+            is_optional, has_optional_elements, is_out, keyword_only   true or false
+            default         null, or the schema's text
+    """
     from codegen.inspection import inspect, render_json, render_text
     from codegen.selection import choose_for
 
     inputs = _inputs(options)
     schemas = load_schemas(inputs.torch)
-    bases = read_bases(inputs.base_dir)
+    bases = native.read_bases(inputs.base_dir)
     inspection = inspect(schemas, choose_for(inputs, schemas), options.pattern, bases)
     if options.json:
         text = render_json(inspection)

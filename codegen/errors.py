@@ -1,9 +1,11 @@
-"""The one error that the generators raise for bad input."""
+"""The one error that the generators raise for bad input, and words of messages."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+_MOST_SHOWN = 80  # characters; the longest name of torch 2.13 has 61
 
 
 class GenerationError(Exception):
@@ -22,3 +24,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     # The first of several that are equally near: PrivateUse1.
     best = max(sorted(matches), key=lambda each: difflib.SequenceMatcher(None, each, name).ratio())
     return f"; did you mean '{best}'?"
+
+
+def quoted(text: str) -> str:
+    """What a file says, fit for one line of a terminal."""
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 operator``, ``2 operators``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codegen.aten import load_schemas
-from codegen.bases import Base, read_bases
-from codegen.errors import GenerationError
+from codegen.errors import GenerationError, counted
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.manual import counted
-from codegen.model import Library, Narrowing, Schemas, SkipReason
+from codegen.model import Base, Library, Narrowing, Schemas, SkipReason
+from codegen.native import read_bases
 from codegen.output import Changes, read_manifest, synchronize
 
 

@@ -9,12 +9,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from codegen.bases import Base
-from codegen.errors import GenerationError
-from codegen.manual import counted
-from codegen.model import Argument, Declaration, Schemas, SkipReason
-from codegen.names import class_name, parameter_name
-from codegen.selection import Choice, no_operator
+from codegen.errors import GenerationError, counted
+from codegen.model import (
+    Argument,
+    Base,
+    Choice,
+    Declaration,
+    Schemas,
+    SkipReason,
+    class_name,
+    parameter_name,
+)
+from codegen.selection import no_operator
 from codegen.translate import kind_of, make_library
 
 SCHEMA_VERSION = 1
@@ -89,7 +95,7 @@ def _inspect(
 
 
 def render_json(inspection: Inspection) -> str:
-    """The JSON form, as ``codegen.manual`` describes it."""
+    """The JSON form, as ``inspect --help`` describes it."""
     fields = {
         "schema_version": SCHEMA_VERSION,
         "torch_version": inspection.torch_version,

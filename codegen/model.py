@@ -1,16 +1,70 @@
 """What is generated, as data: declarations of ATen, and the operators made of them.
 
-The first half says what a torch declares and loses nothing: ``str(schema)`` is the text in
-``native_functions.yaml``. The second half says what the library makes of it.
+The first part is how they are named. The second says what a torch declares and loses nothing:
+``str(schema)`` is the text in ``native_functions.yaml``. The third says what is to be generated of
+it, and the last what the library makes of it.
 """
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from codegen.names import parameter_name, public_name
+INTERNAL_PREFIX = "internal_"
+INPLACE_SUFFIX = "_inplace"
+
+# What the library itself has in these scopes: an operator of a fork must not replace it.
+RESERVED_NAMES = frozenset(  # of `infini.ops`
+    {"devices", "include_dir", "last_call", "metadata_path", "native_metadata_path", "platforms"}
+)
+RESERVED_CLASS_NAMES = frozenset(  # of C++ `infini::ops`, and of `infini.ops`
+    {
+        *("Argument", "Call", "CallOptions", "ClearCacheOf", "DataType", "Device"),
+        *("DeviceType", "DeviceTypeInfo", "Implementation", "Invocation", "Kernel", "Layout"),
+        *("MemoryFormat", "Operator", "OperatorBase", "OperatorEntry", "Overload", "Parameter"),
+        *("Platform", "Predicate", "Registration", "Scalar", "Slot", "Span", "SupportsOf"),
+        *("Tensor", "Unpacked"),
+    }
+)
+# Keyword parameters of every operator, and local names of the generated `Call`.
+RESERVED_PARAMETERS = frozenset({"implementation_index", "stream", "options", "overload"})
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def public_name(aten_name: str, *, inplace: bool) -> str:
+    """The name that an ATen base name has in ``infini.ops``.
+
+    Leading underscores become ``internal_`` and the trailing underscore of an in-place
+    operator ``_inplace``: ``_softmax`` is ``internal_softmax``, ``abs_`` ``abs_inplace``,
+    ``__iand__`` ``internal_iand_inplace``.
+    """
+    core = aten_name.strip("_")
+    prefix = INTERNAL_PREFIX if aten_name.startswith("_") else ""
+    return f"{prefix}{core}{INPLACE_SUFFIX if inplace else ''}"
+
+
+def class_name(name: str) -> str:
+    """Pascal case of a public name: ``log_softmax`` is ``LogSoftmax``."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+def parameter_name(aten_argument: str) -> str:
+    """ATen's ``self`` is spelled ``input``; a name that is taken gets a trailing underscore.
+
+    C++ keywords can't come: torch's own headers have the names of its schemas.
+    """
+    if aten_argument == "self":
+        return "input"
+    is_taken = aten_argument in RESERVED_PARAMETERS or keyword.iskeyword(aten_argument)
+    return f"{aten_argument}_" if is_taken else aten_argument
+
+
+def is_identifier(name: str) -> bool:
+    """True for a name of the form that Python and C++ both take."""
+    return _IDENTIFIER.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +142,12 @@ class Schema:
 
     @property
     def full_name(self) -> str:
-        return self._joined(".")
+        return ".".join(filter(None, (self.aten_name, self.overload_name)))
 
     @property
     def function(self) -> str:
         """``abs_out``: ``at::_ops::abs_out`` is it."""
-        return self._joined("_")
-
-    def _joined(self, separator: str) -> str:
-        return separator.join(filter(None, (self.aten_name, self.overload_name)))
+        return "_".join(filter(None, (self.aten_name, self.overload_name)))
 
     def __str__(self) -> str:
         positional = [str(each) for each in self.arguments if not each.keyword_only]
@@ -169,6 +220,23 @@ class SkipReason(Enum):
     OTHER_BASE = "its hand-written base has other parameters"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Omission:
+    """Why a selection leaves an operator out: for programs, and for people."""
+
+    reason: SkipReason
+    explanation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What selections mean for the operators of one torch; by default, all of them."""
+
+    omitted: Mapping[str, Omission] = field(default_factory=dict)  # by ATen base name
+    missing: tuple[str, ...] = ()  # listed in a file, and not in this torch
+    notes: tuple[str, ...] = ()
+
+
 Default = bool | int | float | str | None | tuple[int, ...]
 
 
@@ -222,19 +290,16 @@ class Parameter:
             "default": self.aten_default,
         }
 
-    def is_like(self, other: Parameter) -> bool:
-        """Whether the same values can be passed for both, by position and by keyword.
+    @property
+    def passed(self) -> tuple[object, ...]:
+        """Equal for two for which the same values can be passed, by position and by keyword.
 
         Also where the schemas have different words for one type: ``SymInt`` and ``int``.
         """
-        return self._passed() == other._passed()
-
-    def _passed(self) -> tuple[object, ...]:
-        type_ = self.argument.type
         has_default = self.aten_default is not None
         return (
             *(self.name, self.kind, self.is_out, has_default, self.default),
-            *(type_.list_size, type_.is_optional, type_.has_optional_elements),
+            *(self.list_size, self.is_optional, self.has_optional_elements),
         )
 
 
@@ -280,6 +345,15 @@ class Operator:
     name: str
     class_name: str
     overloads: tuple[Overload, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """A hand-written base: its class, and the one overload that implementations register for."""
+
+    where: str  # "src/base/gemm.h:12"
+    class_name: str
+    overload: Overload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ The file is about ATen's operators alone, the environment about those written by
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import yaml
 
 from codegen.errors import GenerationError, nearest
 from codegen.inputs import PREDEFINED, SELECTION_VARIABLE, Inputs, names_a_file
-from codegen.model import Schemas, SkipReason
+from codegen.model import Choice, Omission, Schemas, SkipReason
 from codegen.nodes import is_plain, line_of
 
 ALL = "all"
@@ -62,23 +62,6 @@ class Selection:
 
 def _matches(entries: Iterable[Entry], known: Collection[str]) -> set[str]:
     return {name for entry in entries for name in entry.matches(known)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Omission:
-    """Why a selection leaves an operator out: for programs, and for people."""
-
-    reason: SkipReason
-    explanation: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """What selections mean for the operators of one torch; by default, all of them."""
-
-    omitted: Mapping[str, Omission] = field(default_factory=dict)  # by ATen base name
-    missing: tuple[str, ...] = ()  # listed in a file, and not in this torch
-    notes: tuple[str, ...] = ()
 
 
 def load_selection(path: Path) -> Selection:

@@ -7,9 +7,12 @@ import keyword
 import math
 from collections.abc import Collection, Mapping
 
-from codegen.bases import Base
 from codegen.model import (
+    RESERVED_CLASS_NAMES,
+    RESERVED_NAMES,
     Argument,
+    Base,
+    Choice,
     Declaration,
     Default,
     Kind,
@@ -21,14 +24,14 @@ from codegen.model import (
     Skipped,
     SkipReason,
     Type,
+    class_name,
+    is_identifier,
 )
-from codegen.names import RESERVED_CLASS_NAMES, RESERVED_NAMES, class_name, is_identifier
-from codegen.selection import Choice
 
 # kMaxParameters in src/bindings/call_storage.h; torch 2.13 has at most 25.
 MAX_PARAMETERS = 64
 
-_KINDS: dict[str, Kind | SkipReason] = {
+KINDS: dict[str, Kind | SkipReason] = {
     "Tensor": Kind.TENSOR,
     "Scalar": Kind.SCALAR,
     "int": Kind.INT,
@@ -116,8 +119,7 @@ def _contradicts(overload: Overload, base: Base | None) -> bool:
     """Whether one table row can't be for both: arguments would be taken for others."""
     if base is None or base.overload.schema.overload_name != overload.schema.overload_name:
         return False
-    ours, atens = base.overload.parameters, overload.parameters
-    return len(ours) != len(atens) or not all(map(Parameter.is_like, ours, atens))
+    return [p.passed for p in base.overload.parameters] != [p.passed for p in overload.parameters]
 
 
 def _in_order_of_trial(overloads: list[Overload]) -> tuple[Overload, ...]:
@@ -174,7 +176,7 @@ def parameter_of(argument: Argument) -> Parameter | SkipReason:
     kind = kind_of(argument.type)
     if isinstance(kind, SkipReason):
         return kind
-    default = None if argument.default is None else _parse_default(argument, kind)
+    default = None if argument.default is None else parse_default(argument, kind)
     if isinstance(default, SkipReason):
         return default
     return Parameter(argument=argument, kind=kind, default=default)
@@ -182,7 +184,7 @@ def parameter_of(argument: Argument) -> Parameter | SkipReason:
 
 def kind_of(type_: Type) -> Kind | SkipReason:
     """The kind of one element of the type, or why it can't be passed."""
-    kind = _KINDS.get(type_.base, SkipReason.UNKNOWN_TYPE)
+    kind = KINDS.get(type_.base, SkipReason.UNKNOWN_TYPE)
     if isinstance(kind, SkipReason) or type_.list_size is None:
         return kind
     if type_.has_optional_elements:
@@ -196,7 +198,8 @@ def kind_of(type_: Type) -> Kind | SkipReason:
     return kind if known else SkipReason.UNKNOWN_TYPE
 
 
-def _parse_default(argument: Argument, kind: Kind) -> Default | SkipReason:
+def parse_default(argument: Argument, kind: Kind) -> Default | SkipReason:
+    """The value of the default that the argument has, or why it can't be."""
     text = argument.default
     assert text is not None
     if text == "None":

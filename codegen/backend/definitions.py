@@ -14,8 +14,7 @@ from codegen.backend.cpp_source import Definition, Invocation, Source, Words, sc
 from codegen.backend.cpp_types import UnclearTypeError, canonical
 from codegen.backend.model import BackendFile, Entry
 from codegen.backend.wrappers import member_name
-from codegen.errors import GenerationError, nearest
-from codegen.manual import counted
+from codegen.errors import GenerationError, counted, nearest
 
 if TYPE_CHECKING:
     from codegen.aten import NativeFunctions

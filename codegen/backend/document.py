@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from codegen.backend.known import DispatchKeys, Operators
-from codegen.backend.model import BackendFile, Entry
-from codegen.backend.nodes import Findings, compose, described
-from codegen.names import is_identifier
-from codegen.nodes import is_plain, line_of
+from codegen.backend.model import BackendFile, DispatchKeys, Entry, Operators
+from codegen.errors import GenerationError
+from codegen.model import is_identifier
+from codegen.nodes import compose, described, is_plain, line_of
 
 if TYPE_CHECKING:
     from codegen.aten import NativeFunctions
@@ -57,7 +56,7 @@ class _Reader:
     def __init__(self, path: Path, functions: NativeFunctions) -> None:
         self._path = path
         self._functions = functions
-        self._findings = Findings(path)
+        self._findings: list[tuple[int, str]] = []
         self._operators = Operators(functions)
         self._keys = DispatchKeys(functions)
         self._sections: dict[str, yaml.Node] = {}  # in the order of the file
@@ -79,7 +78,7 @@ class _Reader:
         use_out_as_primary = self._flag("use_out_as_primary")
         device_guard = self._flag("device_guard")
         self._check_lazy_lists()
-        self._findings.raise_all()
+        self._raise_findings()
         return BackendFile(
             path=self._path,
             backend=backend,
@@ -93,17 +92,28 @@ class _Reader:
             device_guard=device_guard,
         )
 
+    def _report(self, line: int, text: str) -> None:
+        self._findings.append((line, text))
+
     def _add(self, node: yaml.Node, text: str) -> None:
-        self._findings.add(line_of(node), text)
+        self._report(line_of(node), text)
+
+    def _raise_findings(self) -> None:
+        """Raises ``GenerationError`` if there are any: one per line, in the order of the file."""
+        if self._findings:
+            ordered = sorted(self._findings, key=lambda finding: finding[0])
+            raise GenerationError(
+                "\n".join(f"{self._path}:{line}: {text}" for line, text in ordered)
+            )
 
     def _read_sections(self, root: yaml.Node | None) -> None:
         if root is None or not is_plain(root, "map"):
             got = "nothing" if root is None else described(root)
             line = 1 if root is None else line_of(root)
-            self._findings.add(
+            self._report(
                 line, f"got {got}, expected a mapping with backend, cpp_namespace and supported"
             )
-            self._findings.raise_all()
+            self._raise_findings()
         assert root is not None
         for key, value in root.value:
             name = key.value if is_plain(key, "str") else None
@@ -132,7 +142,7 @@ class _Reader:
         present = [self._sections[key] for key in _KERNEL_LISTS if key in self._sections]
         if all(node.value in ("", []) or is_plain(node, "null") for node in present):
             line = min((line_of(node) for node in present), default=1)
-            self._findings.add(
+            self._report(
                 line,
                 f"{', '.join(_KERNEL_LISTS[:-1])} and {_KERNEL_LISTS[-1]} are all empty or "
                 "missing; expected at least one operator, under 'supported'",
@@ -171,7 +181,7 @@ class _Reader:
                 continue
             earlier_key, earlier_line = first[name]
             where = "" if key == earlier_key else f" under {earlier_key},"
-            self._findings.add(
+            self._report(
                 line,
                 f"{key}: '{name}' stands twice, first{where} on line {earlier_line}; remove one",
             )
@@ -193,7 +203,7 @@ class _Reader:
             key, line = forward[other]
             for name in names:
                 if name in backward:
-                    self._findings.add(
+                    self._report(
                         backward[name],
                         f"autograd: '{name}' is a variant of '{other}', which stands under "
                         f"{key} on line {line}; expected {', '.join(names)} all under "
@@ -240,7 +250,7 @@ class _Reader:
         node = self._sections.get(key)
         if node is None:
             if example and key not in self._meant:
-                self._findings.add(1, f"no '{key}'; expected {expected}. Add '{key}: {example}'")
+                self._report(1, f"no '{key}'; expected {expected}. Add '{key}: {example}'")
             return None
         if is_plain(node, "null") and not example:
             return None

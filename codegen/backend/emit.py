@@ -1,12 +1,44 @@
-"""The files of a backend, from what its YAML file says and the functions of a torch."""
+"""``python -m codegen backend-stubs``: the files of a backend, from its YAML file and a torch."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from codegen import emit
-from codegen.aten import NativeFunctions
+from codegen.aten import NativeFunctions, Torch, native_functions
 from codegen.backend.coverage import REQUIRED, make_coverage, render_json
+from codegen.backend.definitions import check_definitions
+from codegen.backend.document import read_backend_file
 from codegen.backend.model import BackendFile
 from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
+from codegen.errors import counted
+from codegen.generation import Outcome
+from codegen.output import synchronize
+
+
+def generate_backend(
+    source: Path,
+    folder: Path,
+    torch: Torch,
+    *,
+    implementation: Path | None = None,
+    dry_run: bool = False,
+) -> Outcome:
+    """Generates the files of the backend that ``source`` describes into ``folder``.
+
+    ``implementation``, a C++ file or a folder of them, has the definitions of its kernels.
+    Raises ``GenerationError`` with all that is wrong with either, and then writes nothing.
+    """
+    with native_functions(torch) as functions:
+        file = read_backend_file(source, functions)
+        notes = check_definitions(file, functions, implementation) if implementation else ()
+        files = render_backend(file, functions)
+        summary = (
+            f"torch {functions.torch_version}: {file.backend} with "
+            f"{counted(len(file.supported), 'kernel')}, {len(file.autograd)} for autograd"
+        )
+    changes = synchronize(files, folder, summary=summary, notes=notes, dry_run=dry_run)
+    return Outcome(summary=summary, notes=notes, changes=changes)
 
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:

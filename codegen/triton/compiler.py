@@ -1,27 +1,157 @@
-"""Compiles variants in worker processes, or takes them from the cache."""
+"""The Triton to compile with; compiles variants in worker processes, or takes them from a cache."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import queue
+import re
 import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from codegen.errors import GenerationError
 from codegen.output import digest_of
-from codegen.triton import cache
-from codegen.triton.cache import Kernel
-from codegen.triton.spec import Variant
-from codegen.triton.toolchain import Toolchain
-from codegen.triton.tree import Plan, Source
+from codegen.triton.spec import Plan, Source, Variant
 
 _WORKER = Path(__file__).parent / "worker.py"
+CACHE_VARIABLE = "INFINI_OPS_TRITON_CACHE"
+
+PINNED = "3.9.0"  # of the dependency group `triton`
+OLDEST = (3, 4)
+_CHOOSE = "Set TRITON_PYTHON_EXECUTABLE to a Python that has Triton, or WITH_TRITON to OFF."
+
+# Without importing triton, which takes a second, and without asking for the distribution of this
+# name: the one of some builds of torch is called otherwise.
+_FIND = """
+import importlib.util, json, pathlib, re
+spec = importlib.util.find_spec("triton")
+if spec and spec.origin:
+    origin = pathlib.Path(spec.origin)
+    folder = origin.parent
+    version = re.search(r"^__version__ = .([^'\\"]+)", origin.read_text(), re.MULTILINE)
+    print(json.dumps({
+        "folder": str(folder),
+        "version": version[1] if version else "of unknown version",
+        "assemblers": sorted(map(str, folder.glob("backends/nvidia/bin/ptxas*"))),
+    }))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
+    """An installed Triton."""
+
+    python: tuple[str, ...]  # the command
+    version: str
+    assemblers: str  # what its own ptxas, of which it may have several, say of their versions
+
+
+def find_toolchain(python: str) -> Toolchain:
+    """Asks a Python. An isolated build hides the environment's packages by variables; ``-I``
+    ignores those."""
+    for flags in ((), ("-I",)):
+        command = (python, *flags)
+        if answer := _run([*command, "-c", _FIND], python).strip():
+            return _toolchain(command, answer)
+    raise GenerationError(f"{python} has no Triton. {_remedy(python)}")
+
+
+def _toolchain(command: tuple[str, ...], answer: str) -> Toolchain:
+    python = command[0]
+    try:
+        found = json.loads(answer)
+    except ValueError as error:
+        raise GenerationError(
+            f"{python} is no Python: it printed {answer[:40]!r}. {_CHOOSE}"
+        ) from error
+    match = re.match(r"(\d+)\.(\d+)", found["version"])
+    if not match or (int(match[1]), int(match[2])) < OLDEST:
+        raise GenerationError(
+            f"{found['folder']} is Triton {found['version']}; expected "
+            f"{'.'.join(map(str, OLDEST))} or later. {_remedy(python)}"
+        )
+    said = [_run([path, "--version"], python) for path in found["assemblers"]]
+    return Toolchain(python=command, version=found["version"], assemblers="".join(said))
+
+
+def _remedy(python: str) -> str:
+    return (
+        f"Run `{python} -m pip install triton=={PINNED}`, set TRITON_PYTHON_EXECUTABLE to a Python "
+        "that has it, or set WITH_TRITON to OFF."
+    )
+
+
+def _run(command: list[str], python: str) -> str:
+    try:
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise GenerationError(
+            f"{command[0]!r} can't be run ({error.strerror}). {_CHOOSE}"
+        ) from error
+    if finished.returncode:
+        said = finished.stderr.strip() or f"exit code {finished.returncode}"
+        raise GenerationError(f"{command[0]} failed: {said}. {_remedy(python)}")
+    return finished.stdout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A compiled variant: its code and what a launcher needs to know."""
+
+    cubin: bytes
+    entry: str  # the name in the cubin
+    parameters: tuple[str, ...]  # in order, without constants
+    hidden: int  # pointers to scratch memory, of which there is none, after those
+    num_warps: int
+    shared: int  # bytes of dynamic shared memory
+
+
+def default_folder() -> Path:
+    """Where kernels are kept between builds; a user may delete it at any time."""
+    if folder := os.environ.get(CACHE_VARIABLE):
+        return Path(folder)
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(user, "infini-ops", "triton")
+
+
+def load(folder: Path, key: str) -> Kernel | None:
+    """The kernel, or nothing where there is none or a damaged one."""
+    try:
+        digest, text = _entry(folder, key).read_bytes().split(b"\n", 1)
+        if digest.decode() != hashlib.sha256(text).hexdigest():
+            return None
+        return _decoded(json.loads(text))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def store(folder: Path, key: str, kernel: Kernel) -> None:
+    """Keeps the kernel. Several processes may do so at once."""
+    fields = {**asdict(kernel), "cubin": base64.b64encode(kernel.cubin).decode()}
+    text = json.dumps(fields).encode()
+    path = _entry(folder, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    partial.replace(path)
+
+
+def _decoded(fields: dict[str, Any]) -> Kernel:
+    """A kernel from what a worker or an entry says of it."""
+    cubin = base64.b64decode(fields["cubin"], validate=True)
+    return Kernel(**fields | {"cubin": cubin, "parameters": tuple(fields["parameters"])})
+
+
+def _entry(folder: Path, key: str) -> Path:
+    return folder / key[:2] / f"{key}.kernel"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,21 +213,17 @@ def compile_all(
 ) -> Compiled:
     """Takes kernels from the cache in ``folder``, compiles the others and puts them there."""
     wanted = {job.key(toolchain): job for job in jobs}
-    found = {key: cache.load(folder, key) for key in wanted}
+    found = {key: load(folder, key) for key in wanted}
     kernels = {key: kernel for key, kernel in found.items() if kernel}
     missing = [(key, job) for key, job in wanted.items() if key not in kernels]
     fresh = _compile(missing, toolchain, workers)
-    notes = _store(fresh, folder)
-    return Compiled(kernels={**kernels, **fresh}, fresh=len(fresh), notes=notes)
-
-
-def _store(kernels: Mapping[str, Kernel], folder: Path) -> tuple[str, ...]:
+    notes: tuple[str, ...] = ()
     try:
-        for key, kernel in kernels.items():
-            cache.store(folder, key, kernel)
+        for key, kernel in fresh.items():
+            store(folder, key, kernel)
     except OSError as error:  # a home folder that is not writable is no reason to fail
-        return (f"{folder}: {error.strerror}; kernels are not kept (set {cache.VARIABLE})",)
-    return ()
+        notes = (f"{folder}: {error.strerror}; kernels are not kept (set {CACHE_VARIABLE})",)
+    return Compiled(kernels={**kernels, **fresh}, fresh=len(fresh), notes=notes)
 
 
 def _compile(
@@ -158,4 +284,4 @@ def _ask(process: subprocess.Popen[str], job: Job) -> Kernel:
         raise GenerationError(f"{where}: Triton ended unexpectedly; its output is above") from error
     if "error" in answer:
         raise GenerationError(f"{where}:\n{answer['error']}")
-    return cache.decode(answer)
+    return _decoded(answer)

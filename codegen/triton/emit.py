@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from codegen.emit import make_environment
-from codegen.names import class_name
-from codegen.triton.cache import Kernel
-from codegen.triton.compiler import Job
-from codegen.triton.expressions import substituted
-from codegen.triton.spec import C_TYPES, FieldKind, Operator, Variant
-from codegen.triton.toolchain import Toolchain
-from codegen.triton.tree import Plan
+from codegen.model import class_name
+from codegen.triton.compiler import Job, Kernel, Toolchain
+from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substituted
 
 _BYTES_PER_LINE = 64
 

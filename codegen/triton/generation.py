@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codegen.errors import counted
 from codegen.generation import Outcome
-from codegen.manual import counted
 from codegen.output import Changes, digest_of, read_manifest, synchronize
-from codegen.triton.toolchain import Toolchain, find_toolchain
-from codegen.triton.tree import OPERATORS, Source, find_sources
+from codegen.triton.compiler import Toolchain, compile_all, find_toolchain, jobs_of
+from codegen.triton.spec import OPERATORS, Source, find_sources, read_data_types, read_plan
 
 _CODEGEN = Path(__file__).resolve().parents[1]
 
@@ -41,9 +41,7 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcom
     if manifest.is_up_to_date(folder, digest):
         changes = Changes(written=(), unchanged=tuple(manifest.files), removed=())
         return Outcome(summary=manifest.summary, notes=manifest.notes, changes=changes)
-    from codegen.triton.compiler import compile_all, jobs_of
     from codegen.triton.emit import render
-    from codegen.triton.tree import read_data_types, read_plan
 
     plans = [read_plan(source, request.targets) for source in request.sources()]
     jobs = jobs_of(plans)

@@ -1,4 +1,4 @@
-"""What a ``src/triton/ops/<op>/build.py`` says: an operator, its request and its variants.
+"""The operators of ``src/triton/ops`` and what their ``build.py`` say: requests and variants.
 
 A request is the C struct that the C++ glue fills. A variant is one kernel of ``kernel.py``
 compiled under assumptions; the generated dispatcher takes the first variant of the target whose
@@ -14,13 +14,19 @@ they can't be forgotten:
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 from codegen.errors import GenerationError, nearest
-from codegen.triton.expressions import names_in
+from codegen.triton.worker import explain
+
+_ROOT = Path(__file__).resolve().parents[2]
+OPERATORS = _ROOT / "src" / "triton" / "ops"
+_DATA_TYPES = _ROOT / "src" / "include" / "infini" / "ops" / "data_type.h"
 
 Constant = bool | int | float | str
 
@@ -59,6 +65,16 @@ TRITON_TYPES = {
     "kInt64": "i64",
     "kBool": "i1",
 }
+
+# What expressions may use beside fields and constants: functions of src/triton/driver.h, and C's
+# own.
+KNOWN = {
+    "cdiv": "InfiniOpsCeilDiv",
+    "min": "InfiniOpsMin",
+    "max": "InfiniOpsMax",
+    "INT32_MAX": "INT32_MAX",
+}
+_NAME = re.compile(r"\b[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +138,8 @@ def _problem(operator: Operator, variant: Variant) -> str | None:
     for name in variant.divisible:
         if name not in variant.types:
             return f"has {name!r} divisible; expected one of {', '.join(variant.types)}"
-    known = {*operator.fields, *_numbers(variant)}
+    numbers = [name for name, value in variant.constants.items() if isinstance(value, int)]
+    known = {*operator.fields, *numbers}
     for expression in (*variant.grid, *variant.when):
         for name in names_in(expression):
             if name not in known:
@@ -150,5 +167,76 @@ def _type_problem(operator: Operator, variant: Variant, parameter: str, name: st
     return None
 
 
-def _numbers(variant: Variant) -> list[str]:
-    return [name for name, value in variant.constants.items() if isinstance(value, int)]
+def names_in(expression: str) -> list[str]:
+    """The fields and constants that the expression is over."""
+    return [name for name in _NAME.findall(expression) if name not in KNOWN]
+
+
+def substituted(expression: str, values: Mapping[str, str]) -> str:
+    """The expression with names replaced by what stands for them in the generated source."""
+    known = {**KNOWN, **values}
+    return _NAME.sub(lambda match: known[match[0]], expression)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One folder of ``src/triton/ops``."""
+
+    name: str  # of the operator: "rms_norm"
+    folder: Path
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "kernel.py"
+
+    @property
+    def build(self) -> Path:
+        return self.folder / "build.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """An operator with its variants for each target, in the order in which they are tried."""
+
+    source: Source
+    operator: Operator
+    variants: Mapping[int, Sequence[Variant]]
+
+
+def find_sources(folder: Path) -> list[Source]:
+    """The operators below ``folder``, by name."""
+    folders = sorted({path.parent for path in folder.glob("*/*.*")})
+    if not folders:
+        raise GenerationError(f"{folder}: no */build.py there; expected one for each operator")
+    sources = [Source(name=each.name, folder=each) for each in folders]
+    for path in (path for source in sources for path in (source.build, source.kernel)):
+        if not path.exists():
+            raise GenerationError(f"{path} is not there; expected one for each operator")
+    return sources
+
+
+def read_plan(source: Source, targets: Iterable[int]) -> Plan:
+    """Runs ``build.py``; its mistakes are reported with its lines."""
+    try:
+        module_spec = importlib.util.spec_from_file_location("build", source.build)
+        assert module_spec
+        assert module_spec.loader
+        module = importlib.util.module_from_spec(module_spec)
+        module_spec.loader.exec_module(module)
+        operator: Operator = module.OPERATOR
+        variants = {target: tuple(operator.variants(target)) for target in targets}
+    except Exception as error:
+        said = explain(error, str(source.build))
+        raise GenerationError(f"{source.build} failed:\n{said}") from error
+    for target, each in variants.items():
+        check(operator, each, f"{source.build}, target {target}")
+    return Plan(source=source, operator=operator, variants=variants)
+
+
+def read_data_types(header: Path = _DATA_TYPES) -> dict[str, int]:
+    """The enumerators of DataType, which generated C sources can't include."""
+    found = re.findall(r"^  (k\w+) = (\d+),$", header.read_text(), re.MULTILINE)
+    data_types = {name: int(value) for name, value in found}
+    if missing := TRITON_TYPES.keys() - data_types.keys():
+        raise GenerationError(f"{header}: no {', '.join(sorted(missing))} in it")
+    return data_types

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from codegen.aten import NativeFunctions
 from codegen.backend.document import KEYS, read_backend_file
-from codegen.backend.known import DispatchKeys
-from codegen.backend.model import BackendFile, Entry
-from codegen.backend.nodes import LARGEST
+from codegen.backend.model import BackendFile, DispatchKeys, Entry
 from codegen.errors import GenerationError
+from codegen.nodes import LARGEST
 
 HEAD = "backend: PrivateUse1\ncpp_namespace: torch_npu\n"
 ONE = f"{HEAD}supported:\n  - abs\n"

@@ -12,8 +12,7 @@ import pytest
 
 from codegen.backend.document import read_backend_file
 from codegen.backend.emit import render_backend
-from codegen.backend.known import DispatchKeys
-from codegen.backend.model import BackendFile, Entry
+from codegen.backend.model import BackendFile, DispatchKeys, Entry
 
 if TYPE_CHECKING:
     from codegen.aten import NativeFunctions

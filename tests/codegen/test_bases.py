@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from codegen.bases import read_bases
 from codegen.errors import GenerationError
 from codegen.model import Schemas, SkipReason
+from codegen.native import read_bases
 from codegen.translate import make_library
 
 GEMM = (

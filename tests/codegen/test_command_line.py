@@ -16,7 +16,7 @@ import pytest
 from codegen.aten import find_torch
 from codegen.cli import BASES, main
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.names import RESERVED_NAMES
+from codegen.model import RESERVED_NAMES
 
 pytest.importorskip("torchgen", reason="torch is not installed")
 

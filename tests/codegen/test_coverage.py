@@ -6,8 +6,14 @@ import dataclasses
 
 import pytest
 
-from codegen.model import Library, Schemas, Skipped, SkipReason
-from codegen.names import RESERVED_CLASS_NAMES, RESERVED_NAMES
+from codegen.model import (
+    RESERVED_CLASS_NAMES,
+    RESERVED_NAMES,
+    Library,
+    Schemas,
+    Skipped,
+    SkipReason,
+)
 from codegen.selection import choose, parse_variable
 from codegen.translate import make_library
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.bases import read_bases
+from codegen.native import read_bases
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import yaml
 
 from ci.plan.config import PlatformConfig
 from codegen.aten import find_torch
-from codegen.backend.command import generate_backend
 from codegen.backend.coverage import Status
+from codegen.backend.emit import generate_backend
 from codegen.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from codegen.model import Schemas
-from codegen.names import (
+from codegen.model import (
     RESERVED_CLASS_NAMES,
     RESERVED_NAMES,
     RESERVED_PARAMETERS,
+    Schemas,
     class_name,
     parameter_name,
     public_name,
@@ -65,6 +65,6 @@ def test_the_names_that_the_library_has_are_reserved(root: Path) -> None:
     classes += re.findall(r"^class (\w+)", python, re.MULTILINE)
     assert "Tensor" in classes
     assert "Operator" in classes
-    assert RESERVED_CLASS_NAMES.issuperset(classes), "add it to codegen/names.py"
+    assert RESERVED_CLASS_NAMES.issuperset(classes), "add it to codegen/model.py"
     functions = re.findall(r"^def ([a-z]\w*)", python, re.MULTILINE)
-    assert RESERVED_NAMES.issuperset(functions), "add it to codegen/names.py"
+    assert RESERVED_NAMES.issuperset(functions), "add it to codegen/model.py"

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from codegen.bases import read_bases
 from codegen.cli import main
 from codegen.errors import GenerationError
-from codegen.registry import METADATA_NAME, Registry, read_registry
+from codegen.native import METADATA_NAME, Registry, read_bases, read_registry
 
 
 def registry(

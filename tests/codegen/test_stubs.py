@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from codegen.bases import read_bases
 from codegen.emit import STUB_NAME, render_torch
 from codegen.model import Library, Operator, Schemas
+from codegen.native import read_bases
 from codegen.stubs import signatures
 from codegen.translate import make_library
 

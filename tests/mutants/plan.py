@@ -9,9 +9,8 @@ from pathlib import Path
 from random import Random
 
 from codegen.aten import find_torch, load_schemas
-from codegen.bases import read_bases
 from codegen.inputs import Inputs
-from codegen.registry import read_registry
+from codegen.native import read_bases, read_registry
 from codegen.selection import choose_for
 from codegen.translate import make_library
 from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources

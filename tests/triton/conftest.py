@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from triton_workplace import BUILDS, ONE, TARGETS, Generated, Library, run_cmake
 
-from codegen.triton.cache import VARIABLE
+from codegen.triton.compiler import CACHE_VARIABLE
 from codegen.triton.generation import Request, generate
 from tests.built import built_once, cached_compiler
 
@@ -63,7 +63,10 @@ def library(
 
     def compile_in(build: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in {**cached_compiler(request), VARIABLE: str(generated.cache)}.items():
+            for name, value in {
+                **cached_compiler(request),
+                CACHE_VARIABLE: str(generated.cache),
+            }.items():
                 patch.setenv(name, value)
             finished = run_cmake(build, *options)
             assert finished.returncode == 0, finished.stderr

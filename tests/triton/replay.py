@@ -39,7 +39,7 @@ from recorded_calls import LOG, Calls, Record  # noqa: E402
 from triton.runtime import interpreter  # noqa: E402
 
 import torch  # noqa: E402
-from codegen.triton.tree import find_sources, read_plan  # noqa: E402
+from codegen.triton.spec import find_sources, read_plan  # noqa: E402
 
 TARGET = 90
 FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f"}

@@ -14,11 +14,10 @@ import pytest
 from codegen import cli
 from codegen.errors import GenerationError
 from codegen.generation import Outcome
-from codegen.triton import cache
-from codegen.triton.compiler import jobs_of
+from codegen.triton import compiler
+from codegen.triton.compiler import Toolchain, find_toolchain, jobs_of
 from codegen.triton.generation import Request, generate
-from codegen.triton.toolchain import Toolchain, find_toolchain
-from codegen.triton.tree import find_sources, read_plan
+from codegen.triton.spec import find_sources, read_plan
 
 KERNEL = """
 import triton
@@ -145,7 +144,7 @@ def test_a_cache_that_can_not_be_written(run: Generate, tmp_path: Path) -> None:
     outcome = run(cache=tmp_path / "file")
     (note,) = outcome.notes
     assert note.startswith(f"{tmp_path / 'file'}: ")
-    assert f"kernels are not kept (set {cache.VARIABLE})" in note
+    assert f"kernels are not kept (set {compiler.CACHE_VARIABLE})" in note
     assert outcome.changes.written
 
 
@@ -165,14 +164,14 @@ def test_the_key_knows_the_tools(tree: Path) -> None:
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(cache.VARIABLE, raising=False)
+    monkeypatch.delenv(compiler.CACHE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.default_folder() == tmp_path / "infini-ops" / "triton"
+    assert compiler.default_folder() == tmp_path / "infini-ops" / "triton"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.default_folder() == tmp_path / ".cache" / "infini-ops" / "triton"
-    monkeypatch.setenv(cache.VARIABLE, "/elsewhere")
-    assert cache.default_folder() == Path("/elsewhere")
+    assert compiler.default_folder() == tmp_path / ".cache" / "infini-ops" / "triton"
+    monkeypatch.setenv(compiler.CACHE_VARIABLE, "/elsewhere")
+    assert compiler.default_folder() == Path("/elsewhere")
 
 
 @pytest.mark.parametrize(

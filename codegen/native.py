@@ -1,0 +1,379 @@
+"""Reads from the sources of a build which hand-written implementation is at which slot:
+INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <slot>). CMake runs it when it
+configures. All that can't be is reported at once, by line, with exit code 2: two implementations of
+one (operator, device, slot); a slot that is not the source's (0 to 7, and 9 below src/triton); an
+operator that src/base does not declare. #if is not evaluated.
+
+Writes native_ops_metadata.json, schema_version 1, which is installed beside the module
+(infini.ops.native_metadata_path()):
+
+  schema_version
+  not_selected: a list of name, device and slot; what INFINI_OPS_TORCH_OPS left out of the build
+  ops: a list of
+    name            public name: infini.ops.<name>
+    overload_name   ATen's name for this overload, where torch has the operator too
+    params          as in torch_ops_metadata.json: name, type, is_tensor, is_out, default
+    implementations: a list of
+      device        platform: cpu, nvidia
+      slot          implementation index
+      source        file, relative to the repository
+"""
+
+# The library finds out when it is loaded, where two implementations for one place end the process;
+# here the sources of a build are read before any is compiled. The standard library suffices, as
+# builds without torch need this too.
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from codegen.devices import PLATFORMS
+from codegen.errors import GenerationError, nearest
+from codegen.model import (
+    Argument,
+    Base,
+    Declaration,
+    Kind,
+    Overload,
+    Parameter,
+    Schema,
+    SkipReason,
+    Type,
+    class_name,
+    parameter_name,
+)
+from codegen.slots import Slot
+from codegen.translate import KINDS, parse_default
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+_CLASS = re.compile(r"^class (?P<name>\w+) : public OperatorBase<(?P<self>\w+)> \{$", re.MULTILINE)
+_NAME = re.compile(r'static constexpr char kName\[\] = "(?P<value>\w+)";')
+_OVERLOAD_NAME = re.compile(r'static constexpr char kOverloadName\[\] = "(?P<value>\w*)";')
+_PARAMETERS = re.compile(
+    r"static constexpr Parameter kParameters\[\] = \{(?P<value>.*?)\n  \};", re.S
+)
+_ROW = re.compile(
+    r"""
+    (?P<brace>\{)?(?(brace)|Parameter\()Parameter::Type::k(?P<kind>\w+),\s+"(?P<name>\w+)"
+      (?(brace)\}|\)(?P<calls>(?:\s*\.\w+\([^()]*(?:\(\))?\))*)),
+    | (?P<other>\S[^\n]*)
+    """,
+    re.VERBOSE,
+)
+_CALL = re.compile(r"\.(?P<name>\w+)\((?P<value>.*?)\)(?=\s*\.|\s*$)", re.S)
+# What may stand behind a row, and what each takes.
+_CALLS = {"List": r"\d*", "Default": ".+", "Optional": "", "OptionalElements": "", "Out": ""}
+_ROW_FORM = (
+    'expected {Parameter::Type::k<Kind>, "name"}, or Parameter(Parameter::Type::k<Kind>, "name") '
+    "with .List(), .Optional(), .OptionalElements(), .Default(...) or .Out() behind it"
+)
+# The first spelling of a kind in ATen's schemas: int, not SymInt.
+_ATEN_TYPES = {kind: text for text, kind in reversed(KINDS.items())}
+_CONSTANTS = {"std::nullopt": "None", "true": "True", "false": "False"}
+
+METADATA_NAME = "native_ops_metadata.json"
+METADATA_SCHEMA_VERSION = 1
+
+# The slots of what is written by hand, by the folder of the source; any other is NATIVE.
+TRITON_FOLDER = Path("src", "triton")
+NATIVE = range(Slot.NATIVE_FIRST, Slot.NATIVE_LAST + 1)
+TRITON = range(Slot.TRITON, Slot.TRITON + 1)
+
+_REGISTRATION = re.compile(
+    r"\bINFINI_OPS_REGISTER\b"
+    r"(?P<form>\s*\(\s*(?P<op>\w+)\s*,\s*(?P<device>[\w:]+)\s*,\s*(?P<slot>\d+)\s*\))?"
+)
+_REGISTRATION_FORM = (
+    "expected INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <number>), as "
+    "no preprocessor reads it here"
+)
+_DEVICE = "Device::Type::"
+_ACCELERATOR = "cuda::kDevice"  # of src/cuda/runtime.h: whatever the build has beside the CPU
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _without_comments(text: str) -> str:
+    """C++ source with blanks for its comments, so that lines and columns stay."""
+    return _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), text)
+
+
+def _line(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+# Bases, ``src/base/*.h``: operators that need not be ATen's. They are read strictly, by their form,
+# which clang-format holds: what is written in another way is an error and not a guess.
+
+
+def read_bases(folder: Path) -> dict[str, Base]:
+    """All bases of a folder by public name; raises ``GenerationError`` with every finding."""
+    bases: dict[str, Base] = {}
+    findings: list[str] = []
+    for path in sorted(folder.glob("*.h")):
+        try:
+            bases[path.stem] = _Header(path).base()
+        except _UnreadableError as finding:
+            findings.append(str(finding))
+    if findings:
+        raise GenerationError("\n".join(findings))
+    return bases
+
+
+class _UnreadableError(Exception):
+    """What is wrong with a base, as a finding with file and line."""
+
+
+class _Header:
+    """Reads one base; raises ``_UnreadableError`` at the first thing that is not as expected."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = _without_comments(_read(path))
+
+    def base(self) -> Base:
+        found = self._find(_CLASS, "class <Name> : public OperatorBase<Name> {")
+        name = self._find(_NAME, 'static constexpr char kName[] = "<name>";')
+        expected = class_name(name["value"])
+        for at, what, got, wanted, explanation in (
+            (name, "kName", name["value"], self._path.stem, "the name of the file"),
+            (found, "class", found["name"], expected, f"'{name['value']}' in Pascal case"),
+            (found, "base", found["self"], expected, "the class itself"),
+        ):
+            if got != wanted:
+                self._fail(at.start(), f"{what} is '{got}', expected '{wanted}', {explanation}")
+        overload_name = self._find(_OVERLOAD_NAME, 'static constexpr char kOverloadName[] = "...";')
+        parameters = tuple(self._parameters())
+        schema = Schema(
+            aten_name=name["value"],
+            overload_name=overload_name["value"],
+            arguments=tuple(parameter.argument for parameter in parameters),
+            returns=(),
+        )
+        line = _line(self._text, found.start())
+        declaration = Declaration(schema=schema, header="", is_inplace=False, tags=(), line=line)
+        return Base(
+            where=f"{self._path}:{line}",
+            class_name=expected,
+            overload=Overload(declaration=declaration, parameters=parameters),
+        )
+
+    def _parameters(self) -> Iterator[Parameter]:
+        rows = self._find(_PARAMETERS, "static constexpr Parameter kParameters[] = { ... };")
+        names: set[str] = set()
+        outs = 0
+        for row in _ROW.finditer(self._text, *rows.span("value")):
+            offset = row.start()
+            if row["other"]:
+                self._fail(offset, f"'{row[0].strip()}' is no row of kParameters; {_ROW_FORM}")
+            parameter = self._parameter(row, outs)
+            if parameter.name in names:
+                self._fail(offset, f"parameter '{parameter.name}' stands twice")
+            if outs and not parameter.is_out:
+                text = f"input '{parameter.name}' stands behind an out; expected before"
+                self._fail(offset, text)
+            names.add(parameter.name)
+            outs += parameter.is_out
+            yield parameter
+        if not outs:
+            self._fail(rows.start(), "kParameters has no out; expected .Out() on what is written")
+
+    def _parameter(self, row: re.Match[str], outs: int) -> Parameter:
+        offset, name = row.start(), row["name"]
+        if row["kind"] not in (known := [kind.value for kind in Kind]):
+            self._fail(offset, f"unknown type 'k{row['kind']}'{nearest(row['kind'], known)}")
+        if parameter_name(name) != name:
+            self._fail(offset, f"'{name}' is no name for a parameter; use '{parameter_name(name)}'")
+        kind = Kind(row["kind"])
+        calls = self._calls(row)
+        text = calls.get("Default")
+        argument = Argument(
+            name=name,
+            type=Type(
+                base=_ATEN_TYPES[kind],
+                list_size=int(calls["List"] or 0) if "List" in calls else None,
+                is_optional="Optional" in calls,
+                has_optional_elements="OptionalElements" in calls,
+            ),
+            annotation=f"{string.ascii_lowercase[outs]}!" if "Out" in calls else None,
+            default=None if text is None else _CONSTANTS.get(text, text),
+            keyword_only="Out" in calls,
+        )
+        value = None if text is None else parse_default(argument, kind)
+        # ATen's own constants, strings and lists are spelled in another way in C++.
+        is_plain = text in _CONSTANTS or (isinstance(value, int | float) and "List" not in calls)
+        if text is not None and (isinstance(value, SkipReason) or not is_plain):
+            self._fail(
+                offset,
+                f"can't read the default of a k{kind.value}; expected a number, true or false as "
+                "the type has it, or std::nullopt for what is .Optional()",
+            )
+        assert not isinstance(value, SkipReason)
+        return Parameter(argument=argument, kind=kind, default=value)
+
+    def _calls(self, row: re.Match[str]) -> dict[str, str]:
+        calls: dict[str, str] = {}
+        for call in _CALL.finditer(row["calls"] or ""):
+            name, value = call["name"], call["value"]
+            if name in calls or name not in _CALLS or not re.fullmatch(_CALLS[name], value):
+                self._fail(row.start(), f"can't read '.{name}({value})'; {_ROW_FORM}")
+            calls[name] = value
+        if "OptionalElements" in calls and "List" not in calls:
+            self._fail(row.start(), ".OptionalElements() without .List()")
+        return calls
+
+    def _find(self, pattern: re.Pattern[str], form: str) -> re.Match[str]:
+        found = list(pattern.finditer(self._text))
+        if len(found) != 1:
+            offset = found[1].start() if found else 0
+            self._fail(offset, f"expected one '{form}', got {len(found)}")
+        return found[0]
+
+    def _fail(self, offset: int, text: str) -> NoReturn:
+        raise _UnreadableError(f"{self._path}:{_line(self._text, offset)}: {text}")
+
+
+# The registry: the implementations of a build.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implementation:
+    """One registration: what is at a slot of an operator for a device, and where it says so."""
+
+    name: str
+    device: str  # the platform
+    slot: int
+    source: Path
+    where: str
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        return self.name, self.device, self.slot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registry:
+    """The hand-written operators that a build has, and what implements each."""
+
+    implementations: tuple[Implementation, ...]
+    bases: Mapping[str, Base]
+    unselected: tuple[Implementation, ...] = ()
+    """What it has not, because this build was narrowed to other operators."""
+
+    @property
+    def operators(self) -> list[str]:
+        return sorted({each.name for each in self.implementations})
+
+    def render(self) -> str:
+        """``native_ops_metadata.json``, one operator a line."""
+        lines = ",\n".join(json.dumps(self._operator(name)) for name in self.operators)
+        head = json.dumps(
+            {
+                "schema_version": METADATA_SCHEMA_VERSION,
+                "not_selected": [
+                    {"name": each.name, "device": each.device, "slot": each.slot}
+                    for each in sorted(self.unselected, key=lambda each: each.place)
+                ],
+            }
+        )
+        return f'{head[:-1]},\n"ops": [\n{lines}\n]}}\n'
+
+    def _operator(self, name: str) -> dict[str, object]:
+        overload = self.bases[name].overload
+        return {
+            "name": name,
+            "overload_name": overload.schema.overload_name,
+            "params": [parameter.metadata() for parameter in overload.parameters],
+            "implementations": [
+                {"device": each.device, "slot": each.slot, "source": each.source.as_posix()}
+                for each in sorted(self.implementations, key=lambda each: each.place)
+                if each.name == name
+            ],
+        }
+
+
+def read_registry(
+    sources: Iterable[Path], bases: Mapping[str, Base], accelerator: str | None, root: Path
+) -> Registry:
+    """Reads ``sources``, relative to ``root``; ``accelerator`` is the enumerator, ``kNvidia``.
+
+    Raises ``GenerationError`` with every registration that can't be read or can't be so.
+    """
+    names = {base.class_name: name for name, base in bases.items()}
+    devices = {f"{_DEVICE}{each.enumerator}": each.name for each in PLATFORMS}
+    if accelerator:
+        devices[_ACCELERATOR] = devices[f"{_DEVICE}{accelerator}"]
+    found: dict[tuple[str, str, int], Implementation] = {}
+    findings: list[str] = []
+    for source, where, row in _registrations(sources, root):
+        if wrong := list(_wrong(row, source, names, devices)):
+            findings += (f"{where}: {each}" for each in wrong)
+            continue
+        added = Implementation(
+            name=names[row["op"]],
+            device=devices[row["device"]],
+            slot=int(row["slot"]),
+            source=source,
+            where=where,
+        )
+        if (first := found.setdefault(added.place, added)) is not added:
+            free = [n for n in NATIVE if (added.name, added.device, n) not in found]
+            hint = f" ({free[0]} is free)" if free and added.slot in NATIVE else ""
+            findings.append(
+                f"{where}: {added.name} has an implementation for {added.device} at slot "
+                f"{added.slot} already, in {first.where}; give one of them another slot{hint}, or "
+                "take it out of the build"
+            )
+    if findings:
+        raise GenerationError("\n".join(findings))
+    # As the library, which leaves out what is for a device that the build lacks.
+    built = {each.name for each in PLATFORMS if each.enumerator in ("kCpu", accelerator)}
+    implementations = tuple(each for each in found.values() if each.device in built)
+    return Registry(implementations=implementations, bases=bases)
+
+
+def _registrations(
+    sources: Iterable[Path], root: Path
+) -> Iterator[tuple[Path, str, re.Match[str]]]:
+    """Every registration with its source and its place there."""
+    for source in sources:
+        text = _read(root / source)
+        if _REGISTRATION.search(text):  # most sources have none
+            text = _without_comments(text)
+            for row in _REGISTRATION.finditer(text):
+                yield source, f"{source}:{_line(text, row.start())}", row
+
+
+def _wrong(
+    row: re.Match[str], source: Path, names: Mapping[str, str], devices: Mapping[str, str]
+) -> Iterator[str]:
+    if not row["form"]:
+        yield f"can't read '{row.string[row.start() :].splitlines()[0]}'; {_REGISTRATION_FORM}"
+        return
+    if row["op"] not in names:
+        hint = nearest(row["op"], names)
+        yield f"{row['op']} has no base; expected src/base/<op>.h to declare it{hint}"
+    device = row["device"]
+    if device not in devices and device == _ACCELERATOR:
+        yield f"{device} in a build without accelerator; take the source out of this build"
+    elif device not in devices:
+        known = ", ".join(sorted(devices.keys() - {_ACCELERATOR}))
+        yield (
+            f"unknown device '{device}'; expected {_ACCELERATOR} or one of {known}"
+            f"{nearest(device, devices)}"
+        )
+    if int(row["slot"]) not in (TRITON if source.is_relative_to(TRITON_FOLDER) else NATIVE):
+        yield (
+            f"slot {int(row['slot'])} is not this source's: native code has {NATIVE[0]} to "
+            f"{NATIVE[-1]}, the generated PyTorch backend {Slot.TORCH:d}, {TRITON_FOLDER} "
+            f"{Slot.TRITON:d}"
+        )
