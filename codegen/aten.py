@@ -56,17 +56,16 @@ def find_torch(root: Path | None = None) -> Torch:
 
     Raises ``GenerationError`` without one.
     """
-    return Torch(torch=_find_package("torch", root), torchgen=_find_package("torchgen", root))
-
-
-def _find_package(name: str, root: Path | None) -> Path:
-    spec = importlib.machinery.PathFinder.find_spec(name, [str(root)] if root else None)
-    if spec is None or not spec.submodule_search_locations:
-        raise GenerationError(
-            f"no {name} in {root or sys.executable}; expected torch to be installed. "
-            "Install it there, or pass --torch-root SITE_PACKAGES"
-        )
-    return Path(spec.submodule_search_locations[0])
+    found = {}
+    for name in ("torch", "torchgen"):
+        spec = importlib.machinery.PathFinder.find_spec(name, [str(root)] if root else None)
+        if spec is None or not spec.submodule_search_locations:
+            raise GenerationError(
+                f"no {name} in {root or sys.executable}; expected torch to be installed. "
+                "Install it there, or pass --torch-root SITE_PACKAGES"
+            )
+        found[name] = Path(spec.submodule_search_locations[0])
+    return Torch(**found)
 
 
 def load_schemas(torch: Torch) -> Schemas:
@@ -75,8 +74,15 @@ def load_schemas(torch: Torch) -> Schemas:
     with native_functions(torch) as parsed, _refusals_reported(torch):
         for function in parsed.functions:
             if function.func.kind().name in _WRITING:
-                declaration = _declaration_of(function)
-                by_name.setdefault(declaration.schema.aten_name, []).append(declaration)
+                schema = schema_of(function.func)
+                declaration = Declaration(
+                    schema=schema,
+                    header=function.root_name,
+                    is_inplace=function.func.name.name.inplace,
+                    tags=tuple(sorted(function.tags)),
+                    line=function.loc.line,
+                )
+                by_name.setdefault(schema.aten_name, []).append(declaration)
     return Schemas(
         torch_version=parsed.torch_version,
         by_name={name: tuple(declarations) for name, declarations in by_name.items()},
@@ -203,22 +209,10 @@ def _refusal(torch: Torch, error: Exception) -> str:
 
 def _torch_version(torch: Torch) -> str:
     """``torch.__version__`` from torch/version.py, without the second that importing costs."""
-    for node in ast.parse(torch.version_file.read_text()).body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        names = [target.id for target in targets if isinstance(target, ast.Name)]
-        if "__version__" in names and isinstance(node, ast.Assign):
-            return str(ast.literal_eval(node.value))
-    raise GenerationError(f"{torch.version_file}: expected an assignment to __version__")
-
-
-def _declaration_of(function: torchgen_model.NativeFunction) -> Declaration:
-    return Declaration(
-        schema=schema_of(function.func),
-        header=function.root_name,
-        is_inplace=function.func.name.name.inplace,
-        tags=tuple(sorted(function.tags)),
-        line=function.loc.line,
-    )
+    found = re.search(r"^__version__\s*=(.+)", torch.version_file.read_text(), re.MULTILINE)
+    if not found:
+        raise GenerationError(f"{torch.version_file}: expected an assignment to __version__")
+    return str(ast.literal_eval(found[1].strip()))
 
 
 def schema_of(parsed: torchgen_model.FunctionSchema) -> Schema:
@@ -255,21 +249,15 @@ def _argument_of(argument: torchgen_model.Argument, *, keyword_only: bool) -> Ar
 def _type_of(given: torchgen_model.Type) -> Type:
     from torchgen.model import ListType, OptionalType
 
-    unwrapped = given
-    is_optional = isinstance(unwrapped, OptionalType)
-    if is_optional:
-        unwrapped = unwrapped.elem
-    list_size = None
-    has_optional_elements = False
-    if isinstance(unwrapped, ListType):
-        list_size = unwrapped.size or 0
-        unwrapped = unwrapped.elem
-        has_optional_elements = isinstance(unwrapped, OptionalType)
-        if has_optional_elements:
-            unwrapped = unwrapped.elem
+    is_optional = isinstance(given, OptionalType)
+    unwrapped = given.elem if isinstance(given, OptionalType) else given
+    if not isinstance(unwrapped, ListType):
+        return Type(base=str(unwrapped), is_optional=is_optional)
+    element = unwrapped.elem
+    has_optional_elements = isinstance(element, OptionalType)
     return Type(
-        base=str(unwrapped),
-        list_size=list_size,
+        base=str(element.elem if isinstance(element, OptionalType) else element),
+        list_size=unwrapped.size or 0,
         is_optional=is_optional,
         has_optional_elements=has_optional_elements,
     )

@@ -16,9 +16,9 @@ from codegen import backend, native, triton
 from codegen.aten import find_torch, load_schemas
 from codegen.devices import PLATFORMS
 from codegen.errors import GenerationError, counted
-from codegen.generation import Outcome, generate
+from codegen.generation import generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.output import differs, write
+from codegen.output import Outcome, differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
@@ -279,10 +279,8 @@ def _inputs(options: argparse.Namespace) -> Inputs:
 
 
 def _run_torch(options: argparse.Namespace) -> None:
-    _report(
-        generate(_inputs(options), options.output_dir, dry_run=options.dry_run),
-        dry_run=options.dry_run,
-    )
+    outcome = generate(_inputs(options), options.output_dir, dry_run=options.dry_run)
+    _report(options, outcome)
 
 
 def _run_backend_stubs(options: argparse.Namespace) -> None:
@@ -296,7 +294,7 @@ def _run_backend_stubs(options: argparse.Namespace) -> None:
         implementation=options.impl_path,
         dry_run=options.dry_run,
     )
-    _report(outcome, dry_run=options.dry_run)
+    _report(options, outcome)
 
 
 def _run_registry(options: argparse.Namespace) -> None:
@@ -335,22 +333,21 @@ def _run_triton(options: argparse.Namespace) -> None:
         without=options.without,
     )
     outcome = generate(request, options.output_dir, dry_run=options.dry_run)
-    _report(outcome, dry_run=options.dry_run)
+    _report(options, outcome)
 
 
-def _report(outcome: Outcome, *, dry_run: bool) -> None:
+def _report(options: argparse.Namespace, outcome: Outcome) -> None:
     for note in outcome.notes:
         print(f"codegen: note: {note}", file=sys.stderr)
-    changes = outcome.changes
-    if dry_run:
-        for name in changes.written:
+    if options.dry_run:
+        for name in outcome.written:
             print(f"would write {name}")
-        for name in changes.removed:
+        for name in outcome.removed:
             print(f"would remove {name}")
     print(
-        f"{outcome.summary}; {'' if changes.written or changes.removed else 'nothing changed: '}"
-        f"{counted(len(changes.written), 'file')} {'to write' if dry_run else 'written'}, "
-        f"{len(changes.unchanged)} unchanged, {len(changes.removed)} removed"
+        f"{outcome.summary}; {'' if outcome.written or outcome.removed else 'nothing changed: '}"
+        f"{counted(len(outcome.written), 'file')} {'to write' if options.dry_run else 'written'}, "
+        f"{len(outcome.unchanged)} unchanged, {len(outcome.removed)} removed"
     )
 
 

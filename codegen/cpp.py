@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen.model import Default, Kind, Operator, Overload, Parameter
+from codegen.model import Kind, Operator, Overload, Parameter
 
 _VALUE_TYPES = {
     Kind.TENSOR: "Tensor",
@@ -49,20 +49,11 @@ def default_value(parameter: Parameter) -> str:
         return f"Integers<{', '.join(map(str, value))}>()"
     if parameter.kind is Kind.FLOAT and isinstance(value, int):
         value = float(value)
-    return _literal(value)
-
-
-def _literal(value: Default) -> str:
-    match value:
-        case None:
-            return "std::nullopt"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f'std::string_view("{value}")'
-        case int() | float():
-            return repr(value)
-    raise AssertionError(value)
+    if value is None:
+        return "std::nullopt"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'std::string_view("{value}")' if isinstance(value, str) else repr(value)
 
 
 def argument_type(parameter: Parameter) -> str:

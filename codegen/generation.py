@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from codegen.aten import load_schemas
@@ -12,61 +12,45 @@ from codegen.errors import GenerationError, counted
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.model import Base, Library, Narrowing, Schemas, SkipReason
 from codegen.native import read_bases
-from codegen.output import Changes, read_manifest, synchronize
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a generation did and has to say."""
-
-    summary: str
-    notes: tuple[str, ...]
-    changes: Changes
+from codegen.output import Outcome, synchronize, up_to_date
+from codegen.translate import make_library
 
 
 def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
     """Generates the PyTorch backend into ``folder``, unless it is there already."""
     digest = inputs.digest()
-    manifest = read_manifest(folder)
-    if manifest.is_up_to_date(folder, digest):
-        changes = Changes(written=(), unchanged=tuple(manifest.files), removed=())
-        return Outcome(summary=manifest.summary, notes=manifest.notes, changes=changes)
+    if outcome := up_to_date(folder, digest):
+        return outcome
     # Here, because importing them takes longer than all of the above.
     from codegen.emit import render_torch
     from codegen.selection import choose_for
-    from codegen.translate import make_library
 
     schemas = load_schemas(inputs.torch)
     choice = choose_for(inputs, schemas)
     bases = read_bases(inputs.base_dir)
     library = make_library(schemas, choice, bases, inputs.native_operators())
     narrowing = _narrowing(inputs, schemas, bases)
-    hand_written = inputs.hand_written_bases().intersection(
-        narrowing.operators if narrowing else ()
-    )
-    if not library.operators and not hand_written:
+    is_for_others = narrowing and inputs.hand_written_bases().intersection(narrowing.operators)
+    if not library.operators and not is_for_others:
         raise GenerationError("\n".join([*choice.notes, _nothing_left(inputs, library)]))
     library = replace(library, narrowing=narrowing)
     summary = (
         f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
         f"{counted(len(library.overloads), 'overload')}, {len(library.skipped)} skipped"
     )
-    notes = (*choice.notes, *_contradictions(schemas, library, bases))
-    changes = synchronize(
+    return synchronize(
         render_torch(library, inputs.hand_written_bases()),
         folder,
         inputs=digest,
         summary=summary,
-        notes=notes,
+        notes=(*choice.notes, *_contradictions(schemas, library, bases)),
         dry_run=dry_run,
     )
-    return Outcome(summary=summary, notes=notes, changes=changes)
 
 
 def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> Narrowing | None:
     """What the environment asks for; ``None``: it narrows nothing."""
     from codegen.selection import choose, load_selection, parse_variable
-    from codegen.translate import make_library
 
     selection = parse_variable(inputs.variable)
     if selection.included is None and not selection.excluded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 from collections.abc import Iterator
@@ -45,16 +46,16 @@ class Inputs:
 
     def _parts(self) -> Iterator[bytes]:
         for name in _LIBRARIES:
-            yield f"{name} {_version(name)}".encode()
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # reported on import
+                yield f"{name} {importlib.metadata.version(name)}".encode()
         yield from _files(_CODEGEN, "*.py")
         yield from _files(_CODEGEN, "*.j2")
         yield self.variable.encode()
         narrowing = [Path(self.variable)] if names_a_file(self.variable) else []
         narrowing += sorted(PREDEFINED.glob("*.yaml"))
         torch = self.torch
-        files = (torch.version_file, torch.schema_file, torch.tags_file)
-        registry = [self.registry] if self.registry else []
-        for path in (self.selection, *narrowing, *files, *registry):
+        files = (torch.version_file, torch.schema_file, torch.tags_file, self.registry)
+        for path in filter(None, (self.selection, *narrowing, *files)):
             yield _content(path)
         yield from _files(torch.torchgen, "*.py")
         yield from _files(self.base_dir, "*.h")
@@ -77,10 +78,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""  # reported when it is imported

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from codegen.model import (
     Base,
     Choice,
     Declaration,
+    Omission,
     Schemas,
     SkipReason,
     class_name,
@@ -27,21 +29,12 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectedOverload:
-    """One overload; ``reason`` and ``explanation`` are None for a generated one."""
-
-    declaration: Declaration
-    reason: SkipReason | None
-    explanation: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class InspectedOperator:
-    """All overloads of one ATen base name."""
+    """All overloads of one ATen base name, and why one is not generated."""
 
     name: str
     aten_name: str
-    overloads: tuple[InspectedOverload, ...]
+    overloads: tuple[tuple[Declaration, Omission | None], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +50,11 @@ def inspect(
     schemas: Schemas, choice: Choice, pattern: str, bases: Mapping[str, Base] | None = None
 ) -> Inspection:
     """Looks up ``pattern``; raises ``GenerationError`` where nothing matches."""
-    reasons = {
-        (skip.aten_name, skip.overload_name): skip.reason
-        for skip in make_library(schemas, choice, bases).skipped
+    skipped = make_library(schemas, choice, bases).skipped
+    omissions = {
+        (skip.aten_name, skip.overload_name): choice.omitted.get(skip.aten_name)
+        or Omission(reason=skip.reason, explanation=skip.reason.value)
+        for skip in skipped
     }
     public = schemas.public_names
     operators = [
@@ -67,7 +62,8 @@ def inspect(
             name=name,
             aten_name=aten_name,
             overloads=tuple(
-                _inspect(declaration, reasons, choice) for declaration in schemas.by_name[aten_name]
+                (declaration, omissions.get((aten_name, declaration.schema.overload_name)))
+                for declaration in schemas.by_name[aten_name]
             ),
         )
         for aten_name, name in public.items()
@@ -83,17 +79,6 @@ def inspect(
     )
 
 
-def _inspect(
-    declaration: Declaration, reasons: dict[tuple[str, str], SkipReason], choice: Choice
-) -> InspectedOverload:
-    schema = declaration.schema
-    reason = reasons.get((schema.aten_name, schema.overload_name))
-    explanation = reason.value if reason else None
-    if omission := choice.omitted.get(schema.aten_name):
-        explanation = omission.explanation
-    return InspectedOverload(declaration=declaration, reason=reason, explanation=explanation)
-
-
 def render_json(inspection: Inspection) -> str:
     """The JSON form, as ``inspect --help`` describes it."""
     fields = {
@@ -105,7 +90,7 @@ def render_json(inspection: Inspection) -> str:
                 "name": operator.name,
                 "class_name": class_name(operator.name),
                 "aten_name": operator.aten_name,
-                "overloads": [_overload_json(overload) for overload in operator.overloads],
+                "overloads": [_overload_json(*overload) for overload in operator.overloads],
             }
             for operator in inspection.operators
         ],
@@ -113,16 +98,15 @@ def render_json(inspection: Inspection) -> str:
     return json.dumps(fields, indent=1) + "\n"
 
 
-def _overload_json(overload: InspectedOverload) -> dict[str, object]:
-    declaration = overload.declaration
+def _overload_json(declaration: Declaration, omission: Omission | None) -> dict[str, object]:
     return {
         "overload_name": declaration.schema.overload_name,
         "schema": str(declaration.schema),
         "line": declaration.line,
         "tags": list(declaration.tags),
-        "generated": overload.reason is None,
-        "reason": overload.reason.value if overload.reason else None,
-        "explanation": overload.explanation,
+        "generated": omission is None,
+        "reason": omission and omission.reason.value,
+        "explanation": omission and omission.explanation,
         "arguments": [_argument_json(argument) for argument in declaration.schema.arguments],
     }
 
@@ -145,36 +129,32 @@ def _argument_json(argument: Argument) -> dict[str, object]:
 
 def render_text(inspection: Inspection, width: int | None = None) -> str:
     """The form for people; long schemas are wrapped to ``width`` columns."""
-    lines = [line for operator in inspection.operators for line in _operator_lines(operator, width)]
+    lines: list[str] = []
+    for operator in inspection.operators:
+        aten = "" if operator.name == operator.aten_name else f", ATen's {operator.aten_name}"
+        lines.append(f"{operator.name}{aten}")
+        for overload in operator.overloads:
+            lines += _overload_lines(*overload, width)
+        lines.append("")
     return "\n".join([*lines, _total(inspection)]) + "\n"
 
 
-def _operator_lines(operator: InspectedOperator, width: int | None) -> Iterator[str]:
-    aten = "" if operator.name == operator.aten_name else f", ATen's {operator.aten_name}"
-    yield f"{operator.name}{aten}"
-    for overload in operator.overloads:
-        yield from _overload_lines(overload, width)
-    yield ""
-
-
-def _overload_lines(overload: InspectedOverload, width: int | None) -> Iterator[str]:
-    schema = overload.declaration.schema
-    outcome = f"not generated: {overload.explanation}" if overload.explanation else "generated"
+def _overload_lines(
+    declaration: Declaration, omission: Omission | None, width: int | None
+) -> Iterator[str]:
+    schema = declaration.schema
+    outcome = f"not generated: {omission.explanation}" if omission else "generated"
     yield f"  {schema.full_name}  [{outcome}]"
-    text = str(schema)
-    if width is None:
-        yield f"    {text}"
-    else:
-        yield from textwrap.wrap(
-            text,
-            width,
-            initial_indent="    ",
-            subsequent_indent="        ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+    yield from textwrap.wrap(
+        str(schema),
+        width or sys.maxsize,
+        initial_indent="    ",
+        subsequent_indent="        ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     rows = [_argument_row(argument) for argument in schema.arguments]
-    rows.append(("tags", " ".join(overload.declaration.tags) or "none", "", ""))
+    rows.append(("tags", " ".join(declaration.tags) or "none", "", ""))
     first, second = (max(len(row[column]) for row in rows[:-1]) for column in (0, 1))
     for name, kind, default, role in rows:
         detail = "  ".join(filter(None, (default, role)))
@@ -195,9 +175,9 @@ def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
 
 def _total(inspection: Inspection) -> str:
     outcomes = Counter(
-        overload.reason.value if overload.reason else ""
+        omission.reason.value if omission else ""
         for operator in inspection.operators
-        for overload in operator.overloads
+        for _, omission in operator.overloads
     )
     total = sum(outcomes.values())
     generated = outcomes.pop("", 0)

@@ -28,12 +28,6 @@ class Manifest:
     def text(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
-    def is_up_to_date(self, folder: Path, inputs: str) -> bool:
-        """Whether ``folder`` holds what these inputs give, untouched."""
-        return self.inputs == inputs and all(
-            _digest_of_file(folder / name) == digest for name, digest in self.files.items()
-        )
-
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of ``folder``; a missing or damaged one vouches for nothing."""
@@ -73,12 +67,30 @@ def _digest(content: bytes) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changes:
-    """What bringing the output folder up to date does, as relative paths."""
+class Outcome:
+    """What bringing an output folder up to date says and does, as relative paths."""
 
+    summary: str
+    notes: tuple[str, ...]
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
     removed: tuple[str, ...]
+
+
+def up_to_date(folder: Path, inputs: str) -> Outcome | None:
+    """The outcome where ``folder`` holds what these inputs give, untouched."""
+    manifest = read_manifest(folder)
+    if manifest.inputs != inputs or any(
+        _digest_of_file(folder / name) != digest for name, digest in manifest.files.items()
+    ):
+        return None
+    return Outcome(
+        summary=manifest.summary,
+        notes=manifest.notes,
+        written=(),
+        unchanged=tuple(manifest.files),
+        removed=(),
+    )
 
 
 def synchronize(
@@ -89,7 +101,7 @@ def synchronize(
     summary: str = "",
     notes: tuple[str, ...] = (),
     dry_run: bool = False,
-) -> Changes:
+) -> Outcome:
     """Makes ``folder`` hold ``files`` and their manifest.
 
     Only what differs is written, so that a build system sees no change where there is
@@ -116,7 +128,9 @@ def synchronize(
             (folder / name).unlink(missing_ok=True)
         if differs(folder / MANIFEST_NAME, manifest.text()):
             write(folder / MANIFEST_NAME, manifest.text())
-    return Changes(
+    return Outcome(
+        summary=summary,
+        notes=notes,
         written=tuple(changed),
         unchanged=tuple(sorted(files.keys() - set(changed))),
         removed=tuple(stale),

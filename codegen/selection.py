@@ -144,15 +144,16 @@ class _Reader:
         sections = self._sections(root)
         included = self._included(sections.get("operators"))
         excluded = self._excluded(sections.get("excluded"))
-        reasons = {entry.text: entry.reason for entry in excluded}
+        unwanted = {entry.text for entry in excluded}
         for entry in included or ():
-            if entry.text in reasons:
+            if entry.text in unwanted:
                 self._findings.append(f"{entry.where}: '{entry.text}' is both listed and excluded")
         if self._findings:
             raise GenerationError("\n".join(self._findings))
         return Selection(origin=str(self._path), included=included, excluded=excluded)
 
-    def _report(self, line: int, text: str) -> None:
+    def _report(self, node: yaml.Node | None, text: str) -> None:
+        line = line_of(node) if node else 1
         self._findings.append(f"{self._path}:{line}: {text}")
 
     def _entry(self, node: yaml.Node, reason: str = "") -> Entry:
@@ -160,41 +161,38 @@ class _Reader:
 
     def _sections(self, root: yaml.Node | None) -> dict[str, yaml.Node]:
         if not isinstance(root, yaml.MappingNode):
-            self._report(1, f"expected a mapping with the keys {', '.join(_KEYS)}")
+            self._report(None, f"expected a mapping with the keys {', '.join(_KEYS)}")
             return {}
         sections: dict[str, yaml.Node] = {}
         for key, value in root.value:
             if not is_plain(key, "str") or key.value not in _KEYS:
                 hint = nearest(str(key.value), _KEYS)
-                self._report(line_of(key), f"unknown key {_shown(key)}{hint}")
+                self._report(key, f"unknown key {_shown(key)}{hint}")
             elif key.value in sections:
-                self._report(line_of(key), f"key '{key.value}' stands twice")
+                self._report(key, f"key '{key.value}' stands twice")
             else:
                 sections[key.value] = value
         return sections
 
     def _included(self, node: yaml.Node | None) -> tuple[Entry, ...] | None:
         if node is None or node.value in ("", []):
-            line = line_of(node) if node else 1
-            self._report(line, "expected 'operators: all', or at least one name under 'operators'")
+            self._report(node, "expected 'operators: all', or at least one name under 'operators'")
             return ()
         if is_plain(node, "str") and node.value == ALL:
             return None
         if not is_plain(node, "seq"):
-            self._report(
-                line_of(node), f"operators: expected '{ALL}' or a list of ATen names and patterns"
-            )
+            self._report(node, f"operators: expected '{ALL}' or a list of ATen names and patterns")
             return ()
         entries: dict[str, Entry] = {}
         previous = ""
         for item in node.value:
             if not is_plain(item, "str"):
-                self._report(line_of(item), f"operators: got {_shown(item)}, expected a name")
+                self._report(item, f"operators: got {_shown(item)}, expected a name")
                 continue
             if item.value in entries:
-                self._report(line_of(item), f"'{item.value}' stands twice")
+                self._report(item, f"'{item.value}' stands twice")
             elif item.value < previous:
-                self._report(line_of(item), f"'{item.value}' belongs before '{previous}'")
+                self._report(item, f"'{item.value}' belongs before '{previous}'")
             entries[item.value] = self._entry(item)
             previous = item.value
         return tuple(entries.values())
@@ -203,16 +201,16 @@ class _Reader:
         if node is None:
             return ()
         if not is_plain(node, "map"):
-            self._report(line_of(node), "excluded: expected a mapping from names to reasons")
+            self._report(node, "excluded: expected a mapping from names to reasons")
             return ()
         entries: dict[str, Entry] = {}
         for key, value in node.value:
             if not is_plain(key, "str"):
-                self._report(line_of(key), f"excluded: got {_shown(key)}, expected a name")
+                self._report(key, f"excluded: got {_shown(key)}, expected a name")
             elif not is_plain(value, "str") or not value.value:
-                self._report(line_of(value), f"excluded: '{key.value}' needs a reason")
+                self._report(value, f"excluded: '{key.value}' needs a reason")
             elif key.value in entries:
-                self._report(line_of(key), f"excluded: '{key.value}' stands twice")
+                self._report(key, f"excluded: '{key.value}' stands twice")
             else:
                 entries[key.value] = self._entry(key, reason=value.value)
         return tuple(entries.values())

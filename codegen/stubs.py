@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from codegen.model import Kind, Operator, Overload, Parameter
 
@@ -37,14 +38,10 @@ class Signature:
     optional: frozenset[str]
 
     def __str__(self) -> str:
-        options = ["implementation_index: _Int | None = None", "stream: _Int | None = 0"]
-        parts = [
-            *map(self._declaration, self.positional),
-            "*",
-            *map(self._declaration, self.keyword_only),
-            *options,
-        ]
-        return ", ".join(parts)
+        positional = map(self._declaration, self.positional)
+        keyword_only = map(self._declaration, self.keyword_only)
+        options = ("implementation_index: _Int | None = None", "stream: _Int | None = 0")
+        return ", ".join((*positional, "*", *keyword_only, *options))
 
     def _declaration(self, parameter: Parameter) -> str:
         text = f"{parameter.name}: {annotation(parameter)}"
@@ -52,14 +49,12 @@ class Signature:
 
     def covers(self, other: Signature) -> bool:
         """True when every call that ``other`` takes is one that this takes."""
-        if self._places()[: len(other.positional)] != other._places():
+        places = [parameter.name for parameter in self.positional[: len(other.positional)]]
+        if places != [parameter.name for parameter in other.positional]:
             return False
         mine, theirs = self._annotations(), other._annotations()
         required = mine.keys() - self.optional
         return theirs.items() <= mine.items() and required <= theirs.keys() - other.optional
-
-    def _places(self) -> list[str]:
-        return [parameter.name for parameter in self.positional]
 
     def _annotations(self) -> dict[str, str]:
         return {p.name: annotation(p) for p in self.positional + self.keyword_only}
@@ -71,10 +66,9 @@ def signatures(operator: Operator) -> list[Signature]:
     One that earlier ones leave no call for is left out: type checkers complain about it.
     """
     kept: list[Signature] = []
-    for overload in operator.overloads:
-        for signature in _signatures_of(overload):
-            if not any(earlier.covers(signature) for earlier in kept):
-                kept.append(signature)
+    for signature in chain.from_iterable(map(_signatures_of, operator.overloads)):
+        if not any(earlier.covers(signature) for earlier in kept):
+            kept.append(signature)
     return kept
 
 
@@ -85,22 +79,14 @@ def _signatures_of(overload: Overload) -> list[Signature]:
     """
     inputs, outs = overload.inputs, overload.outs
     required = len(inputs) - overload.default_count
-    optional = inputs[required:]
     if not outs:
-        return [_signature(inputs, (), optional)]
+        names = frozenset(each.name for each in inputs[required:])
+        return [Signature(positional=inputs, keyword_only=(), optional=names)]
     return [
-        _signature(inputs[:given] + outs, inputs[given:], inputs[given:])
+        Signature(
+            positional=inputs[:given] + outs,
+            keyword_only=inputs[given:],
+            optional=frozenset(each.name for each in inputs[given:]),
+        )
         for given in range(required, len(inputs) + 1)
     ]
-
-
-def _signature(
-    positional: tuple[Parameter, ...],
-    keyword_only: tuple[Parameter, ...],
-    optional: tuple[Parameter, ...],
-) -> Signature:
-    return Signature(
-        positional=positional,
-        keyword_only=keyword_only,
-        optional=frozenset(parameter.name for parameter in optional),
-    )

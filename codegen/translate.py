@@ -93,7 +93,10 @@ def make_library(
             if not isinstance(overload, SkipReason) and _contradicts(overload, bases.get(name)):
                 overload = SkipReason.OTHER_BASE
             if isinstance(overload, SkipReason):
-                skipped.append(_skip(declaration, overload))
+                overload_name = declaration.schema.overload_name
+                skipped.append(
+                    Skipped(aten_name=aten_name, overload_name=overload_name, reason=overload)
+                )
             else:
                 overloads.append(overload)
         if overloads:
@@ -147,11 +150,6 @@ def _overload_named(name: str, declaration: Declaration, taken: set[str]) -> Ove
     if name in taken or class_name(name) in taken:
         return SkipReason.NAME_TAKEN
     return overload_of(declaration)
-
-
-def _skip(declaration: Declaration, reason: SkipReason) -> Skipped:
-    schema = declaration.schema
-    return Skipped(aten_name=schema.aten_name, overload_name=schema.overload_name, reason=reason)
 
 
 def overload_of(declaration: Declaration) -> Overload | SkipReason:

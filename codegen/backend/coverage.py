@@ -74,12 +74,20 @@ class Status(str, Enum):
     MISSING = "missing"  # nobody
 
 
+# What the detail of an overload says, by its status.
+_DETAILS = {Status.SUPPORTED: "key", Status.DERIVED: "source", Status.MISSING: "reason"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Overload:
     name: str
     status: Status
     # The key of the kernel, the operator that it is derived from, or why it is missing.
     detail: str = ""
+
+    def fields(self) -> dict[str, str]:
+        detail = {_DETAILS[self.status]: self.detail} if self.status in _DETAILS else {}
+        return {"name": self.name, "status": self.status.value, **detail}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +151,8 @@ def _unregistered(parsed: NativeFunctions, backend: str, function: NativeFunctio
     if has_composite(function, backend) and not name.startswith(_PACKING):
         return Overload(name=name, status=Status.COMPOSITE)
     reason = _why_no_fallback(parsed, function)
-    if reason:
-        return Overload(name=name, status=Status.MISSING, detail=reason)
-    return Overload(name=name, status=Status.FALLBACK)
+    status = Status.MISSING if reason else Status.FALLBACK
+    return Overload(name=name, status=status, detail=reason)
 
 
 def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:
@@ -183,16 +190,5 @@ def render_json(coverage: Coverage) -> str:
         "percent": {status.value: coverage.share(status) for status in Status},
         "required_missing": [each.name for each in coverage.required_missing()],
     }
-    lines = ",\n".join(json.dumps(_as_json(each)) for each in coverage.overloads)
+    lines = ",\n".join(json.dumps(each.fields()) for each in coverage.overloads)
     return f'{json.dumps(head)[:-1]},\n"overloads": [\n{lines}\n]}}\n'
-
-
-# What the detail of an overload says, by its status.
-_DETAILS = {Status.SUPPORTED: "key", Status.DERIVED: "source", Status.MISSING: "reason"}
-
-
-def _as_json(overload: Overload) -> dict[str, str]:
-    fields = {"name": overload.name, "status": overload.status.value}
-    if overload.status in _DETAILS:
-        fields[_DETAILS[overload.status]] = overload.detail
-    return fields

@@ -104,26 +104,18 @@ def is_macro_name(word: str) -> bool:
 
 def scan(path: Path, text: str, class_name: str) -> Source:
     """What the file, of which this is the text, has of the class."""
-    scanner = _Scanner(path, text, class_name)
-    return scanner.scan()
+    return _Scanner(path, text, class_name).scan()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _State:
-    """Where the scanner is between the braces, to come back to at `#else`."""
+class _Conditional:
+    """An `#if` that has no `#endif` yet: where the scanner was, to come back to at `#else`."""
 
     depth: int
     parentheses: int
     scope: _Scope | None
     statement: int  # its number
     length: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Conditional:
-    """An `#if` that has no `#endif` yet."""
-
-    state: _State
     is_skipped: bool  # all of it
 
 
@@ -147,11 +139,9 @@ class _Scanner:
         for token in tokenize(self._text):
             if token.kind == "directive":
                 self._directive(token)
-            elif self._is_skipping:
-                continue
-            elif self._depth:
+            elif self._depth and not self._is_skipping:
                 self._inside(token)
-            else:
+            elif not self._is_skipping:
                 self._outside(token)
         self._find_invocations(self._statement)
         return self._source
@@ -160,10 +150,8 @@ class _Scanner:
         return bisect.bisect_left(self._lines, token.offset) + 1
 
     def _inside(self, token: Token) -> None:
-        if token.text == "{" and token.kind == "mark":
-            self._depth += 1
-        elif token.text == "}" and token.kind == "mark":
-            self._depth -= 1
+        if token.kind == "mark":
+            self._depth += (token.text == "{") - (token.text == "}")
             if self._depth == 0 and self._parentheses == 0:
                 self._next_statement()
 
@@ -202,14 +190,19 @@ class _Scanner:
         if name in ("if", "ifdef", "ifndef"):
             self._before_branch()
             self._conditionals.append(
-                _Conditional(state=self._state(), is_skipped=self._is_skipping)
+                _Conditional(
+                    depth=self._depth,
+                    parentheses=self._parentheses,
+                    scope=self._scope,
+                    statement=self._number,
+                    length=len(self._statement),
+                    is_skipped=self._is_skipping,
+                )
             )
             self._is_skipping |= name == "if" and rest.strip() in ("0", "false")
         elif name.startswith("el") and self._conditionals:
             self._before_branch()
-            conditional = self._conditionals[-1]
-            self._restore(conditional.state)
-            self._is_skipping = conditional.is_skipped
+            self._restore(self._conditionals[-1])
         elif name == "endif" and self._conditionals:
             self._before_branch()
             self._is_skipping = self._conditionals.pop().is_skipped
@@ -224,34 +217,24 @@ class _Scanner:
         else:
             self._is_clear = False
 
-    def _state(self) -> _State:
-        return _State(
-            depth=self._depth,
-            parentheses=self._parentheses,
-            scope=self._scope,
-            statement=self._number,
-            length=len(self._statement),
-        )
-
-    def _restore(self, state: _State) -> None:
+    def _restore(self, state: _Conditional) -> None:
         if self._number == state.statement:
             del self._statement[state.length :]
         else:
             self._next_statement()
             self._is_clear = state.length == 0
+        self._is_skipping = state.is_skipped
         self._depth = state.depth
         self._parentheses = state.parentheses
         self._scope = state.scope
 
     def _define(self, rest: str) -> None:
-        match = _DEFINE.match(rest)
-        if match is None:
-            return
-        body = words(match["body"].replace("\\\n", " "))
-        if match["parameters"] is not None:
-            self._source.macros[match["name"]] = body
-        else:
-            self._alias(match["name"], body)
+        if match := _DEFINE.match(rest):
+            body = words(match["body"].replace("\\\n", " "))
+            if match["parameters"] is not None:
+                self._source.macros[match["name"]] = body
+            else:
+                self._alias(match["name"], body)
 
     # Declarations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from codegen.backend.cpp_source import Words, is_macro_name
 
@@ -42,11 +43,10 @@ def canonical(spelled: Words, aliases: Mapping[str, Words]) -> str:
     return text
 
 
-class _Type:
-    def __init__(self, core: str, suffix: str, *, is_const: bool) -> None:
-        self.core = core
-        self.suffix = suffix
-        self.is_const = is_const
+class _Type(NamedTuple):
+    core: str
+    suffix: str = ""
+    is_const: bool = False
 
     def __str__(self) -> str:
         # By value, const is no part of a signature.
@@ -72,7 +72,7 @@ class _Parser:
             suffix += self._next()
             self._position += 1
             self._qualifiers()
-        return _Type(named.core, suffix, is_const=is_const)
+        return _Type(named.core, suffix, is_const)
 
     def end(self) -> None:
         """There may be a name, and nothing else."""
@@ -94,7 +94,7 @@ class _Parser:
             while self._next() in _FUNDAMENTAL:
                 names.append(self._next())
                 self._position += 1
-            return _Type(" ".join(names), "", is_const=False)
+            return _Type(" ".join(names))
         parts = self._parts()
         alias = self._aliases.get(parts[0]) if len(parts) == 1 else None
         if next(self._names, None) is None:
@@ -106,7 +106,7 @@ class _Parser:
         while len(parts) > 1 and parts[0] in _NAMESPACES:
             del parts[0]
         name = "::".join(parts)
-        return _Type(_SAME.get(name, name), "", is_const=False)
+        return _Type(_SAME.get(name, name))
 
     def _parts(self) -> list[str]:
         """A qualified name, with the arguments of templates."""

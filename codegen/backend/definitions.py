@@ -54,6 +54,13 @@ class _Finding:
         return f"{self.path}:{self.line}: {self.text}"
 
 
+def _finding(place: Definition | Invocation, text: str, *, is_note: bool = False) -> _Finding:
+    return _Finding(path=place.path, line=place.line, text=text, is_note=is_note)
+
+
+_note = functools.partial(_finding, is_note=True)
+
+
 def check_definitions(
     file: BackendFile, functions: NativeFunctions, implementation: Path
 ) -> tuple[str, ...]:
@@ -195,7 +202,11 @@ class _Comparison:
                 kernel = by_signature.get(self._signature(definition))
             except UnclearTypeError as error:
                 is_clear = False
-                yield self._unclear(definition, str(error))
+                yield _note(
+                    definition,
+                    f"{self._name(definition)} is written with '{error}', which is not "
+                    "understood; its signature is not checked",
+                )
                 continue
             if kernel is None:
                 others.append(definition)
@@ -242,29 +253,24 @@ class _Comparison:
 
     def _different(self, definition: Definition, kernel: Kernel) -> _Finding:
         where = f"{self._file.path}:{kernel.entry.line}"
-        return _Finding(
-            path=definition.path,
-            line=definition.line,
-            text=f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' ({where}): "
+        return _finding(
+            definition,
+            f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' ({where}): "
             f"{', '.join(self._differences(definition, kernel))}; expected {kernel.declaration}",
         )
 
     def _missing(self, kernel: Kernel) -> _Finding:
-        invocation = self._invocations.get(kernel.name) or next(
-            (
-                each
-                for each in self._pasting
-                if any(argument in kernel.name for argument in each.arguments)
-            ),
-            None,
+        pasting = (
+            each
+            for each in self._pasting
+            if any(argument in kernel.name for argument in each.arguments)
         )
+        invocation = self._invocations.get(kernel.name) or next(pasting, None)
         if invocation is not None:
-            return _Finding(
-                path=invocation.path,
-                line=invocation.line,
-                text=f"the macro {invocation.macro} may define {self._file.class_name}::"
-                f"{kernel.name} of '{kernel.entry.name}'; not checked",
-                is_note=True,
+            return _note(
+                invocation,
+                f"the macro {invocation.macro} may define {self._file.class_name}::{kernel.name} "
+                f"of '{kernel.entry.name}'; not checked",
             )
         return _Finding(
             path=self._file.path,
@@ -293,25 +299,14 @@ class _Comparison:
             )
         return ""
 
-    def _unclear(self, definition: Definition, what: str) -> _Finding:
-        return _Finding(
-            path=definition.path,
-            line=definition.line,
-            text=f"{self._name(definition)} is written with '{what}', which is not understood; its "
-            "signature is not checked",
-            is_note=True,
-        )
-
     def _undeclared(self, definition: Definition, missing: Collection[str]) -> _Finding:
         self._hints_left -= 1
         known = missing if self._hints_left >= 0 else ()
         parameters = ", ".join(map(_spelled, definition.parameters))
-        return _Finding(
-            path=definition.path,
-            line=definition.line,
-            text=f"{self._name(definition)}({parameters}) is declared by no entry of "
+        return _note(
+            definition,
+            f"{self._name(definition)}({parameters}) is declared by no entry of "
             f"{self._file.path}{nearest(definition.name, known)}",
-            is_note=True,
         )
 
     def _name(self, definition: Definition) -> str:

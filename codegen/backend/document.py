@@ -30,6 +30,8 @@ KEYS = (
     *("use_out_as_primary", "device_guard"),
 )
 _OPERATOR = "the name of an operator"
+_NAMESPACE = "a C++ namespace such as torch_npu or torch::lazy"
+_CLASS_NAME = "the name of a C++ class such as NPUNativeFunctions"
 _KERNEL_LISTS = ("supported", "full_codegen", "autograd")
 # A path as in C++, and what may stand around it there.
 _HEADER = re.compile(r"""(?P<path>[\w.+/-]+)|<[\w.+/-]+>|"[\w.+/-]+\"""", re.ASCII)
@@ -72,25 +74,23 @@ class _Reader:
         autograd = lists.get("autograd", [])
         symint = self._symint({entry.name for entry in (*supported, *autograd)})
         backend = self._backend()
-        namespace = self._cpp_namespace()
-        class_name = self._class_name()
-        headers = tuple(self._extra_headers())
-        use_out_as_primary = self._flag("use_out_as_primary")
-        device_guard = self._flag("device_guard")
-        self._check_lazy_lists()
-        self._raise_findings()
-        return BackendFile(
+        namespace = self._cpp_name("cpp_namespace", _NAMESPACE, example="torch_npu")
+        class_name = self._cpp_name("class_name", _CLASS_NAME)
+        file = BackendFile(
             path=self._path,
             backend=backend,
+            cpp_namespace=namespace or "",
             class_name=class_name or f"{backend}NativeFunctions",
-            cpp_namespace=namespace,
-            extra_headers=headers,
+            extra_headers=tuple(self._extra_headers()),
             supported=tuple(supported),
             autograd=tuple(autograd),
             symint=symint,
-            use_out_as_primary=use_out_as_primary,
-            device_guard=device_guard,
+            use_out_as_primary=self._flag("use_out_as_primary"),
+            device_guard=self._flag("device_guard"),
         )
+        self._check_lazy_lists()
+        self._raise_findings()
+        return file
 
     def _report(self, line: int, text: str) -> None:
         self._findings.append((line, text))
@@ -110,11 +110,10 @@ class _Reader:
         if root is None or not is_plain(root, "map"):
             got = "nothing" if root is None else described(root)
             line = 1 if root is None else line_of(root)
-            self._report(
-                line, f"got {got}, expected a mapping with backend, cpp_namespace and supported"
+            raise GenerationError(
+                f"{self._path}:{line}: got {got}, expected a mapping with backend, cpp_namespace "
+                "and supported"
             )
-            self._raise_findings()
-        assert root is not None
         for key, value in root.value:
             name = key.value if is_plain(key, "str") else None
             if name not in KEYS:
@@ -264,37 +263,27 @@ class _Reader:
         if key is None:
             return ""
         refusal = self._keys.refusal(key)
+        node = self._sections["backend"]
         autograd = self._sections.get("autograd")
+        has_list = autograd is not None and autograd.value and not is_plain(autograd, "null")
         if refusal:
-            self._add(self._sections["backend"], f"backend: {refusal}")
-        elif (
-            autograd is not None
-            and autograd.value
-            and not is_plain(autograd, "null")
-            and not self._keys.has_autograd(key)
-        ):
+            self._add(node, f"backend: {refusal}")
+        elif has_list and not self._keys.has_autograd(key):
             self._add(
-                self._sections["backend"],
+                node,
                 f"backend: there is no dispatch key 'Autograd{key}' to register what autograd "
                 f"lists on line {self._lines['autograd']}; use another backend, such as "
                 "PrivateUse1, or remove autograd",
             )
         return key
 
-    def _cpp_namespace(self) -> str:
-        expected = "a C++ namespace such as torch_npu or torch::lazy"
-        name = self._word("cpp_namespace", expected, example="torch_npu")
-        if name is not None and not all(map(_is_cpp_name, name.split("::"))):
-            node = self._sections["cpp_namespace"]
-            self._add(node, f"cpp_namespace: got {described(node)}, expected {expected}")
-        return name or ""
-
-    def _class_name(self) -> str | None:
-        expected = "the name of a C++ class such as NPUNativeFunctions"
-        name = self._word("class_name", expected)
-        if name is not None and not _is_cpp_name(name):
-            node = self._sections["class_name"]
-            self._add(node, f"class_name: got {described(node)}, expected {expected}")
+    def _cpp_name(self, key: str, expected: str, *, example: str | None = None) -> str | None:
+        name = self._word(key, expected, example=example)
+        if name is not None:
+            parts = name.split("::") if key == "cpp_namespace" else [name]
+            if not all(is_identifier(each) and each not in _CPP_KEYWORDS.split() for each in parts):
+                node = self._sections[key]
+                self._add(node, f"{key}: got {described(node)}, expected {expected}")
         return name
 
     def _extra_headers(self) -> Iterator[str]:
@@ -316,7 +305,3 @@ class _Reader:
         if value is None:
             self._add(node, f"{key}: got {described(node)}, expected true or false")
         return bool(value)
-
-
-def _is_cpp_name(name: str) -> bool:
-    return is_identifier(name) and name not in _CPP_KEYWORDS.split()

@@ -12,8 +12,7 @@ from codegen.backend.document import read_backend_file
 from codegen.backend.model import BackendFile
 from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
 from codegen.errors import counted
-from codegen.generation import Outcome
-from codegen.output import synchronize
+from codegen.output import Outcome, synchronize
 
 
 def generate_backend(
@@ -37,8 +36,7 @@ def generate_backend(
             f"torch {functions.torch_version}: {file.backend} with "
             f"{counted(len(file.supported), 'kernel')}, {len(file.autograd)} for autograd"
         )
-    changes = synchronize(files, folder, summary=summary, notes=notes, dry_run=dry_run)
-    return Outcome(summary=summary, notes=notes, changes=changes)
+    return synchronize(files, folder, summary=summary, notes=notes, dry_run=dry_run)
 
 
 def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]:
@@ -46,7 +44,7 @@ def render_backend(file: BackendFile, parsed: NativeFunctions) -> dict[str, str]
     groups = [make_kernels(file, file.supported, parsed, is_autograd=False)]
     if file.autograd:  # most keys of devices have no key for autograd
         groups.append(make_kernels(file, file.autograd, parsed, is_autograd=True))
-    registrations = {kernels.key: make_registrations(kernels, parsed) for kernels in groups}
+    registrations = {each.key: tuple(make_registrations(each, parsed)) for each in groups}
     declarations = sorted({each for kernels in groups for each in _declarations(kernels, parsed)})
     coverage = make_coverage(parsed, file.backend, registrations)
     return {

@@ -89,22 +89,18 @@ def make_kernels(
     )
 
 
-def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> tuple[Registration, ...]:
+def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
     """All registrations of one dispatch key, in the order of torch's operators."""
-    return tuple(_registrations(kernels, parsed))
-
-
-def _registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
     for function in parsed.functions:
         if kernels.has(function):
             yield _of_kernel(kernels, function)
             continue
         if str(function.func.name) == "_copy_from_and_resize":
-            yield from _copy_from_and_resize(kernels, function, parsed.by_name["_copy_from"])
+            if kernels.has(copy_from := parsed.by_name["_copy_from"]):
+                yield _copy_from_and_resize(kernels, function, copy_from)
             continue
         group = parsed.groups.get(str(function.func.name))
-        source = _source(kernels, group, function) if group is not None else None
-        if source is not None:
+        if group is not None and (source := _source(kernels, group, function)):
             yield _derived(kernels, function, source)
 
 
@@ -144,12 +140,10 @@ def _derived(kernels: Kernels, function: NativeFunction, source: NativeFunction)
 
 def _copy_from_and_resize(
     kernels: Kernels, function: NativeFunction, copy_from: NativeFunction
-) -> Iterator[Registration]:
+) -> Registration:
     """Not a variant of ``_copy_from`` to torchgen; the CPU fallback needs both."""
-    if not kernels.has(copy_from):
-        return
     name = wrappers.name(kernels.key, function)
-    yield Registration(
+    return Registration(
         operator=str(function.func.name),
         function=f"&{name}",
         definition=wrappers.resizing(name, kernels.function(copy_from)),
@@ -175,7 +169,15 @@ def _serves(kernels: Kernels, source: NativeFunction, function: NativeFunction) 
         return False  # it changes the argument, not the values in it
     kind = function.func.kind().name
     if source.func.kind().name == "functional":
-        return wrappers.can_copy(function, source) and not _is_derived_by_torch(function, source)
+        # torch's own kernel for all backends does better than a wrapper would: it ends in the out=
+        # or functional one, and checks what that operator is particular about (``abs_`` refuses
+        # complex numbers); a factory (``empty.out``) has nothing to copy.
+        is_derived_by_torch = (
+            function.has_composite_kernel
+            if source.func.arguments.tensor_options is not None
+            else function.has_composite_explicit_autograd_kernel
+        )
+        return wrappers.can_copy(function, source) and not is_derived_by_torch
     if kernels.is_autograd or has_composite(function, kernels.file.backend):
         return False
     if kind == "functional":
@@ -183,22 +185,12 @@ def _serves(kernels: Kernels, source: NativeFunction, function: NativeFunction) 
     return kind == "inplace" and wrappers.can_replace(function, source)
 
 
-def _is_derived_by_torch(function: NativeFunction, functional: NativeFunction) -> bool:
-    """Whether torch's own kernel for all backends does better than a wrapper would.
-
-    It ends in the out= or functional one, and checks what that operator is particular about
-    (``abs_`` refuses complex numbers); a factory (``empty.out``) has nothing to copy.
-    """
-    if functional.func.arguments.tensor_options is not None:
-        return bool(function.has_composite_kernel)
-    return bool(function.has_composite_explicit_autograd_kernel)
-
-
 def has_composite(function: NativeFunction, backend: str) -> bool:
     """Whether torch has a kernel for every backend, made from other operators."""
-    if function.has_composite_implicit_autograd_kernel:
-        return True
-    if function.has_composite_explicit_autograd_kernel:
+    if (
+        function.has_composite_implicit_autograd_kernel
+        or function.has_composite_explicit_autograd_kernel
+    ):
         return True
     return backend not in _FUNCTIONAL_BACKENDS and (
         function.has_composite_explicit_autograd_non_functional_kernel

@@ -29,7 +29,8 @@ class Call:
 
 def name(key: str, function: NativeFunction) -> str:
     """Unique for an overload under a key, and as torchgen calls them."""
-    return str(_signature(function, prefix=_prefix(key, function)).name())
+    prefix = f"wrapper_{key}_{function.func.name.overload_name}_"
+    return str(_signature(function, prefix=prefix).name())
 
 
 def member_name(file: BackendFile, function: NativeFunction) -> str:
@@ -208,16 +209,13 @@ def _definition(function: NativeFunction, call: Call, lines: list[str], returned
         for each in function.func.returns
     ]
     if len(values) == 1:
-        lines = [*lines, f"return {_returned(values[0])};"]
+        # Moving a whole local variable out keeps the compiler from building it in place.
+        value = values[0].removesuffix(")") if values[0].startswith("std::move(") else values[0]
+        lines = [*lines, f"return {value.removeprefix('std::move(')};"]
     elif values:
         lines = [*lines, f"return {type_}({', '.join(values)});"]
     body = "".join(f"  {line}\n" for line in lines)
     return f"{head} {{\n{body}}}\n"
-
-
-def _returned(value: str) -> str:
-    """Moving a whole local variable out keeps the compiler from building it in place."""
-    return value[len("std::move(") : -1] if value.startswith("std::move(") else value
 
 
 def _element(variable: str, index: int, count: int) -> str:
@@ -232,10 +230,6 @@ def _written(function: NativeFunction) -> list[Argument]:
 
 def _fresh_returns(function: NativeFunction) -> list[object]:
     return [each for each in function.func.returns if each.annotation is None]
-
-
-def _prefix(key: str, function: NativeFunction) -> str:
-    return f"wrapper_{key}_{function.func.name.overload_name}_"
 
 
 def _signature(

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from codegen.emit import make_environment
 from codegen.model import class_name
-from codegen.triton.compiler import Job, Kernel, Toolchain
+from codegen.triton.compiler import Kernel, Toolchain, jobs_of
 from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substituted
 
 _BYTES_PER_LINE = 64
@@ -40,13 +40,11 @@ class Launcher:
 
     @property
     def arguments(self) -> list[Argument]:
-        return [self._argument(name) for name in self.kernel.parameters]
-
-    def _argument(self, name: str) -> Argument:
-        type = self.variant.types[name]
-        return Argument(
-            name=name, type=C_TYPES.get(type, "void*"), field=self.variant.field_of(name)
-        )
+        types = {name: C_TYPES.get(type, "void*") for name, type in self.variant.types.items()}
+        return [
+            Argument(name=name, type=types[name], field=self.variant.field_of(name))
+            for name in self.kernel.parameters
+        ]
 
     @property
     def cubin_lines(self) -> Iterator[str]:
@@ -66,8 +64,14 @@ class Launcher:
     def conditions(self) -> list[str]:
         """In C, all of which have to hold for the variant to be taken."""
         values = self._values()
+        ranges = [
+            f"{field} == ({C_TYPES[type]}){field}"
+            for name, type in self.variant.types.items()
+            if self.operator.fields[field := self.variant.field_of(name)] is FieldKind.INTEGER
+            and type != "i64"
+        ]
         when = [f"({each})" for each in self.variant.when]
-        assumptions = [*self._derived_assumptions(), *self._range_assumptions(), *when]
+        assumptions = [*self._derived_assumptions(), *ranges, *when]
         return [substituted(each, values) for each in assumptions] or ["1"]
 
     @property
@@ -75,45 +79,23 @@ class Launcher:
         """The conditions, over the names of ``build.py``, but for integers being in range."""
         return [*self._derived_assumptions(), *self.variant.when]
 
-    def _derived_assumptions(self) -> list[str]:
-        return [
-            *self._data_type_assumptions(),
-            *self._constant_assumptions(),
-            *self._divisibility_assumptions(),
-        ]
-
-    def _data_type_assumptions(self) -> Iterator[str]:
-        for field, names in self.variant.data_types.items():
+    def _derived_assumptions(self) -> Iterator[str]:
+        variant, fields = self.variant, self.operator.fields
+        for field, names in variant.data_types.items():
             tests = " || ".join(f"{field} == {name}" for name in names)
             yield f"({tests})" if len(names) > 1 else tests
-
-    def _constant_assumptions(self) -> Iterator[str]:
-        for name, value in self.variant.constants.items():
-            field = self.variant.field_of(name)
-            if field in self.operator.fields:
+        for name, value in variant.constants.items():
+            if (field := variant.field_of(name)) in fields:
                 yield f"{field} == {int(value)}"
-
-    def _divisibility_assumptions(self) -> Iterator[str]:
-        for name in self.variant.divisible:
-            field = self.variant.field_of(name)
-            is_pointer = self.operator.fields[field] is FieldKind.POINTER
+        for field in map(variant.field_of, variant.divisible):
+            is_pointer = fields[field] is FieldKind.POINTER
             yield f"(uintptr_t){field} % 16 == 0" if is_pointer else f"{field} % 16 == 0"
-
-    def _range_assumptions(self) -> Iterator[str]:
-        for name, type in self.variant.types.items():
-            field = self.variant.field_of(name)
-            if self.operator.fields[field] is FieldKind.INTEGER and type != "i64":
-                yield f"{field} == ({C_TYPES[type]}){field}"
 
     def _values(self) -> dict[str, str]:
         return {
             **{name: name for name in ("uintptr_t", *C_TYPES.values())},
             **{name: str(value) for name, value in self.data_types.items()},
-            **{
-                name: str(int(value))
-                for name, value in self.variant.constants.items()
-                if isinstance(value, int)
-            },
+            **{name: str(int(value)) for name, value in self.variant.numbers.items()},
             **{name: f"request->{name}" for name in self.operator.fields},
         }
 
@@ -154,20 +136,18 @@ def _launchers(
     toolchain: Toolchain,
     data_types: Mapping[str, int],
 ) -> dict[int, list[Launcher]]:
-    def make(variant: Variant, target: int) -> Launcher:
-        job = Job(source=plan.source, variant=variant, target=target)
-        return Launcher(
-            operator=plan.operator,
-            variant=variant,
-            target=target,
-            kernel=kernels[job.key(toolchain)],
-            data_types=data_types,
+    launchers: dict[int, list[Launcher]] = {target: [] for target in plan.variants}
+    for job in jobs_of([plan]):
+        launchers[job.target].append(
+            Launcher(
+                operator=plan.operator,
+                variant=job.variant,
+                target=job.target,
+                kernel=kernels[job.key(toolchain)],
+                data_types=data_types,
+            )
         )
-
-    return {
-        target: [make(variant, target) for variant in variants]
-        for target, variants in plan.variants.items()
-    }
+    return launchers
 
 
 def _row(operator: str, launcher: Launcher) -> dict[str, object]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codegen.errors import counted
-from codegen.generation import Outcome
-from codegen.output import Changes, digest_of, read_manifest, synchronize
+from codegen.output import Outcome, digest_of, synchronize, up_to_date
 from codegen.triton.compiler import Toolchain, compile_all, find_toolchain, jobs_of
 from codegen.triton.spec import OPERATORS, Source, find_sources, read_data_types, read_plan
 
@@ -37,10 +36,8 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcom
     """Compiles what changed. Where nothing did, that is found out without reading a kernel."""
     toolchain = find_toolchain(request.python)
     digest = digest_of(_inputs(request, toolchain))
-    manifest = read_manifest(folder)
-    if manifest.is_up_to_date(folder, digest):
-        changes = Changes(written=(), unchanged=tuple(manifest.files), removed=())
-        return Outcome(summary=manifest.summary, notes=manifest.notes, changes=changes)
+    if outcome := up_to_date(folder, digest):
+        return outcome
     from codegen.triton.emit import render
 
     plans = [read_plan(source, request.targets) for source in request.sources()]
@@ -51,9 +48,10 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcom
         f"{counted(len(jobs), 'kernel')} for {_text(request.targets)}"
     )
     files = render(plans, compiled.kernels, toolchain, read_data_types())
-    changes = synchronize(files, folder, inputs=digest, summary=summary, dry_run=dry_run)
+    outcome = synchronize(files, folder, inputs=digest, summary=summary, dry_run=dry_run)
+    # True of this run only, and so not in the manifest.
     summary += f", {compiled.fresh} compiled"
-    return Outcome(summary=summary, notes=compiled.notes, changes=changes)
+    return replace(outcome, summary=summary, notes=compiled.notes)
 
 
 def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:

@@ -93,6 +93,11 @@ class Variant:
     num_warps: int = 4
     num_stages: int = 3
 
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The constants that expressions can be over."""
+        return {name: value for name, value in self.constants.items() if isinstance(value, int)}
+
     def field_of(self, parameter: str) -> str:
         """The field of the request that a parameter is given."""
         return self.arguments.get(parameter, parameter)
@@ -138,8 +143,7 @@ def _problem(operator: Operator, variant: Variant) -> str | None:
     for name in variant.divisible:
         if name not in variant.types:
             return f"has {name!r} divisible; expected one of {', '.join(variant.types)}"
-    numbers = [name for name, value in variant.constants.items() if isinstance(value, int)]
-    known = {*operator.fields, *numbers}
+    known = {*operator.fields, *variant.numbers}
     for expression in (*variant.grid, *variant.when):
         for name in names_in(expression):
             if name not in known:

@@ -27,7 +27,7 @@ def test_the_yaml_generates(tmp_path: Path) -> None:
     source = tmp_path / "backend.yaml"
     source.write_text(minimal + autograd, encoding="utf-8")
     outcome = generate_backend(source, tmp_path / "generated", find_torch(None))
-    assert "RegisterAutogradPrivateUse1.cpp" in outcome.changes.written
+    assert "RegisterAutogradPrivateUse1.cpp" in outcome.written
 
 
 def test_the_required_operators_that_it_names_are_those_of_the_report(tmp_path: Path) -> None:

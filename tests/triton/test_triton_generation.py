@@ -13,7 +13,7 @@ import pytest
 
 from codegen import cli
 from codegen.errors import GenerationError
-from codegen.generation import Outcome
+from codegen.output import Outcome
 from codegen.triton import compiler
 from codegen.triton.compiler import Toolchain, find_toolchain, jobs_of
 from codegen.triton.generation import Request, generate
@@ -92,10 +92,10 @@ def test_only_what_changed_is_compiled(run: Generate, tree: Path, tmp_path: Path
     first = run()
     assert first.summary.endswith(": 1 operator, 2 kernels for sm_80, 2 compiled")
     names = {"triton/scale.c", "triton/scale.h", "triton/targets.h", "triton/kernels.json"}
-    assert set(first.changes.written) == names
+    assert set(first.written) == names
     # The folder is as it should be: the cache, too, is left alone.
     (tmp_path / "cache").rename(tmp_path / "kept")
-    assert set(run().changes.unchanged) == names
+    assert set(run().unchanged) == names
     assert not (tmp_path / "cache").exists()
     (tmp_path / "kept").rename(tmp_path / "cache")
 
@@ -106,7 +106,7 @@ def test_only_what_changed_is_compiled(run: Generate, tree: Path, tmp_path: Path
     edit(tree / "scale" / "kernel.py", "* factor", "+ factor")
     changed = run()
     assert changed.summary.endswith("2 kernels for sm_80, 2 compiled")
-    assert set(changed.changes.unchanged) == {"triton/scale.h", "triton/targets.h"}
+    assert set(changed.unchanged) == {"triton/scale.h", "triton/targets.h"}
 
 
 def test_a_damaged_entry_is_compiled_again(run: Generate, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_an_operator_that_is_gone(run: Generate, tree: Path, tmp_path: Path) -> 
     (tree / "scale").rename(tree / "multiply")
     run()
     (tree / "multiply").rename(tree / "scale")
-    changes = run().changes
+    changes = run()
     assert set(changes.removed) == {"triton/multiply.c", "triton/multiply.h"}
     assert not (tmp_path / "out" / "triton" / "multiply.c").exists()
 
@@ -145,11 +145,11 @@ def test_a_cache_that_can_not_be_written(run: Generate, tmp_path: Path) -> None:
     (note,) = outcome.notes
     assert note.startswith(f"{tmp_path / 'file'}: ")
     assert f"kernels are not kept (set {compiler.CACHE_VARIABLE})" in note
-    assert outcome.changes.written
+    assert outcome.written
 
 
 def test_a_dry_run_writes_nothing(run: Generate, tmp_path: Path) -> None:
-    assert len(run(dry_run=True).changes.written) == 4
+    assert len(run(dry_run=True).written) == 4
     assert not (tmp_path / "out").exists()
 
 
