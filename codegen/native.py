@@ -210,14 +210,14 @@ class _Header:
         )
         value = None if text is None else parse_default(argument, kind)
         # ATen's own constants, strings and lists are spelled in another way in C++.
-        is_plain = text in _CONSTANTS or (isinstance(value, int | float) and "List" not in calls)
-        if text is not None and (isinstance(value, SkipReason) or not is_plain):
+        is_number = isinstance(value, int | float) and "List" not in calls
+        is_spelled_alike = text in _CONSTANTS or (is_number and not str(text).isidentifier())
+        if isinstance(value, SkipReason) or (text is not None and not is_spelled_alike):
             self._fail(
                 offset,
                 f"can't read the default of a k{kind.value}; expected a number, true or false as "
                 "the type has it, or std::nullopt for what is .Optional()",
             )
-        assert not isinstance(value, SkipReason)
         return Parameter(argument=argument, kind=kind, default=value)
 
     def _calls(self, row: re.Match[str]) -> dict[str, str]:

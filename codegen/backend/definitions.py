@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
-from codegen.backend.model import BackendFile, Entry
+from codegen.backend.model import MOST_HINTS, BackendFile, Entry
 from codegen.backend.wrappers import member_name
 from codegen.errors import GenerationError, counted, nearest
 
@@ -25,7 +25,6 @@ _SUFFIXES = frozenset(
         *(".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp"),
     }
 )
-_MOST_HINTS = 100  # near matches
 _EXPECTED = "expected a C++ file, or a folder of them, with the definitions of the kernels"
 
 
@@ -144,7 +143,7 @@ class _Comparison:
         self._invocations: dict[str, Invocation] = {}  # by their arguments
         self._pasting: list[Invocation] = []  # of macros that make names out of them
         self._sort_invocations(sources)
-        self._hints_left = _MOST_HINTS
+        self._hints_left = MOST_HINTS
         self._defined: dict[str, list[Definition]] = {}
         self._foreign: dict[str, Definition] = {}  # in another namespace
         for definition in (each for source in sources for each in source.definitions):

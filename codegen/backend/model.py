@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # Backends of their own without a key for autograd, sparse tensors and so on.
 _KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")
 _AUTOGRAD = "Autograd"
-_MOST_HINTS = 100  # near matches; one among all operators costs 6 ms
+MOST_HINTS = 100  # near matches; one among all operators costs 6 ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Operators:
         for function in functions.functions:
             name = function.func.name
             self._overloads.setdefault(str(name.name), []).append(str(name))
-        self._hints_left = _MOST_HINTS
+        self._hints_left = MOST_HINTS
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions.by_name

@@ -12,7 +12,7 @@ from codegen.model import class_name
 from codegen.triton.compiler import Kernel, Toolchain, jobs_of
 from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substituted
 
-_BYTES_PER_LINE = 64
+_BYTES_PER_LINE = 64  # of four characters each: lines that a diff can show
 
 
 @dataclass(frozen=True, kw_only=True)
