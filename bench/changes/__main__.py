@@ -63,12 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(
-    rival: Rival,
-    *,
-    real: Labelled,
-    turing: Sequence[Labelled],
-    scale: float,
-    series: str,
+    rival: Rival, *, real: Labelled, turing: Sequence[Labelled], scale: float, series: str
 ) -> dict[str, Tally]:
     """What the method makes of each kind of series; nothing, if it is not installed."""
     try:
@@ -76,30 +71,25 @@ def _measure(
     except ImportError:
         return {}
 
-    def tally(members: Iterable[Labelled]) -> Tally:
-        return sum((replay(method, member) for member in members), Tally())
-
-    tallies = {}
+    kinds: list[tuple[str, Iterable[Labelled]]] = []
     for scenario, count, least in _made(real):
-        if re.search(series, scenario.name):
-            seeds = range(max(round(count * scale / rival.cost), least))
-            tallies[scenario.name] = tally(map(scenario.series, seeds))
-    for name, members in (
-        ("TigerBeetle, as labelled", [real]),
-        (f"--turing ({len(turing)} series)", turing),
-    ):
-        if members and re.search(series, name):
-            tallies[name] = tally(members)
-    return tallies
+        seeds = range(max(round(count * scale / rival.cost), least))
+        kinds.append((scenario.name, map(scenario.series, seeds)))
+    kinds.append(("TigerBeetle, as labelled", [real]))
+    if turing:
+        kinds.append((f"--turing ({len(turing)} series)", turing))
+    return {
+        name: sum((replay(method, member) for member in members), Tally())
+        for name, members in kinds
+        if re.search(series, name)
+    }
 
 
 def _made(real: Labelled) -> Iterator[tuple[Scenario, int, int]]:
     """Scenarios, how many series of each, and how many at least."""
     for scenario in (*steps(), *(data.injected(real, size) for size in (0.03, 0.05, 0.10))):
-        count = STEPS // 8 if scenario.name.startswith(LONG) else STEPS
-        yield scenario, count, LEAST_STEPS
-    for scenario in silences():
-        yield scenario, SILENCES, LEAST_SILENCES
+        yield scenario, STEPS // 8 if scenario.name.startswith(LONG) else STEPS, LEAST_STEPS
+    yield from ((scenario, SILENCES, LEAST_SILENCES) for scenario in silences())
 
 
 def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
@@ -111,14 +101,11 @@ def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
 
 
 def _table(
-    title: str,
-    measured: Mapping[str, Mapping[str, Tally]],
-    cell: Callable[[Tally], str],
+    title: str, measured: Mapping[str, Mapping[str, Tally]], cell: Callable[[Tally], str]
 ) -> Iterator[str]:
-    names = list(dict.fromkeys(name for tallies in measured.values() for name in tallies))
-    rows = [[cell(tallies.get(name, Tally())) for tallies in measured.values()] for name in names]
     yield from ("", f"| {title} | {' | '.join(measured)} |", "|---" + "|--:" * len(measured) + "|")
-    for name, cells in zip(names, rows, strict=True):
+    for name in dict.fromkeys(name for tallies in measured.values() for name in tallies):
+        cells = [cell(tallies.get(name, Tally())) for tallies in measured.values()]
         if any(cells):
             yield f"| {name} | {' | '.join(cells)} |"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.random import Generator
 
-from bench.changes.scenarios import Labelled, Scenario
+from bench.changes.scenarios import Array, Labelled, Scenario, step
 from bench.errors import MeasurementError
 
 # Apache Otava's source distribution (Apache-2.0) has TigerBeetle's benchmark in its tests.
@@ -35,7 +35,11 @@ _NOISE_FROM = 215
 
 def tigerbeetle(archive: Path | None = None) -> Labelled:
     """The series, from a downloaded archive or from PyPI."""
-    content = archive.read_bytes() if archive else _download()
+    if archive:
+        content = archive.read_bytes()
+    else:
+        with urllib.request.urlopen(OTAVA, timeout=60) as answer:
+            content = answer.read()
     found = hashlib.sha256(content).hexdigest()
     if found != OTAVA_SHA256:
         raise MeasurementError(f"{archive or OTAVA}: sha256 is {found}; expected {OTAVA_SHA256}")
@@ -50,24 +54,15 @@ def tigerbeetle(archive: Path | None = None) -> Labelled:
     return Labelled(values=list(map(float, values)), changes=_CHANGES, neutral=_UNMARKED)
 
 
-def _download() -> bytes:
-    with urllib.request.urlopen(OTAVA, timeout=60) as answer:
-        content: bytes = answer.read()
-    return content
-
-
 def injected(series: Labelled, size: float) -> Scenario:
     """A step into real noise: a stretch of TigerBeetle's, of which some later part is shifted."""
     noise = np.array(series.values[_NOISE_FROM:])
 
-    def make(random: Generator) -> Labelled:
-        place = 60 + int(random.integers(20))
-        start = int(random.integers(len(noise) - place - 10))
-        values = noise[start : start + place + 10].copy()
-        values[place:] *= 1 + size
-        return Labelled(values=list(values), changes=(place,), first_look=place - 2)
+    def stretch(random: Generator, count: int) -> Array:
+        start = int(random.integers(len(noise) - count))
+        return noise[start : start + count].copy()
 
-    return Scenario(name=f"TigerBeetle's noise (1.2 %), step {size:+.0%}", make=make)
+    return step(f"TigerBeetle's noise (1.2 %), step {size:+.0%}", size, stretch)
 
 
 def turing(folder: Path) -> Iterator[tuple[str, Labelled]]:

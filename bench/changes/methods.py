@@ -30,33 +30,36 @@ class Rival:
 
 
 def rivals() -> list[Rival]:
+    # PELT as written in C: a linear kernel is the cost l2; on ranks, the cost rank.
+    linear = partial(_ruptures, "KernelCPD", kernel="linear")
+    strict = partial(_otava, max_pvalue=0.0001, min_magnitude=0.03)
+    # The gain of a bounded kernel is less than one for each value of the smaller level.
+    bounded = partial(_ruptures, "KernelCPD", np.array, penalty=2.5, kernel="rbf")
+    binseg = partial(_ruptures, "Binseg", _normalised, model="l2", jump=1)
+    window = partial(_ruptures, "Window", _normalised, width=10, model="l2", jump=1)
     return [
         Rival(name="ours", load=_ours),
         Rival(name="Otava", load=_otava, cost=4),
-        Rival(name="Otava strict", load=_strict_otava, cost=4),
+        Rival(name="Otava strict", load=strict, cost=4),
         Rival(name="MongoDB", load=_mongodb, cost=20),
-        Rival(name="PELT l2", load=partial(_pelt, _normalised)),
-        Rival(name="PELT rank", load=partial(_pelt, _ranks)),
-        Rival(name="Kernel rbf", load=_kernel),
-        Rival(name="Binseg", load=_binseg, cost=10),
-        Rival(name="Window", load=_window, cost=10),
+        Rival(name="PELT l2", load=partial(linear, _normalised)),
+        Rival(name="PELT rank", load=partial(linear, _ranks)),
+        Rival(name="Kernel rbf", load=bounded),
+        Rival(name="Binseg", load=binseg, cost=10),
+        Rival(name="Window", load=window, cost=10),
         Rival(name="skchange", load=_skchange, cost=10),
         Rival(name="changeforest", load=_changeforest),
-        Rival(name="5 % prev.", load=partial(_above_previous, 0.05)),
-        Rival(name="10 % prev.", load=partial(_above_previous, 0.10)),
-        Rival(name="5 % med.", load=partial(_off_median, 0.05)),
-        Rival(name="10 % med.", load=partial(_off_median, 0.10)),
-        Rival(name="z 3", load=_z_score, cost=4),
+        Rival(name="5 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.05))),
+        Rival(name="10 % prev.", load=partial(_alarm, 1, partial(_off_median, 0.10))),
+        Rival(name="5 % med.", load=partial(_alarm, 10, partial(_off_median, 0.05))),
+        Rival(name="10 % med.", load=partial(_alarm, 10, partial(_off_median, 0.10))),
+        Rival(name="z 3", load=partial(_alarm, 30, _off_mean), cost=4),
     ]
 
 
 def nothing() -> Rival:
     """It never reports a change: the score that silence gets, since people mark little."""
-    return Rival(name="none", load=_silence)
-
-
-def _silence() -> Method:
-    return lambda _: ()
+    return Rival(name="none", load=lambda: lambda _: ())
 
 
 def _ours() -> Method:
@@ -69,20 +72,10 @@ def _ours() -> Method:
     return find
 
 
-def _otava() -> Method:
+def _otava(**options: float) -> Method:
     from otava.analysis import compute_change_points
 
-    return lambda values: [change.index for change in compute_change_points(values)[0]]
-
-
-def _strict_otava() -> Method:
-    from otava.analysis import compute_change_points
-
-    def find(values: list[float]) -> Sequence[int]:
-        found, _ = compute_change_points(values, max_pvalue=0.0001, min_magnitude=0.03)
-        return [change.index for change in found]
-
-    return find
+    return lambda values: [change.index for change in compute_change_points(values, **options)[0]]
 
 
 def _mongodb() -> Method:
@@ -98,54 +91,23 @@ def _normalised(values: list[float]) -> Array:
     return normalised
 
 
-def _penalty(values: list[float]) -> float:
-    """3 log n: BIC's for a level and its place, and half as much again."""
-    return 3 * float(np.log(len(values)))
-
-
-def _pelt(transformed: Callable[[list[float]], Array]) -> Method:
-    """PELT as written in C: a linear kernel is the cost l2; on ranks, the cost rank."""
-    import ruptures
-
-    def find(values: list[float]) -> Sequence[int]:
-        algorithm = ruptures.KernelCPD(kernel="linear", min_size=2).fit(transformed(values))
-        return list(algorithm.predict(pen=_penalty(values)))[:-1]
-
-    return find
-
-
 def _ranks(values: list[float]) -> Array:
     ranks: Array = np.argsort(np.argsort(values)) / (len(values) / 12**0.5)
     return ranks
 
 
-def _kernel() -> Method:
-    import ruptures
-
-    # The gain of a bounded kernel is less than one for each value of the smaller level.
-    def find(values: list[float]) -> Sequence[int]:
-        algorithm = ruptures.KernelCPD(kernel="rbf", min_size=2).fit(np.array(values))
-        return list(algorithm.predict(pen=2.5))[:-1]
-
-    return find
-
-
-def _binseg() -> Method:
+def _ruptures(
+    algorithm: str,
+    transformed: Callable[[list[float]], Array],
+    penalty: float | None = None,
+    **options: object,
+) -> Method:
     import ruptures
 
     def find(values: list[float]) -> Sequence[int]:
-        algorithm = ruptures.Binseg(model="l2", min_size=2, jump=1).fit(_normalised(values))
-        return list(algorithm.predict(pen=_penalty(values)))[:-1]
-
-    return find
-
-
-def _window() -> Method:
-    import ruptures
-
-    def find(values: list[float]) -> Sequence[int]:
-        algorithm = ruptures.Window(width=10, model="l2", min_size=2, jump=1)
-        return list(algorithm.fit(_normalised(values)).predict(pen=_penalty(values)))[:-1]
+        fitted = getattr(ruptures, algorithm)(min_size=2, **options).fit(transformed(values))
+        # 3 log n: BIC's for a level and its place, and half as much again.
+        return list(fitted.predict(pen=penalty or 3 * float(np.log(len(values)))))[:-1]
 
     return find
 
@@ -172,41 +134,25 @@ def _changeforest() -> Method:
     return find
 
 
-def _above_previous(share: float) -> Method:
+def _alarm(count: int, is_off: Callable[[list[float], float], bool]) -> Method:
+    """Each value against the ``count`` before it."""
+
     def find(values: list[float]) -> Sequence[int]:
-        pairs = pairwise(values)
-        return _first([abs(new - old) > share * abs(old) for old, new in pairs], 1)
+        flags = [
+            is_off(values[place - count : place], values[place])
+            for place in range(count, len(values))
+        ]
+        # Where a row of flags begins: one alarm, not one for each run.
+        begins = [flag and not before for before, flag in pairwise([False, *flags])]
+        return [place for place, is_first in enumerate(begins, count) if is_first]
 
     return find
 
 
-def _off_median(share: float, count: int = 10) -> Method:
-    def find(values: list[float]) -> Sequence[int]:
-        flags: list[bool] = []
-        for place in range(count, len(values)):
-            level = median(values[place - count : place])
-            flags.append(abs(values[place] - level) > share * abs(level))
-        return _first(flags, count)
-
-    return find
+def _off_median(share: float, before: list[float], value: float) -> bool:
+    level = median(before)
+    return abs(value - level) > share * abs(level)
 
 
-def _z_score(limit: float = 3.0, count: int = 30) -> Method:
-    def find(values: list[float]) -> Sequence[int]:
-        flags: list[bool] = []
-        for place in range(count, len(values)):
-            window = values[place - count : place]
-            limit_here = limit * float(np.std(window, ddof=1))
-            flags.append(abs(values[place] - float(np.mean(window))) > limit_here)
-        return _first(flags, count)
-
-    return find
-
-
-def _first(flags: Sequence[bool], offset: int) -> list[int]:
-    """Where a row of flags begins: one alarm, not one for each run."""
-    return [
-        place + offset
-        for place, flag in enumerate(flags)
-        if flag and not (place and flags[place - 1])
-    ]
+def _off_mean(before: list[float], value: float) -> bool:
+    return bool(abs(value - float(np.mean(before))) > 3 * float(np.std(before, ddof=1)))

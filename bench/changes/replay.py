@@ -1,13 +1,18 @@
-"""Runs come one after the other, and each time a method looks at all that there is."""
+"""Runs come one after the other, and each time a method looks at all that there is.
+
+Series that several people marked are scored as the Turing benchmark scores, where the whole series
+is seen at once, and nobody is right alone: van den Burg and Williams, An Evaluation of Change
+Point Detection Algorithms, https://arxiv.org/abs/2003.06222.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import pairwise
 
 from bench.changes.scenarios import Labelled
-from bench.changes.scores import Score, score
 
 Method = Callable[[list[float]], Sequence[int]]
 """From values to the places where it says, for sure, that a new level begins."""
@@ -16,6 +21,18 @@ Method = Callable[[list[float]], Sequence[int]]
 TOLERANCE = 3
 # Within so many runs a change should be known.
 PROMPT = 5
+# A place is a person's mark if it is at most this far from it.
+MARGIN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How well reported places agree with what several people marked."""
+
+    f1: float
+    """Of the places anybody marked (precision), and the mean of each person's (recall)."""
+    covering: float
+    """How well the levels overlap each person's, at best 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +48,8 @@ class Tally:
     """Of the last look at each series that several people marked."""
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            delays=self.delays + other.delays,
-            false_alarms=self.false_alarms + other.false_alarms,
-            runs=self.runs + other.runs,
-            seconds=self.seconds + other.seconds,
-            scores=self.scores + other.scores,
-        )
+        names = [field.name for field in fields(self)]
+        return Tally(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     @property
     def found(self) -> list[int]:
@@ -56,10 +68,6 @@ class Tally:
     def precision(self) -> float | None:
         reported = len(self.found) + self.false_alarms
         return len(self.found) / reported if reported else None
-
-    @property
-    def delay(self) -> int | None:
-        return self.found[len(self.found) // 2] if self.found else None
 
     @property
     def false_per_1000(self) -> float:
@@ -91,3 +99,43 @@ def replay(method: Method, series: Labelled) -> Tally:
 def _near(place: int, others: Iterable[int]) -> int | None:
     close = [other for other in others if abs(other - place) <= TOLERANCE]
     return min(close, key=lambda other: abs(other - place)) if close else None
+
+
+def score(marks: Sequence[Iterable[int]], places: Iterable[int], count: int) -> Score:
+    """``marks`` has the places of each person, in a series of ``count`` values."""
+    # The first value begins a level in everybody's eyes; so somebody who marked nothing can agree.
+    people = [sorted({0, *person}) for person in marks]
+    reported = sorted({0, *places})
+    marked = sorted({mark for person in people for mark in person})
+    precision = _hits(marked, reported) / len(reported)
+    recall = sum(_hits(person, reported) / len(person) for person in people) / len(people)
+    return Score(
+        f1=2 * precision * recall / (precision + recall),
+        covering=sum(_covering(person, reported, count) for person in people) / len(people),
+    )
+
+
+def _hits(marks: Iterable[int], places: Iterable[int]) -> int:
+    """Marks that have a place of their own nearby."""
+    left = set(places)
+    hits = 0
+    for mark in marks:
+        close = [place for place in left if abs(place - mark) <= MARGIN]
+        if close:
+            left.remove(min(close, key=lambda place: (abs(place - mark), place)))
+            hits += 1
+    return hits
+
+
+def _covering(person: Sequence[int], reported: Sequence[int], count: int) -> float:
+    levels = list(pairwise((*reported, count)))
+    covered = 0.0
+    for start, end in pairwise((*person, count)):
+        # Jaccard's index of two ranges.
+        common = [max(0, min(end, last) - max(start, first)) for first, last in levels]
+        overlaps = [
+            both / (end - start + last - first - both)
+            for both, (first, last) in zip(common, levels, strict=True)
+        ]
+        covered += (end - start) * max(overlaps)
+    return covered / count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
+Source: TypeAlias = Callable[[Generator, int], Array]
+"""So many values, made with these random numbers."""
 
 LEVEL = 100.0
 # The looks before a step that are watched for false alarms; long silences have their own series.
@@ -42,32 +45,31 @@ class Scenario:
         return self.make(np.random.default_rng([seed, *self.name.encode()]))
 
 
-def normal(random: Generator, count: int, spread: float) -> list[float]:
-    return list(LEVEL * (1 + spread * random.normal(size=count)))
-
-
-def step(size: float, spread: float, *, before: int = 60, after: int = 10) -> Scenario:
+def step(name: str, size: float, source: Source, *, before: int = 60, after: int = 10) -> Scenario:
     """One step after ``before`` to ``before + 20`` values, worse or better by ``size``."""
 
     def make(random: Generator) -> Labelled:
         place = before + int(random.integers(20))
-        values = np.array(normal(random, place + after, spread))
-        values[place:] *= 1 + size
-        return Labelled(values=list(values), changes=(place,), first_look=place - _WATCHED)
-
-    return Scenario(name=f"step {size:+.0%}, noise {spread:.0%}", make=make)
-
-
-def quiet(name: str, noise: Callable[[Generator, int], Array], count: int = 120) -> Scenario:
-    """Nothing but noise of some kind, relative to the level."""
-
-    def make(random: Generator) -> Labelled:
-        return Labelled(values=list(LEVEL * (1 + noise(random, count))))
+        return _stepped(source(random, place + after), place, size, place - _WATCHED)
 
     return Scenario(name=name, make=make)
 
 
-def _gauss(spread: float) -> Callable[[Generator, int], Array]:
+def _stepped(values: Array, place: int, size: float, first_look: int) -> Labelled:
+    values[place:] *= 1 + size
+    return Labelled(values=list(values), changes=(place,), first_look=first_look)
+
+
+def around(noise: Source) -> Source:
+    """Values around the one level, with noise that is relative to it."""
+    return lambda random, count: LEVEL * (1 + noise(random, count))
+
+
+def _normal(spread: float) -> Source:
+    return around(_gauss(spread))
+
+
+def _gauss(spread: float) -> Source:
     return lambda random, count: spread * random.normal(size=count)
 
 
@@ -105,7 +107,7 @@ def _related(random: Generator, count: int) -> Array:
     return values
 
 
-def _drift(rate: float) -> Callable[[Generator, int], Array]:
+def _drift(rate: float) -> Source:
     return lambda random, count: 0.03 * random.normal(size=count) + rate * np.arange(count)
 
 
@@ -114,14 +116,14 @@ def _whole_seconds(random: Generator, count: int) -> Array:
     return values
 
 
-def several(spread: float = 0.03) -> Scenario:
+def several() -> Scenario:
     """Five levels of 30 to 60 runs, with steps of 8 to 25 % up and down."""
 
     def make(random: Generator) -> Labelled:
         lengths = random.integers(30, 60, size=5)
         sizes = random.uniform(0.08, 0.25, size=5) * random.choice((-1, 1), size=5)
         levels = np.cumprod(1 + np.where(np.arange(5) > 0, sizes, 0))
-        values = np.array(normal(random, int(lengths.sum()), spread)) * np.repeat(levels, lengths)
+        values = _normal(0.03)(random, int(lengths.sum())) * np.repeat(levels, lengths)
         return Labelled(values=list(values), changes=tuple(np.cumsum(lengths)[:-1].tolist()))
 
     return Scenario(name="five levels, steps of 8 to 25 %, noise 3%", make=make)
@@ -129,55 +131,52 @@ def several(spread: float = 0.03) -> Scenario:
 
 def gaps() -> Scenario:
     """A step of 10 %, and three runs in ten never arrive."""
+    name = "step +10%, noise 3%, missing runs"
+    complete = step(name, 0.10, _normal(0.03), before=80, after=20)
 
     def make(random: Generator) -> Labelled:
-        whole = step(0.10, 0.03, before=80, after=20).make(random)
+        whole = complete.make(random)
         there = random.random(len(whole.values)) > 0.3
         values = [value for value, kept in zip(whole.values, there, strict=True) if kept]
         change = int(there[: whole.changes[0]].sum())
         return Labelled(values=values, changes=(change,), first_look=change - _WATCHED)
 
-    return Scenario(name="step +10%, noise 3%, missing runs", make=make)
+    return Scenario(name=name, make=make)
 
 
 def young_history() -> Scenario:
     """A step of 10 % after only 15 runs."""
-
-    def make(random: Generator) -> Labelled:
-        values = np.array(normal(random, 25, 0.03))
-        values[15:] *= 1.1
-        return Labelled(values=list(values), changes=(15,), first_look=10)
-
-    return Scenario(name="step +10%, noise 3%, after 15 runs", make=make)
-
-
-def spiky_step() -> Scenario:
-    """A step of 10 % in noise of 3 % with spikes."""
-
-    def make(random: Generator) -> Labelled:
-        place = 60 + int(random.integers(20))
-        values = LEVEL * (1 + _spikes(random, place + 10))
-        values[place:] *= 1.1
-        return Labelled(values=list(values), changes=(place,), first_look=place - _WATCHED)
-
-    return Scenario(name="step +10%, noise 3%, spikes", make=make)
+    return Scenario(
+        name="step +10%, noise 3%, after 15 runs",
+        make=lambda random: _stepped(_normal(0.03)(random, 25), 15, 0.1, first_look=10),
+    )
 
 
 def steps() -> Iterator[Scenario]:
-    yield from (step(size, 0.03) for size in (0.02, 0.03, 0.05, 0.10, 0.20, 0.30))
-    yield step(-0.10, 0.03)
-    yield from (step(size, 0.01) for size in (0.02, 0.03, 0.05))
-    yield from (step(size, 0.05) for size in (0.10, 0.20))
-    yield from (young_history(), gaps(), spiky_step(), several())
+    sizes = {0.03: (0.02, 0.03, 0.05, 0.10, 0.20, 0.30, -0.10), 0.01: (0.02, 0.03, 0.05)}
+    for spread, some in (sizes | {0.05: (0.10, 0.20)}).items():
+        for size in some:
+            yield step(f"step {size:+.0%}, noise {spread:.0%}", size, _normal(spread))
+    spiky = step("step +10%, noise 3%, spikes", 0.10, around(_spikes))
+    yield from (young_history(), gaps(), spiky, several())
 
 
 def silences() -> Iterator[Scenario]:
-    yield from (quiet(f"noise {spread:.0%}", _gauss(spread)) for spread in (0.01, 0.03, 0.05))
-    yield quiet("noise 3%, spikes in 5 % of the runs", _spikes)
-    yield quiet("two modes 10 % apart, 80 : 20", _bimodal)
-    yield quiet("noise 1%, then 5%, and back", _variance)
-    yield quiet("skewed noise (gamma, 3.7 %)", _skewed)
-    yield quiet("related noise (AR(1) 0.5, 3 %)", _related)
-    yield quiet("drift of 0.1 % a run, noise 3%", _drift(0.001))
-    yield quiet("drift of 0.5 % a run, noise 3%", _drift(0.005))
-    yield quiet("noise 1%, whole seconds of 100", _whole_seconds)
+    """Nothing but noise of some kind."""
+    kinds = {
+        **{f"noise {spread:.0%}": _gauss(spread) for spread in (0.01, 0.03, 0.05)},
+        "noise 3%, spikes in 5 % of the runs": _spikes,
+        "two modes 10 % apart, 80 : 20": _bimodal,
+        "noise 1%, then 5%, and back": _variance,
+        "skewed noise (gamma, 3.7 %)": _skewed,
+        "related noise (AR(1) 0.5, 3 %)": _related,
+        "drift of 0.1 % a run, noise 3%": _drift(0.001),
+        "drift of 0.5 % a run, noise 3%": _drift(0.005),
+        "noise 1%, whole seconds of 100": _whole_seconds,
+    }
+    for name, noise in kinds.items():
+        yield Scenario(name=name, make=partial(_quiet, around(noise)))
+
+
+def _quiet(source: Source, random: Generator) -> Labelled:
+    return Labelled(values=list(source(random, 120)))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.changes.data import tigerbeetle, turing
-from bench.changes.replay import replay
+from bench.changes.replay import replay, score
 from bench.changes.scenarios import Labelled, silences, steps
-from bench.changes.scores import score
 from bench.errors import MeasurementError
 
 
