@@ -1,7 +1,161 @@
-"""``python -m bench``."""
+"""``python -m bench``: measures, writes JSON and Markdown, prints the table."""
 
+from __future__ import annotations
+
+import argparse
 import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
-from bench.cli import main
+from rich.console import Console
 
-sys.exit(main())
+from bench.context import ROOT, Context
+from bench.parts import build, calls, generate, history, kernels, release
+from bench.report import Report, describe_commit, describe_machine, print_report, write_report
+from bench.rows import GOALS, Measurement, MeasurementError
+
+# In the order of the table: installing first gives the later parts a library.
+MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
+    "install": build.measure_install,
+    "first-allowlist": build.measure_first_allowlist,
+    "generate": generate.measure_torch,
+    "backend-stubs": generate.measure_backend_stubs,
+    "rebuild": build.measure_rebuild,
+    "profile": build.measure_profile,
+    "wheel": build.measure_wheel,
+    "import": calls.measure_import,
+    "python-call": calls.measure_python,
+    "cpp-call": calls.measure_cpp,
+    "kernels-cpu": kernels.measure_cpu,
+    "kernels-cuda": kernels.measure_cuda,
+    "release": release.measure,
+    "history": history.measure,
+}
+
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the chosen parts; returns 1 where something could not be measured."""
+    options = _parser().parse_args(arguments)
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        print("bench: interrupted; nothing was written", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures, prints and writes."""
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    machine, commit = describe_machine(), describe_commit()  # before this run is part of the load
+    with tempfile.TemporaryDirectory(prefix="infini-ops-bench-") as scratch:
+        context = Context(
+            scratch=Path(scratch),
+            output=options.output_dir,
+            repeat=options.repeat,
+            installed=options.installed,
+            runs=options.runs,
+            database=options.database,
+        )
+        measurements = tuple(row for part in options.only for row in measure_part(part, context))
+    report = Report(
+        started_at=started_at, commit=commit, machine=machine, measurements=measurements
+    )
+    print_report(report, Console())
+    for path in write_report(report, options.output_dir):
+        print(path)
+    return report_errors(measurements)
+
+
+def measure_part(part: str, context: Context) -> list[Measurement]:
+    """All rows of one part; an error row for each that could not be measured."""
+    print(f"bench: {part}", file=sys.stderr)
+    measured: list[Measurement] = []
+    try:
+        measured.extend(MEASURE[part](context))
+    except Exception as error:  # what is broken here must not cost the other parts their figures
+        kind = "" if isinstance(error, MeasurementError) else f"{type(error).__name__}: "
+        done = {measurement.key for measurement in measured}
+        owed = [key for key, goal in GOALS.items() if goal.part == part and key not in done]
+        measured += [Measurement(key=key, error=f"{kind}{error}") for key in owed]
+    return measured
+
+
+def report_errors(measurements: Sequence[Measurement]) -> int:
+    """Prints every failed measurement in full; returns the exit code."""
+    failed = [measurement for measurement in measurements if measurement.error]
+    for measurement in failed:
+        print(f"bench: error: {measurement.key}: {measurement.error}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--only",
+        type=_parts,
+        default=tuple(MEASURE),
+        metavar="PART,…",
+        help=f"measure these parts only: {', '.join(MEASURE)}",
+    )
+    parser.add_argument(
+        "--repeat",
+        type=_positive,
+        default=31,
+        metavar="N",
+        help="rounds of each interleaved timing (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--installed",
+        action="store_true",
+        help="call and import the infini.ops that this Python has, not one built for the purpose",
+    )
+    parser.add_argument(
+        "--runs",
+        type=_runs,
+        default=2_000,
+        metavar="N",
+        help="how long a history is made up (default: %(default)s, which take 20 minutes to save)",
+    )
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="an empty database for that history, such as postgresql+psycopg:///bench"
+        " (default: a new SQLite database)",
+    )
+    parser.add_argument(
+        "--output-dir",
+        type=Path,
+        default=ROOT / "results" / "bench",
+        metavar="DIR",
+        help="for bench.json and bench.md (default: results/bench)",
+    )
+    return parser
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    names = text.split(",")
+    for name in names:
+        if name not in MEASURE:
+            raise argparse.ArgumentTypeError(
+                f"'{name}' is no part; expected some of {', '.join(MEASURE)}"
+            )
+    return tuple(name for name in MEASURE if name in names)
+
+
+def _positive(text: str, least: int = 1) -> int:
+    value = int(text)
+    if value < least:
+        raise argparse.ArgumentTypeError(f"expected at least {least}, got {value}")
+    return value
+
+
+def _runs(text: str) -> int:
+    return _positive(text, least=3)  # what is compared are the first, the last and the one before
+
+
+if __name__ == "__main__":
+    sys.exit(main())

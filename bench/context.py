@@ -1,21 +1,57 @@
-"""What all measurements share: the Python, a scratch folder and an installed library."""
+"""What all measurements share: a scratch folder, an installed library, and what a command costs.
+
+That is the CPU time of its whole process tree, and its largest process.
+"""
 
 from __future__ import annotations
 
 import os
+import select
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
-from bench.errors import MeasurementError
-from bench.usage import Usage, run_measured
-from ci.util.process import ProcessError, ProcessResult, run
+from bench.rows import MeasurementError
+from ci.util.process import LAST_LINES, ProcessError, ProcessResult, run
 from codegen.inputs import SELECTION_VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
+SAMPLE_SECONDS = 0.1  # looking through /proc takes about 2 ms
 _CACHES = ("ccache", "sccache")
+_SOURCES = (".cc", ".cpp", ".cxx", ".c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """CPU and wall seconds of a finished process tree; memory of the largest process in it."""
+
+    user_s: float
+    system_s: float
+    wall_s: float
+    peak_rss_mb: float
+    peak_process: str
+
+    @property
+    def cpu_s(self) -> float:
+        return self.user_s + self.system_s
+
+    def detail(self) -> dict[str, Any]:
+        """The figures for the JSON."""
+        return {
+            name: round(value, 3) if isinstance(value, float) else value
+            for name, value in vars(self).items()
+        }
+
+    def note(self) -> str:
+        """Wall time and memory; too short a run has no name for its largest process."""
+        peak = f"{self.peak_rss_mb:.0f} MB {self.peak_process}".strip()
+        return f"{self.wall_s:.1f} s wall; peak {peak}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +66,6 @@ class Context:
     """Of the history that is made up."""
     database: str | None = None
     """An empty one for it; ``None``: SQLite."""
-
-    @property
-    def python(self) -> str:
-        return sys.executable
 
     @property
     def site(self) -> Path:
@@ -61,21 +93,50 @@ class Context:
 
     def install_command(self, *, build_dir: Path, target: Path) -> list[str]:
         """``pip install .`` into ``target``, which leaves the environment as it is."""
-        command = [self.python, "-m", "pip", "install", ".", "--no-build-isolation"]
+        command = [sys.executable, "-m", "pip", "install", ".", "--no-build-isolation"]
         return [*command, "--upgrade", "--target", str(target), "-C", f"build-dir={build_dir}"]
 
-    def run(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> ProcessResult:
+    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> ProcessResult:
         """Runs a program in the repository and returns its output."""
         try:
             return run(command, cwd=ROOT, environment=environment)
         except ProcessError as error:
             raise MeasurementError(str(error)) from None
 
-    def measured(self, command: Sequence[str], environment: Mapping[str, str], log: str) -> Usage:
-        """Runs a program in the repository and returns what it cost."""
-        return run_measured(command, cwd=ROOT, environment=environment, log=self.scratch / log)
+    def measured(self, command: Sequence[str], log: str, **variables: str) -> Usage:
+        """What building with a program costs; raises with its last lines if it fails."""
+        start, output = monotonic(), self.scratch / log
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                list(command),
+                cwd=ROOT,
+                env=self.environment(**variables),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # its session tells its descendants from others
+            )
+        try:
+            largest = _watch(process.pid)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        # Unlike RUSAGE_CHILDREN, of this child and those it waited for alone.
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            last = output.read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
+            raise MeasurementError(
+                f"{' '.join(command)} ended with {process.returncode}:\n" + "\n".join(last)
+            )
+        return Usage(
+            user_s=usage.ru_utime,
+            system_s=usage.ru_stime,
+            wall_s=monotonic() - start,
+            peak_rss_mb=usage.ru_maxrss * 1024 / 1e6,
+            peak_process=largest,
+        )
 
 
 def uncached(variables: Mapping[str, str]) -> dict[str, str]:
@@ -94,3 +155,39 @@ def uncached(variables: Mapping[str, str]) -> dict[str, str]:
             )
     # For a ccache that stands in for the compiler on PATH.
     return kept | {"CCACHE_DISABLE": "1"}
+
+
+def _watch(process: int) -> str:
+    """Waits for the end of a session's leader; returns the name of its largest process."""
+    largest, peak = "", 0
+    descriptor = os.pidfd_open(process)
+    try:
+        while not select.select([descriptor], [], [], SAMPLE_SECONDS)[0]:
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdigit() and (rss := _peak_rss(entry, process)) > peak:
+                    largest, peak = _name(entry) or largest, rss
+    finally:
+        os.close(descriptor)
+    return largest
+
+
+def _peak_rss(entry: Path, session: int) -> int:
+    """The most memory in kB that a process of the session had so far; 0 for all others."""
+    try:
+        if os.getsid(int(entry.name)) != session:
+            return 0
+        status = (entry / "status").read_text(encoding="utf-8")
+    except OSError:  # it has ended
+        return 0
+    _, _, rest = status.partition("VmHWM:")
+    return int(rest.split()[0]) if rest else 0
+
+
+def _name(entry: Path) -> str:
+    """The program, and the source file if it compiles one."""
+    try:
+        program, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    source = next((Path(word).name for word in arguments if word.endswith(_SOURCES)), "")
+    return f"{Path(program).name} {source}".strip()

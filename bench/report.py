@@ -1,22 +1,54 @@
-"""The table of a run: JSON, Markdown and the terminal's."""
+"""The table of a run: JSON, Markdown and the terminal's.
+
+And where and of what its figures are: they compare within one machine only.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from bench.machine import Commit, Machine
+from bench.context import ROOT
 from bench.rows import Goal, Measurement, Table
+from ci.agent.machine import machine
+from ci.util.process import ProcessError, run
 
 SCHEMA_VERSION = 1
 _TEXT_COLUMNS = ("what", "note", "step", "module", "operator", "case", "implementation")
 _COLUMNS = ("what", "goal", "measured", "met", "note")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The machine, its load when the run began, and the versions of the tools."""
+
+    cpu_model: str
+    cores: int
+    memory_mb: int
+    load_average: tuple[float, float, float]
+    system: str
+    python: str
+    torch: str
+    compiler: str
+    cmake: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """The commit that was measured; ``dirty``: and changes that no commit has."""
+
+    commit: str
+    dirty: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,26 +60,20 @@ class Report:
     machine: Machine
     measurements: tuple[Measurement, ...]
 
-    def summary(self) -> Table:
-        """One row per goal."""
-        return Table(
-            title="Cost", columns=_COLUMNS, rows=tuple(map(summary_row, self.measurements))
-        )
-
     def tables(self) -> list[Table]:
-        """The summary, then the figures behind it."""
-        behind = [table for measurement in self.measurements for table in measurement.tables]
-        return [self.summary(), *behind]
+        """One row per goal, then the figures behind them."""
+        rows = tuple(map(summary_row, self.measurements))
+        behind = [measurement.table for measurement in self.measurements if measurement.table]
+        return [Table(title="Cost", columns=_COLUMNS, rows=rows), *behind]
 
 
 def summary_row(measurement: Measurement) -> tuple[str, ...]:
     """The cells of ``_COLUMNS``."""
     goal = measurement.goal
     limit = "" if goal.at_most is None else f"≤ {shown(goal.at_most, goal)}"
+    measured = "error" if measurement.error else ""
     if measurement.value is not None:
         measured = shown(measurement.value, goal)
-    else:
-        measured = "error" if measurement.error else ""
     met = {True: "yes", False: "no", None: ""}[measurement.met]
     notes = filter(None, (measurement.note, measurement.error.partition("\n")[0]))
     return (goal.title, limit, measured, met, "; ".join(notes))
@@ -85,13 +111,13 @@ def as_json(report: Report) -> str:
 
 def as_markdown(report: Report) -> str:
     """The tables of a run, and of what machine they are."""
-    machine = report.machine
-    load = ", ".join(f"{value:.1f}" for value in machine.load_average)
+    where = report.machine
+    load = ", ".join(f"{value:.1f}" for value in where.load_average)
     commit = report.commit.commit[:12] + (" with changes" if report.commit.dirty else "")
     about = (
-        f"{report.started_at}, commit {commit}; {machine.cores} cores of {machine.cpu_model}, "
-        f"load average {load}; torch {machine.torch}, Python {machine.python}, "
-        f"{machine.compiler}, {machine.cmake}."
+        f"{report.started_at}, commit {commit}; {where.cores} cores of {where.cpu_model}, "
+        f"load average {load}; torch {where.torch}, Python {where.python}, "
+        f"{where.compiler}, {where.cmake}."
     )
     return "\n".join([about, *map(_markdown_table, report.tables())])
 
@@ -99,12 +125,9 @@ def as_markdown(report: Report) -> str:
 def _markdown_table(table: Table) -> str:
     alignment = ["---" if column in _TEXT_COLUMNS else "---:" for column in table.columns]
     lines = [table.columns, alignment, *table.rows]
-    cells = ("| " + " | ".join(_escape(cell) for cell in line) + " |" for line in lines)
+    escaped = ([cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in lines)
+    cells = (f"| {' | '.join(line)} |" for line in escaped)
     return "\n".join(["", f"## {table.title}", "", *cells, ""])
-
-
-def _escape(cell: str) -> str:
-    return cell.replace("|", r"\|").replace("\n", " ")
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -124,7 +147,44 @@ def print_report(report: Report, console: Console) -> None:
 def write_report(report: Report, folder: Path) -> Sequence[Path]:
     """Writes ``bench.json`` and ``bench.md`` and returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {"bench.json": as_json(report), "bench.md": as_markdown(report)}
-    for name, text in contents.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in contents]
+    contents = {folder / "bench.json": as_json(report), folder / "bench.md": as_markdown(report)}
+    for path, text in contents.items():
+        path.write_text(text, encoding="utf-8")
+    return list(contents)
+
+
+def describe_machine() -> Machine:
+    """Looks; a tool that is missing is an empty version."""
+    found = machine()
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = ""
+    own = Path(sys.executable).with_name("cmake")
+    cmake = _output(str(own), "--version") or _output("cmake", "--version")
+    return Machine(
+        cpu_model=str(found["cpu_model"] or platform.machine()),
+        cores=len(os.sched_getaffinity(0)),
+        memory_mb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e6),
+        load_average=os.getloadavg(),
+        system=platform.platform(),
+        python=platform.python_version(),
+        torch=torch,
+        compiler=_output(os.environ.get("CXX", "c++"), "--version").partition("\n")[0],
+        cmake=cmake.partition("\n")[0],
+    )
+
+
+def describe_commit() -> Commit:
+    """The commit of this working tree; "" outside of git."""
+    return Commit(
+        commit=_output("git", "rev-parse", "HEAD").strip(),
+        dirty=bool(_output("git", "status", "--porcelain")),
+    )
+
+
+def _output(*command: str) -> str:
+    try:
+        return run(command, cwd=ROOT).stdout
+    except ProcessError:
+        return ""

@@ -1,13 +1,18 @@
-"""Every row of the cost table with its goal, and what a measurement of it looks like."""
+"""Every row of the cost table with its goal; measurements of them, and statistics of timings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True, kw_only=True)
+class MeasurementError(Exception):
+    """A measurement that could not be made; the message says what failed and how."""
+
+
+@dataclass(frozen=True)
 class Goal:
     """A row of the table: what is measured by which part, and the most it may cost.
 
@@ -18,6 +23,36 @@ class Goal:
     title: str
     unit: str
     at_most: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The median, and the interval that 95 % of the values lie in."""
+
+    median: float
+    low: float
+    high: float
+
+    def interval(self, digits: int = 2) -> str:
+        """ "0.91 to 1.07"."""
+        return f"{self.low:.{digits}f} to {self.high:.{digits}f}"
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Summarises at least one value; with few values the interval is all of them."""
+    # Fortieths, of which the outer ones are 2.5 %; they take two values or more.
+    cuts = statistics.quantiles(values, n=40, method="inclusive") if len(values) > 1 else values
+    return Summary(median=statistics.median(values), low=cuts[0], high=cuts[-1])
+
+
+def paired_ratios(values: Sequence[float], references: Sequence[float]) -> list[float]:
+    """Ratio per round: both sides of one ran back to back, under the same load."""
+    return [value / reference for value, reference in zip(values, references, strict=True)]
+
+
+def medians_by_round(series: Sequence[Sequence[float]]) -> list[float]:
+    """Takes one value per round of every operator; returns the operators' median per round."""
+    return [statistics.median(values) for values in zip(*series, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +73,8 @@ class Measurement:
     note: str = ""
     error: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
-    tables: tuple[Table, ...] = ()
+    table: Table | None = None
+    """The figures behind it."""
 
     @property
     def goal(self) -> Goal:
@@ -52,135 +88,74 @@ class Measurement:
         return self.value <= self.goal.at_most
 
 
-# CPU-s are user + system of the whole process tree, with torch installed and no compiler cache.
 GOALS = {
-    "install": Goal(
-        part="install", title="cold `pip install`, whole surface", unit="CPU-s", at_most=45
-    ),
+    # CPU-s are user + system of the whole process tree, with torch installed and no compiler cache.
+    "install": Goal("install", "cold `pip install`, whole surface", "CPU-s", 45),
     "first-allowlist": Goal(
-        part="first-allowlist",
-        title="cold `pip install`, the first allowlist",
-        unit="CPU-s",
-        at_most=30,
+        "first-allowlist", "cold `pip install`, the first allowlist", "CPU-s", 30
     ),
-    "generate-cold": Goal(part="generate", title="generation, cold", unit="CPU-s", at_most=3),
-    "generate-unchanged": Goal(
-        part="generate", title="generation, nothing changed", unit="CPU-s", at_most=0.5
-    ),
-    "backend-stubs": Goal(
-        part="backend-stubs", title="stubs of a backend of 500 operators", unit="CPU-s", at_most=3
-    ),
-    "backend-stubs-compile": Goal(
-        part="backend-stubs", title="compiling its registrations", unit="CPU-s", at_most=30
-    ),
-    "backend-stubs-compile-O0": Goal(
-        part="backend-stubs", title="the same without optimization", unit="CPU-s"
-    ),
-    "rebuild-unchanged": Goal(
-        part="rebuild", title="rebuild, nothing changed", unit="CPU-s", at_most=3
-    ),
-    "rebuild-one-added": Goal(
-        part="rebuild", title="rebuild, one operator added", unit="CPU-s", at_most=15
-    ),
-    "compiler-memory": Goal(
-        part="profile", title="peak memory of any compiler process", unit="MB", at_most=1200
-    ),
-    "wheel": Goal(part="wheel", title="wheel", unit="MB", at_most=5),
-    "import": Goal(part="import", title="`import infini.ops` after torch", unit="s", at_most=0.1),
+    "generate-cold": Goal("generate", "generation, cold", "CPU-s", 3),
+    "generate-unchanged": Goal("generate", "generation, nothing changed", "CPU-s", 0.5),
+    "backend-stubs": Goal("backend-stubs", "stubs of a backend of 500 operators", "CPU-s", 3),
+    "backend-stubs-compile": Goal("backend-stubs", "compiling its registrations", "CPU-s", 30),
+    "backend-stubs-compile-O0": Goal("backend-stubs", "the same without optimization", "CPU-s"),
+    "rebuild-unchanged": Goal("rebuild", "rebuild, nothing changed", "CPU-s", 3),
+    "rebuild-one-added": Goal("rebuild", "rebuild, one operator added", "CPU-s", 15),
+    "compiler-memory": Goal("profile", "peak memory of any compiler process", "MB", 1200),
+    "wheel": Goal("wheel", "wheel", "MB", 5),
+    "import": Goal("import", "`import infini.ops` after torch", "s", 0.1),
     "python-call": Goal(
-        part="python-call",
-        title="Python call through slot 8, to torch's own with `out=`",
-        unit="ratio",
-        at_most=0.9,
+        "python-call", "Python call through slot 8, to torch's own with `out=`", "ratio", 0.9
     ),
-    "python-call-default": Goal(part="python-call", title="the same without a slot", unit="ratio"),
+    "python-call-default": Goal("python-call", "the same without a slot", "ratio"),
     "cpp-call": Goal(
-        part="cpp-call",
-        title="C++ call through the dispatch, over `at::_ops::…::call` below autograd",
-        unit="ns",
-        at_most=50,
+        "cpp-call",
+        "C++ call through the dispatch, over `at::_ops::…::call` below autograd",
+        "ns",
+        50,
     ),
     "cpp-call-autograd": Goal(
-        part="cpp-call", title="the same over `at::_ops::…::call` through autograd", unit="ns"
+        "cpp-call", "the same over `at::_ops::…::call` through autograd", "ns"
     ),
     # Ratios are times: 0.9 of torch's speed is 1.11 of its time.
     "kernels-cpu-memory": Goal(
-        part="kernels-cpu",
-        title="hand-written operators, 1 M elements, to torch's own: the slowest",
-        unit="ratio",
-        at_most=1.11,
+        "kernels-cpu",
+        "hand-written operators, 1 M elements, to torch's own: the slowest",
+        "ratio",
+        1.11,
     ),
     "kernels-cpu-products": Goal(
-        part="kernels-cpu",
-        title="products of 1024³ in float32, to torch's own: the slowest",
-        unit="ratio",
-        at_most=1.25,
+        "kernels-cpu", "products of 1024³ in float32, to torch's own: the slowest", "ratio", 1.25
     ),
     "kernels-cuda-native": Goal(
-        part="kernels-cuda",
-        title="hand-written CUDA kernels, to torch's own: the slowest",
-        unit="ratio",
-        at_most=1.11,
+        "kernels-cuda", "hand-written CUDA kernels, to torch's own: the slowest", "ratio", 1.11
     ),
     "kernels-cuda-triton": Goal(
-        part="kernels-cuda",
-        title="Triton kernels, to torch's own: the slowest",
-        unit="ratio",
-        at_most=1.11,
+        "kernels-cuda", "Triton kernels, to torch's own: the slowest", "ratio", 1.11
     ),
     "kernels-cuda-bandwidth": Goal(
-        part="kernels-cuda",
-        title="memory-bound kernels, to a copy of as many bytes: the slowest",
-        unit="ratio",
-        at_most=1.18,
+        "kernels-cuda",
+        "memory-bound kernels, to a copy of as many bytes: the slowest",
+        "ratio",
+        1.18,
     ),
     "release-overhead": Goal(
-        part="release",
-        title="`python -m ci run` of one platform, beyond its stages and image",
-        unit="s",
-        at_most=5,
+        "release", "`python -m ci run` of one platform, beyond its stages and image", "s", 5
     ),
-    "release-first-stage": Goal(
-        part="release", title="the same unchanged, until its first stage", unit="s", at_most=3
-    ),
+    "release-first-stage": Goal("release", "the same unchanged, until its first stage", "s", 3),
     "release-added": Goal(
-        part="release",
-        title="seven platforms at once, beyond the CPU time of their stages by the cores",
-        unit="%",
-        at_most=20,
+        "release",
+        "seven platforms at once, beyond the CPU time of their stages by the cores",
+        "%",
+        20,
     ),
-    "release-memory": Goal(
-        part="release", title="memory of the orchestrator meanwhile", unit="MB", at_most=200
-    ),
+    "release-memory": Goal("release", "memory of the orchestrator meanwhile", "MB", 200),
     # Of 2,000 runs on 7 platforms with 17,000 tests each; --runs makes it less.
-    "history-size": Goal(
-        part="history",
-        title="store of 2,000 runs x 7 platforms x 17,000 tests",
-        unit="GB",
-        at_most=8,
-    ),
-    "history-save": Goal(
-        part="history", title="saving one of them: the slowest", unit="s", at_most=2
-    ),
-    "history-compare": Goal(
-        part="history", title="`compare` of two runs, one after the other", unit="s", at_most=1
-    ),
-    "history-compare-far": Goal(
-        part="history", title="`compare` of the first run and the last", unit="s", at_most=1
-    ),
-    "history-history": Goal(
-        part="history", title="`history` of a platform, all runs", unit="s", at_most=1
-    ),
-    "history-report": Goal(part="history", title="`report` of a run", unit="s", at_most=1),
-    "history-export": Goal(part="history", title="`export` of the tests of one run", unit="s"),
+    "history-size": Goal("history", "store of 2,000 runs x 7 platforms x 17,000 tests", "GB", 8),
+    "history-save": Goal("history", "saving one of them: the slowest", "s", 2),
+    "history-compare": Goal("history", "`compare` of two runs, one after the other", "s", 1),
+    "history-compare-far": Goal("history", "`compare` of the first run and the last", "s", 1),
+    "history-history": Goal("history", "`history` of a platform, all runs", "s", 1),
+    "history-report": Goal("history", "`report` of a run", "s", 1),
+    "history-export": Goal("history", "`export` of the tests of one run", "s"),
 }
-
-
-def unmeasured(part: str, measured: Iterable[Measurement], error: str) -> list[Measurement]:
-    """Error rows for what ``part`` owes beyond ``measured``."""
-    done = {measurement.key for measurement in measured}
-    return [
-        Measurement(key=key, error=error)
-        for key, goal in GOALS.items()
-        if goal.part == part and key not in done
-    ]

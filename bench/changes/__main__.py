@@ -16,7 +16,7 @@ from bench.changes import data
 from bench.changes.methods import Rival, nothing, rivals
 from bench.changes.replay import Tally, replay
 from bench.changes.scenarios import Labelled, Scenario, silences, steps
-from bench.errors import MeasurementError
+from bench.rows import MeasurementError
 
 # Series of each kind, before a method's cost is taken into account.
 STEPS, SILENCES = 400, 120

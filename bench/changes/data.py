@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from bench.changes.scenarios import Array, Labelled, Scenario, step
-from bench.errors import MeasurementError
+from bench.rows import MeasurementError
 
 # Apache Otava's source distribution (Apache-2.0) has TigerBeetle's benchmark in its tests.
 OTAVA = (

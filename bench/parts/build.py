@@ -1,80 +1,105 @@
-"""Building and installing: cold, with the first allowlist, again, and as a wheel."""
+"""Building and installing: cold, with the first allowlist, again, as a wheel, and in profile."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from bench.context import ROOT, Context
-from bench.errors import MeasurementError
-from bench.rows import Measurement
-from bench.usage import Usage
+from bench.context import ROOT, Context, Usage
+from bench.rows import Measurement, MeasurementError, Table
 from codegen.inputs import SELECTION_VARIABLE
 
 FIRST_ALLOWLIST = ROOT / "bench" / "first_allowlist.yaml"
+LAUNCHER = ROOT / "bench" / "compiler_launcher.py"
 
 
 def measure_install(context: Context) -> Iterator[Measurement]:
     """Everything that the installed torch has, from nothing."""
-    usage = _install(context, context.build_dir)
-    yield _measurement("install", usage, note=_size(context.site))
+    usage = _install(context, context.site, context.build_dir)
+    yield _measurement("install", usage, f"{len(_operators(context.site))} operators")
 
 
 def measure_first_allowlist(context: Context) -> Iterator[Measurement]:
     """The names that the library began with, from nothing."""
-    build_dir = context.scratch / "first-build"
-    usage = _install(context, build_dir, target="first", selection=str(FIRST_ALLOWLIST))
-    yield _measurement("first-allowlist", usage, note=_size(context.scratch / "first"))
+    site = context.scratch / "first"
+    usage = _install(context, site, context.scratch / "first-build", FIRST_ALLOWLIST)
+    yield _measurement("first-allowlist", usage, f"{len(_operators(site))} operators")
 
 
 def measure_rebuild(context: Context) -> Iterator[Measurement]:
     """All operators but one, then all, then all again: three builds in one folder."""
     build_dir, site = context.scratch / "rebuild", context.scratch / "rebuilt"
-    names = _generated_names(context)
+    generated = context.scratch / "names"
+    command = [sys.executable, "-m", "codegen", "torch", "--output-dir", str(generated)]
+    context.run(command, context.environment())
+    names = sorted(_names(generated))
     added = names.pop(len(names) // 2)
     selection = context.scratch / "all_but_one.yaml"
     selection.write_text(yaml.safe_dump({"operators": names}), encoding="utf-8")
-    _install(context, build_dir, target="rebuilt", selection=str(selection))
+    _install(context, site, build_dir, selection)
     before = _operators(site)
-    grown = _install(context, build_dir, target="rebuilt")
+    grown = _install(context, site, build_dir)
     if _operators(site) - before != {added}:
         raise MeasurementError(
             f"a build of all operators after one of all but {added} changed the operators by "
             f"{sorted(_operators(site) ^ before)}"
         )
-    yield _measurement("rebuild-unchanged", _install(context, build_dir, target="rebuilt"))
-    yield _measurement("rebuild-one-added", grown, note=f"added {added}")
+    yield _measurement("rebuild-unchanged", _install(context, site, build_dir))
+    yield _measurement("rebuild-one-added", grown, f"added {added}")
 
 
 def measure_wheel(context: Context) -> Iterator[Measurement]:
     """The size of the wheel of the whole surface."""
     folder = context.scratch / "wheel"
-    command = [
-        *(context.python, "-m", "pip", "wheel", ".", "--no-build-isolation", "--no-deps"),
-        *("--wheel-dir", str(folder), "-C", f"build-dir={context.build_dir}"),
-    ]
-    context.measured(command, context.environment(), log="wheel.log")
+    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-build-isolation", "--no-deps"]
+    command += ["--wheel-dir", str(folder), "-C", f"build-dir={context.build_dir}"]
+    context.measured(command, "wheel.log")
     wheel = next(folder.glob("*.whl"))
     yield Measurement(key="wheel", value=wheel.stat().st_size / 1e6, note=wheel.name)
 
 
-def _install(
-    context: Context, build_dir: Path, *, target: str = "site", selection: str | None = None
-) -> Usage:
-    variables = {} if selection is None else {SELECTION_VARIABLE: selection}
-    command = context.install_command(build_dir=build_dir, target=context.scratch / target)
-    return context.measured(command, context.environment(**variables), log=f"{target}.log")
+def measure_profile(context: Context) -> Iterator[Measurement]:
+    """The largest compiler process; behind it what every step of the build takes.
+
+    Leaves the build's ``ninja_log`` beside the results.
+    """
+    build_dir, records_file = context.scratch / "profile", context.scratch / "compilers.jsonl"
+    # Without site and the environment's variables Python starts in 20 ms.
+    launcher = ";".join((sys.executable, "-I", "-S", str(LAUNCHER), str(records_file)))
+    names = ("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CXX_LINKER_LAUNCHER")
+    command = context.install_command(build_dir=build_dir, target=context.scratch / "profiled")
+    usage = context.measured(command, "profile.log", **dict.fromkeys(names, launcher))
+    context.output.mkdir(parents=True, exist_ok=True)
+    ninja_log = shutil.copyfile(build_dir / ".ninja_log", context.output / "ninja_log")
+    if not records_file.exists():
+        raise MeasurementError("the build called no compiler through CMAKE_CXX_COMPILER_LAUNCHER")
+    records = [json.loads(line) for line in records_file.read_text(encoding="utf-8").splitlines()]
+    # The build's own steps, without what CMake tries the compiler with.
+    steps = [line.split("\t") for line in ninja_log.read_text(encoding="utf-8").splitlines()]
+    outputs = {step[3] for step in steps if len(step) > 3}
+    records = [record for record in records if record["output"] in outputs]
+    compilers = (record for record in records if record["compiles"])
+    largest = max(compilers, key=itemgetter("peak_rss_mb"))
+    yield Measurement(
+        key="compiler-memory",
+        value=largest["peak_rss_mb"],
+        note=_short(largest["output"]),
+        detail={"build": usage.detail(), "steps": records},
+        table=profile_table(records, usage),
+    )
 
 
-def _generated_names(context: Context) -> list[str]:
-    """The ATen names of all operators, in order."""
-    folder = context.scratch / "names"
-    command = [context.python, "-m", "codegen", "torch", "--output-dir", str(folder)]
-    context.run(command, context.environment())
-    return sorted(_names(folder))
+def _install(context: Context, site: Path, build_dir: Path, selection: Path | None = None) -> Usage:
+    variables = {} if selection is None else {SELECTION_VARIABLE: str(selection)}
+    command = context.install_command(build_dir=build_dir, target=site)
+    return context.measured(command, f"{site.name}.log", **variables)
 
 
 def _operators(site: Path) -> set[str]:
@@ -86,10 +111,6 @@ def _names(folder: Path) -> set[str]:
     return {operator["aten_name"] for operator in metadata["ops"]}
 
 
-def _size(site: Path) -> str:
-    return f"{len(_operators(site))} operators"
-
-
 def _measurement(key: str, usage: Usage, note: str = "") -> Measurement:
     return Measurement(
         key=key,
@@ -97,3 +118,30 @@ def _measurement(key: str, usage: Usage, note: str = "") -> Measurement:
         note="; ".join(filter(None, (note, usage.note()))),
         detail=usage.detail(),
     )
+
+
+def profile_table(records: Sequence[Mapping[str, Any]], usage: Usage) -> Table:
+    """CPU-s of every compilation and link, the dearest first, and of all the rest."""
+    rows = [
+        (_short(record["output"]), f"{record['cpu_s']:.2f}", f"{record['peak_rss_mb']:.0f}")
+        for record in sorted(records, key=lambda record: -record["cpu_s"])
+    ]
+    rest = usage.cpu_s - sum(record["cpu_s"] for record in records)
+    totals = [
+        ("all else: pip, CMake, the generator", f"{rest:.2f}", ""),
+        ("the whole build", f"{usage.cpu_s:.2f}", f"{usage.peak_rss_mb:.0f}"),
+    ]
+    return Table(
+        title="Profile of a cold build, slower by what recording takes",
+        columns=("step", "CPU-s", "peak MB"),
+        rows=(*rows, *totals),
+    )
+
+
+def _short(output: str) -> str:
+    """ "src/CMakeFiles/infini_ops.dir/core/types.cc.o" as "infini_ops: core/types.cc"."""
+    target, separator, source = output.partition(".dir/")
+    if not separator:
+        return f"link {Path(output).name}"
+    _, _, generated = source.partition("generated/")
+    return f"{Path(target).name}: {(generated or source).removesuffix('.o')}"

@@ -7,16 +7,17 @@ asked as a person asks them, each by a process of its own.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 from sqlalchemy import create_engine, text
 
 from bench.context import Context
 from bench.generated_history import Scale, history
-from bench.rows import Measurement
-from bench.statistics import summarize
+from bench.rows import Measurement, summarize
 from ci.store.location import default_url
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
@@ -32,7 +33,14 @@ def measure(context: Context) -> Iterator[Measurement]:
     folder.mkdir()
     url = context.database or default_url(folder)
     scale = Scale(runs=context.runs)
-    run_ids, seconds, cpu_seconds = _saved(url, scale)
+    run_ids, seconds, cpu_seconds = [], [], []
+    with Store(url) as store:
+        for run, details in history(scale):
+            start, cpu_start = time.perf_counter(), time.process_time()
+            store.save(run, details)
+            seconds.append(time.perf_counter() - start)
+            cpu_seconds.append(time.process_time() - cpu_start)
+            run_ids.append(run.run_id)
     size = _size(url)
     per_run = size / scale.runs
     yield Measurement(
@@ -43,23 +51,30 @@ def measure(context: Context) -> Iterator[Measurement]:
     yield Measurement(
         key="history-save",
         value=max(seconds),
-        note=f"median {summarize(seconds).median:.2f} s, of which"
-        f" {summarize(cpu_seconds).median:.2f} CPU-s",
+        note=f"median {median(seconds):.2f} s, of which {median(cpu_seconds):.2f} CPU-s",
     )
-    yield from _questions(context, url, run_ids)
-    yield _export(context, url, scale, run_ids)
-
-
-def _saved(url: str, scale: Scale) -> tuple[list[str], list[float], list[float]]:
-    run_ids, seconds, cpu_seconds = [], [], []
-    with Store(url) as store:
-        for run, details in history(scale):
-            start, cpu_start = time.perf_counter(), time.process_time()
-            store.save(run, details)
-            seconds.append(time.perf_counter() - start)
-            cpu_seconds.append(time.process_time() - cpu_start)
-            run_ids.append(run.run_id)
-    return run_ids, seconds, cpu_seconds
+    first, *_, before, last = run_ids
+    questions = {
+        "history-compare": ("compare", before, last),
+        "history-compare-far": ("compare", first, last),
+        "history-history": ("history", "cpu"),
+        "history-report": ("report", last),
+    }
+    for key, words in questions.items():
+        times = [_seconds(context, url, words) for _ in range(PROCESSES + 1)][1:]
+        found = summarize(times)
+        note = f"95 % of {PROCESSES} processes {found.interval()} s"
+        yield Measurement(key=key, value=found.median, note=note, detail={"seconds": times})
+    exported = run_ids[-EXPORTED_RUNS:]
+    export = ["export", "--format", "csv", "--table", "tests"]
+    export += ["--output", str(context.scratch / "exported")]
+    taken = _seconds(context, url, [*export, *(f"--run={run_id}" for run_id in exported)])
+    tests = len(exported) * len(scale.platforms) * scale.tests
+    yield Measurement(
+        key="history-export",
+        value=taken / len(exported),
+        note=f"{tests / taken / 1e6:.2f} million tests/s, as CSV",
+    )
 
 
 def _size(url: str) -> int:
@@ -71,36 +86,6 @@ def _size(url: str) -> int:
         return int(connection.scalar(text("SELECT pg_database_size(current_database())")) or 0)
 
 
-def _questions(context: Context, url: str, run_ids: Sequence[str]) -> Iterator[Measurement]:
-    first, *_, before, last = run_ids
-    questions = {
-        "history-compare": ("compare", before, last),
-        "history-compare-far": ("compare", first, last),
-        "history-history": ("history", "cpu"),
-        "history-report": ("report", last),
-    }
-    for key, words in questions.items():
-        times = [_seconds(context, url, words) for _ in range(PROCESSES + 1)][1:]
-        found = summarize(times)
-        note = f"95 % of {PROCESSES} processes {found.low:.2f} to {found.high:.2f} s"
-        yield Measurement(key=key, value=found.median, note=note, detail={"seconds": times})
-
-
 def _seconds(context: Context, url: str, words: Sequence[str]) -> float:
-    command = [context.python, "-m", "ci", *words, "--results", str(context.scratch / "history")]
+    command = [sys.executable, "-m", "ci", *words, "--results", str(context.scratch / "history")]
     return context.run(command, os.environ | {STORE_VARIABLE: url}).seconds
-
-
-def _export(context: Context, url: str, scale: Scale, run_ids: Sequence[str]) -> Measurement:
-    words = ["export", "--format", "csv", "--table", "tests", "--output"]
-    words.append(str(context.scratch / "exported"))
-    exported = run_ids[-EXPORTED_RUNS:]
-    for run_id in exported:
-        words += ["--run", run_id]
-    seconds = _seconds(context, url, words)
-    tests = len(exported) * len(scale.platforms) * scale.tests
-    return Measurement(
-        key="history-export",
-        value=seconds / len(exported),
-        note=f"{tests / seconds / 1e6:.2f} million tests/s, as CSV",
-    )

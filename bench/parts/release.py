@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,21 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.context import ROOT, Context
-from bench.errors import MeasurementError
-from bench.rows import Measurement
+from bench.rows import Measurement, MeasurementError
 from ci.facts.platform_result import read_record
 from ci.model.events import StageStarted
-from ci.model.results import PlatformResult, RunResult
+from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
+from ci.model.results import RunResult
 from ci.store.folder import read_results
 
-PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 SOCKET = "unix:///var/run/docker.sock"
-BASE_IMAGE = "infini-ops-base:bookworm"
 CPU_SECONDS = 10  # of each platform's build
 SAMPLE_SECONDS = 0.2
 LOG_CHARACTERS = 4000  # of what a run that failed has said last
 ENGINE = "seven"
-PLATFORM = f"{{recipe: Dockerfile, base_image: '{BASE_IMAGE}', devices: {{count: 0}}}}"
+PLATFORM = f"{{recipe: Dockerfile, base_image: '{OFFLINE_BASE_IMAGE}', devices: {{count: 0}}}}"
 CONFIG = f"""\
 project: bench
 platforms:
@@ -89,7 +88,15 @@ def measure(context: Context) -> Iterator[Measurement]:
         note=f"{alone.wall_s:.1f} s wall, stages and image {stages:.1f} s",
     )
     yield Measurement(key="release-first-stage", value=alone.first_stage_s)
-    yield _added(together)
+    used = [stage for platform in together.result.platforms for stage in platform.stages]
+    cpu_seconds = sum((stage.cpu_user_s or 0) + (stage.cpu_system_s or 0) for stage in used)
+    cores = len(os.sched_getaffinity(0))
+    least = cpu_seconds / cores
+    yield Measurement(
+        key="release-added",
+        value=100 * (together.wall_s / least - 1),
+        note=f"{together.wall_s:.1f} s wall, stages {least:.1f} s on {cores} cores",
+    )
     yield Measurement(
         key="release-memory",
         value=together.memory_mb,
@@ -97,28 +104,18 @@ def measure(context: Context) -> Iterator[Measurement]:
     )
 
 
-def _added(run: _Run) -> Measurement:
-    cores = len(os.sched_getaffinity(0))
-    least = sum(map(_cpu_seconds, run.result.platforms)) / cores
-    return Measurement(
-        key="release-added",
-        value=100 * (run.wall_s / least - 1),
-        note=f"{run.wall_s:.1f} s wall, stages {least:.1f} s on {cores} cores",
-    )
-
-
-def _cpu_seconds(platform: PlatformResult) -> float:
-    return sum((stage.cpu_user_s or 0) + (stage.cpu_system_s or 0) for stage in platform.stages)
-
-
 def _run(context: Context, folder: Path, *platforms: str) -> _Run:
     results, log = context.scratch / "results", context.scratch / "release.log"
-    command = [context.python, "-m", "ci", "run", *platforms, "--engine", ENGINE]
+    command = [sys.executable, "-m", "ci", "run", *platforms, "--engine", ENGINE]
     command += ["--config", str(folder / "ci.yaml"), "--results", str(results)]
     begun, start = time.time(), time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
-        memory = _largest(process)
+        memory = 0
+        while process.poll() is None:
+            together = sum(map(_proportional, [process.pid, *_workers(process.pid)]))
+            memory = max(memory, together)
+            time.sleep(SAMPLE_SECONDS)
     wall = time.monotonic() - start
     if process.returncode != 0:
         said = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
@@ -135,25 +132,13 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
     )
 
 
-def _largest(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end; the most bytes that the process and its workers had together."""
-    largest = 0
-    while process.poll() is None:
-        largest = max(largest, sum(map(_proportional, [process.pid, *_workers(process.pid)])))
-        time.sleep(SAMPLE_SECONDS)
-    return largest
-
-
 def _workers(process: int) -> list[int]:
     """Its children, but not those that run another program."""
     with suppress(OSError):
         children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
-        own = Path(f"/proc/{process}/cmdline").read_bytes()
-        return [
-            child
-            for child in map(int, children.split())
-            if Path(f"/proc/{child}/cmdline").read_bytes() == own
-        ]
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+        commands = {int(it): Path(f"/proc/{it}/cmdline").read_bytes() for it in children.split()}
+        return [child for child, its_command in commands.items() if its_command == command]
     return []
 
 

@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli
+from bench import __main__ as cli
 from bench.compiler_launcher import main as launch
-from bench.context import Context, uncached
-from bench.errors import MeasurementError
-from bench.machine import Commit, describe_machine
-from bench.parts.imports import import_table
-from bench.parts.profile import profile_table
-from bench.report import Report, as_json, as_markdown
-from bench.rows import Measurement
-from bench.statistics import Summary, medians_by_round, summarize
-from bench.usage import Usage, run_measured
+from bench.context import Context, Usage, uncached
+from bench.parts.build import profile_table
+from bench.parts.calls import import_table
+from bench.report import Commit, Report, as_json, as_markdown, describe_machine
+from bench.rows import Measurement, MeasurementError, Summary, medians_by_round, summarize
 
 
 @pytest.fixture
@@ -108,19 +104,17 @@ class TestEnvironment:
 
 
 class TestUsage:
-    def test_it_is_of_the_whole_process_tree(self, tmp_path: Path) -> None:
+    def test_it_is_of_the_whole_process_tree(self, context: Context) -> None:
         grandchild = "b'x' * 200_000_000"
         child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-        usage = run_measured(
-            [sys.executable, "-c", child], cwd=tmp_path, environment={}, log=tmp_path / "log"
-        )
+        usage = context.measured([sys.executable, "-c", child], "log")
         assert usage.peak_rss_mb > 200
         assert usage.cpu_s > 0
 
-    def test_a_failure_ends_with_the_last_words_of_the_command(self, tmp_path: Path) -> None:
+    def test_a_failure_ends_with_the_last_words_of_the_command(self, context: Context) -> None:
         command = [sys.executable, "-c", "import sys; print('last words'); sys.exit(3)"]
         with pytest.raises(MeasurementError, match=r"ended with 3:\nlast words"):
-            run_measured(command, cwd=tmp_path, environment={}, log=tmp_path / "log")
+            context.measured(command, "log")
 
 
 class TestProfile:

@@ -10,7 +10,7 @@ import pytest
 from bench.changes.data import tigerbeetle, turing
 from bench.changes.replay import replay, score
 from bench.changes.scenarios import Labelled, silences, steps
-from bench.errors import MeasurementError
+from bench.rows import MeasurementError
 
 
 def test_a_change_and_a_false_alarm_count_once() -> None:

@@ -1,0 +1,172 @@
+"""Importing the library, and its calls against torch's own: from Python and from C++."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.context import ROOT, Context
+from bench.rows import (
+    Measurement,
+    MeasurementError,
+    Table,
+    medians_by_round,
+    paired_ratios,
+    summarize,
+)
+
+PROCESSES = 11
+SHOWN = 10  # modules
+_IMPORT = """
+import time, torch
+wall, cpu = time.perf_counter(), time.process_time()
+import infini.ops
+print([time.perf_counter() - wall, time.process_time() - cpu])
+"""
+_COLUMNS = (
+    *("operator", "torch [ns]", "slot 8 [ns]", "no slot [ns]"),
+    *("ratio", "95 % of rounds", "no slot"),
+)
+SOURCE = ROOT / "bench" / "cpp" / "calls.cc"
+# What a C++ program needs to know of the two installed packages.
+_LOOK = """
+import json, pathlib, torch, infini.ops
+print(json.dumps({
+    "package": str(pathlib.Path(infini.ops.__file__).parent),
+    "include": str(infini.ops.include_dir()),
+    "torch": str(pathlib.Path(torch.__file__).parent),
+    "cxx11_abi": int(torch.compiled_with_cxx11_abi()),
+}))
+"""
+
+
+def measure_import(context: Context) -> Iterator[Measurement]:
+    """The median over fresh processes; the first one, which compiles to bytecode, left out."""
+    command = [sys.executable, "-c", _IMPORT]
+    environment = context.library_environment
+    times = [json.loads(context.run(command, environment).stdout) for _ in range(PROCESSES + 1)][1:]
+    wall, cpu = (summarize(seconds) for seconds in zip(*times, strict=True))
+    command = [sys.executable, "-X", "importtime", "-c", "import torch, infini.ops"]
+    yield Measurement(
+        key="import",
+        value=wall.median,
+        note=f"95 % of {PROCESSES} processes {wall.interval(3)} s; {cpu.median:.3f} CPU-s",
+        detail={"processes": [{"wall_s": wall, "cpu_s": cpu} for wall, cpu in times]},
+        table=import_table(context.run(command, environment).stderr),
+    )
+
+
+def import_table(report: str) -> Table:
+    """The most expensive modules after torch, from the report of ``-X importtime``."""
+    lines = report.splitlines()
+    (torch,) = (index for index, line in enumerate(lines) if line.endswith("| torch"))
+    rows = [
+        [cell.strip() for cell in line.removeprefix("import time:").split("|")]
+        for line in lines[torch + 1 :]
+    ]
+    dearest = sorted(rows, key=lambda row: -int(row[0]))[:SHOWN]
+    return Table(
+        title="Import, after torch [µs]",
+        columns=("module", "itself", "with what it imports"),
+        rows=tuple((module, own, cumulative) for own, cumulative, module in dearest),
+    )
+
+
+def measure_python(context: Context) -> Iterator[Measurement]:
+    """The median ratio over all operators, through slot 8 and without naming one."""
+    command = [sys.executable, "-m", "bench.python_worker", str(context.repeat)]
+    cases = json.loads(context.run(command, context.library_environment).stdout)
+    timed = [case for case in cases if "ns" in case]
+    failed = [f"{case['operator']}: {case['error']}" for case in cases if "error" in case]
+    if not timed:
+        raise MeasurementError(f"no call could be timed; {failed[0]}")
+    behind: dict[str, Any] = {"detail": {"operators": cases}, "table": _python_table(cases)}
+    for key, variant in (("python-call", "slot"), ("python-call-default", "default")):
+        ratios = [_ratios(case, variant) for case in timed]
+        by_operator = [statistics.median(values) for values in ratios]
+        faster = sum(ratio <= 1 for ratio in by_operator)
+        yield Measurement(
+            key=key,
+            value=statistics.median(by_operator),
+            note=f"95 % of rounds {summarize(medians_by_round(ratios)).interval()}; {faster} of "
+            f"{len(timed)} operators no slower than torch's own",
+            error="\n".join((f"{len(failed)} operators failed:", *failed)) if failed else "",
+            **behind,
+        )
+        behind = {}
+
+
+def _ratios(case: Mapping[str, Any], variant: str) -> list[float]:
+    return paired_ratios(case["ns"][variant], case["ns"]["reference"])
+
+
+def _python_table(cases: Sequence[Mapping[str, Any]]) -> Table:
+    rows = []
+    for case in cases:
+        if "error" in case:
+            rows.append((case["operator"], "error", *[""] * (len(_COLUMNS) - 2)))
+            continue
+        times = [case["ns"][variant] for variant in ("reference", "slot", "default")]
+        ratio, default = (summarize(_ratios(case, variant)) for variant in ("slot", "default"))
+        cells = (f"{ratio.median:.2f}", ratio.interval(), f"{default.median:.2f}")
+        nanoseconds = [f"{statistics.median(values):.0f}" for values in times]
+        rows.append((case["operator"], *nanoseconds, *cells))
+    return Table(title="Python calls", columns=_COLUMNS, rows=tuple(rows))
+
+
+def measure_cpp(context: Context) -> Iterator[Measurement]:
+    """What the dispatch adds to a call at slot 8 with torch's own tensors, and the other ways."""
+    program = _compile(context)
+    # More rounds than in Python: a round takes a tenth of the time.
+    command = [str(program), str(5 * context.repeat)]
+    output = context.run(command, os.environ | {"OMP_NUM_THREADS": "1"}).stdout
+    # operator -> variant -> nanoseconds per call, one figure per round
+    times: dict[str, dict[str, list[float]]] = {}
+    for line in output.splitlines():
+        operator, variant, *nanoseconds = line.split()
+        times.setdefault(operator, {})[variant] = [float(number) for number in nanoseconds]
+    behind: dict[str, Any] = {"detail": {"operators": times}, "table": _cpp_table(times)}
+    for key, reference in (("cpp-call", "aten-below-autograd"), ("cpp-call-autograd", "aten")):
+        differences = [
+            [slot - aten for slot, aten in zip(each["torch-slot-8"], each[reference], strict=True)]
+            for each in times.values()
+        ]
+        interval = summarize(medians_by_round(differences)).interval(0)
+        yield Measurement(
+            key=key,
+            value=statistics.median(map(statistics.median, differences)),
+            note=f"95 % of rounds {interval}; slot 8, torch's tensors",
+            **behind,
+        )
+        behind = {}
+
+
+def _compile(context: Context) -> Path:
+    look = context.run([sys.executable, "-c", _LOOK], context.library_environment)
+    found = json.loads(look.stdout)
+    program = context.scratch / "calls"
+    torch, package = Path(found["torch"]), Path(found["package"])
+    command = [
+        *(os.environ.get("CXX", "c++"), "-std=c++17", "-O2", "-Wall", "-Wextra"),
+        *(str(SOURCE), "-o", str(program), f"-D_GLIBCXX_USE_CXX11_ABI={found['cxx11_abi']}"),
+        *("-I", found["include"], "-isystem", str(torch / "include")),
+        *(str(package / "libinfini_ops.so"), f"-Wl,-rpath,{package}"),
+        *(str(torch / "lib" / "libtorch_cpu.so"), str(torch / "lib" / "libc10.so")),
+        f"-Wl,-rpath,{torch / 'lib'}",
+    ]
+    context.run(command, context.environment())
+    return program
+
+
+def _cpp_table(times: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
+    columns = tuple(next(iter(times.values())))
+    rows = tuple(
+        (operator, *(f"{statistics.median(variants[name]):.0f}" for name in columns))
+        for operator, variants in times.items()
+    )
+    return Table(title="C++ calls [ns]", columns=("operator", *columns), rows=rows)
