@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from random import Random
@@ -85,27 +86,22 @@ def history(scale: Scale, seed: int = 8) -> Iterator[Generated]:
     for index in range(scale.runs):
         if index % 5:  # every fifth run repeats the one before
             commit = _commit(index)
-        position = index / scale.runs
         parts = {}
         for name, suite in suites.items():
             suite.develop(index)
-            parts[name] = _platform(name, suite.outcomes(), index, position, random)
-        yield _run(index, commit, parts)
-
-
-def _run(index: int, commit: str, parts: dict[str, tuple[PlatformResult, Details]]) -> Generated:
-    started = BEGIN + index * BETWEEN_RUNS
-    run = RunResult(
-        run_id=f"{started:%Y%m%dT%H%M%SZ}-{commit[:8]}-{index:04x}",
-        project=PROJECT,
-        commit=commit,
-        dirty=False,
-        started_at=started,
-        finished_at=started + timedelta(hours=1),
-        engine="docker",
-        platforms=tuple(result for result, _ in parts.values()),
-    )
-    return run, {name: details for name, (_, details) in parts.items()}
+            parts[name] = _platform(name, suite.outcomes(), index, index / scale.runs, random)
+        started = BEGIN + index * BETWEEN_RUNS
+        run = RunResult(
+            run_id=f"{started:%Y%m%dT%H%M%SZ}-{commit[:8]}-{index:04x}",
+            project=PROJECT,
+            commit=commit,
+            dirty=False,
+            started_at=started,
+            finished_at=started + timedelta(hours=1),
+            engine="docker",
+            platforms=tuple(result for result, _ in parts.values()),
+        )
+        yield run, {name: details for name, (_, details) in parts.items()}
 
 
 def _commit(index: int) -> str:
@@ -153,8 +149,7 @@ class _Suite:
         for dtype, slot in product(DTYPES, SLOTS):
             name = f"tests/ops/test_torch_ops.py::test_overload[{overload}-{dtype}"
             name += f"-{self._device}-slot{slot}]"
-            made = self._made(name, passed=self._random.random() < PASSING)
-            self._variants.append(made)
+            self._variants.append(self._made(name, passed=self._random.random() < PASSING))
 
     def _made(self, name: str, *, passed: bool) -> tuple[TestOutcome, ...]:
         reason = None if passed else self._random.choice(SKIP_REASONS)
@@ -179,9 +174,7 @@ class _Suite:
             f" ({random.randrange(32)}, {random.randrange(32)}) (up to 1e-05 allowed)\n"
             f"Greatest relative difference: {random.random()} (up to 1.3e-06 allowed)"
         )
-        return TestOutcome(
-            node_id=test.node_id, outcome=Outcome.FAILED, seconds=test.seconds, reason=message
-        )
+        return replace(test, outcome=Outcome.FAILED, reason=message, skip_reason=None)
 
 
 def _platform(
@@ -199,12 +192,24 @@ def _platform(
         _stage("pytest", pytest * _level("pytest", position), random),
     )
     total = sum(stage.seconds or 0 for stage in stages if stage.in_total)
-    counts = _pytest_result(tests, stages[-1].seconds or 0)
+    pytest_s = stages[-1].seconds or 0
+    counts = Counter(test.outcome for test in tests)
+    found = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    summary = f"{found} in {pytest_s:.2f}s"
     result = PlatformResult(
         platform=name,
         label=name.capitalize(),
         built=True,
-        pytest=counts,
+        pytest=PytestResult(
+            **dict.fromkeys(("errors", "xfailed", "xpassed"), 0),
+            passed=counts[Outcome.PASSED],
+            failed=counts[Outcome.FAILED],
+            skipped=counts[Outcome.SKIPPED],
+            warnings=100,
+            deselected=None,
+            seconds=pytest_s,
+            summary=summary,
+        ),
         overloads=(OverloadCount(slot=8, device=device, active=1440, executed=1326, passed=1326),),
         stages=stages,
         build=BuildResult(
@@ -215,38 +220,19 @@ def _platform(
             wheel_bytes=4_000_000 + 1000 * len(tests),
             generated_lines=sum(build.generated.values()),
         ),
-        build_install_s=total - (stages[-1].seconds or 0),
-        pytest_s=stages[-1].seconds,
+        build_install_s=total - pytest_s,
+        pytest_s=pytest_s,
         total_s=total,
         verdict=Verdict(
-            product=Product.FAILED if counts.failed else Product.PASSED,
+            product=Product.FAILED if counts[Outcome.FAILED] else Product.PASSED,
             harness=Harness.CLEAN,
-            evidence=(Evidence(grade=Grade.FACT, text=f"pytest: {counts.summary}"),),
+            evidence=(Evidence(grade=Grade.FACT, text=f"pytest: {summary}"),),
         ),
         notes=("full suite passed", f"overloads executed: 1,326 of 1,440 on {device}"),
         environment=_environment(name, position, random, cold=cold),
         artifacts={file: f"{name}/{file}" for file in ("events.jsonl", "pytest.jsonl")},
     )
     return result, Details(tests=tests, build=build)
-
-
-def _pytest_result(tests: list[TestOutcome], seconds: float) -> PytestResult:
-    counts = dict.fromkeys(Outcome, 0)
-    for test in tests:
-        counts[test.outcome] += 1
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    return PytestResult(
-        passed=counts[Outcome.PASSED],
-        failed=counts[Outcome.FAILED],
-        errors=0,
-        skipped=counts[Outcome.SKIPPED],
-        xfailed=0,
-        xpassed=0,
-        warnings=100,
-        deselected=None,
-        seconds=seconds,
-        summary=f"{summary} in {seconds:.2f}s",
-    )
 
 
 def _stage(name: str, seconds: float, random: Random) -> StageResult:
@@ -302,27 +288,18 @@ def _environment(name: str, position: float, random: Random, *, cold: bool) -> d
     image = hashlib.sha256(f"{name} {compiler} {torch}".encode()).hexdigest()
     cache: dict[str, JsonValue] = {"tool": "ccache", "state": "cold" if cold else "warm"}
     packages: dict[str, JsonValue] = {f"package-{n}": f"{n}.{n + 1}.0" for n in range(27)}
+    cache |= {"hit_rate": 0.0 if cold else 0.95 + 0.05 * random.random()}
+    machine: dict[str, JsonValue] = {"architecture": "x86_64", "cores": 64, "hostname": name}
+    machine |= {"cpu_model": "Intel(R) Xeon(R) Processor", "memory_bytes": 1 << 39}
+    found = {"reference": f"infini-ci/{name}:{image[:16]}", "digest": f"sha256:{image}"}
     return {
         "cmake": "cmake version 4.3.0",
         "compiler": compiler,
-        "compiler_cache": {**cache, "hit_rate": 0.0 if cold else 0.95 + 0.05 * random.random()},
-        "machine": {
-            "architecture": "x86_64",
-            "cores": 64,
-            "cpu_model": "Intel(R) Xeon(R) Processor",
-            "hostname": name,
-            "memory_bytes": 1 << 39,
-        },
+        "compiler_cache": cache,
+        "machine": machine,
         "ninja": "1.13.2",
         "packages": packages,
         "python": "3.11.2",
         "torch": torch,
-        "engine": {
-            "name": "docker",
-            "image": {
-                "reference": f"infini-ci/{name}:{image[:16]}",
-                "digest": f"sha256:{image}",
-                "built": False,
-            },
-        },
+        "engine": {"name": "docker", "image": {**found, "built": False}},
     }

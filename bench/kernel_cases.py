@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch.nn import functional
 
 import torch
 
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+COLUMNS = 1024  # of rows that are normalized
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     """One operator with operands of one shape and dtype.
 
@@ -26,11 +27,11 @@ class Case:
     """
 
     operator: str
-    title: str
-    dtype: torch.dtype
     inputs: Callable[[], tuple[Any, ...]]
     reference: Callable[..., object]
     exact: Callable[..., torch.Tensor]
+    title: str
+    dtype: torch.dtype
     out_dtype: torch.dtype
     flops: int = 0  # 0: bound by memory
 
@@ -42,132 +43,97 @@ class Case:
         """Inputs and an out on ``device``, always the same for one seed."""
         torch.manual_seed(seed)
         inputs = self.inputs()
-        shape = self.exact(*_shapes_only(inputs)).shape
+        shape = self.exact(*(moved(value, "meta") for value in inputs)).shape
         out = torch.empty(shape, dtype=self.out_dtype, device=device)
         return tuple(moved(value, device) for value in inputs), out
 
 
-def moved(value: Any, device: str) -> Any:
-    """A tensor, a list of them, or anything else, on ``device``."""
+def moved(value: Any, *where: object) -> Any:
+    """A tensor, a list of them, or anything else: on a device, of a dtype."""
     if isinstance(value, torch.Tensor):
-        return value.to(device)
-    return [each.to(device) for each in value] if isinstance(value, list) else value
-
-
-def _shapes_only(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(moved(value, "meta") for value in inputs)
+        return value.to(*where)
+    return [each.to(*where) for each in value] if isinstance(value, list) else value
 
 
 def cases(*, elements: int, size: int) -> list[Case]:
     """All cases: ``elements`` of the memory-bound ones, products of ``size`` cubed."""
-    found = []
-    for dtype in _FLOATS:
-        found += [*_elementwise(elements, dtype), *_rows(elements, dtype), *_products(size, dtype)]
-    return found
+    return [
+        case
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+        for case in (*_memory_bound(elements, dtype), *_products(size, dtype))
+    ]
 
 
 def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
     """What a memory-bound operator reads and writes at least."""
-    tensors = [out]
-    for value in inputs:
-        tensors += value if isinstance(value, list) else [value]
-    tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+    values = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
+    tensors = [each for each in (out, *values) if isinstance(each, torch.Tensor)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _elementwise(elements: int, dtype: torch.dtype) -> list[Case]:
+def _memory_bound(elements: int, dtype: torch.dtype) -> list[Case]:
+    case = partial(Case, title=_dtype_name(dtype), dtype=dtype, out_dtype=dtype)
+    half = torch.float32 if dtype is torch.float16 else torch.float16
+    rows = elements // COLUMNS
+
     def make(*shape: int) -> torch.Tensor:
         return torch.randn(*shape).to(dtype)
 
     def pair() -> tuple[torch.Tensor, torch.Tensor]:
         return make(elements), make(elements)
 
-    def case(operator: str, reference: Callable[..., object], exact: Any, **more: Any) -> Case:
-        given = {"inputs": pair, "out_dtype": dtype, "title": _dtype_name(dtype), **more}
-        return Case(operator=operator, dtype=dtype, reference=reference, exact=exact, **given)
+    def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return functional.rms_norm(x, (COLUMNS,), weight, eps)
 
-    half = torch.float32 if dtype is torch.float16 else torch.float16
+    def masked_softmax(x: torch.Tensor) -> torch.Tensor:
+        above = torch.ones(COLUMNS, COLUMNS, dtype=torch.bool, device=x.device).triu(1)
+        return torch.softmax(x.masked_fill(above, -torch.inf), -1)
+
     return [
-        case("add", lambda x, y, out: torch.add(x, y, out=out), torch.add),
-        case("mul", lambda x, y, out: torch.mul(x, y, out=out), torch.mul),
+        case("add", pair, lambda x, y, out: torch.add(x, y, out=out), torch.add),
+        case("mul", pair, lambda x, y, out: torch.mul(x, y, out=out), torch.mul),
         case(
             "swiglu",
+            pair,
             lambda x, gate, out: torch.mul(x, functional.silu(gate), out=out),
             lambda x, gate: x * functional.silu(gate),
         ),
         case(
             "cast",
+            lambda: (make(elements),),
             lambda x, out: out.copy_(x),
-            lambda x: x.clone(),
-            inputs=lambda: (make(elements),),
-            out_dtype=half,
+            torch.clone,
             title=f"{_dtype_name(dtype)} to {_dtype_name(half)}",
+            out_dtype=half,
         ),
         case(
             "cat",
+            lambda: ([make(1024, elements // 2048) for _ in range(2)], 1),
             lambda tensors, dim, out: torch.cat(tensors, dim, out=out),
-            lambda tensors, dim: torch.cat(tensors, dim),
-            inputs=lambda: ([make(1024, elements // 2048) for _ in range(2)], 1),
+            torch.cat,
         ),
-    ]
-
-
-def _rows(elements: int, dtype: torch.dtype) -> list[Case]:
-    columns = 1024
-    rows = elements // columns
-
-    def normalized() -> tuple[Any, ...]:
-        return torch.randn(rows, columns).to(dtype), torch.randn(columns).to(dtype), 1e-6
-
-    def scores() -> tuple[torch.Tensor]:
-        return (torch.randn(elements // columns**2, columns, columns).to(dtype),)
-
-    def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return functional.rms_norm(x, (columns,), weight, eps)
-
-    def masked_softmax(x: torch.Tensor) -> torch.Tensor:
-        above = torch.ones(columns, columns, dtype=torch.bool, device=x.device).triu(1)
-        return torch.softmax(x.masked_fill(above, -torch.inf), -1)
-
-    return [
-        Case(
-            operator="rms_norm",
-            title=_dtype_name(dtype),
-            dtype=dtype,
-            inputs=normalized,
-            # Torch's has no out.
-            reference=lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005
-            exact=norm,
-            out_dtype=dtype,
+        case(
+            "rms_norm",
+            lambda: (make(rows, COLUMNS), make(COLUMNS), 1e-6),
+            lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005 - torch's has no out
+            norm,
         ),
-        Case(
-            operator="causal_softmax",
-            title=_dtype_name(dtype),
-            dtype=dtype,
-            inputs=scores,
+        case(
+            "causal_softmax",
+            lambda: (make(rows // COLUMNS, COLUMNS, COLUMNS),),
             # Without the mask, which would be a second kernel.
-            reference=lambda x, out: torch.softmax(x, -1, out=out),
-            exact=masked_softmax,
-            out_dtype=dtype,
+            lambda x, out: torch.softmax(x, -1, out=out),
+            masked_softmax,
         ),
     ]
 
 
 def _products(size: int, dtype: torch.dtype) -> list[Case]:
+    title = f"{_dtype_name(dtype)} {size}³"
+    case = partial(Case, title=title, dtype=dtype, out_dtype=dtype, flops=2 * size**3)
+
     def make(*shape: int) -> torch.Tensor:
         return (torch.randn(*shape) / size**0.25).to(dtype)
-
-    def case(operator: str, inputs: Any, reference: Any, exact: Any) -> Case:
-        return Case(
-            operator=operator,
-            title=f"{_dtype_name(dtype)} {size}³",
-            dtype=dtype,
-            inputs=inputs,
-            reference=reference,
-            exact=exact,
-            out_dtype=dtype,
-            flops=2 * size**3,
-        )
 
     def squares() -> tuple[torch.Tensor, torch.Tensor]:
         return make(size, size), make(size, size)

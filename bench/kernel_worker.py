@@ -12,7 +12,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import infini.ops
@@ -25,8 +25,6 @@ from codegen.slots import Slot
 SIZES = {"cpu": {"elements": 1 << 20, "size": 1024}, "cuda": {"elements": 1 << 26, "size": 8192}}
 ROTATING_SETS = 3
 ROUND_SECONDS = 10e-3  # long against an event's resolution and a thread's wake-up
-
-Call = Callable[[], object]
 
 
 class WrongResultError(Exception):
@@ -66,45 +64,27 @@ class Timing:
             self._time(name, loops)
             self.seconds[name].append(self._time(name, loops) / loops)
 
-    def figures(self) -> dict[str, Any]:
-        return {
-            "case": self.case.name,
-            "operator": self.case.operator,
-            "bytes": self.bytes,
-            "flops": self.case.flops,
-            "seconds": self.seconds,
-        }
-
     def _loop_size(self, name: str) -> int:
-        loops, seconds = ROTATING_SETS, 0.0
-        while True:
-            seconds = self._time(name, loops)
-            if seconds >= ROUND_SECONDS:
-                return loops
+        loops = ROTATING_SETS
+        while self._time(name, loops) < ROUND_SECONDS:
             loops *= 2
+        return loops
 
     def _time(self, name: str, loops: int) -> float:
         calls = itertools.islice(itertools.cycle(self.calls[name]), loops)
-        return _time_on_cpu(calls) if self.device == "cpu" else _time_on_device(calls)
-
-
-def _time_on_cpu(calls: Iterator[Call]) -> float:
-    start = time.perf_counter()
-    for call in calls:
-        call()
-    return time.perf_counter() - start
-
-
-def _time_on_device(calls: Iterator[Call]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    start.record()
-    for call in calls:
-        call()
-    end.record()
-    end.synchronize()
-    milliseconds: float = start.elapsed_time(end)
-    return 1e-3 * milliseconds
+        if self.device == "cpu":
+            start = time.perf_counter()
+            for call in calls:
+                call()
+            return time.perf_counter() - start
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        for call in calls:
+            call()
+        end.record()
+        end.synchronize()
+        return 1e-3 * float(begin.elapsed_time(end))
 
 
 def slots(operator: str, device: str) -> list[int]:
@@ -114,10 +94,11 @@ def slots(operator: str, device: str) -> list[int]:
     return [slot for slot in active if slot != Slot.TORCH]
 
 
-def check(case: Case, name: str, call: Call, inputs: tuple[Any, ...], out: torch.Tensor) -> None:
+def check(
+    case: Case, name: str, call: Callable[[], object], inputs: tuple[Any, ...], out: torch.Tensor
+) -> None:
     """Raises unless the call computes the case's exact value, within its dtype's precision."""
-    on_cpu = tuple(_exact(moved(value, "cpu")) for value in inputs)
-    expected = case.exact(*on_cpu)
+    expected = case.exact(*(moved(value, "cpu", torch.float64) for value in inputs))
     out.fill_(float("nan"))
     call()
     error = (out.cpu().double() - expected).abs().max()
@@ -128,12 +109,6 @@ def check(case: Case, name: str, call: Call, inputs: tuple[Any, ...], out: torch
     allowed = 4 * precision * max(1.0, expected.abs().max().item())
     if not error <= allowed:  # also where it is NaN
         raise WrongResultError(f"{name}: off by {error:.3g} from float64, allowed {allowed:.3g}")
-
-
-def _exact(value: Any) -> Any:
-    if isinstance(value, list):
-        return [each.double() for each in value]
-    return value.double() if isinstance(value, torch.Tensor) else value
 
 
 def main(device: str, rounds: int) -> None:
@@ -150,13 +125,10 @@ def main(device: str, rounds: int) -> None:
             continue
         for index in range(rounds):
             timing.time_round(1 if index % 2 else -1)
-        timed.append(timing.figures())
-    json.dump({"device": _device_name(device), "cases": [*timed, *failed]}, sys.stdout)
-
-
-def _device_name(device: str) -> str:
-    name: str = torch.cuda.get_device_name() if device == "cuda" else "the CPU"
-    return name
+        figures = {"bytes": timing.bytes, "flops": case.flops, "seconds": timing.seconds}
+        timed.append({"case": case.name, "operator": case.operator, **figures})
+    name = torch.cuda.get_device_name() if device == "cuda" else "the CPU"
+    json.dump({"device": name, "cases": [*timed, *failed]}, sys.stdout)
 
 
 if __name__ == "__main__":
