@@ -50,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Measures, prints and writes."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    machine, commit = describe_machine(), describe_commit()  # before this run is part of the load
+    machine = describe_machine()  # before this run is part of the load
+    commit, dirty = describe_commit()
     with tempfile.TemporaryDirectory(prefix="infini-ops-bench-") as scratch:
         context = Context(
             scratch=Path(scratch),
@@ -62,7 +63,11 @@ def run(options: argparse.Namespace) -> int:
         )
         measurements = tuple(row for part in options.only for row in measure_part(part, context))
     report = Report(
-        started_at=started_at, commit=commit, machine=machine, measurements=measurements
+        started_at=started_at,
+        commit=commit,
+        dirty=dirty,
+        machine=machine,
+        measurements=measurements,
     )
     print_report(report, Console())
     for path in write_report(report, options.output_dir):

@@ -72,11 +72,6 @@ class Context:
         """Where the library is installed to, apart from the environment's own packages."""
         return self.scratch / "site"
 
-    @property
-    def build_dir(self) -> Path:
-        """Of the cold build, which a later part finds up to date."""
-        return self.scratch / "build"
-
     def environment(self, **variables: str) -> dict[str, str]:
         """For building: without a compiler cache or a selection of operators."""
         return uncached(os.environ) | variables

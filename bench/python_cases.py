@@ -16,12 +16,20 @@ import torch
 class Case:
     """Two expressions over the names of ``operands()``, ``ops`` and ``torch``.
 
-    ``ours`` ends where a keyword for the slot can be appended.
+    ``ours`` ends where a keyword for the slot can be appended; ``variant`` tells calls of one
+    operator apart.
     """
 
-    name: str
     ours: str
     reference: str
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """As ATen calls it: "_foreach_mul_(list)"."""
+        operator = self.ours.removeprefix("ops.").partition("(")[0]
+        name = operator.replace("internal_", "_").replace("_inplace", "_")
+        return f"{name}({self.variant})" if self.variant else name
 
     def with_slot(self, slot: int) -> str:
         return self.ours.removesuffix(")") + f", implementation_index={slot})"
@@ -75,107 +83,91 @@ def operands() -> dict[str, Any]:
 
 CASES = (
     # No tensor among the inputs.
-    Case("arange", "ops.arange(4, ov)", "torch.arange(4, out=ov)"),
-    Case("eye", "ops.eye(4, o)", "torch.eye(4, out=o)"),
-    Case("full", "ops.full((4, 4), 1.5, o)", "torch.full((4, 4), 1.5, out=o)"),
-    Case("linspace", "ops.linspace(0, 1, 4, ov)", "torch.linspace(0, 1, 4, out=ov)"),
+    Case("ops.arange(4, ov)", "torch.arange(4, out=ov)"),
+    Case("ops.eye(4, o)", "torch.eye(4, out=o)"),
+    Case("ops.full((4, 4), 1.5, o)", "torch.full((4, 4), 1.5, out=o)"),
+    Case("ops.linspace(0, 1, 4, ov)", "torch.linspace(0, 1, 4, out=ov)"),
     # One.
-    Case("abs", "ops.abs(x, o)", "torch.abs(x, out=o)"),
-    Case("exp", "ops.exp(x, o)", "torch.exp(x, out=o)"),
-    Case("sigmoid", "ops.sigmoid(x, o)", "torch.sigmoid(x, out=o)"),
-    Case("clamp", "ops.clamp(x, 0.25, 0.75, o)", "torch.clamp(x, 0.25, 0.75, out=o)"),
-    Case("pow(scalar)", "ops.pow(x, 2, o)", "torch.pow(x, 2, out=o)"),
-    Case("round", "ops.round(x, o, decimals=1)", "torch.round(x, decimals=1, out=o)"),
-    Case("tril", "ops.tril(x, 1, o)", "torch.tril(x, 1, out=o)"),
-    Case("linalg_inv", "ops.linalg_inv(x, o)", "torch.linalg.inv(x, out=o)"),
+    Case("ops.abs(x, o)", "torch.abs(x, out=o)"),
+    Case("ops.exp(x, o)", "torch.exp(x, out=o)"),
+    Case("ops.sigmoid(x, o)", "torch.sigmoid(x, out=o)"),
+    Case("ops.clamp(x, 0.25, 0.75, o)", "torch.clamp(x, 0.25, 0.75, out=o)"),
+    Case("ops.pow(x, 2, o)", "torch.pow(x, 2, out=o)", "scalar"),
+    Case("ops.round(x, o, decimals=1)", "torch.round(x, decimals=1, out=o)"),
+    Case("ops.tril(x, 1, o)", "torch.tril(x, 1, out=o)"),
+    Case("ops.linalg_inv(x, o)", "torch.linalg.inv(x, out=o)"),
     # Two.
-    Case("add", "ops.add(x, y, o)", "torch.add(x, y, out=o)"),
-    Case("add(alpha)", "ops.add(x, y, o, alpha=2)", "torch.add(x, y, alpha=2, out=o)"),
-    Case("mul", "ops.mul(x, y, o)", "torch.mul(x, y, out=o)"),
-    Case("maximum", "ops.maximum(x, y, o)", "torch.maximum(x, y, out=o)"),
-    Case("eq", "ops.eq(n, k, ob)", "torch.eq(n, k, out=ob)"),
-    Case("bitwise_and", "ops.bitwise_and(n, k, oi)", "torch.bitwise_and(n, k, out=oi)"),
-    Case("mm", "ops.mm(x, y, o)", "torch.mm(x, y, out=o)"),
-    Case("mv", "ops.mv(x, v, ov)", "torch.mv(x, v, out=ov)"),
+    Case("ops.add(x, y, o)", "torch.add(x, y, out=o)"),
+    Case("ops.add(x, y, o, alpha=2)", "torch.add(x, y, alpha=2, out=o)", "alpha"),
+    Case("ops.mul(x, y, o)", "torch.mul(x, y, out=o)"),
+    Case("ops.maximum(x, y, o)", "torch.maximum(x, y, out=o)"),
+    Case("ops.eq(n, k, ob)", "torch.eq(n, k, out=ob)"),
+    Case("ops.bitwise_and(n, k, oi)", "torch.bitwise_and(n, k, out=oi)"),
+    Case("ops.mm(x, y, o)", "torch.mm(x, y, out=o)"),
+    Case("ops.mv(x, v, ov)", "torch.mv(x, v, out=ov)"),
     Case(
-        "div(rounding_mode)",
         'ops.div(x, y, o, rounding_mode="floor")',
         'torch.div(x, y, rounding_mode="floor", out=o)',
+        "rounding_mode",
     ),
-    Case("gather", "ops.gather(x, 1, columns, o)", "torch.gather(x, 1, columns, out=o)"),
-    Case(
-        "index_select", "ops.index_select(x, 0, rows, o)", "torch.index_select(x, 0, rows, out=o)"
-    ),
-    Case("bucketize", "ops.bucketize(x, sorted, oi)", "torch.bucketize(x, sorted, out=oi)"),
+    Case("ops.gather(x, 1, columns, o)", "torch.gather(x, 1, columns, out=o)"),
+    Case("ops.index_select(x, 0, rows, o)", "torch.index_select(x, 0, rows, out=o)"),
+    Case("ops.bucketize(x, sorted, oi)", "torch.bucketize(x, sorted, out=oi)"),
     # Three.
-    Case("addmm", "ops.addmm(x, y, z, o)", "torch.addmm(x, y, z, out=o)"),
+    Case("ops.addmm(x, y, z, o)", "torch.addmm(x, y, z, out=o)"),
+    Case("ops.addcmul(x, y, z, o, value=0.5)", "torch.addcmul(x, y, z, value=0.5, out=o)"),
+    Case("ops.lerp(x, y, z, o)", "torch.lerp(x, y, z, out=o)"),
+    Case("ops.where(mask, x, y, o)", "torch.where(mask, x, y, out=o)"),
     Case(
-        "addcmul", "ops.addcmul(x, y, z, o, value=0.5)", "torch.addcmul(x, y, z, value=0.5, out=o)"
-    ),
-    Case("lerp", "ops.lerp(x, y, z, o)", "torch.lerp(x, y, z, out=o)"),
-    Case("where", "ops.where(mask, x, y, o)", "torch.where(mask, x, y, out=o)"),
-    Case(
-        "baddbmm",
         "ops.baddbmm(batch_square, batch, batch_right, batch_square_out)",
         "torch.baddbmm(batch_square, batch, batch_right, out=batch_square_out)",
     ),
-    Case("scatter", "ops.scatter(x, 1, columns, y, o)", "torch.scatter(x, 1, columns, y, out=o)"),
+    Case("ops.scatter(x, 1, columns, y, o)", "torch.scatter(x, 1, columns, y, out=o)"),
     Case(
-        "scatter_reduce",
         'ops.scatter_reduce(x, 1, columns, y, "amax", o)',
         'torch.scatter_reduce(x, 1, columns, y, "amax", out=o)',
     ),
-    Case("index_add", "ops.index_add(x, 0, rows, y, o)", "torch.index_add(x, 0, rows, y, out=o)"),
+    Case("ops.index_add(x, 0, rows, y, o)", "torch.index_add(x, 0, rows, y, out=o)"),
     # Lists of tensors.
-    Case("cat", "ops.cat([x, y], 0, twice)", "torch.cat([x, y], 0, out=twice)"),
-    Case("stack", "ops.stack((x, y), 0, stacked)", "torch.stack((x, y), 0, out=stacked)"),
+    Case("ops.cat([x, y], 0, twice)", "torch.cat([x, y], 0, out=twice)"),
+    Case("ops.stack((x, y), 0, stacked)", "torch.stack((x, y), 0, out=stacked)"),
     # Reductions: dimensions, their lists, a dtype.
-    Case("sum(dims)", "ops.sum(x, (0, 1), number)", "torch.sum(x, (0, 1), out=number)"),
+    Case("ops.sum(x, (0, 1), number)", "torch.sum(x, (0, 1), out=number)", "dims"),
     Case(
-        "sum(dtype)",
         "ops.sum(x, 1, False, ov_double, dtype=torch.float64)",
         "torch.sum(x, 1, False, dtype=torch.float64, out=ov_double)",
+        "dtype",
     ),
-    Case("amax", "ops.amax(x, 1, ov)", "torch.amax(x, 1, out=ov)"),
-    Case(
-        "mean", "ops.mean(x, 1, True, ov.view(4, 1))", "torch.mean(x, 1, True, out=ov.view(4, 1))"
-    ),
-    Case("argmax", "ops.argmax(x, 1, oiv)", "torch.argmax(x, 1, out=oiv)"),
-    Case("cumsum", "ops.cumsum(x, 0, o)", "torch.cumsum(x, 0, out=o)"),
-    Case("softmax", "ops.softmax(x, 1, o)", "torch.softmax(x, 1, out=o)"),
-    Case("logsumexp", "ops.logsumexp(x, (1,), ov)", "torch.logsumexp(x, (1,), out=ov)"),
+    Case("ops.amax(x, 1, ov)", "torch.amax(x, 1, out=ov)"),
+    Case("ops.mean(x, 1, True, ov.view(4, 1))", "torch.mean(x, 1, True, out=ov.view(4, 1))"),
+    Case("ops.argmax(x, 1, oiv)", "torch.argmax(x, 1, out=oiv)"),
+    Case("ops.cumsum(x, 0, o)", "torch.cumsum(x, 0, out=o)"),
+    Case("ops.softmax(x, 1, o)", "torch.softmax(x, 1, out=o)"),
+    Case("ops.logsumexp(x, (1,), ov)", "torch.logsumexp(x, (1,), out=ov)"),
     # Several outs.
-    Case("max(dim)", "ops.max(x, 1, False, ov, oiv)", "torch.max(x, 1, False, out=(ov, oiv))"),
-    Case("sort", "ops.sort(x, 1, True, o, oi)", "torch.sort(x, 1, True, out=(o, oi))"),
-    Case("topk", "ops.topk(x, 2, 1, two, two_int)", "torch.topk(x, 2, 1, out=(two, two_int))"),
-    Case("aminmax", "ops.aminmax(x, ov, pv, dim=1)", "torch.aminmax(x, dim=1, out=(ov, pv))"),
-    Case("frexp", "ops.frexp(x, o, oi32)", "torch.frexp(x, out=(o, oi32))"),
+    Case("ops.max(x, 1, False, ov, oiv)", "torch.max(x, 1, False, out=(ov, oiv))", "dim"),
+    Case("ops.sort(x, 1, True, o, oi)", "torch.sort(x, 1, True, out=(o, oi))"),
+    Case("ops.topk(x, 2, 1, two, two_int)", "torch.topk(x, 2, 1, out=(two, two_int))"),
+    Case("ops.aminmax(x, ov, pv, dim=1)", "torch.aminmax(x, dim=1, out=(ov, pv))"),
+    Case("ops.frexp(x, o, oi32)", "torch.frexp(x, out=(o, oi32))"),
     # In-place: nothing that grows, so that the thousandth call costs what the first one does.
-    Case("mul_", "ops.mul_inplace(target, minus_one)", "target.mul_(minus_one)"),
-    Case("clamp_", "ops.clamp_inplace(target, 0.25, 0.75)", "target.clamp_(0.25, 0.75)"),
-    Case("fill_", "ops.fill_inplace(target, 0.5)", "target.fill_(0.5)"),
-    Case("zero_", "ops.zero_inplace(target)", "target.zero_()"),
-    Case("relu_", "ops.relu_inplace(target)", "torch.relu_(target)"),
-    Case(
-        "masked_fill_",
-        "ops.masked_fill_inplace(target, mask, 0.5)",
-        "target.masked_fill_(mask, 0.5)",
-    ),
-    Case("copy_", "ops.copy_inplace(target, x)", "target.copy_(x)"),
-    Case(
-        "index_put_",
-        "ops.index_put_inplace(target, (rows,), y)",
-        "target.index_put_((rows,), y)",
-    ),
+    Case("ops.mul_inplace(target, minus_one)", "target.mul_(minus_one)"),
+    Case("ops.clamp_inplace(target, 0.25, 0.75)", "target.clamp_(0.25, 0.75)"),
+    Case("ops.fill_inplace(target, 0.5)", "target.fill_(0.5)"),
+    Case("ops.zero_inplace(target)", "target.zero_()"),
+    Case("ops.relu_inplace(target)", "torch.relu_(target)"),
+    Case("ops.masked_fill_inplace(target, mask, 0.5)", "target.masked_fill_(mask, 0.5)"),
+    Case("ops.copy_inplace(target, x)", "target.copy_(x)"),
+    Case("ops.index_put_inplace(target, (rows,), y)", "target.index_put_((rows,), y)"),
     # Lists of tensors, in-place.
     Case(
-        "_foreach_mul_(scalar)",
         "ops.internal_foreach_mul_inplace(targets, -1.0)",
         "torch._foreach_mul_(targets, -1.0)",
+        "scalar",
     ),
     Case(
-        "_foreach_mul_(list)",
         "ops.internal_foreach_mul_inplace(targets, minus_ones)",
         "torch._foreach_mul_(targets, minus_ones)",
+        "list",
     ),
 )

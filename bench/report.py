@@ -44,19 +44,14 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commit:
-    """The commit that was measured; ``dirty``: and changes that no commit has."""
-
-    commit: str
-    dirty: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Report:
     """All measurements of one run."""
 
     started_at: str
-    commit: Commit
+    commit: str
+    """What was measured; "" outside of git."""
+    dirty: bool
+    """And changes that no commit has."""
     machine: Machine
     measurements: tuple[Measurement, ...]
 
@@ -102,7 +97,8 @@ def as_json(report: Report) -> str:
     content = {
         "schema_version": SCHEMA_VERSION,
         "started_at": report.started_at,
-        **asdict(report.commit),
+        "commit": report.commit,
+        "dirty": report.dirty,
         "machine": asdict(report.machine),
         "rows": rows,
     }
@@ -113,7 +109,7 @@ def as_markdown(report: Report) -> str:
     """The tables of a run, and of what machine they are."""
     where = report.machine
     load = ", ".join(f"{value:.1f}" for value in where.load_average)
-    commit = report.commit.commit[:12] + (" with changes" if report.commit.dirty else "")
+    commit = report.commit[:12] + (" with changes" if report.dirty else "")
     about = (
         f"{report.started_at}, commit {commit}; {where.cores} cores of {where.cpu_model}, "
         f"load average {load}; torch {where.torch}, Python {where.python}, "
@@ -175,12 +171,10 @@ def describe_machine() -> Machine:
     )
 
 
-def describe_commit() -> Commit:
-    """The commit of this working tree; "" outside of git."""
-    return Commit(
-        commit=_output("git", "rev-parse", "HEAD").strip(),
-        dirty=bool(_output("git", "status", "--porcelain")),
-    )
+def describe_commit() -> tuple[str, bool]:
+    """The commit of this working tree, and whether there are changes that it lacks."""
+    commit = _output("git", "rev-parse", "HEAD").strip()
+    return commit, bool(_output("git", "status", "--porcelain"))
 
 
 def _output(*command: str) -> str:

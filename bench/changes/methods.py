@@ -87,13 +87,11 @@ def _mongodb() -> Method:
 def _normalised(values: list[float]) -> Array:
     """In units of the noise, which penalties are in."""
     noise = 1.4826 * float(np.median(np.abs(np.diff(values)))) / 2**0.5
-    normalised: Array = np.asarray(values) / (noise or 1.0)
-    return normalised
+    return np.asarray(values) / (noise or 1.0)
 
 
 def _ranks(values: list[float]) -> Array:
-    ranks: Array = np.argsort(np.argsort(values)) / (len(values) / 12**0.5)
-    return ranks
+    return np.argsort(np.argsort(values)) / (len(values) / 12**0.5)
 
 
 def _ruptures(

@@ -76,27 +76,23 @@ def _gauss(spread: float) -> Source:
 def _spikes(random: Generator, count: int) -> Array:
     """One run in twenty takes 1.3 to 3 times as long."""
     spikes = (random.random(count) < 0.05) * random.uniform(0.3, 2, count)
-    values: Array = 0.03 * random.normal(size=count) + spikes
-    return values
+    return 0.03 * random.normal(size=count) + spikes
 
 
 def _bimodal(random: Generator, count: int) -> Array:
     """One run in five finds a machine that is 10 % slower."""
-    values: Array = 0.01 * random.normal(size=count) + 0.1 * (random.random(count) < 0.2)
-    return values
+    return 0.01 * random.normal(size=count) + 0.1 * (random.random(count) < 0.2)
 
 
 def _variance(random: Generator, count: int) -> Array:
     """Noise of 1 % that becomes noise of 5 %, and calm again."""
     spread = np.where(np.arange(count) // (count // 4) % 2, 0.05, 0.01)
-    values: Array = spread * random.normal(size=count)
-    return values
+    return spread * random.normal(size=count)
 
 
 def _skewed(random: Generator, count: int) -> Array:
     """As times often are: never much faster, sometimes much slower."""
-    values: Array = 0.03 * (random.gamma(1.5, size=count) - 1.5)
-    return values
+    return 0.03 * (random.gamma(1.5, size=count) - 1.5)
 
 
 def _related(random: Generator, count: int) -> Array:
@@ -112,8 +108,7 @@ def _drift(rate: float) -> Source:
 
 
 def _whole_seconds(random: Generator, count: int) -> Array:
-    values: Array = np.round(0.01 * random.normal(size=count), 2)
-    return values
+    return np.round(0.01 * random.normal(size=count), 2)
 
 
 def several() -> Scenario:

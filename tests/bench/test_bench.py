@@ -15,7 +15,7 @@ from bench.compiler_launcher import main as launch
 from bench.context import Context, Usage, uncached
 from bench.parts.build import profile_table
 from bench.parts.calls import import_table
-from bench.report import Commit, Report, as_json, as_markdown, describe_machine
+from bench.report import Report, as_json, as_markdown, describe_machine
 from bench.rows import Measurement, MeasurementError, Summary, medians_by_round, summarize
 
 
@@ -49,7 +49,8 @@ class TestReport:
     def test_all_formats_show_values_goals_and_errors(self) -> None:
         report = Report(
             started_at="2030-01-01T00:00:00+00:00",
-            commit=Commit(commit="0123456789abcdef", dirty=True),
+            commit="0123456789abcdef",
+            dirty=True,
             machine=describe_machine(),
             measurements=(
                 Measurement(key="install", value=50.26, note="a | b"),
