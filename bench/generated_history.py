@@ -19,6 +19,7 @@ from random import Random
 from pydantic import JsonValue
 
 from ci.model.details import BuildDetails, Details, Unit, UnitKind
+from ci.model.platforms import PLATFORMS
 from ci.model.results import (
     BuildResult,
     Evidence,
@@ -37,15 +38,16 @@ from ci.model.tests import Outcome, TestOutcome
 PROJECT = "infini-ops"
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 BETWEEN_RUNS = timedelta(hours=12)
-# Torch device, seconds of a cold install and of pytest, as one team published them.
-PLATFORMS = {
-    "cpu": ("cpu", 620, 150),
-    "nvidia": ("cuda", 889, 182),
-    "iluvatar": ("cuda", 629, 153),
-    "metax": ("cuda", 1301, 245),
-    "cambricon": ("mlu", 2055, 469),
-    "moore": ("musa", 2019, 244),
-    "ascend": ("npu", 1041, 246),
+# Seconds of a cold install and of pytest, as one team published them for these seven platforms:
+# the goals are for as many, whatever the table of platforms gets.
+PUBLISHED = {
+    "cpu": (620, 150),
+    "nvidia": (889, 182),
+    "iluvatar": (629, 153),
+    "metax": (1301, 245),
+    "cambricon": (2055, 469),
+    "moore": (2019, 244),
+    "ascend": (1041, 246),
 }
 DTYPES = ("bfloat16", "bool", "complex64", "float16", "float32", "float64", "int32", "int64")
 SLOTS = (0, 8)
@@ -72,7 +74,7 @@ class Scale:
 
     runs: int = 2_000
     tests: int = 17_000
-    platforms: tuple[str, ...] = tuple(PLATFORMS)
+    platforms: tuple[str, ...] = tuple(PUBLISHED)
 
 
 Generated = tuple[RunResult, dict[str, Details]]
@@ -112,7 +114,7 @@ class _Suite:
     """The tests of one platform, which change from run to run."""
 
     def __init__(self, platform: str, scale: Scale, random: Random) -> None:
-        self._device = PLATFORMS[platform][0]
+        self._device = PLATFORMS[platform].torch_device
         self._random = random
         self._variants: list[tuple[TestOutcome, ...]] = []
         self._overloads = 0
@@ -180,7 +182,7 @@ class _Suite:
 def _platform(
     name: str, tests: list[TestOutcome], index: int, position: float, random: Random
 ) -> tuple[PlatformResult, Details]:
-    device, install, pytest = PLATFORMS[name]
+    device, (install, pytest) = PLATFORMS[name].torch_device, PUBLISHED[name]
     cold = index % 25 == 7
     build = _build(install * _level("install", position), position, random, cold=cold)
     units = sum(unit.seconds for unit in build.units)
@@ -198,7 +200,7 @@ def _platform(
     summary = f"{found} in {pytest_s:.2f}s"
     result = PlatformResult(
         platform=name,
-        label=name.capitalize(),
+        label=PLATFORMS[name].label,
         built=True,
         pytest=PytestResult(
             **dict.fromkeys(("errors", "xfailed", "xpassed"), 0),

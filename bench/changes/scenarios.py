@@ -65,12 +65,8 @@ def around(noise: Source) -> Source:
     return lambda random, count: LEVEL * (1 + noise(random, count))
 
 
-def _normal(spread: float) -> Source:
-    return around(_gauss(spread))
-
-
 def _gauss(spread: float) -> Source:
-    return lambda random, count: spread * random.normal(size=count)
+    return around(lambda random, count: spread * random.normal(size=count))
 
 
 def _spikes(random: Generator, count: int) -> Array:
@@ -118,7 +114,7 @@ def several() -> Scenario:
         lengths = random.integers(30, 60, size=5)
         sizes = random.uniform(0.08, 0.25, size=5) * random.choice((-1, 1), size=5)
         levels = np.cumprod(1 + np.where(np.arange(5) > 0, sizes, 0))
-        values = _normal(0.03)(random, int(lengths.sum())) * np.repeat(levels, lengths)
+        values = _gauss(0.03)(random, int(lengths.sum())) * np.repeat(levels, lengths)
         return Labelled(values=list(values), changes=tuple(np.cumsum(lengths)[:-1].tolist()))
 
     return Scenario(name="five levels, steps of 8 to 25 %, noise 3%", make=make)
@@ -127,7 +123,7 @@ def several() -> Scenario:
 def gaps() -> Scenario:
     """A step of 10 %, and three runs in ten never arrive."""
     name = "step +10%, noise 3%, missing runs"
-    complete = step(name, 0.10, _normal(0.03), before=80, after=20)
+    complete = step(name, 0.10, _gauss(0.03), before=80, after=20)
 
     def make(random: Generator) -> Labelled:
         whole = complete.make(random)
@@ -143,7 +139,7 @@ def young_history() -> Scenario:
     """A step of 10 % after only 15 runs."""
     return Scenario(
         name="step +10%, noise 3%, after 15 runs",
-        make=lambda random: _stepped(_normal(0.03)(random, 25), 15, 0.1, first_look=10),
+        make=lambda random: _stepped(_gauss(0.03)(random, 25), 15, 0.1, first_look=10),
     )
 
 
@@ -151,7 +147,7 @@ def steps() -> Iterator[Scenario]:
     sizes = {0.03: (0.02, 0.03, 0.05, 0.10, 0.20, 0.30, -0.10), 0.01: (0.02, 0.03, 0.05)}
     for spread, some in (sizes | {0.05: (0.10, 0.20)}).items():
         for size in some:
-            yield step(f"step {size:+.0%}, noise {spread:.0%}", size, _normal(spread))
+            yield step(f"step {size:+.0%}, noise {spread:.0%}", size, _gauss(spread))
     spiky = step("step +10%, noise 3%, spikes", 0.10, around(_spikes))
     yield from (young_history(), gaps(), spiky, several())
 
@@ -159,7 +155,6 @@ def steps() -> Iterator[Scenario]:
 def silences() -> Iterator[Scenario]:
     """Nothing but noise of some kind."""
     kinds = {
-        **{f"noise {spread:.0%}": _gauss(spread) for spread in (0.01, 0.03, 0.05)},
         "noise 3%, spikes in 5 % of the runs": _spikes,
         "two modes 10 % apart, 80 : 20": _bimodal,
         "noise 1%, then 5%, and back": _variance,
@@ -169,8 +164,9 @@ def silences() -> Iterator[Scenario]:
         "drift of 0.5 % a run, noise 3%": _drift(0.005),
         "noise 1%, whole seconds of 100": _whole_seconds,
     }
-    for name, noise in kinds.items():
-        yield Scenario(name=name, make=partial(_quiet, around(noise)))
+    sources = {f"noise {spread:.0%}": _gauss(spread) for spread in (0.01, 0.03, 0.05)}
+    for name, source in (sources | {name: around(noise) for name, noise in kinds.items()}).items():
+        yield Scenario(name=name, make=partial(_quiet, source))
 
 
 def _quiet(source: Source, random: Generator) -> Labelled:

@@ -7,6 +7,7 @@ every run, which takes longer than all that is measured here.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -42,23 +43,9 @@ stages:
 """
 FILES = {
     "ci.yaml": CONFIG,
-    "ci.site.yaml": (
-        f"engines:\n  {ENGINE}: {{docker_host: {SOCKET}, capacity: {len(PLATFORMS)}}}\n"
-    ),
+    "ci.site.yaml": f"engines: {{{ENGINE}: {{docker_host: {SOCKET}, capacity: {len(PLATFORMS)}}}}}",
     "spin.py": "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass\n",
     "test_nothing.py": "def test_nothing(): pass\n",
-    # The first steps are the same for all, and taken once.
-    "Dockerfile": """\
-ARG BASE_IMAGE
-FROM ${BASE_IMAGE}
-ARG PIP_INDEX_URL
-ARG PIP_EXTRA_INDEX_URL
-ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/sbin:/usr/bin:/bin
-COPY Dockerfile site-ca-bundle.pe[m] /tmp/
-RUN useradd --uid 1000 --create-home builder && python3 -m venv /opt/venv \\
-    && if [ -s /tmp/site-ca-bundle.pem ]; then export PIP_CERT=/tmp/site-ca-bundle.pem; fi \\
-    && pip install pytest pytest-reportlog
-""",
 }
 
 
@@ -78,6 +65,7 @@ def measure(context: Context) -> Iterator[Measurement]:
     folder.mkdir()
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "bench" / "release" / "Dockerfile", folder)
     _run(context, folder, "--all")
     alone, together = _run(context, folder, "cpu"), _run(context, folder, "--all")
     [platform] = alone.result.platforms
