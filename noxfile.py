@@ -36,9 +36,11 @@ if sys.version_info < (3, 11):  # noqa: UP036
     )
 
 
+sys.path.insert(0, str(ROOT))  # for what needs no installed package: nox loads this file alone
+
+
 def refuse_unfit_machine() -> None:
     """Ends where this machine lacks what the sessions need, before anything is downloaded."""
-    sys.path.insert(0, str(ROOT))
     from ci.errors import PrerequisiteError
     from ci.util import prerequisites
 
@@ -85,6 +87,8 @@ if __name__ == "__main__":
 
 import nox  # noqa: E402
 
+from ci.model.platforms import PLATFORMS  # noqa: E402
+
 nox.needs_version = ">=2025.2"
 nox.options.sessions = ["lint", "tests"]
 nox.options.reuse_venv = "yes"
@@ -96,7 +100,6 @@ nox.options.default_venv_backend = "virtualenv"
 os.environ.pop("PYTHONOPTIMIZE", None)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-PLATFORMS = ("cpu", "nvidia", "iluvatar", "metax", "cambricon", "moore", "ascend")
 E2E = "tests/e2e"
 FRESH = (f"{E2E}/test_fresh_machine.py", f"{E2E}/test_every_python.py")
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -133,7 +136,7 @@ def add_build_session(platform: str) -> None:
     @nox.session(name=f"build-{platform}")
     def build(session: nox.Session) -> None:
         # The host engine finds devices with it; containers bring their own.
-        groups = ("ci",) if platform == "cpu" else ("ci", "devices")
+        groups = ("ci",) if PLATFORMS[platform].devices is None else ("ci", "devices")
         run_ci(session, "run", platform, groups=groups)
 
     build.__doc__ = f"Validate a release on {platform}: build, install, test, table."

@@ -1,8 +1,20 @@
-"""The platforms are those of the library's own table, with what else holds on any of them."""
+"""The platforms are those of the library's own table, with what else holds on any of them.
+
+What can follow the table does: the C++ header and CMake's options, ``noxfile.py``, ``bench``. The
+other places that name platforms are compared with it here, so that adding one misses none of them.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Callable, Iterable
+
+import pytest
+import yaml
+
 from ci.model.platforms import PLATFORMS
+from ci.util.files import REPOSITORY
 from codegen import devices
 
 
@@ -15,3 +27,80 @@ def test_names_and_torch_devices_are_those_of_the_one_table() -> None:
 def test_every_platform_has_the_label_that_people_know() -> None:
     labels = [PLATFORMS[name].label for name in PLATFORMS]
     assert labels == ["CPU", "NVIDIA", "Iluvatar", "MetaX", "Cambricon", "Moore", "Ascend"]
+
+
+def text_of(path: str) -> str:
+    return (REPOSITORY / path).read_text(encoding="utf-8")
+
+
+def named_in(path: str, pattern: str) -> Callable[[], set[str]]:
+    """The first group of every match, in lower case."""
+    return lambda: {name.lower() for name in re.findall(pattern, text_of(path), re.MULTILINE)}
+
+
+def configured_in(path: str) -> Callable[[], set[str]]:
+    return lambda: set(yaml.safe_load(text_of(path))["platforms"])
+
+
+def hardware_names() -> set[str]:
+    """Read, not imported: the operator suite needs the installed library."""
+    for node in ast.parse(text_of("tests/ops/platforms.py")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HARDWARE":
+            return set(ast.literal_eval(node.value))
+    raise AssertionError("tests/ops/platforms.py: no HARDWARE")
+
+
+def labels_in_readme() -> set[str]:
+    labels = text_of("README.md").partition(" platforms (")[2].partition(")")[0]
+    known = {platform.label: name for name, platform in PLATFORMS.items()}
+    return {known.get(label, label) for label in labels.split(", ")}
+
+
+# Where a person adds a platform, as CONTRIBUTING.md lists it.
+PLACES: dict[str, Callable[[], set[str]]] = {
+    "src/include/infini/ops/device_type.h": named_in(
+        "src/include/infini/ops/device_type.h", r'^    {DeviceType::k\w+, "(\w+)"'
+    ),
+    "ci/model/platforms.py": lambda: {
+        name for name, platform in PLATFORMS.items() if platform.devices is not None
+    },
+    "ci.yaml": configured_in("ci.yaml"),
+    "tests/simulated/ci.yaml": configured_in("tests/simulated/ci.yaml"),
+    "src/cmake/Devices.cmake": named_in("src/cmake/Devices.cmake", r"^set\(device_files_(\w+) \""),
+    "docker/platforms": lambda: {path.stem for path in REPOSITORY.glob("docker/platforms/*.sh")},
+    "tests/ops/platforms.py": hardware_names,
+    "tests/ops/test_platforms.py": named_in(
+        "tests/ops/test_platforms.py", r'^    \("\w+", "[^"]+", "(\w+)"\),$'
+    ),
+    "README.md": labels_in_readme,
+    "docs/release.md": named_in("docs/release.md", r"^\| (\w+) \| (?:`[^|]*[:/]|none:)"),
+}
+
+
+def differences(names: Iterable[str]) -> dict[str, set[str]]:
+    """What each place lacks of ``names`` or has beyond them. The CPU needs no device in any."""
+    wanted = set(names)
+    found = {place: (read() ^ wanted) - {"cpu"} for place, read in PLACES.items()}
+    return {place: differing for place, differing in found.items() if differing}
+
+
+def test_every_place_that_names_platforms_has_those_of_the_table() -> None:
+    places = differences(device.name for device in devices.PLATFORMS)
+    assert not places, f"{places}: see 'A platform' in CONTRIBUTING.md"
+
+
+def test_a_new_platform_is_missed_in_every_place() -> None:
+    names = [*(device.name for device in devices.PLATFORMS), "acme"]
+    assert differences(names) == {place: {"acme"} for place in PLACES}
+
+
+@pytest.mark.parametrize("place", ["codegen/devices.py", *PLACES])
+def test_the_recipe_of_a_platform_names_every_place(place: str) -> None:
+    recipe = text_of("CONTRIBUTING.md").partition("* **A platform**")[2].partition("\n* **")[0]
+    assert f"`{place}" in recipe
+
+
+def test_the_images_of_the_documentation_are_those_of_the_table() -> None:
+    rows = dict(re.findall(r"^\| (\w+) \| `([^`]+)`", text_of("docs/release.md"), re.MULTILINE))
+    images = {name: each.base_image for name, each in PLATFORMS.items() if each.base_image}
+    assert {name: rows.get(name) for name in images} == images
