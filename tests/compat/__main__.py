@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -49,7 +49,9 @@ def _pythons(options: argparse.Namespace) -> int:
                 )
             )
             _print_failures(f"Python {interpreter.version}", outcomes[-1].failed())
-    _write("pythons", [*_python_table(outcomes)], outcomes, options.work_dir)
+    steps_shown = (*PYTHON_STEPS, *WITH_TORCH_STEPS)
+    headings = ("Python", "interpreter", *steps_shown, "CPU-s", "failed", "note")
+    _write("pythons", _table(headings, map(_python_row, outcomes)), outcomes, options.work_dir)
     missing = [outcome.python for outcome in outcomes if not outcome.steps]
     if missing:
         print(f"not checked: Python {', '.join(missing)}", file=sys.stderr)
@@ -65,7 +67,8 @@ def _torches(options: argparse.Namespace) -> int:
         outcome = check_torch(version, folder, headers_only=headers_only, full=options.full)
         outcomes.append(outcome)
         _print_failures(f"torch {version}", outcome.failed())
-    _write("torches", [*_torch_table(outcomes)], outcomes, options.work_dir)
+    headings = ("torch", "operators", "overloads", "skipped", "CPU-s", *TORCH_STEPS, "failed")
+    _write("torches", _table(headings, map(_torch_row, outcomes)), outcomes, options.work_dir)
     return 0 if all(not outcome.failed() for outcome in outcomes) else 1
 
 
@@ -154,45 +157,33 @@ def _write(
     print(f"results and logs: {folder}")
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(cells)} |" for cells in (headings, *rows)]
+    return [lines[0], "|---" * len(headings) + "|", *lines[1:]]
 
 
-def _torch_table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    headings = ("torch", "operators", "overloads", "skipped", "CPU-s", *TORCH_STEPS, "failed")
-    yield _row(headings)
-    yield "|---" * len(headings) + "|"
-    for outcome in outcomes:
-        steps = {step.name: step for step in outcome.steps}
-        counts = (outcome.operators, outcome.overloads, outcome.skipped)
-        yield _row(
-            [
-                outcome.torch,
-                *("" if count is None else f"{count:,}" for count in counts),
-                f"{steps['compiled'].cpu_s:.1f}" if "compiled" in steps else "",
-                *(_cell(steps.get(name)) for name in TORCH_STEPS),
-                ", ".join(step.name for step in outcome.failed()),
-            ]
-        )
+def _torch_row(outcome: Outcome) -> list[str]:
+    steps = {step.name: step for step in outcome.steps}
+    counts = (outcome.operators, outcome.overloads, outcome.skipped)
+    return [
+        outcome.torch,
+        *("" if count is None else f"{count:,}" for count in counts),
+        f"{steps['compiled'].cpu_s:.1f}" if "compiled" in steps else "",
+        *(_cell(steps.get(name)) for name in TORCH_STEPS),
+        ", ".join(step.name for step in outcome.failed()),
+    ]
 
 
-def _python_table(outcomes: Sequence[PythonOutcome]) -> Iterator[str]:
-    steps_shown = (*PYTHON_STEPS, *WITH_TORCH_STEPS)
-    headings = ("Python", "interpreter", *steps_shown, "CPU-s", "failed", "note")
-    yield _row(headings)
-    yield "|---" * len(headings) + "|"
-    for outcome in outcomes:
-        steps = {step.name: step for step in outcome.steps}
-        yield _row(
-            [
-                outcome.python,
-                str(outcome.executable or "missing"),
-                *(_cell(steps.get(name)) for name in steps_shown),
-                f"{sum(step.cpu_s for step in outcome.steps):.0f}" if steps else "",
-                ", ".join(step.name for step in outcome.failed()),
-                outcome.note,
-            ]
-        )
+def _python_row(outcome: PythonOutcome) -> list[str]:
+    steps = {step.name: step for step in outcome.steps}
+    return [
+        outcome.python,
+        str(outcome.executable or "missing"),
+        *(_cell(steps.get(name)) for name in (*PYTHON_STEPS, *WITH_TORCH_STEPS)),
+        f"{sum(step.cpu_s for step in outcome.steps):.0f}" if steps else "",
+        ", ".join(step.name for step in outcome.failed()),
+        outcome.note,
+    ]
 
 
 def _cell(step: Step | None) -> str:

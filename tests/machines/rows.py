@@ -95,8 +95,10 @@ def rows() -> Iterator[Row]:
     one_thread = Machine(environment={"OMP_NUM_THREADS": "1"})
     yield Row(name="OMP_NUM_THREADS=1", make=lambda _: one_thread)
     yield Row(name="an ordinary user", make=_ordinary_user, fast=True)
-    yield Row(name="read-only installation", make=_read_only)
-    yield Row(name=f"{SHARED_MEMORY} of shared memory", make=_little_shared_memory)
+    read_only = "read-only installation"
+    yield Row(name=read_only, make=lambda place: _mounted("--read-only", str(place.site)))
+    little = f"{SHARED_MEMORY} of shared memory"
+    yield Row(name=little, make=lambda _: _mounted("--shared-memory", SHARED_MEMORY))
     yield Row(name="Turkish locale", make=_turkish, fast=True)
     yield Row(name="random order", make=_random_order)
     for model in EMULATED:
@@ -194,14 +196,6 @@ def _emulated(model: str) -> Callable[[Place], Machine]:
         return Machine(prefix=prefix, environment=PACKAGES, options=("-n", "0"), python=python)
 
     return make
-
-
-def _read_only(place: Place) -> Machine:
-    return _mounted("--read-only", str(place.site))
-
-
-def _little_shared_memory(_: Place) -> Machine:
-    return _mounted("--shared-memory", SHARED_MEMORY)
 
 
 def _mounted(*options: str) -> Machine:

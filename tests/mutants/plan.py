@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -36,11 +36,12 @@ class Mutant:
 
     def diff(self) -> str:
         """The exact change."""
-        return "".join(line for path in self.files for line in self._diff_of(path))
-
-    def _diff_of(self, path: str) -> Iterator[str]:
-        old, new = (files[path].splitlines(keepends=True) for files in (self.originals, self.files))
-        yield from difflib.unified_diff(old, new, path, path, n=0)
+        lines: list[str] = []
+        for path, text in self.files.items():
+            old = self.originals[path].splitlines(keepends=True)
+            new = text.splitlines(keepends=True)
+            lines += difflib.unified_diff(old, new, path, path, n=0)
+        return "".join(lines)
 
 
 def read_sources(root: Path = ROOT) -> Sources:
@@ -74,14 +75,11 @@ def chosen(sources: Sources, fault: Fault, seed: int) -> Site:
     if not sites:
         raise PlantingError(f"{fault.name} fits nowhere. Bring tests/mutants/faults.py up to date.")
     random = Random(f"{seed} {fault.name}")  # noqa: S311 - reproducible, not secret
-    while _has_base(sources, site := random.choice(sites)):
-        pass
-    return site
-
-
-def _has_base(sources: Sources, site: Site) -> bool:
-    """Whether loading the mutant would end the process: a base contradicts its table."""
-    return site.operator is not None and site.operator.name in sources.hand_written
+    while True:
+        site = random.choice(sites)
+        # Loading such a mutant would end the process: a base contradicts its table.
+        if site.operator is None or site.operator.name not in sources.hand_written:
+            return site
 
 
 def make_mutant(sources: Sources, fault: str, site: Site) -> Mutant:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,44 +39,27 @@ class Verdict:
 
 def as_markdown(verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: float) -> str:
     """The table, and the exact change of every mutant that was not caught."""
-    return "\n".join(_lines(verdicts, seed, torch, seconds))
-
-
-def _lines(verdicts: Sequence[Verdict], seed: int, torch: str, seconds: float) -> Iterator[str]:
     caught = sum(verdict.is_caught for verdict in verdicts)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    yield "# Mutation check"
-    yield ""
-    yield (
+    lines = ["# Mutation check", ""]
+    lines += [
         f"{started}, torch {torch}, seed {seed}: {caught} of {len(verdicts)} mutants caught "
-        f"in {seconds:.0f} s."
-    )
-    yield ""
-    yield f"| {' | '.join(COLUMNS)} |"
-    yield "|---" * (len(COLUMNS) - 1) + "|---:|"
+        f"in {seconds:.0f} s.",
+        "",
+        f"| {' | '.join(COLUMNS)} |",
+        "|---" * (len(COLUMNS) - 1) + "|---:|",
+    ]
     for verdict in verdicts:
-        yield f"| {' | '.join(map(_escape, _cells(verdict)))} |"
+        site = verdict.mutant.site
+        texts = (verdict.mutant.fault, site.subject, site.what, verdict.said)
+        cells = [cell.replace("|", r"\|").replace("\n", " ") for cell in texts]
+        lines.append(f"| {' | '.join([*cells, f'{verdict.seconds:.1f}'])} |")
     for verdict in verdicts:
         if not verdict.is_caught:
-            yield from ("", f"## {verdict.mutant.fault}: {verdict.said}", "")
-            yield from ("```diff", verdict.mutant.diff().rstrip("\n"), "```")
-            yield from ("", verdict.error) if verdict.error else ()
-    yield ""
-
-
-def _cells(verdict: Verdict) -> tuple[str, ...]:
-    mutant = verdict.mutant
-    return (
-        mutant.fault,
-        mutant.site.subject,
-        mutant.site.what,
-        verdict.said,
-        f"{verdict.seconds:.1f}",
-    )
-
-
-def _escape(cell: str) -> str:
-    return cell.replace("|", r"\|").replace("\n", " ")
+            lines += ["", f"## {verdict.mutant.fault}: {verdict.said}", ""]
+            lines += ["```diff", verdict.mutant.diff().rstrip("\n"), "```"]
+            lines += ["", verdict.error] if verdict.error else []
+    return "\n".join([*lines, ""])
 
 
 def write_report(text: str, folder: Path) -> Path:
