@@ -6,11 +6,13 @@ That is the CPU time of its whole process tree, and its largest process.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -158,24 +160,17 @@ def _watch(process: int) -> str:
     descriptor = os.pidfd_open(process)
     try:
         while not select.select([descriptor], [], [], SAMPLE_SECONDS)[0]:
-            for entry in Path("/proc").iterdir():
-                if entry.name.isdigit() and (rss := _peak_rss(entry, process)) > peak:
-                    largest, peak = _name(entry) or largest, rss
+            for entry in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):  # it has ended
+                    if os.getsid(int(entry.name)) != process:
+                        continue
+                    status = (entry / "status").read_text(encoding="utf-8")
+                    rss = re.search(r"VmHWM:\s+(\d+)", status)  # its most so far, in kB
+                    if rss and int(rss[1]) > peak:
+                        largest, peak = _name(entry) or largest, int(rss[1])
     finally:
         os.close(descriptor)
     return largest
-
-
-def _peak_rss(entry: Path, session: int) -> int:
-    """The most memory in kB that a process of the session had so far; 0 for all others."""
-    try:
-        if os.getsid(int(entry.name)) != session:
-            return 0
-        status = (entry / "status").read_text(encoding="utf-8")
-    except OSError:  # it has ended
-        return 0
-    _, _, rest = status.partition("VmHWM:")
-    return int(rest.split()[0]) if rest else 0
 
 
 def _name(entry: Path) -> str:

@@ -28,11 +28,11 @@ wall, cpu = time.perf_counter(), time.process_time()
 import infini.ops
 print([time.perf_counter() - wall, time.process_time() - cpu])
 """
-_COLUMNS = (
+_PYTHON_COLUMNS = (
     *("operator", "torch [ns]", "slot 8 [ns]", "no slot [ns]"),
     *("ratio", "95 % of rounds", "no slot"),
 )
-SOURCE = ROOT / "bench" / "cpp" / "calls.cc"
+CPP_SOURCE = ROOT / "bench" / "cpp" / "calls.cc"
 # What a C++ program needs to know of the two installed packages.
 _LOOK = """
 import json, pathlib, torch, infini.ops
@@ -109,14 +109,14 @@ def _python_table(cases: Sequence[Mapping[str, Any]]) -> Table:
     rows = []
     for case in cases:
         if "error" in case:
-            rows.append((case["operator"], "error", *[""] * (len(_COLUMNS) - 2)))
+            rows.append((case["operator"], "error", *[""] * (len(_PYTHON_COLUMNS) - 2)))
             continue
         times = [case["ns"][variant] for variant in ("reference", "slot", "default")]
         ratio, default = (summarize(_ratios(case, variant)) for variant in ("slot", "default"))
         cells = (f"{ratio.median:.2f}", ratio.interval(), f"{default.median:.2f}")
         nanoseconds = [f"{statistics.median(values):.0f}" for values in times]
         rows.append((case["operator"], *nanoseconds, *cells))
-    return Table(title="Python calls", columns=_COLUMNS, rows=tuple(rows))
+    return Table(title="Python calls", columns=_PYTHON_COLUMNS, rows=tuple(rows))
 
 
 def measure_cpp(context: Context) -> Iterator[Measurement]:
@@ -153,7 +153,7 @@ def _compile(context: Context) -> Path:
     torch, package = Path(found["torch"]), Path(found["package"])
     command = [
         *(os.environ.get("CXX", "c++"), "-std=c++17", "-O2", "-Wall", "-Wextra"),
-        *(str(SOURCE), "-o", str(program), f"-D_GLIBCXX_USE_CXX11_ABI={found['cxx11_abi']}"),
+        *(str(CPP_SOURCE), "-o", str(program), f"-D_GLIBCXX_USE_CXX11_ABI={found['cxx11_abi']}"),
         *("-I", found["include"], "-isystem", str(torch / "include")),
         *(str(package / "libinfini_ops.so"), f"-Wl,-rpath,{package}"),
         *(str(torch / "lib" / "libtorch_cpu.so"), str(torch / "lib" / "libc10.so")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,9 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
     source = context.scratch / "backend.yaml"
     with native_functions(torch) as functions:
         source.write_text(_backend(functions), encoding="utf-8")
-        standard = _standard(functions.torch_version)
+        major, minor, *_ = map(int, re.findall(r"\d+", functions.torch_version))
+    # The one that the headers need.
+    standard = "-std=c++17" if (major, minor) < (2, 14) else "-std=c++20"
     generated: list[Usage] = []
     for index in range(ROUNDS):
         folder = context.scratch / f"stubs-{index}"
@@ -72,12 +75,6 @@ def _compile(context: Context, torch: Torch, source: Path, options: Sequence[str
     command = [os.environ.get("CXX", "c++"), *options, "-fPIC", "-c", str(source)]
     command += ["-isystem", str(torch.torch / "include"), "-o", str(source.with_suffix(".o"))]
     return context.measured(command, "stubs-compile.log")
-
-
-def _standard(torch_version: str) -> str:
-    """The one that the headers need: of torch 2.14 and later it is C++20."""
-    major, minor, *_ = torch_version.split(".")
-    return "-std=c++17" if (int(major), int(minor)) < (2, 14) else "-std=c++20"
 
 
 def _backend(functions: NativeFunctions) -> str:
