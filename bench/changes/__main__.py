@@ -131,7 +131,7 @@ def _score(tally: Tally) -> str:
 def _false(tally: Tally) -> str:
     """Only of series that are long beside their changes: around a step nobody looks for long."""
     long = tally.runs >= 30 * max(len(tally.delays), 1)
-    return f"{tally.false_per_1000:.1f}" if long else ""
+    return f"{1000 * tally.false_alarms / tally.runs:.1f}" if long else ""
 
 
 if __name__ == "__main__":

@@ -69,10 +69,6 @@ class Tally:
         reported = len(self.found) + self.false_alarms
         return len(self.found) / reported if reported else None
 
-    @property
-    def false_per_1000(self) -> float:
-        return 1000 * self.false_alarms / self.runs
-
 
 def replay(method: Method, series: Labelled) -> Tally:
     """Each look is at one value more. A place is an alarm once, however often it is reported."""
