@@ -59,9 +59,9 @@ PASSING = 0.55  # of the tests; the others skip
 FLAKY = 0.05  # how often one of the flaky ones fails
 GROWTH = 0.06  # of the suite, over the whole history
 VARIANTS = 4  # of every test, with other durations; making all anew takes 1.2 µs each
-NOISE = 0.03
+NOISE = 0.03  # the middle one of those that bench.changes tries
 WARM = 0.12  # of the time of a cold build
-UNITS = 48
+UNITS = 48  # of a build: an order of magnitude, not a measurement
 DEAR_UNITS = 4  # the new ones of the last step
 # Where in the history, of which stage, by how much. The last is young enough to be today's news.
 STEPS = ((0.2, "install", 1.10), (0.45, "pytest", 1.15), (0.7, "install", 0.9))

@@ -23,7 +23,7 @@ from codegen.slots import Slot
 # The memory-bound ones have 1 M elements on the CPU. On an accelerator every operand is larger
 # than its caches (the largest today have 128 MB).
 SIZES = {"cpu": {"elements": 1 << 20, "size": 1024}, "cuda": {"elements": 1 << 26, "size": 8192}}
-ROTATING_SETS = 3
+ROTATING_SETS = 3  # while one is in use, two others push it out of the caches
 ROUND_SECONDS = 10e-3  # long against an event's resolution and a thread's wake-up
 
 

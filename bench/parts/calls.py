@@ -20,7 +20,7 @@ from bench.rows import (
     summarize,
 )
 
-PROCESSES = 11
+PROCESSES = 11  # odd, for a median of its own; each has to import torch first
 SHOWN = 10  # modules
 _IMPORT = """
 import time, torch

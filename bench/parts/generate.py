@@ -16,7 +16,7 @@ from bench.rows import Measurement
 from codegen.aten import NativeFunctions, Torch, find_torch, native_functions
 
 OPERATORS = 500  # of the backend
-ROUNDS = 3
+ROUNDS = 3  # the fewest whose median one disturbed round does not move
 
 
 def measure_torch(context: Context) -> Iterator[Measurement]:

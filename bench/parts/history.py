@@ -23,7 +23,7 @@ from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
 
 PROCESSES = 7  # after a first one, which compiles to bytecode
-EXPORTED_RUNS = 20
+EXPORTED_RUNS = 20  # so that starting the process is a small part
 FULL_SCALE = Scale()
 
 

@@ -25,8 +25,8 @@ from ci.model.results import RunResult
 from ci.store.folder import read_results
 
 SOCKET = "unix:///var/run/docker.sock"
-CPU_SECONDS = 10  # of each platform's build
-SAMPLE_SECONDS = 0.2
+CPU_SECONDS = 10  # of each platform's build: long against what is measured beside it
+SAMPLE_SECONDS = 0.2  # against the 10 s of a stage
 LOG_CHARACTERS = 4000  # of what a run that failed has said last
 ENGINE = "seven"
 PLATFORM = f"{{recipe: Dockerfile, base_image: '{OFFLINE_BASE_IMAGE}', devices: {{count: 0}}}}"

@@ -27,13 +27,13 @@ from tests.mutants.plan import ROOT
 from tests.mutants.sandbox import JOBS, SUITE, Sandbox, environment_with, work_folder
 
 EXIT_ALIKE, EXIT_DIFFERENT, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
-TIMEOUT_S = 3600
+TIMEOUT_S = 3600  # of one row; all together take 20 minutes
 COLUMNS = ("machine", "result", "other outcomes", "s")
 # Products and convolutions are what oneDNN computes; the kernels of src/cpu have an instruction
 # set of their own; and what the suite itself says of processors.
 FAST = "test_native_ops or test_processor or test_torch_ops and (mm or conv or linear)"
 ALONE = 5  # tests
-MOST_SHOWN = 10
+MOST_SHOWN = 10  # lines: what differs on one machine mostly differs for one reason
 NOTHING = "none"
 TESTS_FAILED = 1  # pytest's exit status
 

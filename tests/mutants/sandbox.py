@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.errors import UsageError
-from ci.util.process import ProcessResult, run
+from ci.util.process import LAST_LINES, ProcessResult, run
 from codegen.inputs import SELECTION_VARIABLE
 from tests.mutants.faults import PlantingError
 from tests.mutants.plan import ROOT, Mutant
@@ -24,8 +24,7 @@ from tests.mutants.plan import ROOT, Mutant
 PARTS = ("CMakeLists.txt", "codegen", "examples", "pyproject.toml", "src", "tests/ops")
 SUITE = "tests/ops"
 JOBS = str(os.cpu_count() or 1)
-TIMEOUT_S = 900
-_LAST_LINES = 20
+TIMEOUT_S = 900  # a test that hangs is ended after 120 s, by tests/ops/guards.py
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +87,7 @@ class Sandbox:
         (self.folder / f"{report}.log").write_text(result.stdout + result.stderr)
         outcome = read_report(log)
         if not (outcome.failures or result.exit_code == 0):
-            last = (result.stdout + result.stderr).strip().splitlines()[-_LAST_LINES:]
+            last = (result.stdout + result.stderr).strip().splitlines()[-LAST_LINES:]
             raise PlantingError(
                 f"pytest ended with {result.exit_code} and names no test that failed:\n"
                 + "\n".join(last)
