@@ -1,162 +1,67 @@
-"""Why the cost of a build changed between two runs. Pure."""
+"""Why the cost of a run changed: one table of what differs, the largest first. Pure.
+
+Each row is a ``Contributor``. Logs give some a share of the change: units that are new or took
+longer, tests, stages. The others changed at the same time, and no log gives them a number.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from statistics import median
+from typing import NamedTuple
 
-from ci.analysis.contributor import BuildSide, Contributor, Pair, groups, pytest_stages, units_of
-from ci.analysis.shares import LISTED, shares
-from ci.analysis.shifts import Kind, Part, shifts
+from ci.analysis.parts import (
+    BuildSide,
+    CauseKind,
+    Group,
+    Part,
+    Parts,
+    grouped_by,
+    groups,
+    kinds_of,
+    parts_of,
+    pytest_stages,
+    units_of,
+)
 from ci.facts.environment_key import environment_key
-from ci.facts.measures import IMAGE, Quantity, amount, headline, percent, stage_and_quantity
+from ci.facts.measures import (
+    IMAGE,
+    TOTAL,
+    Quantity,
+    amount,
+    headline,
+    measure,
+    percent,
+    stage_and_quantity,
+)
+from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
-from ci.model.results import Grade
-from ci.util.text import first_names
+from ci.model.results import Grade, PlatformResult
+from ci.util.text import counted, first_names
 
-NAMES = 3
-RATE = 0.05  # hits of a compiler cache; less is not worth a word
-LINES = 0.01  # relative
-LONGEST = 80  # characters
-TRACED = 0.05  # of what all units together took longer
-
-# Beside those of the environment key: what builds, and what the build or the tests spend time in.
-_PACKAGES = ("numpy", "Cython", "scikit-build-core", "setuptools", "meson-python")
-_WITHOUT_FLAGS = frozenset({IMAGE, "generate", "configure"})
-_WITHOUT_COMPILER = _WITHOUT_FLAGS | {"link"}
-# By the cache's rate, and by whoever compares two platforms.
-_TOLD_ELSEWHERE = ("cache", "platform")
+MOST = 5  # shares in a text, which stays one sentence; all of them are in the contributors
+LISTED = 0.05  # of the change; what is less is part of the rest: 20 of them make a whole
+SPREAD = 0.1  # of the change; what is spread over many is mostly noise
 
 
-def circumstances(pair: Pair, stage: str) -> Iterator[Contributor]:
-    """What may have changed a measure of the stage."""
-    before, after = pair.sides
-    is_pytest = stage in pytest_stages(after.result)
-    if pair.quantity.is_time and stage not in _WITHOUT_COMPILER and not is_pytest:
-        yield from _cache_rate(before, after)
-        yield from _traces(before, after)
-    if pair.quantity is Quantity.WHEEL:
-        yield from _units(before, after)
-    if pair.quantity is not Quantity.LINES and stage != IMAGE and not is_pytest:
-        yield from _lines(before.generated, after.generated)
-    if pair.quantity not in (Quantity.LINES, Quantity.UNITS) and stage not in _WITHOUT_FLAGS:
-        yield from _flags(before, after)
-    if stage != IMAGE:
-        yield from _packages(before, after)
-    yield from _environment(before, after)
+class Contributor(NamedTuple):
+    """One reason of a change."""
 
+    kind: CauseKind
+    text: str
+    """What follows the amount: ``in 4 new units of the triton backend``."""
+    share: float | None = None
+    """Of the change, in the measure's own unit; ``None``: the data gives it no number."""
+    names: tuple[str, ...] = ()
+    """Units, files, tests, flags, parts of the environment."""
+    grade: Grade = Grade.FACT
 
-def _environment(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    for change in environment_key(after.result).changes(environment_key(before.result)):
-        name = change.partition(" changed")[0]
-        if name not in _TOLD_ELSEWHERE:
-            yield _likely(Kind.ENVIRONMENT, change, [name])
-
-
-def _units(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    """Of a size: which units it is made of is known, not what each of them adds."""
-    then, now = units_of(before, after, UnitKind.COMPILE)
-    for names, verb in ((now.keys() - then.keys(), "new"), (then.keys() - now.keys(), "removed")):
-        for group in groups(sorted(names)) if then and now else ():
-            yield _likely(
-                Kind.ADDED if verb == "new" else Kind.REMOVED,
-                group.text(f"{verb} unit"),
-                group.names,
-            )
-
-
-def _likely(kind: Kind, text: str, names: Iterable[str] = ()) -> Contributor:
-    return Contributor(kind=kind, text=text, grade=Grade.LIKELY, names=tuple(names))
-
-
-def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    then, now = _hit_rate(before), _hit_rate(after)
-    if then is None or now is None or abs(now - then) < RATE:
-        return
-    verb = "fell" if now < then else "rose"
-    text = f"cache hits {verb} from {percent(then)} to {percent(now)}"
-    yield Contributor(kind=Kind.CACHE_RATE, text=text)
-
-
-def _hit_rate(side: BuildSide) -> float | None:
-    rate = side.result.facts("compiler_cache").get("hit_rate")
-    if isinstance(rate, int | float):
-        return float(rate)
-    known = [part.cached for part in side.outputs(UnitKind.COMPILE).values()]
-    told = [cached for cached in known if cached is not None]
-    return sum(told) / len(told) if told else None
-
-
-def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    """What is part of the units' own seconds, so that it gets no share beside them."""
-    then, now = _traced(before), _traced(after)
-    if not then or not now:  # traces of one side only are all growth
-        return
-    # Only the most expensive are kept: what one side does not name was less than all it names.
-    least_then, least_now = min(then.values()), min(now.values())
-    growth = {name: now.get(name, least_now) - then.get(name, least_then) for name in {*then, *now}}
-    work = after.work(UnitKind.COMPILE) - before.work(UnitKind.COMPILE)
-    least = max(TRACED * abs(work), 0.1)
-    names = sorted((name for name in growth if growth[name] > least), key=lambda n: -growth[n])
-    if names:
-        told = [f"{_short(name)} (+{growth[name]:.1f} s)" for name in names]
-        text = f"the compiler's time traces grew at {first_names(told, NAMES)}"
-        yield Contributor(kind=Kind.TRACE, text=text, names=tuple(names))
-
-
-def _short(name: str) -> str:
-    """Templates have names that fill screens."""
-    return name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
-
-
-def _traced(side: BuildSide) -> Mapping[str, float]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for build in side.builds:
-        for name, seconds in build.traced.items():
-            found[name].append(seconds)
-    return {name: median(seconds) for name, seconds in found.items()}
-
-
-def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Contributor]:
-    then, now = sum(before.values()), sum(after.values())
-    if not then or not now or abs(now / then - 1) < LINES:
-        return
-    parts = [{name: Part(amount=n) for name, n in side.items()} for side in (before, after)]
-    found = {shift.names[0]: shift.amount for shift in shifts(*parts, noisy=False)}
-    names = sorted(found, key=lambda name: (-abs(found[name]), name))
-    changes = [(sum(found[name] for name in group.names), group) for group in groups(names)]
-    change, largest = max(changes, key=lambda pair: abs(pair[0]))
-    text = f"{now - then:+,.0f} generated lines, {change:+,.0f} in {largest.text('file')}"
-    yield _likely(Kind.LINES, text, largest.names)
-
-
-def _flags(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    if not before.flags or not after.flags:
-        return
-    added, removed = sorted(after.flags - before.flags), sorted(before.flags - after.flags)
-    told = [
-        f"{verb} {first_names(flags)}"
-        for verb, flags in (("added", added), ("removed", removed))
-        if flags
-    ]
-    if told:
-        yield _likely(Kind.FLAGS, f"compiler flags changed: {', '.join(told)}", [*added, *removed])
-
-
-def _packages(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    then, now = (side.result.facts("packages") for side in (before, after))
-    if not then or not now:
-        return
-    changed = [name for name in _PACKAGES if then.get(name) != now.get(name)]
-    told = [f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]
-    if told:
-        yield _likely(Kind.PACKAGES, f"packages changed: {first_names(told)}", changed)
-
-
-MOST = 5  # shares in a text; all of them are in the contributors
-SPREAD = 0.1  # of the change
+    @property
+    def amount(self) -> float:
+        return self.share or 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,45 +86,42 @@ class Explanation:
 
     @property
     def causes(self) -> str:
-        """What comes behind the headline; empty where there is nothing to say."""
+        """What follows the headline; empty where nothing is known."""
         contexts = [each for each in self.contributors if each.share is None]
         facts = [each.text for each in contexts if each.grade is Grade.FACT]
-        likely = [each.text for each in contexts if each.grade is Grade.LIKELY]
-        shares = ", ".join(self._shares())
-        told = [shares, *facts, *(f"at the same time: {text}" for text in likely[:1]), *likely[1:]]
-        return "; ".join(text for text in told if text)
+        likely = "; ".join(each.text for each in contexts if each.grade is Grade.LIKELY)
+        told = [", ".join(self._shares()), *facts, likely and f"at the same time: {likely}"]
+        return "; ".join(filter(None, told))
 
     @property
     def text(self) -> str:
         between = ", " if self._listed() else "; "
-        return between.join(text for text in (self.headline, self.causes) if text)
+        return between.join(filter(None, [self.headline, self.causes]))
 
-    def _listed(self) -> list[tuple[float, Contributor]]:
-        """What is worth a word, with its share; what is spread over many is mostly noise."""
-        shares = [(each.share, each) for each in self.contributors if each.share is not None]
-        least = {Kind.REST: SPREAD, Kind.UNEXPLAINED: SPREAD}
-        change = abs(self.change)
+    def _listed(self) -> list[Contributor]:
+        """The contributors whose shares are large enough to be listed."""
+        least = {CauseKind.REST: SPREAD, CauseKind.UNEXPLAINED: SPREAD}
         return [
-            (share, each)
-            for share, each in shares
-            if abs(share) > change * least.get(each.kind, LISTED)
+            each
+            for each in self.contributors
+            if abs(each.amount) > abs(self.change) * least.get(each.kind, LISTED)
         ]
 
     def _shares(self) -> Iterator[str]:
         """``31 s of it in 4 new units``; with signs where not all go the same way."""
         _, quantity = stage_and_quantity(self.measure)
         listed = self._listed()
-        one_way = all(share * self.change > 0 for share, _ in listed)
-        nothing_known = [each.kind for _, each in listed] == [Kind.UNEXPLAINED]
-        # Noise that goes the other way, and is not worth a word, must not make them more than all.
-        most = abs(self.change) / sum(abs(share) for share, _ in listed) if listed else 1.0
-        scale = min(1.0, most) if one_way else 1.0
-        for index, (share, each) in enumerate(listed[:MOST]):
+        one_way = all(each.amount * self.change > 0 for each in listed)
+        # Units are counted in the words; and where nothing is known, all is unexplained.
+        in_words = quantity is Quantity.UNITS
+        in_words |= [each.kind for each in listed] == [CauseKind.UNEXPLAINED]
+        # Noise that goes the other way, and is not listed, must not make them more than all.
+        total = sum(abs(each.amount) for each in listed)
+        scale = min(1.0, abs(self.change) / total) if one_way and total else 1.0
+        for index, each in enumerate(listed[:MOST]):
+            size = abs(each.amount) * scale if one_way else each.amount
+            told = amount(size, quantity, "" if one_way else "+")
             of_it = " of it" if one_way and not index else ""
-            size = share * scale
-            told = amount(abs(size), quantity) if one_way else amount(size, quantity, "+")
-            # Units are counted in the words.
-            in_words = nothing_known or quantity is Quantity.UNITS
             yield each.text.removeprefix("in ") if in_words else f"{told}{of_it} {each.text}"
         if len(listed) > MOST:
             yield f"and {len(listed) - MOST} more"
@@ -228,17 +130,429 @@ class Explanation:
 def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
     """Why the measure ``name`` (``compile.wall_s``) is not what it was."""
     then, now = before.value(name), after.value(name)
-    stage, quantity = stage_and_quantity(name)
-    pair = Pair(before=before, after=after, quantity=quantity)
     if then is None or now is None or then == now:
         return Explanation(measure=name, before=then, after=now)
-    found = [*shares(pair, stage, now - then), *circumstances(pair, stage)]
-    if all(contributor.grade is not Grade.LIKELY for contributor in found):
-        found = [*map(_without_circumstances, found)]
+    stage, quantity = stage_and_quantity(name)
+    pair = _Pair(before=before, after=after, stage=stage, quantity=quantity)
+    found = [*pair.shares(), *_circumstances(pair)]
+    if all(each.grade is not Grade.LIKELY for each in found):
+        suffix = {CauseKind.UNIFORM: ": the machine, or what all of them share"}
+        found = [each._replace(text=each.text + suffix.get(each.kind, "")) for each in found]
     return Explanation(measure=name, before=then, after=now, contributors=tuple(found))
 
 
-def _without_circumstances(contributor: Contributor) -> Contributor:
-    if contributor.kind is not Kind.UNIFORM:
-        return contributor
-    return replace(contributor, text=f"{contributor.text}: the machine, or what all of them share")
+# What the logs give a share of the change
+
+COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
+FOLDED = 0.02  # of the change; a unit that grew by less is not named, as 50 such make a whole
+LEAST_S = 0.1  # seconds; Ninja's log has milliseconds, and any unit's time varies by as much
+ALONE = 0.25  # of the change; a unit that grew by more is told apart from those like it
+PARALLEL = 0.02  # relative; how many run at a time is never quite the same
+
+_NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
+_NO_LINES = "copy of the generated files (artifacts of ci.yaml: `generated: <their folder>`)"
+_NOUNS = {UnitKind.COMPILE: "unit", UnitKind.LINK: "link step", UnitKind.OTHER: "build step"}
+_STAGES = {UnitKind.COMPILE: COMPILE, UnitKind.LINK: LINK}
+_KINDS = {COMPILE: [UnitKind.COMPILE], LINK: [UnitKind.LINK]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """One measure on both sides."""
+
+    before: BuildSide
+    after: BuildSide
+    stage: str
+    quantity: Quantity
+
+    @property
+    def sides(self) -> tuple[BuildSide, BuildSide]:
+        return self.before, self.after
+
+    @property
+    def name(self) -> str:
+        return measure(self.stage, self.quantity)
+
+    @property
+    def change(self) -> float:
+        return (self.after.value(self.name) or 0.0) - (self.before.value(self.name) or 0.0)
+
+    @property
+    def is_of_tests(self) -> bool:
+        return self.stage in pytest_stages(self.after.result)
+
+    def shares(self) -> list[Contributor]:
+        """What the change is made of; nothing where no log can say it."""
+        is_lines = self.quantity is Quantity.LINES
+        has = [bool(side.generated) if is_lines else side.has_units for side in self.sides]
+        missing = _missing(has, _NO_LINES if is_lines else _NO_UNITS)
+        found: Iterable[Contributor] = ()
+        building = _building_stage(self.after.result)
+        if not self.change:
+            return []
+        if self.quantity in (Quantity.LINES, Quantity.UNITS):
+            found = self._count_rows() if all(has) else ()
+        elif not self.quantity.is_time:
+            return []
+        elif self.stage == TOTAL:
+            found, missing = self._stage_rows(building), ""
+        elif self.stage in (COMPILE, LINK, building):
+            found = self._build_rows()
+        elif self.is_of_tests and all(side.tests for side in self.sides):
+            found, missing = self._test_rows(), ""
+        else:
+            return []
+        return _settled(found, self.change, missing)
+
+    def _count_rows(self) -> Iterator[Contributor]:
+        if self.quantity is Quantity.LINES:
+            files = [parts_of(side.generated) for side in self.sides]
+            return _Subject(noun="file", quantity=self.quantity, noisy=False).rows(*files)
+        units = units_of(*self.sides, UnitKind.COMPILE)
+        ones = [parts_of(dict.fromkeys(side, 1.0)) for side in units]
+        return _Subject(noun="unit", quantity=self.quantity).rows(*ones)
+
+    def _stage_rows(self, building: str | None) -> Iterator[Contributor]:
+        for stage in {**_stages(self.before.result), **_stages(self.after.result)}:
+            part = replace(self, stage=stage)
+            if stage == building:
+                yield from part.shares()
+            else:
+                yield _stage_row(f"in the {stage} stage", part)
+
+    def _build_rows(self) -> Iterator[Contributor]:
+        if all(side.has_units for side in self.sides):
+            for kind in _KINDS.get(self.stage, UnitKind):
+                yield from self._unit_rows(kind)
+        configure = replace(self, stage=CONFIGURE)
+        known = all(side.value(configure.name) is not None for side in self.sides)
+        if self.stage not in _KINDS and self.quantity is Quantity.WALL and known:
+            yield _stage_row("in CMake's configuration", configure)
+
+    def _unit_rows(self, kind: UnitKind) -> Iterator[Contributor]:
+        units = units_of(*self.sides, kind)
+        paces = [self._pace(side, kind) for side in self.sides]
+        subject = self._subject(_NOUNS[kind], sum(paces) / 2)
+        alone = ALONE * abs(self.change) / subject.scale
+        yield from replace(subject, alone=alone).rows(*units)
+        if self.quantity is not Quantity.WALL:
+            return
+        work = sum(part.amount for side in units for part in side.values()) / 2
+        share = work * (paces[1] - paces[0])
+        if share * self.change > 0 and abs(paces[1] / paces[0] - 1) > PARALLEL:
+            then, now = (1 / pace for pace in paces)
+            text = f"because {'fewer' if now < then else 'more'} ran at a time"
+            text += f" ({then:.2f} -> {now:.2f})"
+            yield Contributor(CauseKind.PARALLEL, text, share)
+
+    def _pace(self, side: BuildSide, kind: UnitKind) -> float:
+        """What a second of Ninja's is worth: of the wall time less, by what runs at a time; of the
+        CPU time less where commands wait for a core."""
+        if self.quantity is not Quantity.WALL:
+            return min(1.0, _ratio(side.own(self.name), side.work(*UnitKind)))
+        own = side.own(measure(_STAGES[kind], Quantity.WALL)) if kind in _STAGES else None
+        return _ratio(own, side.work(kind))
+
+    def _subject(self, noun: str, scale: float) -> _Subject:
+        least = max(FOLDED * abs(self.change), LEAST_S) / scale
+        return _Subject(noun=noun, quantity=self.quantity, scale=scale, least=least)
+
+    def _test_rows(self) -> Iterator[Contributor]:
+        """By tests that are new or gone, and of those on both sides by their operators or files."""
+        before, after = (side.tests for side in self.sides)
+        # At most 1: what pytest takes beside the tests is not theirs.
+        paces = [
+            min(1.0, _ratio(side.own(self.name), sum(side.tests.values()))) for side in self.sides
+        ]
+        targets = {
+            name: operator_of(name) or name.partition("::")[0] for name in {**before, **after}
+        }
+
+        def by_target(names: Iterable[str]) -> Iterator[Group]:
+            for target, members in grouped_by(names, targets.__getitem__).items():
+                yield Group(tuple(members), f"of {target}")
+
+        subject = self._subject("test", sum(paces) / 2)
+        gone = {name: seconds for name, seconds in before.items() if name not in after}
+        new = {name: seconds for name, seconds in after.items() if name not in before}
+        yield from replace(subject, grouped=by_target).rows(parts_of(gone), parts_of(new))
+        common = [*by_target(name for name in before if name in after)]
+        sides = (
+            {f"tests {it.where}": sum(side[name] for name in it.names) for it in common}
+            for side in (before, after)
+        )
+        yield from replace(subject, noun="test group").rows(*map(parts_of, sides))
+
+
+def _stage_row(text: str, stage: _Pair) -> Contributor:
+    return Contributor(CauseKind.STAGE, text, stage.change, (stage.stage,))
+
+
+def _ratio(known: float | None, work: float) -> float:
+    return known / work if known and work else 1.0
+
+
+def _building_stage(result: PlatformResult) -> str | None:
+    """The stage that compiles: the longest that runs no tests."""
+    stages = _stages(result)
+    return max(stages.keys() - pytest_stages(result), key=stages.__getitem__, default=None)
+
+
+def _stages(result: PlatformResult) -> dict[str, float]:
+    return {
+        stage.name: stage.seconds
+        for stage in result.stages
+        if stage.in_total and stage.seconds is not None
+    }
+
+
+def _missing(has: Sequence[bool], remedy: str) -> str:
+    """Which side lacks what is needed, and how to get it."""
+    if not any(has):
+        return f", as neither run has a {remedy}"
+    return "" if all(has) else f", as the run {'after' if has[0] else 'before'} has no {remedy}"
+
+
+# From parts to rows
+
+GROUPS = 4  # more groups of one kind are told as "elsewhere"; see MOST
+TIMES = 2  # a ratio from which on a percentage is harder to read: 110 % longer
+SIDE_BY_SIDE = 0.9  # wall seconds for each of the work; less where more than one runs at a time
+
+_RESIZED = frozenset({CauseKind.GREW, CauseKind.SHRANK})
+_GROUPED = _RESIZED | {CauseKind.ADDED, CauseKind.REMOVED}
+_LAST = (CauseKind.REST, CauseKind.UNEXPLAINED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Subject:
+    """What parts are called, how they are grouped, what one of their seconds is worth."""
+
+    noun: str
+    quantity: Quantity
+    noisy: bool = True
+    grouped: Callable[[Iterable[str]], Iterator[Group]] = groups
+    scale: float = 1.0
+    least: float = 0.0
+    """What a part must have changed by to be named."""
+    alone: float = math.inf
+    """What it must have changed by to be told apart from all that are like it."""
+
+    def rows(self, before: Parts, after: Parts) -> Iterator[Contributor]:
+        """One for each group of parts that moved alike."""
+        nothing = Part(0.0)
+        sizes = {
+            name: (before.get(name, nothing).amount, after.get(name, nothing).amount)
+            for name in {**before, **after}
+        }
+        growth = {name: now - then for name, (then, now) in sizes.items()}
+        moved = kinds_of(before, after, noisy=self.noisy)
+        small = {name for name in moved if abs(growth[name]) < self.least}
+
+        def kind_of(name: str) -> CauseKind:
+            is_folded = moved[name] in _RESIZED and name in small
+            return CauseKind.REST if is_folded else moved[name]
+
+        kinds = grouped_by(moved, kind_of)
+        all_alike = kinds.keys() <= {CauseKind.ADDED, CauseKind.REMOVED, CauseKind.UNIFORM}
+        for kind, names in kinds.items():
+            found = [Group(tuple(names))]
+            if kind in _GROUPED:
+                alone = self.alone if kind in _RESIZED else math.inf
+                found = self._groups({name: growth[name] for name in names}, alone)
+            for group in found:
+                then, now = (sum(sizes[name][side] for name in group.names) for side in (0, 1))
+                text = self._text(kind, group, then, now, all_alike=all_alike)
+                share = (now - then) * self.scale
+                yield Contributor(kind, text, share, group.names)
+
+    def _groups(self, growth: Mapping[str, float], alone: float) -> list[Group]:
+        """Few groups, the largest first; a part that moved by more than ``alone`` is one."""
+        names = sorted(growth, key=lambda name: (-abs(growth[name]), name))
+        large = [Group((name,)) for name in names if abs(growth[name]) > alone]
+        found = [*self.grouped(name for name in names if abs(growth[name]) <= alone)]
+        found.sort(key=lambda group: -abs(sum(growth[name] for name in group.names)))
+        if len(found) > GROUPS + 1:
+            others = [name for group in found[GROUPS:] for name in group.names]
+            found[GROUPS:] = [Group(tuple(others), "elsewhere")]
+        return large + found
+
+    def _text(
+        self, kind: CauseKind, group: Group, then: float, now: float, *, all_alike: bool
+    ) -> str:
+        parts = counted(len(group.names), self.noun)
+        match kind:
+            case CauseKind.ADDED:
+                return f"in {group.text(f'new {self.noun}')}"
+            case CauseKind.REMOVED:
+                return f"in {group.text(f'removed {self.noun}')}"
+            case CauseKind.CACHE_LOST:
+                return f"in {parts} that the compiler cache had before"
+            case CauseKind.CACHE_GAINED:
+                return f"in {parts} that the compiler cache has now"
+            case CauseKind.REST:
+                return f"spread over {parts}"
+            case CauseKind.UNIFORM:
+                longer = f"{percent(abs(now / then - 1))} {'longer' if now > then else 'shorter'}"
+                told = f"{now / then:.1f} times as long" if now / then >= TIMES else longer
+                return f"in {'all ' if all_alike else ''}{parts} alike, each about {told}"
+        if len(group.names) > 1:
+            return f"in {group.text(self.noun)} that {'grew' if now > then else 'shrank'}"
+        # Of a share that is less than they differ by, the reason.
+        pace = f", {1 / self.scale:.1f} at a time" if self.scale < SIDE_BY_SIDE else ""
+        sizes = f"{amount(then, self.quantity)} -> {amount(now, self.quantity)}"
+        return f"in {group.names[0]} ({sizes}{pace})"
+
+
+def _settled(found: Iterable[Contributor], change: float, missing: str = "") -> list[Contributor]:
+    """Rows that add up to the change, the largest first; small ones as one, the rest."""
+    rows = [*found]
+    explained = sum(each.amount for each in rows)
+    # Where the parts changed by more than the whole, no more than the whole is claimed.
+    scale = min(1.0, change / explained) if explained * change > 0 else 1.0
+    rows = [each._replace(share=each.amount * scale) for each in rows]
+
+    def is_small(row: Contributor) -> bool:
+        is_foldable = row.kind in _GROUPED and abs(row.amount) < LISTED * abs(change)
+        return is_foldable or row.kind is CauseKind.REST
+
+    small = [each for each in rows if is_small(each)]
+    rows = [each for each in rows if each.amount and not is_small(each)]
+    if len(small) > 1:
+        names = tuple(name for each in small for name in each.names)
+        share = sum(each.amount for each in small)
+        text = f"spread over {len(names):,} others"
+        small = [Contributor(CauseKind.REST, text, share, names)]
+    rows += small
+    left = change - sum(each.amount for each in rows)
+    if abs(left) > 1e-6 * abs(change):  # more than rounding
+        text = f"unexplained{missing}"
+        rows.append(Contributor(CauseKind.UNEXPLAINED, text, left, grade=Grade.UNKNOWN))
+    return sorted(rows, key=lambda each: (each.kind in _LAST, -abs(each.amount)))
+
+
+# What changed at the same time, and no log gives a share
+
+NAMES = 3  # names of each kind in a text, which stays one sentence
+RATE = 0.05  # hits of a compiler cache: few units, where one is 0.2 % of 525
+LINES = 0.01  # relative; as POLICY.exact_minimum
+LONGEST = 80  # characters of a trace's name: names of templates fill screens
+TRACED = 0.05  # of what all units together took longer; as LISTED
+
+# Beside those of the environment key: what builds, and what the build or the tests spend time in.
+_PACKAGES = ("numpy", "Cython", "scikit-build-core", "setuptools", "meson-python")
+# By the cache's rate, and by whoever compares two platforms.
+_TOLD_ELSEWHERE = ("cache", "platform")
+
+
+def _circumstances(pair: _Pair) -> Iterator[Contributor]:
+    """What may have changed a measure of the stage."""
+    stage, quantity, is_of_tests = pair.stage, pair.quantity, pair.is_of_tests
+    before, after = pair.sides
+    is_built = stage not in (IMAGE, "generate", CONFIGURE)  # with the compiler's flags
+    if quantity.is_time and is_built and stage != LINK and not is_of_tests:
+        yield from _cache_rate(before, after)
+        yield from _traces(before, after)
+    if quantity is Quantity.WHEEL:
+        yield from _units(before, after)
+    if quantity is not Quantity.LINES and stage != IMAGE and not is_of_tests:
+        yield from _lines(before.generated, after.generated)
+    if quantity not in (Quantity.LINES, Quantity.UNITS) and is_built:
+        yield from _flags(before.flags, after.flags)
+    if stage != IMAGE:
+        yield from _packages(before.result, after.result)
+    for change in environment_key(after.result).changes(environment_key(before.result)):
+        name = change.partition(" changed")[0]
+        if name not in _TOLD_ELSEWHERE:
+            yield _likely(CauseKind.ENVIRONMENT, change, [name])
+
+
+def _likely(kind: CauseKind, text: str, names: Iterable[str]) -> Contributor:
+    return Contributor(kind, text, names=tuple(names), grade=Grade.LIKELY)
+
+
+def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
+    then, now = _hit_rate(before), _hit_rate(after)
+    if then is not None and now is not None and abs(now - then) >= RATE:
+        verb = "fell" if now < then else "rose"
+        text = f"cache hits {verb} from {percent(then)} to {percent(now)}"
+        yield Contributor(CauseKind.CACHE_RATE, text)
+
+
+def _hit_rate(side: BuildSide) -> float | None:
+    rate = side.result.facts("compiler_cache").get("hit_rate")
+    if isinstance(rate, int | float):
+        return float(rate)
+    known = [part.cached for part in side.outputs(UnitKind.COMPILE).values()]
+    told = [cached for cached in known if cached is not None]
+    return sum(told) / len(told) if told else None
+
+
+def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
+    """What is part of the units' own seconds, so that it gets no share beside them."""
+    then, now = _traced(before), _traced(after)
+    if not then or not now:  # traces of one side only are all growth
+        return
+    # Only the most expensive are kept: what one side does not name was less than all it names.
+    least_then, least_now = min(then.values()), min(now.values())
+    growth = {name: now.get(name, least_now) - then.get(name, least_then) for name in {*then, *now}}
+    work = after.work(UnitKind.COMPILE) - before.work(UnitKind.COMPILE)
+    least = max(TRACED * abs(work), LEAST_S)
+    names = sorted((name for name in growth if growth[name] > least), key=lambda n: -growth[n])
+    if names:
+        told = [
+            f"{name[:LONGEST]}{'...' if name[LONGEST:] else ''} (+{growth[name]:.1f} s)"
+            for name in names
+        ]
+        text = f"the compiler's time traces grew at {first_names(told, NAMES)}"
+        yield Contributor(CauseKind.TRACE, text, names=tuple(names))
+
+
+def _traced(side: BuildSide) -> Mapping[str, float]:
+    traces = [trace for build in side.builds for trace in build.traced.items()]
+    found = grouped_by(traces, itemgetter(0))
+    return {name: median(seconds for _, seconds in traces) for name, traces in found.items()}
+
+
+def _units(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
+    """Of a size: which units it is made of is known, not what each of them adds."""
+    then, now = units_of(before, after, UnitKind.COMPILE)
+    if then and now:
+        for group in groups(sorted(now.keys() - then.keys())):
+            yield _likely(CauseKind.ADDED, group.text("new unit"), group.names)
+        for group in groups(sorted(then.keys() - now.keys())):
+            yield _likely(CauseKind.REMOVED, group.text("removed unit"), group.names)
+
+
+def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Contributor]:
+    then, now = sum(before.values()), sum(after.values())
+    if not then or not now or abs(now / then - 1) < LINES:
+        return
+    growth = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    names = sorted((name for name in growth if growth[name]), key=lambda n: (-abs(growth[n]), n))
+    changes = [(sum(growth[name] for name in group.names), group) for group in groups(names)]
+    change, largest = max(changes, key=lambda pair: abs(pair[0]))
+    text = f"{now - then:+,.0f} generated lines, {change:+,.0f} in {largest.text('file')}"
+    yield _likely(CauseKind.LINES, text, largest.names)
+
+
+def _flags(before: frozenset[str], after: frozenset[str]) -> Iterator[Contributor]:
+    if not before or not after:
+        return
+    added, removed = sorted(after - before), sorted(before - after)
+    told = [
+        f"{verb} {first_names(flags)}"
+        for verb, flags in (("added", added), ("removed", removed))
+        if flags
+    ]
+    if told:
+        text = f"compiler flags changed: {', '.join(told)}"
+        yield _likely(CauseKind.FLAGS, text, [*added, *removed])
+
+
+def _packages(before: PlatformResult, after: PlatformResult) -> Iterator[Contributor]:
+    then, now = before.facts("packages"), after.facts("packages")
+    changed = [name for name in _PACKAGES if then.get(name) != now.get(name)]
+    if then and now and changed:
+        told = [f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]
+        yield _likely(CauseKind.PACKAGES, f"packages changed: {first_names(told)}", changed)

@@ -13,7 +13,7 @@ from ci.store.rows import Measured
 from ci.util.text import near_match
 
 if TYPE_CHECKING:
-    from ci.analysis.contributor import BuildSide
+    from ci.analysis.parts import BuildSide
     from ci.model.results import PlatformResult
     from ci.store.store import Store
 
@@ -121,7 +121,7 @@ def stored_side(
 
     ``run_ids`` begin with the run of ``result``; the others make the seconds of units steadier.
     """
-    from ci.analysis.contributor import BuildSide, pytest_stages
+    from ci.analysis.parts import BuildSide, pytest_stages
 
     builds = [store.build_details(run_id, result.platform) for run_id in run_ids]
     stages = {stage_and_quantity(name)[0] for name in measures}

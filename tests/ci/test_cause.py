@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.analysis.cause import Explanation, explain
-from ci.analysis.contributor import BuildSide, Contributor, source_name
-from ci.analysis.shifts import Kind
+from ci.analysis.cause import Contributor, Explanation, explain
+from ci.analysis.parts import BuildSide, CauseKind, source_name
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, Grade, StageResult
 from tests.ci.published import PUBLISHED, platform_result
@@ -68,7 +67,7 @@ def compile_time(before: BuildSide, after: BuildSide) -> Explanation:
     return explain("compile.wall_s", before, after)
 
 
-def only(found: Explanation, kind: Kind) -> Contributor:
+def only(found: Explanation, kind: CauseKind) -> Contributor:
     [contributor] = [each for each in found.contributors if each.kind is kind]
     return contributor
 
@@ -131,7 +130,7 @@ def test_several_that_grew_are_told_by_their_common_folder() -> None:
     before = side(details({**small, **dict.fromkeys(names, 4.0)}))
     after = side(details({**small, **dict.fromkeys(names, 8.0)}))
     found = compile_time(before, after)
-    assert only(found, Kind.GREW).text == (
+    assert only(found, CauseKind.GREW).text == (
         "in 8 units in src/kernels (src/kernels/a/one.cu, src/kernels/a/two.cu, "
         "src/kernels/b/one.cu and 5 more) that grew"
     )
@@ -177,7 +176,7 @@ def test_what_changed_with_them_is_likely_and_no_more() -> None:
         "compiler changed: g++ 12.2 -> g++ 13.1"
     )
     likely = [each.kind for each in found.contributors if each.grade is Grade.LIKELY]
-    assert likely == [Kind.FLAGS, Kind.PACKAGES, Kind.ENVIRONMENT]
+    assert likely == [CauseKind.FLAGS, CauseKind.PACKAGES, CauseKind.ENVIRONMENT]
 
 
 def test_hits_that_were_lost_cost_what_is_compiled_again() -> None:
@@ -221,15 +220,15 @@ def test_on_a_busy_machine_much_is_noise() -> None:
     noise = [0.67, 0.8, 1.25, 1.5, 1.6, 0.9, 1.1]
     noisy = {name: value * noise[n % 7] for n, (name, value) in enumerate(CPU.items())}
     found = compile_time(BEFORE, side(details({**noisy, "cpu/op0.cc": 60.0})))
-    assert only(found, Kind.GREW).names == ("src/cpu/op0.cc",)
-    assert Kind.SHRANK not in {each.kind for each in found.contributors}
+    assert only(found, CauseKind.GREW).names == ("src/cpu/op0.cc",)
+    assert CauseKind.SHRANK not in {each.kind for each in found.contributors}
 
 
 def test_medians_of_several_runs_leave_a_spike_out() -> None:
     spike = details({**CPU, "cpu/op3.cc": 60.0})
     steady = [details({**CPU, "cpu/op5.cc": 30.0})] * 2
     found = compile_time(BEFORE, side(*steady, spike))
-    assert only(found, Kind.GREW).names == ("src/cpu/op5.cc",)
+    assert only(found, CauseKind.GREW).names == ("src/cpu/op5.cc",)
 
 
 def test_a_target_that_was_renamed_is_no_change() -> None:
@@ -238,7 +237,7 @@ def test_a_target_that_was_renamed_is_no_change() -> None:
         for unit in BEFORE.builds[0].units
     )
     found = compile_time(BEFORE, side(BuildDetails(units=renamed)))
-    assert [each.kind for each in found.contributors] == [Kind.UNIFORM]
+    assert [each.kind for each in found.contributors] == [CauseKind.UNIFORM]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from ci.agent.compiler_cache import hits_and_misses, logged
-from ci.analysis.cause import Explanation, explain
-from ci.analysis.contributor import BuildSide, Contributor
-from ci.analysis.shifts import Kind
+from ci.analysis.cause import Contributor, Explanation, explain
+from ci.analysis.parts import BuildSide, CauseKind
 from ci.facts.build import read_build
 from ci.model.results import StageResult
 from tests.ci.published import PUBLISHED, platform_result
@@ -125,7 +124,7 @@ def base(project: Project) -> BuildSide:
     return project.build()
 
 
-def contributor(found: Explanation, kind: Kind) -> Contributor:
+def contributor(found: Explanation, kind: CauseKind) -> Contributor:
     [contributor] = [each for each in found.contributors if each.kind is kind]
     return contributor
 
@@ -138,7 +137,7 @@ def test_new_expensive_units(project: Project, base: BuildSide) -> None:
     finally:
         shutil.rmtree(project.folder / "src/attention")
     for measure in ("compile.wall_s", "install.wall_s"):
-        added = contributor(explain(measure, base, after), Kind.ADDED)
+        added = contributor(explain(measure, base, after), CauseKind.ADDED)
         assert added.text.startswith("in 2 new units in src/attention (")
         assert sorted(added.names) == ["src/attention/flash.cc", "src/attention/paged.cc"]
         assert added.share is not None
@@ -150,18 +149,18 @@ def test_new_expensive_units(project: Project, base: BuildSide) -> None:
 
 def test_other_flags(project: Project, base: BuildSide) -> None:
     found = explain("compile.wall_s", base, project.build("-DCMAKE_CXX_FLAGS=-O3 -g"))
-    flags = contributor(found, Kind.FLAGS)
+    flags = contributor(found, CauseKind.FLAGS)
     assert flags.text == "compiler flags changed: added -O3, -g"
     assert found.text.endswith(f"; at the same time: {flags.text}")
-    assert {Kind.ADDED, Kind.REMOVED}.isdisjoint(each.kind for each in found.contributors)
+    assert {CauseKind.ADDED, CauseKind.REMOVED}.isdisjoint(each.kind for each in found.contributors)
 
 
 @pytest.mark.skipif(tool("ccache") is None, reason="ccache is not installed")
 def test_a_compiler_cache_that_was_lost(project: Project) -> None:
     project.build(cache="cache")
     found = explain("compile.wall_s", project.build(cache="cache"), project.build(cache="empty"))
-    lost = contributor(found, Kind.CACHE_LOST)
+    lost = contributor(found, CauseKind.CACHE_LOST)
     assert lost.text == "in 5 units that the compiler cache had before"
     assert lost.names == tuple(f"src/core/op{number}.cc" for number in range(5))
-    rate = contributor(found, Kind.CACHE_RATE)
+    rate = contributor(found, CauseKind.CACHE_RATE)
     assert rate.text == "cache hits fell from 100 % to 0 %"

@@ -1,0 +1,271 @@
+"""What a run is made of: its units, files and tests, and how each moved between two runs. Pure."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from itertools import accumulate
+from statistics import median
+from typing import NamedTuple, TypeVar
+
+from ci.facts.measures import measures_of
+from ci.model.details import BuildDetails, Unit, UnitKind
+from ci.model.platforms import PLATFORMS
+from ci.model.results import PlatformResult
+from ci.util.text import counted, first_names
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+
+
+class Part(NamedTuple):
+    """One part of a whole."""
+
+    amount: float
+    cached: bool | None = None
+
+
+Parts = Mapping[str, Part]
+
+
+def parts_of(amounts: Mapping[str, float]) -> Parts:
+    """Parts of which only the amounts are known."""
+    return {name: Part(value) for name, value in amounts.items()}
+
+
+def grouped_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items with each key, in their order."""
+    found: dict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return found
+
+
+# The two sides of a comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSide:
+    """One of the two that are compared: a run, or several of the same sources and environment."""
+
+    result: PlatformResult
+    builds: tuple[BuildDetails, ...] = ()
+    """The first is the result's own; the medians of several runs are steadier."""
+    tests: Mapping[str, float] = field(default_factory=dict)
+    """The seconds of tests, by node id."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Measures that are known better than by the one run: levels of a series."""
+
+    def value(self, measure: str) -> float | None:
+        return self.values.get(measure, self.own(measure))
+
+    def own(self, measure: str) -> float | None:
+        """As the one run has it, whose builds and tests are known."""
+        return measures_of(self.result).get(measure)
+
+    def work(self, *kinds: UnitKind) -> float:
+        """Seconds of all commands of the one run, as if one ran after the other."""
+        units = self.builds[0].units if self.builds else ()
+        return sum(unit.seconds for unit in units if unit.kind in kinds)
+
+    def outputs(self, kind: UnitKind) -> Parts:
+        """What the commands of a kind took, by what they made."""
+        units = (unit for build in self.builds for unit in build.units if unit.kind is kind)
+        found = grouped_by(units, lambda unit: unit.output)
+        most = len(self.builds) / 2
+        return {name: _typical(units) for name, units in found.items() if len(units) > most}
+
+    @property
+    def has_units(self) -> bool:
+        return any(build.units for build in self.builds)
+
+    @property
+    def generated(self) -> Mapping[str, int]:
+        return self.builds[0].generated if self.builds else {}
+
+    @property
+    def flags(self) -> frozenset[str]:
+        return frozenset(self.builds[0].flags if self.builds else ())
+
+
+def _typical(units: list[Unit]) -> Part:
+    """The median of those that the cache had, or of those that it had not, if these are more."""
+    [(cached, _)] = Counter(unit.cached for unit in units).most_common(1)
+    return Part(median(unit.seconds for unit in units if unit.cached is cached), cached)
+
+
+def pytest_stages(result: PlatformResult) -> set[str]:
+    """The stages that run the tests, whatever they are called."""
+    return {
+        stage.name for stage in result.stages if stage.seconds and stage.seconds == result.pytest_s
+    }
+
+
+# Names of units and files
+
+_OBJECTS = (".o", ".obj", ".lo")
+
+
+def units_of(before: BuildSide, after: BuildSide, kind: UnitKind) -> tuple[Parts, Parts]:
+    """The units of both sides, by their sources where these are unique: targets get renamed."""
+    sides = before.outputs(kind), after.outputs(kind)
+    names = {output: source_name(output) for side in sides for output in side}
+    counts = [Counter(names[output] for output in side) for side in sides]
+    twice = {name for count in counts for name, number in count.items() if number > 1}
+    names |= {output: output for output, name in names.items() if name in twice}
+    first, second = ({names[output]: part for output, part in side.items()} for side in sides)
+    return first, second
+
+
+@cache  # both sides have nearly the same ones
+def source_name(output: str) -> str:
+    """The source file that a build's output was made of, as far as its path says.
+
+    ``src/CMakeFiles/ops.dir/__/generated/add.cc.o`` is ``generated/add.cc``: CMake puts a
+    target's folder in between and spells ``..`` with underscores; Meson's folder ends in ``.p``;
+    setuptools puts all below ``build/temp.<platform>``.
+    """
+    parts = [".." if part == "__" else part for part in output.split("/")]
+    below = next((n + 1 for n, part in enumerate(parts[:-1]) if part.startswith("temp.")), 0)
+    kept = [
+        part for part in parts[below:] if part != "CMakeFiles" and not part.endswith((".dir", ".p"))
+    ]
+    name = posixpath.normpath("/".join(kept))
+    for suffix in _OBJECTS:
+        name = name.removesuffix(suffix)
+    return name
+
+
+# Names that are told together
+
+FOLDERS = 3  # more of them are told as the folder that has them all, to keep the sentence short
+EXAMPLES = 3  # names in brackets: enough to recognize the group by
+
+# Folders that name the backend of a file, wherever in its path they are.
+_BACKENDS = frozenset({"cuda", "torch", "triton", *PLATFORMS})
+
+
+class Group(NamedTuple):
+    """Names that belong together; ``where`` describes it: ``of the triton backend``."""
+
+    names: tuple[str, ...]
+    where: str = ""
+
+    def text(self, noun: str) -> str:
+        """``4 new units of the triton backend (add.c, mul.c, driver.c and 1 more)``."""
+        if len(self.names) == 1:
+            return f"1 {noun}, {self.names[0]}"
+        short = [posixpath.basename(name) or name for name in self.names]
+        names = short if len({*short}) == len(short) else self.names
+        parts = [counted(len(self.names), noun), self.where, f"({first_names(names, EXAMPLES)})"]
+        return " ".join(part for part in parts if part)
+
+
+def groups(names: Iterable[str]) -> Iterator[Group]:
+    """Group names by backend, the others by few common folders; in their order."""
+    paths = {name: tuple(posixpath.dirname(name).split("/")) for name in names}
+    backends = grouped_by(
+        paths, lambda name: next((folder for folder in paths[name] if folder in _BACKENDS), None)
+    )
+    others = {name: paths[name] for name in backends.pop(None, [])}
+    for backend, found in backends.items():
+        yield Group(tuple(found), f"of the {backend} backend")
+    # The deepest folders that are few enough to be told one by one.
+    depths = range(max(map(len, others.values()), default=0), -1, -1)
+    depth = next(n for n in depths if len({path[:n] for path in others.values()}) <= FOLDERS)
+    for found in grouped_by(others, lambda name: others[name][:depth]).values():
+        folder = "/".join(posixpath.commonprefix([others[name] for name in found]))
+        yield Group(tuple(found), f"in {folder}" if folder else "")
+
+
+# How parts moved
+
+ALIKE = 5  # parts: of fewer, one odd one would decide what "all of them" did
+UNIFORM = 0.05  # relative; two builds of one source on a calm machine differ by as much
+OUTLIER = 0.2  # relative; a single unit's time differs by as much from run to run
+# How far a part has to move if all scatter, by the quarter that moved least: 4 standard deviations,
+# whatever half of the others did. Six builds of 16 units on 2 cores that 6 processes
+# used at the same time: half of the units moved by more than 20 % against the others.
+QUARTERS = 12.6
+
+
+class CauseKind(StrEnum):
+    """In what way parts moved; further down, what else is a reason of a change."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    GREW = "grew"
+    SHRANK = "shrank"
+    CACHE_LOST = "cache lost"
+    CACHE_GAINED = "cache gained"
+    UNIFORM = "uniform"  # all alike: no single one is the cause
+    REST = "rest"
+    PARALLEL = "parallel"  # the same work, less of it at a time
+    STAGE = "stage"  # another part of the same total
+    UNEXPLAINED = "unexplained"
+    CACHE_RATE = "cache rate"
+    TRACE = "trace"
+    LINES = "lines"
+    FLAGS = "flags"
+    PACKAGES = "packages"
+    ENVIRONMENT = "environment"
+
+
+def kinds_of(before: Parts, after: Parts, *, noisy: bool = True) -> dict[str, CauseKind]:
+    """In what way each part moved: it stands out, moved as all did, or belongs to the rest.
+
+    Together they are all of the difference. The amounts of a part that is ``noisy`` differ
+    without a cause.
+    """
+    kinds = dict.fromkeys(sorted(after.keys() - before.keys()), CauseKind.ADDED)
+    kinds |= dict.fromkeys(sorted(before.keys() - after.keys()), CauseKind.REMOVED)
+    common = sorted(before.keys() & after.keys())
+    lost = [name for name in common if before[name].cached and after[name].cached is False]
+    gained = [name for name in common if after[name].cached and before[name].cached is False]
+    kinds |= dict.fromkeys(lost, CauseKind.CACHE_LOST)
+    kinds |= dict.fromkeys(gained, CauseKind.CACHE_GAINED)
+    pairs = {name: (before[name].amount, after[name].amount) for name in common}
+    pairs = {name: pair for name, pair in pairs.items() if name not in kinds}
+    resized = (CauseKind.SHRANK, CauseKind.GREW)
+    if not noisy:
+        differing = {name: now > then for name, (then, now) in pairs.items() if now != then}
+        return kinds | {name: resized[is_more] for name, is_more in differing.items()}
+    ratios = {name: now / then for name, (then, now) in pairs.items() if then > 0 and now > 0}
+    center, limit = _scatter(ratios, {name: pairs[name][0] for name in ratios})
+    outliers = {
+        name: resized[ratio > center]
+        for name, ratio in ratios.items()
+        if abs(math.log(ratio / center)) > math.log1p(limit)
+    }
+    others = [name for name in pairs if name not in outliers]
+    together = CauseKind.UNIFORM if center != 1 else CauseKind.REST
+    return kinds | outliers | dict.fromkeys(others, together)
+
+
+def _scatter(ratios: Mapping[str, float], weights: Mapping[str, float]) -> tuple[float, float]:
+    """What all parts were multiplied by, else 1; and how far from it a part has to be to stand out.
+
+    The factor is found by weight: hundreds of small parts, whose times are mostly noise, say
+    little.
+    """
+    if len(ratios) < ALIKE:
+        return 1.0, OUTLIER
+    order = sorted(ratios, key=ratios.__getitem__)
+    total = sum(weights.values())
+    heavier = [*accumulate(weights[name] for name in order)]
+    center = ratios[order[min(bisect_left(heavier, total / 2), len(order) - 1)]]
+    if abs(center - 1) < UNIFORM:
+        center = 1.0
+    else:
+        along = [name for name, ratio in ratios.items() if (ratio - 1) / (center - 1) > 0.5]
+        # Nearly all of the weight, and by number more than half, went at least half of the way.
+        heavy = sum(weights[name] for name in along) >= 0.75 * total
+        center = center if heavy and len(along) >= 0.6 * len(ratios) else 1.0
+    moved = sorted(abs(ratio / center - 1) for ratio in ratios.values())
+    return center, max(OUTLIER, QUARTERS * moved[len(moved) // 4])
