@@ -1,25 +1,45 @@
-"""What a comparison found, on every platform."""
+"""Two runs, or a run and a contract, side by side: from two references to what differs.
+
+A reference is what a user writes as BASE or HEAD; ``references`` finds what it names.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.analysis.cause import Explanation
-from ci.analysis.references import Runs
-from ci.analysis.times import Judgement, NoTimes, Times
-from ci.errors import UsageError
-from ci.facts.difference import Difference
-from ci.model.results import PlatformResult, Product, PytestResult, title
-from ci.model.tests import Outcome
-from ci.store.rows import Measured
-from ci.util.text import near_match
+from ci.analysis.cause import Explanation, explain
+from ci.analysis.durations import MOST, slower
+from ci.analysis.flaky import stored_flaky
+from ci.analysis.history import stored_side
+from ci.analysis.references import (
+    Repository,
+    Runs,
+    contract_file,
+    find_both,
+    find_runs,
+    line,
+    newest_of,
+    one_platform,
+    pairs_of,
+    places,
+    window,
+)
+from ci.analysis.times import Judgement, NoTimes, Times, compare_times
+from ci.facts.difference import Difference, Kind, difference, of_both, run_difference
+from ci.facts.operators import read_processor
+from ci.facts.suite import on_processor, suite_name, suite_of
+from ci.model.results import PlatformResult, Product, title
+from ci.model.tests import Outcome, Processor, Suite
+from ci.store.rows import RunHead
+from ci.util.text import commit_name, counted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
     from ci.facts.contract import Contract
-    from ci.store.rows import RunHead
     from ci.store.store import Store
 
 
@@ -138,7 +158,14 @@ def contract_side(name: str, contract: Contract) -> Side:
 
 def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
     run_id, pytest = runs.runs[result.platform].run_id, result.pytest
-    counts = _counts(pytest) if pytest else Counter()
+    counts = Counter[Outcome]()
+    if pytest:
+        counts[Outcome.PASSED] = pytest.passed
+        counts[Outcome.FAILED] = pytest.failed
+        counts[Outcome.ERROR] = pytest.errors
+        counts[Outcome.SKIPPED] = pytest.skipped
+        counts[Outcome.XFAILED] = pytest.xfailed
+        counts[Outcome.XPASSED] = pytest.xpassed
     # Where the per-test log is lost, the counts are those of pytest's closing summary.
     lost = (
         counts.total() > 0
@@ -160,103 +187,211 @@ def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
     )
 
 
-def _counts(pytest: PytestResult) -> Counter[Outcome]:
-    return Counter(
-        {
-            Outcome.PASSED: pytest.passed,
-            Outcome.FAILED: pytest.failed,
-            Outcome.ERROR: pytest.errors,
-            Outcome.SKIPPED: pytest.skipped,
-            Outcome.XFAILED: pytest.xfailed,
-            Outcome.XPASSED: pytest.xpassed,
-        }
-    )
+# From references to sides
+
+# With its tests, and the processor that they ran on.
+_Tested = tuple[Side, Suite, Processor | None]
 
 
-BEFORE = 100  # runs before BASE that are looked at: levels are judged by half as many
-BETWEEN = 400  # of more, every second, third, ... one
-AFTER = 20  # runs after HEAD, which confirm what it is
-BEFORE_ALL = -1.0
-A_BIT = 0.5  # later than its commit is what was changed on top of it
+def compare(open_store: Callable[[], Store], source: Path, base: str, head: str) -> Comparison:
+    """Compare what two references name; the store is opened only where one names a run.
 
-
-def places(base: Sequence[str], head: Sequence[str]) -> dict[str, float]:
-    """The place of every commit in a line, from the ancestors of both, the newest first.
-
-    What only HEAD has comes last: its runs are judged by those of BASE.
+    ``source`` is the project's folder, in whose repository branches and tags are looked up.
     """
-    order = [*reversed(base), *reversed(head)]
-    found: dict[str, float] = {}
-    for commit in order:
-        found.setdefault(commit, len(found))
-    return found
+    names = (base, head)
+    files = [contract_file(name) for name in names]
+    repository = Repository(source)
+    if not any(files):
+        with open_store() as store:
+            heads = store.heads()
+            found = find_both(base, head, heads, repository)
+            return _StoredRuns(store, repository, heads, *found).compare()
+    from ci.facts.contract import load_contract  # 0.1 s, which two runs do without
+
+    contracts = [load_contract(file) if file else None for file in files]
+    platforms = [contract.platform for contract in contracts if contract]
+    sides: list[_Tested] = []
+    for name, contract in zip(names, contracts, strict=True):
+        if contract:
+            sides.append((contract_side(name, contract), contract.suite, None))
+        else:
+            with open_store() as store:
+                runs = find_runs(name, store.heads(), repository)
+                sides.append(_tested_run(store, runs, one_platform(runs, platforms[0])))
+    return _with_contract(*sides)
 
 
-def line(
-    rows: Sequence[RunHead], commits: Mapping[str, float] | None, base: RunHead, head: RunHead
-) -> list[RunHead]:
-    """The runs of a line in its order, of those that are given in the order of time.
+def _tested_run(store: Store, runs: Runs, platform: str) -> _Tested:
+    run_id = runs.runs[platform].run_id
+    suite = suite_of(store.tests(run_id, platform))
+    result = store.load(run_id).platform(platform)
+    return run_side(store, runs, result), suite, read_processor(result.environment.get("processor"))
 
-    Without commits to go by, all runs in the order of time.
+
+def _with_contract(first: _Tested, second: _Tested) -> Comparison:
+    (base, before, here), (head, after, there) = first, second
+    before, after = on_processor(before, after, there), on_processor(after, before, here)
+    tests = None
+    if base.missing is None and head.missing is None:
+        tests = _of_selection(difference(before, after), base, head)
+    times = NoTimes(reasons=("a contract has no times",))
+    found = PlatformComparison(base=base, head=head, tests=tests, times=times)
+    return Comparison(base=base.name, head=head.name, platforms=(found,))
+
+
+def _of_selection(tests: Difference, base: Side, head: Side) -> Difference:
+    return tests if base.selected == head.selected else of_both(tests)
+
+
+Place = tuple[str, str]  # run id, platform
+
+
+class _StoredRuns:
+    """Two references to runs, and what the store has of them.
+
+    ``heads`` are all runs of the store, the newest first.
     """
-    if commits is None:
-        return list(rows)
-    fallback = {base.run_id: BEFORE_ALL, head.run_id: float(len(commits))}
 
-    def place(row: RunHead) -> float:
-        known = commits.get(row.commit or "", fallback.get(row.run_id, 0.0))
-        return known + A_BIT if row.dirty else known
+    def __init__(
+        self,
+        store: Store,
+        repository: Repository,
+        heads: Sequence[RunHead],
+        base: Runs,
+        head: Runs,
+    ) -> None:
+        self._store = store
+        self._heads = [run for run in reversed(heads) if run.project == head.project]
+        self._base, self._head = base, head
+        self._load = cache(store.load)  # once for all platforms of a run
+        self._led_to: tuple[tuple[str, ...], ...] = ((), ())
+        if base.revision or head.revision:
+            self._led_to = (base.ancestors(repository), head.ancestors(repository))
+        self._accepted = store.accepted(head.project)
 
-    chosen = [
-        row for row in rows if row.run_id in fallback or (row.commit in commits and not row.dirty)
-    ]
-    return sorted(chosen, key=lambda row: (place(row), row.started_at))
+    def compare(self) -> Comparison:
+        """Compare every platform that both have."""
+        base, head = self._base, self._head
+        is_named = bool(base.platform or head.platform)
+        return Comparison(
+            base=base.name,
+            head=head.name,
+            platforms=tuple(self._pair(*pair) for pair in pairs_of(base, head)),
+            only_base=()
+            if is_named
+            else tuple(name for name in base.runs if name not in head.runs),
+            only_head=()
+            if is_named
+            else tuple(name for name in head.runs if name not in base.runs),
+            notes=tuple(self._notes()),
+        )
 
+    def _notes(self) -> Iterator[str]:
+        """Whether both are one run, and what HEAD does not have of BASE."""
+        first, second = (
+            {run.run_id for run in it.runs.values()} for it in (self._base, self._head)
+        )
+        if first == second and len(first) == 1:
+            yield f"BASE and HEAD are one run, {first.pop()}"
+        base, head = self._led_to
+        before = set(base)
+        missing = before.difference(head)
+        if not missing or not head:
+            return
+        count = counted(len(missing), "commit")
+        parting = next((commit for commit in head if commit in before), None)
+        if parting == head[0]:
+            yield f"HEAD is older than BASE, by {count}"
+        else:
+            yield f"HEAD does not have {count} of BASE: what they changed is told as well"
+            if parting is not None:
+                yield f"they part at {commit_name(parting)}"
 
-def window(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHead]:
-    """What is looked at of a long line: enough to know the levels of both."""
-    run_ids = [row.run_id for row in rows]
-    first, last = sorted((run_ids.index(base.run_id), run_ids.index(head.run_id)))
-    between = rows[first + 1 : last]
-    thinned = between[:: len(between) // BETWEEN + 1]
-    ends = (rows[max(0, first - BEFORE) : first + 1], rows[max(first + 1, last) : last + AFTER + 1])
-    return [*ends[0], *thinned, *ends[1]]
+    def _pair(self, base: str, head: str) -> PlatformComparison:
+        before, after = (self._base.runs[base].run_id, base), (self._head.runs[head].run_id, head)
+        first, second = (self._load(run_id).platform(name) for run_id, name in (before, after))
+        sides = run_side(self._store, self._base, first), run_side(self._store, self._head, second)
+        times = self._times(first, second)
+        tests = None
+        if all(side.missing is None for side in sides):
+            tests = _of_selection(self._tests(before, after, times), *sides)
+        return PlatformComparison(
+            base=sides[0],
+            head=sides[1],
+            tests=tests,
+            times=times,
+            explanations=self._explanations(head, times) if isinstance(times, Times) else (),
+        )
 
+    def _tests(self, base: Place, head: Place, times: Times | NoTimes) -> Difference:
+        """What changed; slower tests only where the times of the two can be compared."""
+        (_, platform), before = head, self._store.outcomes(*base)
+        after = self._store.outcomes(*head)
+        found = run_difference(before, after)
+        if failing := {change.test for change in found.of(Kind.NEWLY_FAILING)}:
+            tests = {name for name in after.bad if suite_name(name, after.device) in failing}
+            flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
+            # What fails newly is known to do so now and then; it counts all the same.
+            known = {suite_name(test.node_id, after.device): str(test) for test in flaky}
+            changes = [
+                replace(change, flaky=known.get(change.test))
+                if change.kind is Kind.NEWLY_FAILING
+                else change
+                for change in found.changes
+            ]
+            found = replace(found, changes=tuple(changes))
+        if isinstance(times, NoTimes):
+            return found
+        newest = times.before[-(MOST - 1) :]
+        grown = slower(
+            self._store.outcomes(times.base.run_id, platform),
+            after,
+            lambda: [self._store.outcomes(run_id, platform) for run_id in newest],
+        )
+        return replace(found, changes=(*found.changes, *grown))
 
-def newest_of(rows: Sequence[Measured], commits: Collection[str]) -> Measured | None:
-    """The last run of a line that is of these commits."""
-    clean = (row for row in reversed(rows) if not row.dirty and row.commit in commits)
-    return next(clean, None)
+    def _times(self, base: PlatformResult, head: PlatformResult) -> Times | NoTimes:
+        platform = head.platform
+        if base.platform != platform:
+            return NoTimes(reasons=("they are compared on one platform only",))
+        if self._base.project != self._head.project:
+            return NoTimes(reasons=("they are compared within one project only",))
+        base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
+        runs = [run for run in self._heads if platform in run.platforms]
+        commits = places(*self._led_to) if any(self._led_to) else None
+        run_ids = [
+            run.run_id
+            for run in window(line(runs, commits, base_run, head_run), base_run, head_run)
+        ]
+        measured = self._store.measured(platform, project=self._head.project, runs=run_ids)
+        known = {row.run_id: row for row in measured}
+        for run in (base_run, head_run):
+            if run.run_id not in known:
+                return NoTimes(reasons=(f"nothing of run {run.run_id} was measured",))
+        first, second = known[base_run.run_id], known[head_run.run_id]
+        keys = self._store.environment_keys({first.key, second.key})
+        alike = [known[run_id] for run_id in run_ids if run_id in known]
+        alike = [row for row in alike if row.key == second.key]
+        if first.key != second.key and self._base.revision:
+            # Another run of the branch may have had the environment of HEAD.
+            first = newest_of(alike, set(self._led_to[0])) or first
+        accepted = [change for change in self._accepted if change.platform == platform]
+        return compare_times(alike, keys, first, second, accepted)
 
-
-def pairs_of(base: Runs, head: Runs) -> list[tuple[str, str]]:
-    """The platforms that both have; or those that are named, on either side or on both."""
-    if base.platform or head.platform:
-        return [(one_platform(base, head.platform), one_platform(head, base.platform))]
-    shared = [(platform, platform) for platform in base.runs if platform in head.runs]
-    if shared:
-        return shared
-    if len(base.runs) == len(head.runs) == 1:
-        return [(next(iter(base.runs)), next(iter(head.runs)))]
-    message = f"no platform is the same: {_has(base)}, {_has(head)}"
-    remedy = (
-        f"Name one of each: {base.name}/{next(iter(base.runs))} {head.name}/{next(iter(head.runs))}"
-    )
-    raise UsageError(message, remedy=remedy)
-
-
-def one_platform(side: Runs, other: str | None) -> str:
-    """The platform that is named, or the one that can be meant."""
-    if side.platform is None and len(side.runs) == 1:
-        return next(iter(side.runs))
-    name = side.platform or other
-    if name is None or name not in side.runs:
-        wanted = f", not '{name}'{near_match(name, side.runs)}" if name else ": name one"
-        remedy = f"{side.name}/{next(iter(side.runs))}"
-        raise UsageError(f"{_has(side)}{wanted}", remedy=remedy)
-    return name
-
-
-def _has(side: Runs) -> str:
-    kind = f"run {side.name}" if side.revision is None else side.name
-    return f"{kind} has {', '.join(side.runs)}"
+    def _explanations(self, platform: str, times: Times) -> tuple[Explanation, ...]:
+        if not times.headlines:
+            return ()
+        sides = [
+            stored_side(
+                self._store,
+                self._load(run_id).platform(platform),
+                [run_id],
+                times.headlines,
+                levels,
+            )
+            for run_id, levels in (
+                (times.base.run_id, {it.measure: it.before for it in times.changes}),
+                (times.head.run_id, {it.measure: it.after for it in times.changes}),
+            )
+        ]
+        return tuple(explain(name, *sides) for name in times.headlines)

@@ -1,5 +1,7 @@
 """What BASE and HEAD name: a run, the latest, a commit, a branch, a tag, a contract's file.
 
+Also the platforms that two of them can be compared on, and the runs along their commits.
+
 Names are looked for in this order: a run, a commit that the store knows, what git makes of it. The
 whole text comes before the text without its last part, since a branch may have slashes as well.
 """
@@ -7,22 +9,19 @@ whole text comes before the text without its last part, since a branch may have 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ci.errors import UsageError
 from ci.store.folder import LATEST
+from ci.store.rows import Measured, RunHead
 from ci.util import process
 from ci.util.invocation import command
 from ci.util.process import ProcessError, ProcessResult
 from ci.util.text import SHORT, commit_name, counted, first_names, near_match
-
-if TYPE_CHECKING:
-    from ci.store.rows import RunHead
-
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
@@ -52,6 +51,14 @@ class Runs:
         before = f", {counted(place, 'commit')} before {self.name}" if place else ""
         return f"{commit_name(commit)}{before or f' of {self.name}'}"
 
+    def ancestors(self, repository: Repository) -> tuple[str, ...]:
+        """The commits that led to it, the newest first, as far as git knows them."""
+        if self.revision is not None:
+            return self.revision.ancestors
+        commit = next(iter(self.runs.values())).commit
+        revision = repository.revision(commit) if commit else None
+        return revision.ancestors if revision else (commit,) if commit else ()
+
 
 def contract_file(text: str) -> Path | None:
     """The file of a contract, if it names one."""
@@ -69,13 +76,13 @@ def find_both(
     """What two references name; a commit means runs of the project that the other's run is of."""
     first, second = (find_runs(text, heads, repository) for text in (base, head))
     if first.project != second.project and first.revision:
-        first = find_runs(base, _of_project(heads, second.project), repository)
+        first = find_runs(base, [it for it in heads if it.project == second.project], repository)
     elif first.project != second.project and second.revision:
-        second = find_runs(head, _of_project(heads, first.project), repository)
-    return first, _own(second, first)
+        second = find_runs(head, [it for it in heads if it.project == first.project], repository)
+    return first, _without_shared(second, first)
 
 
-def _own(head: Runs, base: Runs) -> Runs:
+def _without_shared(head: Runs, base: Runs) -> Runs:
     """HEAD without what it shares with BASE: that would be compared with itself, and be equal."""
     if not (head.revision and base.revision) or head.revision.commit == base.revision.commit:
         return head
@@ -95,39 +102,28 @@ def _how_to_run(revision: Revision, platform: str) -> str:
     return f"Run it: git checkout {revision.commit[:SHORT]} && {command('run', platform)}"
 
 
-def _of_project(heads: Iterable[RunHead], project: str) -> list[RunHead]:
-    return [run for run in heads if run.project == project]
-
-
 def find_runs(text: str, heads: Sequence[RunHead], repository: Repository) -> Runs:
     """What ``text`` names; ``heads`` are all runs of the store, the newest first."""
     if not heads:
         remedy = f"Run a platform first: {command('run', 'cpu')}"
         raise UsageError("the store holds no run yet", remedy=remedy)
-    readings = list(_readings(text.rstrip("/")))
+    text = text.rstrip("/")
+    readings: list[tuple[str, str | None]] = [(text, None)]
+    if "/" in text:
+        name, _, last = text.rpartition("/")
+        readings.append((name, last))
     for name, platform in readings:
-        if run := _run(name, heads):
+        latest = heads[0] if name == LATEST else None
+        if run := latest or next((run for run in heads if run.run_id == name), None):
             return _of_run(name, platform, run)
         if commit := _commit(name, heads):
-            known = repository.revision(commit) or _without_git(commit)
+            unknown = Revision(name=commit, commit=commit, ancestors=(commit,))
+            known = repository.revision(commit) or unknown
             return _of_revision(name, platform, known, heads, repository)
     for name, platform in readings:
         if revision := repository.revision(name):
             return _of_revision(name, platform, revision, heads, repository)
     raise _unknown(text, heads, repository)
-
-
-def _readings(text: str) -> Iterator[tuple[str, str | None]]:
-    yield text, None
-    name, slash, platform = text.rpartition("/")
-    if slash:
-        yield name, platform
-
-
-def _run(name: str, heads: Sequence[RunHead]) -> RunHead | None:
-    if name == LATEST:
-        return heads[0]
-    return next((run for run in heads if run.run_id == name), None)
 
 
 def _commit(name: str, heads: Iterable[RunHead]) -> str | None:
@@ -139,10 +135,6 @@ def _commit(name: str, heads: Iterable[RunHead]) -> str | None:
         message = f"'{name}' begins {len(found)} commits of the store"
         raise UsageError(f"{message}: {first_names(sorted(found))}", remedy="Write more of it.")
     return next(iter(found), None)
-
-
-def _without_git(commit: str) -> Revision:
-    return Revision(name=commit, commit=commit, ancestors=(commit,))
 
 
 def _of_run(name: str, platform: str | None, run: RunHead) -> Runs:
@@ -162,16 +154,13 @@ def _of_revision(
 ) -> Runs:
     """For every platform the nearest commit that was run with it, and of that the newest run."""
     place = {commit: number for number, commit in enumerate(revision.ancestors)}
-    known = [(place[run.commit], run) for run in heads if run.commit in place]
-    clean = [(near, run) for near, run in known if not run.dirty]
+    known = [run for run in heads if run.commit in place]
     runs: dict[str, RunHead] = {}
-    for _, run in sorted(clean, key=lambda found: found[0]):
-        for each in run.begun:
+    for run in sorted(known, key=lambda run: place[run.commit or ""]):
+        for each in run.begun if not run.dirty else ():
             runs.setdefault(each, run)
-    if platform is not None and platform not in runs:
-        runs = {}
-    if not runs:
-        raise _never_run(name, platform, revision, [run for _, run in known], repository)
+    if not runs or platform not in (None, *runs):
+        raise _never_run(name, platform, revision, known, repository)
     return Runs(name=name, platform=platform, runs=runs, revision=revision)
 
 
@@ -213,6 +202,99 @@ def _unknown(text: str, heads: Sequence[RunHead], repository: Repository) -> Usa
     if repository.is_shallow:
         remedy += f" {repository.folder} is a shallow clone: git fetch --unshallow"
     return UsageError(message, remedy=remedy)
+
+
+# Platforms
+
+
+def pairs_of(base: Runs, head: Runs) -> list[tuple[str, str]]:
+    """The platforms that both have; or those that are named, on either side or on both."""
+    if base.platform or head.platform:
+        return [(one_platform(base, head.platform), one_platform(head, base.platform))]
+    shared = [(platform, platform) for platform in base.runs if platform in head.runs]
+    if shared:
+        return shared
+    if len(base.runs) == len(head.runs) == 1:
+        return [(next(iter(base.runs)), next(iter(head.runs)))]
+    message = f"no platform is the same: {_has(base)}, {_has(head)}"
+    remedy = (
+        f"Name one of each: {base.name}/{next(iter(base.runs))} {head.name}/{next(iter(head.runs))}"
+    )
+    raise UsageError(message, remedy=remedy)
+
+
+def one_platform(side: Runs, other: str | None) -> str:
+    """The platform that is named, or the one that can be meant."""
+    if side.platform is None and len(side.runs) == 1:
+        return next(iter(side.runs))
+    name = side.platform or other
+    if name is None or name not in side.runs:
+        wanted = f", not '{name}'{near_match(name, side.runs)}" if name else ": name one"
+        remedy = f"{side.name}/{next(iter(side.runs))}"
+        raise UsageError(f"{_has(side)}{wanted}", remedy=remedy)
+    return name
+
+
+def _has(side: Runs) -> str:
+    kind = f"run {side.name}" if side.revision is None else side.name
+    return f"{kind} has {', '.join(side.runs)}"
+
+
+# Commits, and the runs along them
+
+BEFORE = 100  # runs before BASE that are looked at: levels are judged by half as many
+BETWEEN = 400  # of more, every second, third, ... one
+AFTER = 20  # runs after HEAD, which confirm what it is
+
+
+def places(base: Sequence[str], head: Sequence[str]) -> dict[str, int]:
+    """The place of every commit in a line, from the ancestors of both, the newest first.
+
+    What only HEAD has comes last: its runs are judged by those of BASE.
+    """
+    order = [*reversed(base), *reversed(head)]
+    found: dict[str, int] = {}
+    for commit in order:
+        found.setdefault(commit, len(found))
+    return found
+
+
+def line(
+    rows: Sequence[RunHead], commits: Mapping[str, int] | None, base: RunHead, head: RunHead
+) -> list[RunHead]:
+    """The runs of a line in its order, of those that are given in the order of time.
+
+    Without commits to go by, all runs in the order of time.
+    """
+    if commits is None:
+        return list(rows)
+    # Where git does not know them: before all, and after all.
+    fallback = {base.run_id: -1, head.run_id: len(commits)}
+
+    def place(row: RunHead) -> tuple[int, bool, datetime]:
+        known = commits.get(row.commit or "", fallback.get(row.run_id, 0))
+        return known, row.dirty, row.started_at  # what was changed on top of a commit comes later
+
+    chosen = [
+        row for row in rows if row.run_id in fallback or (row.commit in commits and not row.dirty)
+    ]
+    return sorted(chosen, key=place)
+
+
+def window(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHead]:
+    """What is looked at of a long line: enough to know the levels of both."""
+    run_ids = [row.run_id for row in rows]
+    first, last = sorted((run_ids.index(base.run_id), run_ids.index(head.run_id)))
+    between = rows[first + 1 : last]
+    thinned = between[:: len(between) // BETWEEN + 1]
+    ends = (rows[max(0, first - BEFORE) : first + 1], rows[max(first + 1, last) : last + AFTER + 1])
+    return [*ends[0], *thinned, *ends[1]]
+
+
+def newest_of(rows: Sequence[Measured], commits: Collection[str]) -> Measured | None:
+    """The last run of a line that is of these commits."""
+    clean = (row for row in reversed(rows) if not row.dirty and row.commit in commits)
+    return next(clean, None)
 
 
 _HASH = re.compile(r"[0-9a-f]{40,64}")

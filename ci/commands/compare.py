@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.analysis.compare import compare
-from ci.analysis.comparison import Comparison
+from ci.analysis.comparison import Comparison, compare
 from ci.commands.options import add_format, add_results, one_of
 from ci.errors import ExitCode, UsageError
 from ci.report.comparison import comparison_json, comparison_markdown, print_comparison

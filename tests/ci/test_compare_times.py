@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
 
-from ci.analysis.comparison import line, places, window
+from ci.analysis.references import line, places, window
 from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
