@@ -93,7 +93,7 @@ class Drift:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class SeriesFinding:
     """What was found in one series."""
 
     changes: tuple[ChangePoint, ...]
@@ -110,7 +110,7 @@ def analyse(
     *,
     exact: Collection[Name] = (),
     policy: Policy = POLICY,
-) -> dict[Name, Finding]:
+) -> dict[Name, SeriesFinding]:
     """What every series says, oldest value first; all are corrected together.
 
     ``exact`` names those without noise: numbers of files, lines, bytes.
@@ -155,10 +155,10 @@ class Tests:
         """How much stricter each test is, since there are so many series."""
         return min(1.0, self.policy.family / (max(self.series, 1) * self.policy.alarm))
 
-    def finding(self, sequence: Sequence[float]) -> Finding:
+    def finding(self, sequence: Sequence[float]) -> SeriesFinding:
         values = np.asarray(sequence, dtype=float)
         if not len(values):
-            return Finding(changes=(), level=None, detectable=None)
+            return SeriesFinding(changes=(), level=None, detectable=None)
         starts = self.confirmed(values)
         bounds = [0, *starts, len(values)]
         changes = [
@@ -167,7 +167,7 @@ class Tests:
         ]
         start = bounds[-2]
         young = self.young(values, start)
-        return Finding(
+        return SeriesFinding(
             changes=(*changes, *([young] if young else [])),
             level=Level(values[start:]).median,
             detectable=self.detectable(values[start:]),
@@ -299,7 +299,7 @@ class Tests:
         return Drift(index=start, relative=change, low=change - half, high=change + half)
 
 
-def exact_finding(values: Sequence[float], policy: Policy) -> Finding:
+def exact_finding(values: Sequence[float], policy: Policy) -> SeriesFinding:
     """Every value that differs from its level is a change, and the next level."""
     changes: list[ChangePoint] = []
     level = values[0] if values else None
@@ -308,7 +308,7 @@ def exact_finding(values: Sequence[float], policy: Policy) -> Finding:
             changes.append(replace(change, index=index))
             level = value
     detectable = max(policy.exact_minimum, 1 / abs(level)) if level else None
-    return Finding(changes=tuple(changes), level=level, detectable=detectable)
+    return SeriesFinding(changes=tuple(changes), level=level, detectable=detectable)
 
 
 def _exact(before: float, after: float, policy: Policy) -> ChangePoint | None:

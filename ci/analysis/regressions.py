@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
 
-from ci.analysis.changes import POLICY, ChangePoint, Finding, analyse
+from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyse
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
 from ci.store.rows import Accepted, Measured
@@ -105,7 +105,7 @@ class Series:
 
     measure: str
     runs: int
-    finding: Finding
+    finding: SeriesFinding
     drifts_since: Measured | None
     """The first run of a drift, where there is one."""
 
@@ -172,9 +172,11 @@ def history(
     often did not get to say what its environment was either, and is left out.
     """
     rows = [row for row in rows if row.values]
-    grouped = _by_key(rows)
+    grouped: dict[str, list[Measured]] = {}  # by key, that of the newest run first
+    for row in reversed(rows):
+        grouped.setdefault(row.key, []).append(row)
     recent = {row.key for row in rows[-IN_USE:]}
-    in_use = {key: runs for key, runs in grouped.items() if key in recent}
+    in_use = {key: tuple(runs[::-1]) for key, runs in grouped.items() if key in recent}
     findings = _findings(in_use)
     return History(
         environments=tuple(
@@ -182,7 +184,7 @@ def history(
             for key, runs in in_use.items()
         ),
         past=tuple(
-            Environment(key=keys[key], runs=runs)
+            Environment(key=keys[key], runs=tuple(runs[::-1]))
             for key, runs in grouped.items()
             if key not in recent
         ),
@@ -208,15 +210,7 @@ def accepted_levels(
             yield name, first.run, median(since)
 
 
-def _by_key(rows: Sequence[Measured]) -> dict[str, tuple[Measured, ...]]:
-    """The runs of each environment, the one with the newest run first."""
-    grouped: dict[str, list[Measured]] = {}
-    for row in reversed(rows):
-        grouped.setdefault(row.key, []).append(row)
-    return {key: tuple(reversed(runs)) for key, runs in grouped.items()}
-
-
-def _findings(grouped: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, Finding]]:
+def _findings(grouped: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, SeriesFinding]]:
     """By key and measure; all are analysed at once, since all of them can raise an alarm."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     for key, rows in grouped.items():
@@ -224,7 +218,7 @@ def _findings(grouped: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, 
             for name, value in row.values.items():
                 series[key, name].append(value)
     found = analyse(series, exact={pair for pair in series if _is_exact(pair[1])})
-    findings: dict[str, dict[str, Finding]] = {key: {} for key in grouped}
+    findings: dict[str, dict[str, SeriesFinding]] = {key: {} for key in grouped}
     for key, name in sorted(series, key=lambda pair: _place_of(pair[1])):
         findings[key][name] = found[key, name]
     return findings
@@ -244,7 +238,7 @@ def _place_of(name: str) -> tuple[int, str, int]:
 def _environment(
     key: EnvironmentKey,
     runs: tuple[Measured, ...],
-    findings: Mapping[str, Finding],
+    findings: Mapping[str, SeriesFinding],
     accepted: Sequence[Accepted],
     stage: str | None,
 ) -> Environment:
@@ -254,16 +248,18 @@ def _environment(
         for name, finding in findings.items()
         if stage in (None, stage_and_quantity(name)[0])
     }
-    placed = [*_placed(accepted, runs)]
+    # By its run, or by its commit where that run is not kept any more.
+    places = {run.run_id: place for place, run in enumerate(runs)}
+    commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
+    known = [(places.get(it.run_id, commits.get(it.commit or "")), it) for it in accepted]
     judged = [
         replace(
             change,
-            accepted=_acceptance(change, finding, placed),
-            undone=undone,
+            accepted=_acceptance(change, finding, known),
             wall_alone=_wall_alone(change, changes, findings, runs),
         )
         for name, finding in shown.items()
-        for change, undone in zip(changes[name], _undone(changes[name], finding), strict=True)
+        for change in changes[name]
     ]
     return Environment(
         key=key,
@@ -273,122 +269,91 @@ def _environment(
     )
 
 
-def _series(name: str, finding: Finding, runs: Sequence[Measured]) -> Series:
+def _series(name: str, finding: SeriesFinding, runs: Sequence[Measured]) -> Series:
     measured = [run for run in runs if name in run.values]
     since = measured[finding.drift.index] if finding.drift else None
     return Series(measure=name, runs=len(measured), finding=finding, drifts_since=since)
 
 
-def _changes(name: str, finding: Finding, runs: Sequence[Measured]) -> list[Change]:
-    places = [place for place, run in enumerate(runs) if name in run.values]
-    return [
-        Change(
-            measure=name,
-            before_run=runs[places[point.index - 1]],
-            run=runs[places[point.index]],
-            place=places[point.index],
-            point=point,
-            runs_since=len(places) - point.index,
-        )
-        for point in finding.changes
-    ]
-
-
-def _undone(changes: Sequence[Change], finding: Finding) -> list[Measured | None]:
-    """For each change the run that took it back, if it was a rise, but for what nobody sees."""
-    found: list[Measured | None] = []
+def _changes(name: str, finding: SeriesFinding, runs: Sequence[Measured]) -> list[Change]:
+    """The changes of a measure; of a rise also the run that took it back, but for what no one
+    sees."""
+    measured = [(place, run) for place, run in enumerate(runs) if name in run.values]
+    found: list[Change] = []
     later: list[Change] = []  # the next one last; each lower than all between it and the change
-    for change in reversed(changes):
-        limit = change.point.before * (1 + (finding.detectable or 0.0))
-        low = (it for it in reversed(later) if it.point.after <= limit)
-        back = next(low, None) if change.is_worse else None
-        found.append(back.run if back else None)
-        if change.point.confirmed:
-            while later and later[-1].point.after >= change.point.after:
+    for point in reversed(finding.changes):
+        limit = point.before * (1 + (finding.detectable or 0.0))
+        low = (it.run for it in reversed(later) if it.point.after <= limit)
+        place, run = measured[point.index]
+        change = Change(
+            measure=name,
+            before_run=measured[point.index - 1][1],
+            run=run,
+            place=place,
+            point=point,
+            runs_since=len(measured) - point.index,
+            undone=next(low, None) if point.after > point.before else None,
+        )
+        found.append(change)
+        if point.confirmed:
+            while later and later[-1].point.after >= point.after:
                 later.pop()
             later.append(change)
     return found[::-1]
 
 
 def _acceptance(
-    change: Change, finding: Finding, accepted: Sequence[tuple[int, Accepted]]
+    change: Change, finding: SeriesFinding, accepted: Sequence[tuple[int | None, Accepted]]
 ) -> Accepted | None:
-    """The acceptance that a rise is covered by: near it, and of a level as high."""
+    """The acceptance that covers a rise: near it, and of a level as high."""
     margin = 1 + max(finding.detectable or 0.0, TOLERANCE)
-    for place, it in accepted:
-        is_same = change.is_worse and it.measure == change.measure
-        is_near = abs(place - change.place) <= MOVES
-        if is_same and is_near and change.point.after <= it.level * margin:
+    for place, it in accepted if change.is_worse else ():
+        is_near = place is not None and abs(place - change.place) <= MOVES
+        is_same = it.measure == change.measure and change.point.after <= it.level * margin
+        if is_near and is_same:
             return it
     return None
-
-
-def _placed(
-    accepted: Sequence[Accepted], runs: Sequence[Measured]
-) -> Iterator[tuple[int, Accepted]]:
-    """By its run, or by its commit where that run is not kept any more."""
-    places = {run.run_id: place for place, run in enumerate(runs)}
-    commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
-    for it in accepted:
-        place = places.get(it.run_id, commits.get(it.commit or ""))
-        if place is not None:
-            yield place, it
 
 
 def _wall_alone(
     change: Change,
     changes: Mapping[str, Sequence[Change]],
-    findings: Mapping[str, Finding],
+    findings: Mapping[str, SeriesFinding],
     runs: Sequence[Measured],
 ) -> bool:
+    """Whether wall time rose, and CPU seconds, which would have shown as much, did not."""
     stage, quantity = stage_and_quantity(change.measure)
     if quantity is not Quantity.WALL or not change.is_worse:
         return False
-    name = next((it for it in _cpu_measures(stage) if it in findings), None)
-    if (
-        name is None
-        or not _varies(name, runs)
-        or not _shows(findings[name], change.point.after - change.point.before)
-    ):
-        return False  # nobody can tell
-    near = (it for it in changes[name] if abs(it.place - change.place) <= MOVES)
-    return not any(it.is_worse for it in near)
-
-
-def _varies(name: str, runs: Sequence[Measured]) -> bool:
-    """Nothing takes the same CPU seconds twice: such a series was not measured."""
-    return len({row.values[name] for row in runs if name in row.values}) > 1
-
-
-def _shows(finding: Finding, seconds: float) -> bool:
-    """Whether so many seconds more would have been seen: those of a part are few of the whole."""
-    if finding.detectable is None or finding.level is None:
+    # The CPU seconds of the stage, or of the stage that it is part of.
+    stages = (stage, INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
+    names = (measure(it, Quantity.CPU) for it in stages)
+    name = next((it for it in names if it in findings), None)
+    if name is None:
+        return False  # nothing can tell
+    finding = findings[name]
+    # Nothing takes the same CPU seconds twice: such a series was not measured.
+    varies = len({row.values[name] for row in runs if name in row.values}) > 1
+    if not varies or finding.detectable is None or finding.level is None:
         return False
-    return seconds >= finding.detectable * finding.level
-
-
-def _cpu_measures(stage: str) -> Iterator[str]:
-    """What measures the CPU seconds of a stage: its own, or those of the stage it is part of."""
-    yield measure(stage, Quantity.CPU)
-    if stage in _PARTS_OF_INSTALL:
-        yield measure(INSTALL, Quantity.CPU)
+    # The seconds of a part are few of the whole.
+    shows = change.point.after - change.point.before >= finding.detectable * finding.level
+    near = (it for it in changes[name] if abs(it.place - change.place) <= MOVES)
+    return shows and not any(it.is_worse for it in near)
 
 
 def _shifts(changes: Sequence[Change], runs: Sequence[Measured]) -> list[Shift]:
     """Changes near each other, and in the same direction, as one; the newest first."""
     groups: list[list[Change]] = []
     for change in sorted(changes, key=lambda it: (it.is_worse, it.place), reverse=True):
-        newest = groups[-1][0] if groups else None
-        if newest and newest.is_worse is change.is_worse and _together(newest, change):
+        newest = groups[-1][0] if groups else change
+        is_alike = newest.is_worse is change.is_worse
+        if groups and is_alike and newest.place - change.place <= TOGETHER:
             groups[-1].append(change)
         else:
             groups.append([change])
     shifts = [Shift(changes=tuple(_specific_first(_aligned(group, runs)))) for group in groups]
     return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
-
-
-def _together(newest: Change, change: Change) -> bool:
-    return newest.place - change.place <= TOGETHER
 
 
 def _aligned(group: Sequence[Change], runs: Sequence[Measured]) -> list[Change]:

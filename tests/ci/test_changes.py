@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.analysis.changes import POLICY, Finding, analyse
+from ci.analysis.changes import POLICY, SeriesFinding, analyse
 from ci.analysis.levels import Level, Step, inflation, normal_of_student, student_of_normal
 
 SEEDS = range(60)
@@ -19,7 +19,7 @@ def noise(count: int, *, level: float = 100.0, spread: float = 3.0, seed: int = 
     return list(np.random.default_rng(seed).normal(level, spread, count))
 
 
-def look(values: list[float]) -> Finding:
+def look(values: list[float]) -> SeriesFinding:
     return analyse({"x": values})["x"]
 
 
