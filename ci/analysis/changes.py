@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -115,22 +115,16 @@ def analyse(
 
     ``exact`` names those without noise: numbers of files, lines, bytes.
     """
-    # NumPy takes 0.15 s to import, and most commands look at no series.
-
     for name, values in series.items():
-        _require_finite(name, values)
+        for place, value in enumerate(values):
+            if not math.isfinite(value):
+                raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
     noisy = [name for name in series if name not in exact]
     tests = Tests(policy, len(noisy))
     return {
-        name: exact_finding(values, policy) if name in exact else tests.finding(values)
+        name: _exact_finding(values, policy) if name in exact else tests.finding(values)
         for name, values in series.items()
     }
-
-
-def _require_finite(name: Hashable, values: Sequence[float]) -> None:
-    for place, value in enumerate(values):
-        if not math.isfinite(value):
-            raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
 
 
 _CONFIDENCE = 0.95
@@ -178,14 +172,14 @@ class Tests:
         """Where the levels begin: the weakest candidate goes until all that are left hold."""
         starts = candidates(values)
         steps: dict[int, Step] = {}
-        while starts:
+        while True:
             bounds = [0, *starts, len(values)]
             for place, index in enumerate(starts):
                 if index not in steps:
                     steps[index] = self.step(values, *bounds[place : place + 3])
             weak = [index for index in starts if not self.holds(steps[index])]
             if not weak:
-                break
+                return [*starts, *self.latest(values, starts)]
             weakest = min(
                 weak, key=lambda index: (self._whole(steps[index]), abs(steps[index].deviate))
             )
@@ -193,7 +187,6 @@ class Tests:
             for neighbour in starts[max(place - 1, 0) : place + 2]:
                 del steps[neighbour]
             starts.remove(weakest)
-        return [*starts, *self.latest(values, starts)]
 
     def latest(self, values: Values, starts: Sequence[int]) -> list[int]:
         """The youngest place there can be: the library may put it one too late to be confirmed."""
@@ -232,23 +225,21 @@ class Tests:
     def young(self, values: Values, start: int) -> ChangePoint | None:
         """The likeliest change among the last values, too few to be sure of it."""
         first = max(start + self.policy.confirm, len(values) - self.policy.confirm + 1)
-        found = [
-            (index, step)
-            for index in range(first, len(values))
-            if self.suspects(step := self.step(values, start, index, len(values)))
+        steps = (
+            (self.step(values, start, at, len(values)), at) for at in range(first, len(values))
+        )
+        suspects = [
+            (step, at)
+            for step, at in steps
+            if abs(step.effect) >= self.policy.minimum
+            and step.p_value <= self.policy.suspicion * self.tightened
         ]
-        if not found:
+        if not suspects:
             return None
-        index, step = max(found, key=lambda pair: abs(pair[1].deviate))
+        step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
         return self.change(step, index, confirmed=False)
 
-    def suspects(self, step: Step) -> bool:
-        return (
-            abs(step.effect) >= self.policy.minimum
-            and step.p_value <= self.policy.suspicion * self.tightened
-        )
-
-    def change(self, step: Step, index: int, *, confirmed: bool = False) -> ChangePoint:
+    def change(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
         low, high = step.interval(_CONFIDENCE)
         return ChangePoint(
             index=index,
@@ -299,22 +290,23 @@ class Tests:
         return Drift(index=start, relative=change, low=change - half, high=change + half)
 
 
-def exact_finding(values: Sequence[float], policy: Policy) -> SeriesFinding:
+def _exact_finding(values: Sequence[float], policy: Policy) -> SeriesFinding:
     """Every value that differs from its level is a change, and the next level."""
     changes: list[ChangePoint] = []
     level = values[0] if values else None
     for index, value in enumerate(values):
-        if level is not None and (change := _exact(level, value, policy)):
-            changes.append(replace(change, index=index))
+        size = 0.0 if level is None else relative(level, value)
+        if level is not None and level != value and abs(size) >= policy.exact_minimum:
+            change = ChangePoint(
+                index=index,
+                before=level,
+                after=value,
+                low=size,
+                high=size,
+                probability=1.0,
+                confirmed=True,
+            )
+            changes.append(change)
             level = value
     detectable = max(policy.exact_minimum, 1 / abs(level)) if level else None
     return SeriesFinding(changes=tuple(changes), level=level, detectable=detectable)
-
-
-def _exact(before: float, after: float, policy: Policy) -> ChangePoint | None:
-    size = relative(before, after)
-    if before == after or abs(size) < policy.exact_minimum:
-        return None
-    return ChangePoint(
-        index=0, before=before, after=after, low=size, high=size, probability=1.0, confirmed=True
-    )
