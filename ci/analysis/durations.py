@@ -74,15 +74,18 @@ def _shares(took: Mapping[str, float], groups: Mapping[str, str]) -> tuple[Share
     return tuple(sorted(shares, key=lambda share: (-share.seconds, share.name)))
 
 
-class Limits(NamedTuple):
+class GrowthLimits(NamedTuple):
     """Both have to be exceeded."""
 
     factor: float
     seconds: float
 
+    def exceeded(self, before: float, now: float) -> bool:
+        return now > self.factor * before and now - before > self.seconds
 
-FEW_RUNS = Limits(10.0, 5.0)
-MANY_RUNS = Limits(3.0, 1.0)
+
+FEW_RUNS = GrowthLimits(10.0, 5.0)
+MANY_RUNS = GrowthLimits(3.0, 1.0)
 MANY = 4  # runs before, BASE included
 MOST = 8  # of them are looked at
 NEARLY_ALL = 100  # all but one in so many
@@ -102,13 +105,13 @@ def slower(
         return ()  # without a look at any other run
     now = head.passed_seconds
     pace, before = _at_pace(base.passed_seconds, now)
-    if not any(_exceeds(MANY_RUNS, before[name], now[name]) for name in before):
+    if not any(MANY_RUNS.exceeded(before[name], now[name]) for name in before):
         return ()
     runs = [before, *(_at_pace(run.passed_seconds, now)[1] for run in earlier())]
     longest = {name: max(run.get(name, 0.0) for run in runs) for name in before}
-    factor, seconds = MANY_RUNS if len(runs) >= MANY else FEW_RUNS
-    least = max(seconds * max(pace, 1.0), STALLS * _usual(longest, now))
-    limits = Limits(factor, least)
+    limits = MANY_RUNS if len(runs) >= MANY else FEW_RUNS
+    least = max(limits.seconds * max(pace, 1.0), STALLS * _usual(longest, now))
+    limits = GrowthLimits(limits.factor, least)
     return tuple(
         Change(
             kind=Kind.SLOWER,
@@ -118,28 +121,21 @@ def slower(
             seconds=(longest[name], now[name]),
         )
         for name in sorted(longest)
-        if _exceeds(limits, longest[name], now[name])
+        if limits.exceeded(longest[name], now[name])
     )
 
 
-def _exceeds(limits: Limits, before: float, now: float) -> bool:
-    return now > limits.factor * before and now - before > limits.seconds
-
-
 def _at_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
-    """What tests would have taken before, had that run been as slow as this one."""
+    """By how much half of the tests were slowed down, or nearly all of them together; and what
+    they would have taken before, had that run been as slow as this one."""
     shared = {name: seconds for name, seconds in before.items() if name in now}
-    pace = _pace(shared, now)
+    ratios = [now[name] / seconds for name, seconds in shared.items() if seconds > MEASURABLE_S]
+    nearly_all = sorted(shared, key=now.__getitem__)[: -(len(shared) // NEARLY_ALL + 1)]
+    total = sum(shared[name] for name in nearly_all)
+    pace = sum(now[name] for name in nearly_all) / total if total > TOGETHER_S else 1.0
+    if len(ratios) >= PACED:
+        pace = max(median(ratios), pace)
     return pace, {name: pace * seconds for name, seconds in shared.items()}
-
-
-def _pace(before: Seconds, now: Seconds) -> float:
-    """By how much half of the tests were slowed down, or nearly all of them together."""
-    ratios = [now[name] / seconds for name, seconds in before.items() if seconds > MEASURABLE_S]
-    nearly_all = sorted(before, key=now.__getitem__)[: -(len(before) // NEARLY_ALL + 1)]
-    total = sum(before[name] for name in nearly_all)
-    together = sum(now[name] for name in nearly_all) / total if total > TOGETHER_S else 1.0
-    return max(median(ratios), together) if len(ratios) >= PACED else together
 
 
 def _usual(before: Seconds, now: Seconds) -> float:

@@ -8,7 +8,7 @@ come from several runs, or from reruns within one (``run --reruns N``).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ from ci.model.details import Rerun
 from ci.util.text import commit_name
 
 if TYPE_CHECKING:
-    from ci.store.rows import SameEnvironment
-    from ci.store.store import Store
+    from ci.store.store import Store  # SQLAlchemy, 0.3 s
 
 
+GROUPS = 25  # of runs of one commit and environment: the newest ones; 0.1 s of a comparison
 Z95 = 1.959964  # of the normal distribution: 95 % lie within
 
 
@@ -36,7 +36,7 @@ class Attempts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class FlakyEvidence:
     """Both outcomes of a test at one commit in one environment."""
 
     commit: str
@@ -50,7 +50,7 @@ class Flaky:
     """A test with such evidence."""
 
     node_id: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[FlakyEvidence, ...]
     """The oldest commit first."""
 
     @property
@@ -85,7 +85,7 @@ def wilson(failed: int, tried: int) -> tuple[float, float]:
 
 def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
     """The tests with evidence, those that failed most often first."""
-    found: dict[str, list[Evidence]] = defaultdict(list)
+    found: dict[str, list[FlakyEvidence]] = defaultdict(list)
     for group in attempts:
         for node_id, evidence in _evidence(group).items():
             found[node_id].append(evidence)
@@ -93,16 +93,17 @@ def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
     return sorted(tests, key=lambda test: (-test.failed, test.node_id))
 
 
-def _evidence(group: Attempts) -> dict[str, Evidence]:
+def _evidence(group: Attempts) -> dict[str, FlakyEvidence]:
     failed, passed = Counter[str](), Counter[str]()
     for run in group.runs:
         failed.update(run.bad)
     failed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.bad)
     for run in group.runs:
-        passed.update(name for name in failed if _passed(run, name))
+        states = {name: run.states.get(name) for name in failed}
+        passed.update(name for name, state in states.items() if state and state.outcome.good)
     passed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.good)
     return {
-        name: Evidence(
+        name: FlakyEvidence(
             commit=group.commit,
             key=group.key,
             failed=failed[name],
@@ -113,11 +114,6 @@ def _evidence(group: Attempts) -> dict[str, Evidence]:
     }
 
 
-def _passed(run: Outcomes, name: str) -> bool:
-    state = run.states.get(name)
-    return state is not None and state.outcome.good
-
-
 def stored_flaky(
     store: Store, platform: str, project: str, *, tests: Collection[str] | None = None
 ) -> list[Flaky]:
@@ -125,35 +121,24 @@ def stored_flaky(
 
     ``tests``: at these alone.
     """
-    return flaky_tests(_attempts(store, platform, project, tests))
-
-
-def _attempts(
-    store: Store, platform: str, project: str, tests: Collection[str] | None
-) -> Iterator[Attempts]:
     groups = store.same_environment(platform, project=project)
     newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]
-    outcomes = _outcomes(store, platform, newest, tests)
-    for group in newest:
-        reruns = [rerun for run in group.rerun for rerun in store.reruns(run, platform)]
-        yield Attempts(
+    run_ids = [run_id for group in newest for run_id in group.run_ids]
+    some = {} if tests is None else store.outcomes_of_some(tests, run_ids, platform)
+    return flaky_tests(
+        Attempts(
             commit=group.commit,
             key=group.key,
-            runs=[outcomes(run_id) for run_id in group.run_ids],
-            reruns=[rerun for rerun in reruns if tests is None or rerun.node_id in tests],
+            runs=[
+                some[run_id] if tests is not None else store.outcomes(run_id, platform)
+                for run_id in group.run_ids
+            ],
+            reruns=[
+                rerun
+                for run_id in group.rerun
+                for rerun in store.reruns(run_id, platform)
+                if tests is None or rerun.node_id in tests
+            ],
         )
-
-
-def _outcomes(
-    store: Store,
-    platform: str,
-    groups: Sequence[SameEnvironment],
-    tests: Collection[str] | None,
-) -> Callable[[str], Outcomes]:
-    if tests is None:
-        return lambda run_id: store.outcomes(run_id, platform)
-    run_ids = [run_id for group in groups for run_id in group.run_ids]
-    return store.outcomes_of_some(tests, run_ids, platform).__getitem__
-
-
-GROUPS = 25  # of runs of one commit and environment: the newest ones; 0.1 s of a comparison
+        for group in newest
+    )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ci.analysis.regressions import Environment, History, Shift, history
+from ci.analysis.cause import explain
+from ci.analysis.parts import BuildSide, pytest_stages
+from ci.analysis.regressions import History, history
 from ci.errors import UsageError
 from ci.facts.measures import stage_and_quantity
-from ci.store.rows import Measured
+from ci.model.results import PlatformResult
 from ci.util.text import near_match
 
 if TYPE_CHECKING:
-    from ci.analysis.parts import BuildSide
-    from ci.model.results import PlatformResult
-    from ci.store.store import Store
+    from ci.store.store import Store  # SQLAlchemy, 0.3 s
 
 
 RECENT_HEADS = 50
+"""Runs whose rows are read first, as the platform of most looks is among them."""
 EXPLAINED = 5
 """Regressions whose cause is looked for: reading two builds takes some ten milliseconds."""
 STEADY = 3
@@ -49,7 +50,9 @@ def platform_history(
     name = project_of(store, platform, project)
     rows = store.measured(platform, project=name, last=last)
     if stage is not None:
-        _refuse_unknown_stage(stage, platform, rows)
+        known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
+        if stage not in known:
+            raise _unknown(f"--stage: {platform} has no measure of '{stage}'", stage, known, "none")
     accepted = [it for it in store.accepted(name) if it.platform == platform]
     keys = store.environment_keys({row.key for row in rows})
     found = history(rows, keys, accepted, stage=stage)
@@ -71,43 +74,30 @@ def project_of(store: Store, platform: str, project: str | None) -> str:
                 return head.project
     if not heads and project is not None:
         known = {head.project for head in store.heads()}
-        message = f"the store holds no run of project '{project}'{near_match(project, known)}"
-        raise UsageError(message, remedy=f"It has: {', '.join(sorted(known)) or 'no run yet'}.")
+        raise _unknown(f"the store holds no run of project '{project}'", project, known, "no run")
     known = {name for head in heads for name in head.platforms}
-    message = f"the store holds no run of '{platform}'{near_match(platform, known)}"
-    raise UsageError(message, remedy=f"It has: {', '.join(sorted(known)) or 'no run yet'}.")
+    raise _unknown(f"the store holds no run of '{platform}'", platform, known, "no run")
 
 
-def _refuse_unknown_stage(stage: str, platform: str, rows: Sequence[Measured]) -> None:
-    known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
-    if stage not in known:
-        message = f"--stage: {platform} has no measure of '{stage}'{near_match(stage, known)}"
-        raise UsageError(message, remedy=f"It has: {', '.join(sorted(known)) or 'none yet'}.")
+def _unknown(message: str, name: str, known: Collection[str], none: str) -> UsageError:
+    remedy = f"It has: {', '.join(sorted(known)) or f'{none} yet'}."
+    return UsageError(f"{message}{near_match(name, known)}", remedy=remedy)
 
 
 def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple[str, str], str]]:
     shifts = [(it, shift) for it in found.environments for shift in it.open][:EXPLAINED]
-    if not shifts:
-        return
-    from ci.analysis.cause import explain  # nothing of it is needed where nothing got worse
-
     for environment, shift in shifts:
-        change, sides = shift.headline, _sides(store, platform, environment, shift)
+        change, runs = shift.headline, environment.runs
+        place = runs.index(change.before_run) + 1
+        sides = []
+        for near, levels in (  # from the run next to the change on
+            (runs[:place][::-1], {it.measure: it.point.before for it in shift.changes}),
+            (runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
+        ):
+            run_ids = [run.run_id for run in near[:STEADY]]
+            result = store.load(run_ids[0], platform=platform).platform(platform)
+            sides.append(stored_side(store, result, run_ids, [change.measure], levels))
         yield (change.run.run_id, change.measure), explain(change.measure, *sides).text
-
-
-def _sides(
-    store: Store, platform: str, environment: Environment, shift: Shift
-) -> Iterator[BuildSide]:
-    change = shift.headline
-    place = environment.runs.index(change.before_run) + 1
-    for runs, levels in (
-        (environment.runs[:place][::-1], {it.measure: it.point.before for it in shift.changes}),
-        (environment.runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
-    ):
-        run_ids = [run.run_id for run in runs[:STEADY]]  # from the one next to the change on
-        result = store.load(run_ids[0], platform=platform).platform(platform)
-        yield stored_side(store, result, run_ids, [change.measure], levels)
 
 
 def stored_side(
@@ -121,8 +111,6 @@ def stored_side(
 
     ``run_ids`` begin with the run of ``result``; the others make the seconds of units steadier.
     """
-    from ci.analysis.parts import BuildSide, pytest_stages
-
     builds = [store.build_details(run_id, result.platform) for run_id in run_ids]
     stages = {stage_and_quantity(name)[0] for name in measures}
     tests = store.outcomes(run_ids[0], result.platform) if stages & pytest_stages(result) else None

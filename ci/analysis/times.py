@@ -109,7 +109,9 @@ def compare_times(
         key=key,
         base=base,
         head=head,
-        head_runs=_runs_of(head, rows),
+        head_runs=sum(row.commit == head.commit and not row.dirty for row in rows)
+        if head.commit and not head.dirty
+        else 1,
         changes=changes,
         headlines=_headlines(environment, changes),
         before=tuple(run_ids[: places[0]]),
@@ -133,12 +135,6 @@ def _headlines(environment: Environment, changes: Sequence[MeasureChange]) -> tu
     return tuple(found)
 
 
-def _runs_of(head: Measured, rows: Sequence[Measured]) -> int:
-    if head.dirty or head.commit is None:
-        return 1
-    return sum(row.commit == head.commit and not row.dirty for row in rows)
-
-
 def _changes(
     environment: Environment, base: Measured, head: Measured, places: tuple[int, int]
 ) -> Iterator[MeasureChange]:
@@ -146,29 +142,30 @@ def _changes(
         (change for shift in environment.shifts for change in shift.changes),
         key=lambda change: change.place,
     )
+    first, last = sorted(places)
     for series in environment.series:
         name = series.measure
         if name in base.values and name in head.values:
-            own = [step for step in steps if step.measure == name]
-            yield _change(series, own, (base.values[name], head.values[name]), places)
+            between = [it for it in steps if it.measure == name and first < it.place <= last]
+            values = base.values[name], head.values[name]
+            yield _change(series, between, values, is_backwards=places[1] < places[0])
 
 
 def _change(
-    series: Series, steps: Sequence[Change], values: tuple[float, float], places: tuple[int, int]
+    series: Series, steps: Sequence[Change], values: tuple[float, float], *, is_backwards: bool
 ) -> MeasureChange:
-    between = [step for step in steps if min(places) < step.place <= max(places)]
     is_noisy = stage_and_quantity(series.measure)[1].is_noisy
-    is_backwards = places[1] < places[0]
-    if is_noisy:
-        before, after = values[::-1] if is_backwards else values
-        if between:
-            before, after = between[0].point.before, between[-1].point.after
-        judgement = _judge_noisy(series, between, before, after)
+    before, after = values
+    if not is_noisy:
+        judgement = _judge_exact([] if is_backwards else steps, before, after)
+    else:
+        if steps:
+            before, after = steps[0].point.before, steps[-1].point.after
+        elif is_backwards:
+            before, after = after, before
+        judgement = _judge_noisy(series, steps, before, after)
         if is_backwards:
             judgement, before, after = _MIRRORED.get(judgement, judgement), after, before
-    else:
-        before, after = values
-        judgement = _judge_exact([] if is_backwards else between, before, after)
     return MeasureChange(
         measure=series.measure,
         base=values[0],
@@ -177,11 +174,11 @@ def _change(
         before=before,
         after=after,
         detectable=series.finding.detectable if is_noisy else None,
-        steps=tuple(between),
+        steps=tuple(steps),
     )
 
 
-# What a change is to who looks at it from its end.
+# What a change is called by a reader who looks back at it from its end.
 _MIRRORED = {
     Judgement.REGRESSION: Judgement.IMPROVEMENT,
     Judgement.ACCEPTED: Judgement.IMPROVEMENT,
@@ -204,12 +201,9 @@ def _judge_noisy(series: Series, steps: Sequence[Change], before: float, after: 
         return Judgement.IMPROVEMENT if is_sure else Judgement.HOPED
     if all(step.accepted for step in causes):
         return Judgement.ACCEPTED
-    return Judgement.REGRESSION if any(map(_alarms, causes)) else Judgement.SUSPECTED
-
-
-def _alarms(step: Change) -> bool:
-    """Whether it did so where it happened, be it undone later."""
-    return replace(step, undone=None).is_open
+    # Whether any alarms where it happened, be it undone later.
+    is_open = any(replace(step, undone=None).is_open for step in causes)
+    return Judgement.REGRESSION if is_open else Judgement.SUSPECTED
 
 
 def _judge_exact(steps: Sequence[Change], before: float, after: float) -> Judgement:
