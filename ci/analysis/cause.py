@@ -57,11 +57,18 @@ class Contributor(NamedTuple):
     """Of the change, in the measure's own unit; ``None``: the data gives it no number."""
     names: tuple[str, ...] = ()
     """Units, files, tests, flags, parts of the environment."""
-    grade: Grade = Grade.FACT
 
     @property
     def amount(self) -> float:
         return self.share or 0.0
+
+    @property
+    def grade(self) -> Grade:
+        """A fact by the logs, or only likely: what changed at the same time."""
+        if self.kind is CauseKind.UNEXPLAINED:
+            return Grade.UNKNOWN
+        is_fact = self.share is not None or self.kind in (CauseKind.CACHE_RATE, CauseKind.TRACE)
+        return Grade.FACT if is_fact else Grade.LIKELY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,7 +434,7 @@ def _settled(found: Iterable[Contributor], change: float, missing: str = "") -> 
     left = change - sum(each.amount for each in rows)
     if abs(left) > 1e-6 * abs(change):  # more than rounding
         text = f"unexplained{missing}"
-        rows.append(Contributor(CauseKind.UNEXPLAINED, text, left, grade=Grade.UNKNOWN))
+        rows.append(Contributor(CauseKind.UNEXPLAINED, text, left))
     return sorted(rows, key=lambda each: (each.kind in _LAST, -abs(each.amount)))
 
 
@@ -464,11 +471,7 @@ def _circumstances(pair: _Pair) -> Iterator[Contributor]:
     for change in environment_key(after.result).changes(environment_key(before.result)):
         name = change.partition(" changed")[0]
         if name not in _TOLD_ELSEWHERE:
-            yield _likely(CauseKind.ENVIRONMENT, change, [name])
-
-
-def _likely(kind: CauseKind, text: str, names: Iterable[str]) -> Contributor:
-    return Contributor(kind, text, names=tuple(names), grade=Grade.LIKELY)
+            yield Contributor(CauseKind.ENVIRONMENT, change, names=(name,))
 
 
 def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
@@ -519,9 +522,9 @@ def _units(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     then, now = units_of(before, after, UnitKind.COMPILE)
     if then and now:
         for group in groups(sorted(now.keys() - then.keys())):
-            yield _likely(CauseKind.ADDED, group.text("new unit"), group.names)
+            yield Contributor(CauseKind.ADDED, group.text("new unit"), names=group.names)
         for group in groups(sorted(then.keys() - now.keys())):
-            yield _likely(CauseKind.REMOVED, group.text("removed unit"), group.names)
+            yield Contributor(CauseKind.REMOVED, group.text("removed unit"), names=group.names)
 
 
 def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Contributor]:
@@ -533,21 +536,18 @@ def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Cont
     changes = [(sum(growth[name] for name in group.names), group) for group in groups(names)]
     change, largest = max(changes, key=lambda pair: abs(pair[0]))
     text = f"{now - then:+,.0f} generated lines, {change:+,.0f} in {largest.text('file')}"
-    yield _likely(CauseKind.LINES, text, largest.names)
+    yield Contributor(CauseKind.LINES, text, names=largest.names)
 
 
 def _flags(before: frozenset[str], after: frozenset[str]) -> Iterator[Contributor]:
     if not before or not after:
         return
-    added, removed = sorted(after - before), sorted(before - after)
-    told = [
-        f"{verb} {first_names(flags)}"
-        for verb, flags in (("added", added), ("removed", removed))
-        if flags
-    ]
+    changes = {"added": sorted(after - before), "removed": sorted(before - after)}
+    told = [f"{verb} {first_names(flags)}" for verb, flags in changes.items() if flags]
     if told:
+        names = (*changes["added"], *changes["removed"])
         text = f"compiler flags changed: {', '.join(told)}"
-        yield _likely(CauseKind.FLAGS, text, [*added, *removed])
+        yield Contributor(CauseKind.FLAGS, text, names=names)
 
 
 def _packages(before: PlatformResult, after: PlatformResult) -> Iterator[Contributor]:
@@ -555,4 +555,5 @@ def _packages(before: PlatformResult, after: PlatformResult) -> Iterator[Contrib
     changed = [name for name in _PACKAGES if then.get(name) != now.get(name)]
     if then and now and changed:
         told = [f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]
-        yield _likely(CauseKind.PACKAGES, f"packages changed: {first_names(told)}", changed)
+        text = f"packages changed: {first_names(told)}"
+        yield Contributor(CauseKind.PACKAGES, text, names=tuple(changed))

@@ -6,7 +6,7 @@ A reference is what a user writes as BASE or HEAD; ``references`` finds what it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,11 +17,10 @@ from ci.analysis.durations import MOST, slower
 from ci.analysis.flaky import stored_flaky
 from ci.analysis.history import stored_side
 from ci.analysis.references import (
+    Finder,
     Repository,
     Runs,
     contract_file,
-    find_both,
-    find_runs,
     line,
     newest_of,
     one_platform,
@@ -35,7 +34,6 @@ from ci.facts.operators import read_processor
 from ci.facts.suite import on_processor, suite_name, suite_of
 from ci.model.results import PlatformResult, Product, title
 from ci.model.tests import Outcome, Processor, Suite
-from ci.store.rows import RunHead
 from ci.util.text import commit_name, counted
 
 if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
@@ -203,9 +201,8 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
     repository = Repository(source)
     if not any(files):
         with open_store() as store:
-            heads = store.heads()
-            found = find_both(base, head, heads, repository)
-            return _StoredRuns(store, repository, heads, *found).compare()
+            finder = Finder(store.heads(), repository)
+            return _StoredRuns(store, finder, *finder.both(base, head)).compare()
     from ci.facts.contract import load_contract  # 0.1 s, which two runs do without
 
     contracts = [load_contract(file) if file else None for file in files]
@@ -216,7 +213,7 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
             sides.append((contract_side(name, contract), contract.suite, None))
         else:
             with open_store() as store:
-                runs = find_runs(name, store.heads(), repository)
+                runs = Finder(store.heads(), repository).runs(name)
                 sides.append(_tested_run(store, runs, one_platform(runs, platforms[0])))
     return _with_contract(*sides)
 
@@ -247,26 +244,16 @@ Place = tuple[str, str]  # run id, platform
 
 
 class _StoredRuns:
-    """Two references to runs, and what the store has of them.
+    """Two references to runs, and what the store has of them."""
 
-    ``heads`` are all runs of the store, the newest first.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        repository: Repository,
-        heads: Sequence[RunHead],
-        base: Runs,
-        head: Runs,
-    ) -> None:
+    def __init__(self, store: Store, finder: Finder, base: Runs, head: Runs) -> None:
         self._store = store
-        self._heads = [run for run in reversed(heads) if run.project == head.project]
+        self._heads = [run for run in reversed(finder.heads) if run.project == head.project]
         self._base, self._head = base, head
         self._load = cache(store.load)  # once for all platforms of a run
         self._led_to: tuple[tuple[str, ...], ...] = ((), ())
         if base.revision or head.revision:
-            self._led_to = (base.ancestors(repository), head.ancestors(repository))
+            self._led_to = (base.ancestors(finder.repository), head.ancestors(finder.repository))
         self._accepted = store.accepted(head.project)
 
     def compare(self) -> Comparison:

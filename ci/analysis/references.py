@@ -9,7 +9,7 @@ whole text comes before the text without its last part, since a branch may have 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -70,16 +70,112 @@ def contract_file(text: str) -> Path | None:
     return path
 
 
-def find_both(
-    base: str, head: str, heads: Sequence[RunHead], repository: Repository
-) -> tuple[Runs, Runs]:
-    """What two references name; a commit means runs of the project that the other's run is of."""
-    first, second = (find_runs(text, heads, repository) for text in (base, head))
-    if first.project != second.project and first.revision:
-        first = find_runs(base, [it for it in heads if it.project == second.project], repository)
-    elif first.project != second.project and second.revision:
-        second = find_runs(head, [it for it in heads if it.project == first.project], repository)
-    return first, _without_shared(second, first)
+@dataclass(frozen=True)
+class Finder:
+    """Finds the runs that references name."""
+
+    heads: Sequence[RunHead]
+    """All runs of the store, the newest first."""
+    repository: Repository
+
+    def both(self, base: str, head: str) -> tuple[Runs, Runs]:
+        """What two references name; a commit means runs of the project of the other's run."""
+        first, second = self.runs(base), self.runs(head)
+        if first.project != second.project and first.revision:
+            first = self._of_project(second.project).runs(base)
+        elif first.project != second.project and second.revision:
+            second = self._of_project(first.project).runs(head)
+        return first, _without_shared(second, first)
+
+    def _of_project(self, project: str) -> Finder:
+        return replace(self, heads=[run for run in self.heads if run.project == project])
+
+    def runs(self, text: str) -> Runs:
+        """What ``text`` names."""
+        if not self.heads:
+            remedy = f"Run a platform first: {command('run', 'cpu')}"
+            raise UsageError("the store holds no run yet", remedy=remedy)
+        whole = text.rstrip("/")
+        readings: list[tuple[str, str | None]] = [(whole, None)]
+        if "/" in whole:
+            name, _, last = whole.rpartition("/")
+            readings.append((name, last))
+        for name, platform in readings:
+            latest = self.heads[0] if name == LATEST else None
+            if run := latest or next((run for run in self.heads if run.run_id == name), None):
+                return _of_run(name, platform, run)
+            if commit := self._commit(name):
+                unknown = Revision(name=commit, commit=commit, ancestors=(commit,))
+                known = self.repository.revision(commit) or unknown
+                return self._of_revision(name, platform, known)
+        for name, platform in readings:
+            if revision := self.repository.revision(name):
+                return self._of_revision(name, platform, revision)
+        raise self._unknown(text)
+
+    def _commit(self, name: str) -> str | None:
+        """The one commit of the store that begins so."""
+        start = name.lower()
+        if not _COMMIT.fullmatch(start):
+            return None
+        commits = {run.commit for run in self.heads if run.commit}
+        found = [commit for commit in commits if commit.startswith(start)]
+        if len(found) > 1:
+            message = f"'{name}' begins {len(found)} commits of the store"
+            raise UsageError(f"{message}: {first_names(sorted(found))}", remedy="Write more of it.")
+        return found[0] if found else None
+
+    def _of_revision(self, name: str, platform: str | None, revision: Revision) -> Runs:
+        """For every platform the nearest commit that was run with it, and its newest run."""
+        place = {commit: number for number, commit in enumerate(revision.ancestors)}
+        known = [run for run in self.heads if run.commit in place]
+        runs: dict[str, RunHead] = {}
+        for run in sorted(known, key=lambda run: place[run.commit or ""]):
+            for each in run.begun if not run.dirty else ():
+                runs.setdefault(each, run)
+        if not runs or platform not in (None, *runs):
+            raise self._never_run(name, platform, revision, known)
+        return Runs(name=name, platform=platform, runs=runs, revision=revision)
+
+    def _never_run(
+        self, name: str, platform: str | None, revision: Revision, known: Sequence[RunHead]
+    ) -> UsageError:
+        """The revision is there, and no run stands for it."""
+        wanted = f" with '{platform}'" if platform else ""
+        count = counted(len(revision.ancestors), "commit")
+        message = f"'{name}' is commit {revision.commit[:SHORT]}: of it and what led to it"
+        message += f" ({count}) the store holds no run{wanted}"
+        platforms = sorted({each for run in known if not run.dirty for each in run.platforms})
+        if platforms:
+            message += f", but runs with {', '.join(platforms)}{near_match(platform, platforms)}"
+        changed = [run for run in known if run.dirty and platform in (None, *run.platforms)]
+        folder = self.repository.folder
+        if changed:
+            message += "; runs with uncommitted changes stand for no commit"
+            remedy = f"Name the run itself: {first_names([run.run_id for run in changed])}"
+        elif self.repository.is_shallow:
+            remedy = f"{folder} is a shallow clone: fetch the rest, git fetch --unshallow"
+        else:
+            remedy = _how_to_run(revision, platform or "cpu")
+        return UsageError(message, remedy=remedy)
+
+    def _unknown(self, text: str) -> UsageError:
+        names, folder = [run.run_id for run in self.heads], self.repository.folder
+        hint = near_match(text.partition("/")[0], [*names, LATEST])
+        silence = f" ({self.repository.silence})" if self.repository.silence else ""
+        message = f"the store holds no run '{text}'{hint}, nor a commit of that beginning; in"
+        message += f" {folder} it is no branch, tag or commit{silence}"
+        remedy = f"The newest runs: {first_names(names)}."
+        if self.repository.is_shallow:
+            remedy += f" {folder} is a shallow clone: git fetch --unshallow"
+        return UsageError(message, remedy=remedy)
+
+
+def _of_run(name: str, platform: str | None, run: RunHead) -> Runs:
+    if platform is not None and platform not in run.platforms:
+        hint, known = near_match(platform, run.platforms), ", ".join(run.platforms)
+        raise UsageError(f"run {run.run_id} has {known}, not '{platform}'{hint}")
+    return Runs(name=name, platform=platform, runs=dict.fromkeys(run.platforms, run))
 
 
 def _without_shared(head: Runs, base: Runs) -> Runs:
@@ -100,108 +196,6 @@ def _without_shared(head: Runs, base: Runs) -> Runs:
 
 def _how_to_run(revision: Revision, platform: str) -> str:
     return f"Run it: git checkout {revision.commit[:SHORT]} && {command('run', platform)}"
-
-
-def find_runs(text: str, heads: Sequence[RunHead], repository: Repository) -> Runs:
-    """What ``text`` names; ``heads`` are all runs of the store, the newest first."""
-    if not heads:
-        remedy = f"Run a platform first: {command('run', 'cpu')}"
-        raise UsageError("the store holds no run yet", remedy=remedy)
-    text = text.rstrip("/")
-    readings: list[tuple[str, str | None]] = [(text, None)]
-    if "/" in text:
-        name, _, last = text.rpartition("/")
-        readings.append((name, last))
-    for name, platform in readings:
-        latest = heads[0] if name == LATEST else None
-        if run := latest or next((run for run in heads if run.run_id == name), None):
-            return _of_run(name, platform, run)
-        if commit := _commit(name, heads):
-            unknown = Revision(name=commit, commit=commit, ancestors=(commit,))
-            known = repository.revision(commit) or unknown
-            return _of_revision(name, platform, known, heads, repository)
-    for name, platform in readings:
-        if revision := repository.revision(name):
-            return _of_revision(name, platform, revision, heads, repository)
-    raise _unknown(text, heads, repository)
-
-
-def _commit(name: str, heads: Iterable[RunHead]) -> str | None:
-    """The one commit of the store that begins so."""
-    if not _COMMIT.fullmatch(name.lower()):
-        return None
-    found = {run.commit for run in heads if run.commit and run.commit.startswith(name.lower())}
-    if len(found) > 1:
-        message = f"'{name}' begins {len(found)} commits of the store"
-        raise UsageError(f"{message}: {first_names(sorted(found))}", remedy="Write more of it.")
-    return next(iter(found), None)
-
-
-def _of_run(name: str, platform: str | None, run: RunHead) -> Runs:
-    if platform is not None and platform not in run.platforms:
-        hint = near_match(platform, run.platforms)
-        known = ", ".join(run.platforms)
-        raise UsageError(f"run {run.run_id} has {known}, not '{platform}'{hint}")
-    return Runs(name=name, platform=platform, runs=dict.fromkeys(run.platforms, run))
-
-
-def _of_revision(
-    name: str,
-    platform: str | None,
-    revision: Revision,
-    heads: Iterable[RunHead],
-    repository: Repository,
-) -> Runs:
-    """For every platform the nearest commit that was run with it, and of that the newest run."""
-    place = {commit: number for number, commit in enumerate(revision.ancestors)}
-    known = [run for run in heads if run.commit in place]
-    runs: dict[str, RunHead] = {}
-    for run in sorted(known, key=lambda run: place[run.commit or ""]):
-        for each in run.begun if not run.dirty else ():
-            runs.setdefault(each, run)
-    if not runs or platform not in (None, *runs):
-        raise _never_run(name, platform, revision, known, repository)
-    return Runs(name=name, platform=platform, runs=runs, revision=revision)
-
-
-def _never_run(
-    name: str,
-    platform: str | None,
-    revision: Revision,
-    known: Sequence[RunHead],
-    repository: Repository,
-) -> UsageError:
-    """The revision is there, and no run stands for it."""
-    wanted = f" with '{platform}'" if platform else ""
-    count = counted(len(revision.ancestors), "commit")
-    message = f"'{name}' is commit {revision.commit[:SHORT]}: of it and what led to it ({count})"
-    platforms = sorted({each for run in known if not run.dirty for each in run.platforms})
-    message += f" the store holds no run{wanted}"
-    if platforms:
-        message += f", but runs with {', '.join(platforms)}{near_match(platform, platforms)}"
-    changed = [run for run in known if run.dirty and platform in (None, *run.platforms)]
-    if changed:
-        message += "; runs with uncommitted changes stand for no commit"
-        remedy = f"Name the run itself: {first_names([run.run_id for run in changed])}"
-    elif repository.is_shallow:
-        remedy = f"{repository.folder} is a shallow clone: fetch the rest, git fetch --unshallow"
-    else:
-        remedy = _how_to_run(revision, platform or "cpu")
-    return UsageError(message, remedy=remedy)
-
-
-def _unknown(text: str, heads: Sequence[RunHead], repository: Repository) -> UsageError:
-    names = [run.run_id for run in heads]
-    hint = near_match(text.partition("/")[0], [*names, LATEST])
-    message = f"the store holds no run '{text}'{hint}"
-    message += f", nor a commit of that beginning; in {repository.folder} it is no branch, tag or"
-    message += " commit"
-    if repository.silence:
-        message += f" ({repository.silence})"
-    remedy = f"The newest runs: {first_names(names)}."
-    if repository.is_shallow:
-        remedy += f" {repository.folder} is a shallow clone: git fetch --unshallow"
-    return UsageError(message, remedy=remedy)
 
 
 # Platforms

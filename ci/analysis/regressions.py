@@ -57,6 +57,10 @@ class Change:
     """Wall time rose, and CPU seconds, which would have shown as much, did not."""
 
     @property
+    def size(self) -> float:
+        return abs(self.point.after - self.point.before)
+
+    @property
     def is_worse(self) -> bool:
         """A higher value of any measure is."""
         return self.point.after > self.point.before
@@ -352,14 +356,13 @@ def _shifts(changes: Sequence[Change], runs: Sequence[Measured]) -> list[Shift]:
             groups[-1].append(change)
         else:
             groups.append([change])
-    shifts = [Shift(changes=tuple(_specific_first(_aligned(group, runs)))) for group in groups]
+    shifts = []
+    for group in groups:
+        # Noise moves the place where a change is found: that of the steadiest is taken for all.
+        steadiest = min(group, key=_doubt)
+        moved = [_moved(change, steadiest.place, runs) for change in group]
+        shifts.append(Shift(changes=tuple(_specific_first(moved))))
     return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
-
-
-def _aligned(group: Sequence[Change], runs: Sequence[Measured]) -> list[Change]:
-    """Changes of one cause at the place of the steadiest: noise puts others before or after it."""
-    steadiest = min(group, key=_doubt)
-    return [_moved(change, steadiest.place, runs) for change in group]
 
 
 def _doubt(change: Change) -> tuple[bool, float]:
@@ -400,29 +403,23 @@ def _specific_first(changes: Sequence[Change]) -> list[Change]:
     found = {change.measure: change for change in changes}
     containing = set().union(*map(_containing, found))
 
+    def is_minor(change: Change) -> bool:
+        """Whether a stage that contains this one changed by more than twice what this explains."""
+        quantity = stage_and_quantity(change.measure)[1]
+        for name in _containing(change.measure) & found.keys():
+            whole = change.before_run.values.get(measure(stage_and_quantity(name)[0], quantity))
+            limit = abs(found[name].point.relative) / 2
+            if found[name].place == change.place and whole and change.size / whole < limit:
+                return True
+        return False
+
     def order(change: Change) -> tuple[bool, bool, bool, bool, int, float]:
         stage, quantity = stage_and_quantity(change.measure)
         contains, is_other = change.measure in containing, not quantity.is_time
         place = list(Quantity).index(quantity)
-        return stage == TOTAL, is_other, _is_minor(change, found), contains, place, -_size(change)
+        return stage == TOTAL, is_other, is_minor(change), contains, place, -change.size
 
     return sorted(changes, key=order)
-
-
-def _size(change: Change) -> float:
-    return abs(change.point.after - change.point.before)
-
-
-def _is_minor(change: Change, found: Mapping[str, Change]) -> bool:
-    """Whether a stage that contains this one changed by more than twice what this explains."""
-    quantity = stage_and_quantity(change.measure)[1]
-    for name in _containing(change.measure) & found.keys():
-        stage, other = stage_and_quantity(name)[0], found[name]
-        whole = change.before_run.values.get(measure(stage, quantity))
-        is_here = other.place == change.place
-        if is_here and whole and _size(change) / whole < abs(other.point.relative) / 2:
-            return True
-    return False
 
 
 def _containing(name: str) -> set[str]:
