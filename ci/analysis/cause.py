@@ -153,7 +153,7 @@ def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
 FOLDED = 0.02  # of the change; a unit that grew by less is not named, as 50 such make a whole
 LEAST_S = 0.1  # seconds; Ninja's log has milliseconds, and any unit's time varies by as much
-ALONE = 0.25  # of the change; a unit that grew by more is told apart from those like it
+ALONE = 0.25  # of the change; a unit that grew by more is told apart, and 4 at most can
 PARALLEL = 0.02  # relative; how many run at a time is never quite the same
 
 _NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
@@ -191,7 +191,7 @@ class _Pair:
     def shares(self) -> list[Contributor]:
         """What the change is made of; nothing where no log can say it."""
         is_lines = self.quantity is Quantity.LINES
-        has = [bool(side.generated) if is_lines else side.has_units for side in self.sides]
+        has = [side.has_lines if is_lines else side.has_units for side in self.sides]
         missing = _missing(has, _NO_LINES if is_lines else _NO_UNITS)
         found: Iterable[Contributor] = ()
         building = _building_stage(self.after.result)
@@ -204,7 +204,7 @@ class _Pair:
         elif self.stage == TOTAL:
             found, missing = self._stage_rows(building), ""
         elif self.stage in (COMPILE, LINK, building):
-            found = self._build_rows()
+            found = self._build_rows(has_units=all(has))
         elif self.is_of_tests and all(side.tests for side in self.sides):
             found, missing = self._test_rows(), ""
         else:
@@ -213,11 +213,11 @@ class _Pair:
 
     def _count_rows(self) -> Iterator[Contributor]:
         if self.quantity is Quantity.LINES:
-            files = [parts_of(side.generated) for side in self.sides]
-            return _Subject(noun="file", quantity=self.quantity, noisy=False).rows(*files)
-        units = units_of(*self.sides, UnitKind.COMPILE)
-        ones = [parts_of(dict.fromkeys(side, 1.0)) for side in units]
-        return _Subject(noun="unit", quantity=self.quantity).rows(*ones)
+            noun, sides = "file", [side.details.generated for side in self.sides]
+        else:
+            units = units_of(*self.sides, UnitKind.COMPILE)
+            noun, sides = "unit", [dict.fromkeys(side, 1) for side in units]
+        return _Subject(pair=self, noun=noun).rows(*map(parts_of, sides))
 
     def _stage_rows(self, building: str | None) -> Iterator[Contributor]:
         for stage in {**_stages(self.before.result), **_stages(self.after.result)}:
@@ -227,10 +227,9 @@ class _Pair:
             else:
                 yield _stage_row(f"in the {stage} stage", part)
 
-    def _build_rows(self) -> Iterator[Contributor]:
-        if all(side.has_units for side in self.sides):
-            for kind in _KINDS.get(self.stage, UnitKind):
-                yield from self._unit_rows(kind)
+    def _build_rows(self, *, has_units: bool) -> Iterator[Contributor]:
+        for kind in _KINDS.get(self.stage, UnitKind) if has_units else ():
+            yield from self._unit_rows(kind)
         configure = replace(self, stage=CONFIGURE)
         known = all(side.value(configure.name) is not None for side in self.sides)
         if self.stage not in _KINDS and self.quantity is Quantity.WALL and known:
@@ -239,9 +238,8 @@ class _Pair:
     def _unit_rows(self, kind: UnitKind) -> Iterator[Contributor]:
         units = units_of(*self.sides, kind)
         paces = [self._pace(side, kind) for side in self.sides]
-        subject = self._subject(_NOUNS[kind], sum(paces) / 2)
-        alone = ALONE * abs(self.change) / subject.scale
-        yield from replace(subject, alone=alone).rows(*units)
+        subject = _Subject(pair=self, noun=_NOUNS[kind], scale=sum(paces) / 2, alone=ALONE)
+        yield from subject.rows(*units)
         if self.quantity is not Quantity.WALL:
             return
         work = sum(part.amount for side in units for part in side.values()) / 2
@@ -260,10 +258,6 @@ class _Pair:
         own = side.own(measure(_STAGES[kind], Quantity.WALL)) if kind in _STAGES else None
         return _ratio(own, side.work(kind))
 
-    def _subject(self, noun: str, scale: float) -> _Subject:
-        least = max(FOLDED * abs(self.change), LEAST_S) / scale
-        return _Subject(noun=noun, quantity=self.quantity, scale=scale, least=least)
-
     def _test_rows(self) -> Iterator[Contributor]:
         """By tests that are new or gone, and of those on both sides by their operators or files."""
         before, after = (side.tests for side in self.sides)
@@ -271,24 +265,23 @@ class _Pair:
         paces = [
             min(1.0, _ratio(side.own(self.name), sum(side.tests.values()))) for side in self.sides
         ]
-        targets = {
-            name: operator_of(name) or name.partition("::")[0] for name in {**before, **after}
-        }
-
-        def by_target(names: Iterable[str]) -> Iterator[Group]:
-            for target, members in grouped_by(names, targets.__getitem__).items():
-                yield Group(tuple(members), f"of {target}")
-
-        subject = self._subject("test", sum(paces) / 2)
+        subject = _Subject(pair=self, noun="test", scale=sum(paces) / 2, grouped=_by_target)
         gone = {name: seconds for name, seconds in before.items() if name not in after}
         new = {name: seconds for name, seconds in after.items() if name not in before}
-        yield from replace(subject, grouped=by_target).rows(parts_of(gone), parts_of(new))
-        common = [*by_target(name for name in before if name in after)]
+        yield from subject.rows(parts_of(gone), parts_of(new))
+        common = [*_by_target(name for name in before if name in after)]
         sides = (
             {f"tests {it.where}": sum(side[name] for name in it.names) for it in common}
             for side in (before, after)
         )
-        yield from replace(subject, noun="test group").rows(*map(parts_of, sides))
+        subject = replace(subject, noun="test group", grouped=groups)
+        yield from subject.rows(*map(parts_of, sides))
+
+
+def _by_target(tests: Iterable[str]) -> Iterator[Group]:
+    """By operator, else by file."""
+    found = grouped_by(tests, lambda name: operator_of(name) or name.partition("::")[0])
+    return (Group(tuple(names), f"of {target}") for target, names in found.items())
 
 
 def _stage_row(text: str, stage: _Pair) -> Contributor:
@@ -335,15 +328,12 @@ _LAST = (CauseKind.REST, CauseKind.UNEXPLAINED)
 class _Subject:
     """What parts are called, how they are grouped, what one of their seconds is worth."""
 
+    pair: _Pair
     noun: str
-    quantity: Quantity
-    noisy: bool = True
     grouped: Callable[[Iterable[str]], Iterator[Group]] = groups
     scale: float = 1.0
-    least: float = 0.0
-    """What a part must have changed by to be named."""
     alone: float = math.inf
-    """What it must have changed by to be told apart from all that are like it."""
+    """Of the change; a part that grew or shrank by more is told apart from those like it."""
 
     def rows(self, before: Parts, after: Parts) -> Iterator[Contributor]:
         """One for each group of parts that moved alike."""
@@ -353,19 +343,16 @@ class _Subject:
             for name in {**before, **after}
         }
         growth = {name: now - then for name, (then, now) in sizes.items()}
-        moved = kinds_of(before, after, noisy=self.noisy)
-        small = {name for name in moved if abs(growth[name]) < self.least}
-
-        def kind_of(name: str) -> CauseKind:
-            is_folded = moved[name] in _RESIZED and name in small
-            return CauseKind.REST if is_folded else moved[name]
-
-        kinds = grouped_by(moved, kind_of)
+        is_time, change = self.pair.quantity.is_time, abs(self.pair.change) / self.scale
+        least = max(FOLDED * change, LEAST_S / self.scale) if is_time else 0.0
+        moved = kinds_of(before, after, noisy=is_time)
+        small = {name for name in moved if moved[name] in _RESIZED and abs(growth[name]) < least}
+        kinds = grouped_by(moved, lambda it: CauseKind.REST if it in small else moved[it])
         all_alike = kinds.keys() <= {CauseKind.ADDED, CauseKind.REMOVED, CauseKind.UNIFORM}
         for kind, names in kinds.items():
             found = [Group(tuple(names))]
             if kind in _GROUPED:
-                alone = self.alone if kind in _RESIZED else math.inf
+                alone = self.alone * change if kind in _RESIZED else math.inf
                 found = self._groups({name: growth[name] for name in names}, alone)
             for group in found:
                 then, now = (sum(sizes[name][side] for name in group.names) for side in (0, 1))
@@ -407,7 +394,7 @@ class _Subject:
             return f"in {group.text(self.noun)} that {'grew' if now > then else 'shrank'}"
         # Of a share that is less than they differ by, the reason.
         pace = f", {1 / self.scale:.1f} at a time" if self.scale < SIDE_BY_SIDE else ""
-        sizes = f"{amount(then, self.quantity)} -> {amount(now, self.quantity)}"
+        sizes = " -> ".join(amount(size, self.pair.quantity) for size in (then, now))
         return f"in {group.names[0]} ({sizes}{pace})"
 
 
@@ -463,9 +450,9 @@ def _circumstances(pair: _Pair) -> Iterator[Contributor]:
     if quantity is Quantity.WHEEL:
         yield from _units(before, after)
     if quantity is not Quantity.LINES and stage != IMAGE and not is_of_tests:
-        yield from _lines(before.generated, after.generated)
+        yield from _lines(before.details.generated, after.details.generated)
     if quantity not in (Quantity.LINES, Quantity.UNITS) and is_built:
-        yield from _flags(before.flags, after.flags)
+        yield from _flags({*before.details.flags}, {*after.details.flags})
     if stage != IMAGE:
         yield from _packages(before.result, after.result)
     for change in environment_key(after.result).changes(environment_key(before.result)):
@@ -539,7 +526,7 @@ def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Cont
     yield Contributor(CauseKind.LINES, text, names=largest.names)
 
 
-def _flags(before: frozenset[str], after: frozenset[str]) -> Iterator[Contributor]:
+def _flags(before: set[str], after: set[str]) -> Iterator[Contributor]:
     if not before or not after:
         return
     changes = {"added": sorted(after - before), "removed": sorted(before - after)}

@@ -71,8 +71,7 @@ class BuildSide:
 
     def work(self, *kinds: UnitKind) -> float:
         """Seconds of all commands of the one run, as if one ran after the other."""
-        units = self.builds[0].units if self.builds else ()
-        return sum(unit.seconds for unit in units if unit.kind in kinds)
+        return sum(unit.seconds for unit in self.details.units if unit.kind in kinds)
 
     def outputs(self, kind: UnitKind) -> Parts:
         """What the commands of a kind took, by what they made."""
@@ -82,16 +81,17 @@ class BuildSide:
         return {name: _typical(units) for name, units in found.items() if len(units) > most}
 
     @property
+    def details(self) -> BuildDetails:
+        """Of the one run."""
+        return self.builds[0] if self.builds else BuildDetails()
+
+    @property
     def has_units(self) -> bool:
         return any(build.units for build in self.builds)
 
     @property
-    def generated(self) -> Mapping[str, int]:
-        return self.builds[0].generated if self.builds else {}
-
-    @property
-    def flags(self) -> frozenset[str]:
-        return frozenset(self.builds[0].flags if self.builds else ())
+    def has_lines(self) -> bool:
+        return bool(self.details.generated)
 
 
 def _typical(units: list[Unit]) -> Part:
