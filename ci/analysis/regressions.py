@@ -6,10 +6,10 @@ than that it happened.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from statistics import median
 
 from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyse
@@ -181,12 +181,19 @@ def history(
         grouped.setdefault(row.key, []).append(row)
     recent = {row.key for row in rows[-IN_USE:]}
     in_use = {key: tuple(runs[::-1]) for key, runs in grouped.items() if key in recent}
-    findings = _findings(in_use)
+    environments = []
+    for key, found in _findings(in_use).items():
+        judge = _Judge(in_use[key], found, accepted)
+        shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
+        environment = Environment(
+            key=keys[key],
+            runs=in_use[key],
+            series=tuple(map(judge.series, shown)),
+            shifts=tuple(judge.shifts(shown)),
+        )
+        environments.append(environment)
     return History(
-        environments=tuple(
-            _environment(keys[key], runs, findings[key], accepted, stage)
-            for key, runs in in_use.items()
-        ),
+        environments=tuple(environments),
         past=tuple(
             Environment(key=keys[key], runs=tuple(runs[::-1]))
             for key, runs in grouped.items()
@@ -239,130 +246,135 @@ def _place_of(name: str) -> tuple[int, str, int]:
     return places.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
 
 
-def _environment(
-    key: EnvironmentKey,
-    runs: tuple[Measured, ...],
-    findings: Mapping[str, SeriesFinding],
-    accepted: Sequence[Accepted],
-    stage: str | None,
-) -> Environment:
-    changes = {name: _changes(name, finding, runs) for name, finding in findings.items()}
-    shown = {
-        name: finding
-        for name, finding in findings.items()
-        if stage in (None, stage_and_quantity(name)[0])
-    }
-    # By its run, or by its commit where that run is not kept any more.
-    places = {run.run_id: place for place, run in enumerate(runs)}
-    commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
-    known = [(places.get(it.run_id, commits.get(it.commit or "")), it) for it in accepted]
-    judged = [
-        replace(
+class _Judge:
+    """Judges the series of one environment by its runs, the oldest first."""
+
+    def __init__(
+        self,
+        runs: Sequence[Measured],
+        findings: Mapping[str, SeriesFinding],
+        accepted: Sequence[Accepted],
+    ) -> None:
+        self._runs, self._findings = runs, findings
+        # By its run, or by its commit where that run is not kept any more.
+        places = {run.run_id: place for place, run in enumerate(runs)}
+        commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
+        known = [(places.get(it.run_id, commits.get(it.commit or "")), it) for it in accepted]
+        self._accepted = [(place, it) for place, it in known if place is not None]
+        self._places = {
+            name: [place for place, run in enumerate(runs) if name in run.values]
+            for name in findings
+        }
+        self._changes = {name: self._changes_of(name) for name in findings}
+
+    def series(self, name: str) -> Series:
+        finding, places = self._findings[name], self._places[name]
+        since = self._runs[places[finding.drift.index]] if finding.drift else None
+        return Series(measure=name, runs=len(places), finding=finding, drifts_since=since)
+
+    def shifts(self, names: Iterable[str]) -> list[Shift]:
+        """Changes near each other, and in the same direction, as one; the newest first."""
+        changes = [
+            replace(
+                change, accepted=self._acceptance(change), wall_alone=self._is_wall_alone(change)
+            )
+            for name in names
+            for change in self._changes[name]
+        ]
+        groups: list[list[Change]] = []
+        for change in sorted(changes, key=lambda it: (it.is_worse, it.place), reverse=True):
+            newest = groups[-1][0] if groups else change
+            is_alike = newest.is_worse is change.is_worse
+            if groups and is_alike and newest.place - change.place <= TOGETHER:
+                groups[-1].append(change)
+            else:
+                groups.append([change])
+        shifts = []
+        for group in groups:
+            # Noise moves the place where a change is found: that of the steadiest is taken for all.
+            place = min(group, key=_doubt).place
+            moved = [self._moved(change, place) for change in group]
+            shifts.append(Shift(changes=tuple(_specific_first(moved))))
+        return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
+
+    def _changes_of(self, name: str) -> list[Change]:
+        """The changes of a measure; of a rise also the run that took it back, but for what no one
+        sees."""
+        finding, places = self._findings[name], self._places[name]
+        found: list[Change] = []
+        later: list[Change] = []  # the next one last; each lower than all between it and the change
+        for point in reversed(finding.changes):
+            limit = point.before * (1 + (finding.detectable or 0.0))
+            low = (it.run for it in reversed(later) if it.point.after <= limit)
+            change = Change(
+                measure=name,
+                before_run=self._runs[places[point.index - 1]],
+                run=self._runs[places[point.index]],
+                place=places[point.index],
+                point=point,
+                runs_since=len(places) - point.index,
+                undone=next(low, None) if point.after > point.before else None,
+            )
+            found.append(change)
+            if point.confirmed:
+                while later and later[-1].point.after >= point.after:
+                    later.pop()
+                later.append(change)
+        return found[::-1]
+
+    def _acceptance(self, change: Change) -> Accepted | None:
+        """The acceptance that covers a rise: near it, and of a level as high."""
+        margin = 1 + max(self._findings[change.measure].detectable or 0.0, TOLERANCE)
+        covering = (
+            it
+            for place, it in self._accepted
+            if it.measure == change.measure
+            and abs(place - change.place) <= MOVES
+            and change.point.after <= it.level * margin
+        )
+        return next(covering, None) if change.is_worse else None
+
+    def _is_wall_alone(self, change: Change) -> bool:
+        """Whether wall time rose, and CPU seconds, which would have shown as much, did not."""
+        stage, quantity = stage_and_quantity(change.measure)
+        if quantity is not Quantity.WALL or not change.is_worse:
+            return False
+        # The CPU seconds of the stage, or of the stage that it is part of.
+        stages = (stage, INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
+        names = (measure(it, Quantity.CPU) for it in stages)
+        name = next((it for it in names if it in self._findings), None)
+        if name is None:
+            return False  # nothing can tell
+        finding = self._findings[name]
+        # Nothing takes the same CPU seconds twice: such a series was not measured.
+        varies = len({self._runs[at].values[name] for at in self._places[name]}) > 1
+        if not varies or finding.detectable is None or finding.level is None:
+            return False
+        # The seconds of a part are few of the whole.
+        shows = change.size >= finding.detectable * finding.level
+        near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
+        return shows and not any(it.is_worse for it in near)
+
+    def _moved(self, change: Change, place: int) -> Change:
+        """``change`` at ``place``, if the runs between the two are on that side of it."""
+        name, is_late = change.measure, place < change.place
+        places = self._places[name]
+        begin, end = (bisect_left(places, at) for at in sorted((place, change.place)))
+        between, latest = places[begin:end], places[max(begin - LATEST, 0) : begin]
+        start = begin if is_late else end
+        if not between or not latest or start == len(places):
+            return change
+        sign = 1 if change.is_worse else -1
+        limit = max(sign * self._runs[at].values[name] for at in latest)
+        if any((sign * self._runs[at].values[name] > limit) is not is_late for at in between):
+            return change
+        return replace(
             change,
-            accepted=_acceptance(change, finding, known),
-            wall_alone=_wall_alone(change, changes, findings, runs),
+            before_run=self._runs[latest[-1] if is_late else between[-1]],
+            run=self._runs[places[start]],
+            place=places[start],
+            runs_since=change.runs_since + (len(between) if is_late else -len(between)),
         )
-        for name, finding in shown.items()
-        for change in changes[name]
-    ]
-    return Environment(
-        key=key,
-        runs=runs,
-        series=tuple(_series(name, finding, runs) for name, finding in shown.items()),
-        shifts=tuple(_shifts(judged, runs)),
-    )
-
-
-def _series(name: str, finding: SeriesFinding, runs: Sequence[Measured]) -> Series:
-    measured = [run for run in runs if name in run.values]
-    since = measured[finding.drift.index] if finding.drift else None
-    return Series(measure=name, runs=len(measured), finding=finding, drifts_since=since)
-
-
-def _changes(name: str, finding: SeriesFinding, runs: Sequence[Measured]) -> list[Change]:
-    """The changes of a measure; of a rise also the run that took it back, but for what no one
-    sees."""
-    measured = [(place, run) for place, run in enumerate(runs) if name in run.values]
-    found: list[Change] = []
-    later: list[Change] = []  # the next one last; each lower than all between it and the change
-    for point in reversed(finding.changes):
-        limit = point.before * (1 + (finding.detectable or 0.0))
-        low = (it.run for it in reversed(later) if it.point.after <= limit)
-        place, run = measured[point.index]
-        change = Change(
-            measure=name,
-            before_run=measured[point.index - 1][1],
-            run=run,
-            place=place,
-            point=point,
-            runs_since=len(measured) - point.index,
-            undone=next(low, None) if point.after > point.before else None,
-        )
-        found.append(change)
-        if point.confirmed:
-            while later and later[-1].point.after >= point.after:
-                later.pop()
-            later.append(change)
-    return found[::-1]
-
-
-def _acceptance(
-    change: Change, finding: SeriesFinding, accepted: Sequence[tuple[int | None, Accepted]]
-) -> Accepted | None:
-    """The acceptance that covers a rise: near it, and of a level as high."""
-    margin = 1 + max(finding.detectable or 0.0, TOLERANCE)
-    for place, it in accepted if change.is_worse else ():
-        is_near = place is not None and abs(place - change.place) <= MOVES
-        is_same = it.measure == change.measure and change.point.after <= it.level * margin
-        if is_near and is_same:
-            return it
-    return None
-
-
-def _wall_alone(
-    change: Change,
-    changes: Mapping[str, Sequence[Change]],
-    findings: Mapping[str, SeriesFinding],
-    runs: Sequence[Measured],
-) -> bool:
-    """Whether wall time rose, and CPU seconds, which would have shown as much, did not."""
-    stage, quantity = stage_and_quantity(change.measure)
-    if quantity is not Quantity.WALL or not change.is_worse:
-        return False
-    # The CPU seconds of the stage, or of the stage that it is part of.
-    stages = (stage, INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
-    names = (measure(it, Quantity.CPU) for it in stages)
-    name = next((it for it in names if it in findings), None)
-    if name is None:
-        return False  # nothing can tell
-    finding = findings[name]
-    # Nothing takes the same CPU seconds twice: such a series was not measured.
-    varies = len({row.values[name] for row in runs if name in row.values}) > 1
-    if not varies or finding.detectable is None or finding.level is None:
-        return False
-    # The seconds of a part are few of the whole.
-    shows = change.point.after - change.point.before >= finding.detectable * finding.level
-    near = (it for it in changes[name] if abs(it.place - change.place) <= MOVES)
-    return shows and not any(it.is_worse for it in near)
-
-
-def _shifts(changes: Sequence[Change], runs: Sequence[Measured]) -> list[Shift]:
-    """Changes near each other, and in the same direction, as one; the newest first."""
-    groups: list[list[Change]] = []
-    for change in sorted(changes, key=lambda it: (it.is_worse, it.place), reverse=True):
-        newest = groups[-1][0] if groups else change
-        is_alike = newest.is_worse is change.is_worse
-        if groups and is_alike and newest.place - change.place <= TOGETHER:
-            groups[-1].append(change)
-        else:
-            groups.append([change])
-    shifts = []
-    for group in groups:
-        # Noise moves the place where a change is found: that of the steadiest is taken for all.
-        steadiest = min(group, key=_doubt)
-        moved = [_moved(change, steadiest.place, runs) for change in group]
-        shifts.append(Shift(changes=tuple(_specific_first(moved))))
-    return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
 
 def _doubt(change: Change) -> tuple[bool, float]:
@@ -370,32 +382,6 @@ def _doubt(change: Change) -> tuple[bool, float]:
     point = change.point
     is_vague = change.is_small or not point.before
     return is_vague or not point.confirmed, (point.high - point.low) / abs(point.relative)
-
-
-def _moved(change: Change, place: int, runs: Sequence[Measured]) -> Change:
-    """``change`` at ``place``, if the runs between the two are on that side of it."""
-    name, is_late = change.measure, place < change.place
-    first, last = sorted((place, change.place))
-    between = [at for at in range(first, last) if name in runs[at].values]
-    since = between[:1] if is_late else _having(name, runs, range(place, len(runs)), 1)
-    latest = _having(name, runs, range(first - 1, -1, -1), LATEST)
-    if not (between and since and latest):
-        return change
-    sign = 1 if change.is_worse else -1
-    limit = max(sign * runs[at].values[name] for at in latest)
-    if any((sign * runs[at].values[name] > limit) is not is_late for at in between):
-        return change
-    return replace(
-        change,
-        before_run=runs[latest[0] if is_late else between[-1]],
-        run=runs[since[0]],
-        place=since[0],
-        runs_since=change.runs_since + (len(between) if is_late else -len(between)),
-    )
-
-
-def _having(name: str, runs: Sequence[Measured], places: Iterable[int], most: int) -> list[int]:
-    return list(islice((at for at in places if name in runs[at].values), most))
 
 
 def _specific_first(changes: Sequence[Change]) -> list[Change]:
