@@ -1,1 +1,1 @@
-"""What several runs say: series, changes, causes, comparisons."""
+"""What several runs show: series, changes, causes, comparisons."""

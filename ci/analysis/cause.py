@@ -42,9 +42,9 @@ from ci.model.details import UnitKind
 from ci.model.results import Grade, PlatformResult
 from ci.util.text import counted, first_names
 
-MOST = 5  # shares in a text, which stays one sentence; all of them are in the contributors
-LISTED = 0.05  # of the change; what is less is part of the rest: 20 of them make a whole
-SPREAD = 0.1  # of the change; what is spread over many is mostly noise
+MOST = 5  # shares listed in a text, so that it stays one sentence; the contributors are complete
+LISTED = 0.05  # of the change; a share below it is folded into the rest: it explains too little
+SPREAD = 0.1  # of the change; twice LISTED, as what is spread over many is mostly noise
 
 
 class Contributor(NamedTuple):
@@ -151,9 +151,9 @@ def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
 # What the logs give a share of the change
 
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
-FOLDED = 0.02  # of the change; a unit that grew by less is not named, as 50 such make a whole
-LEAST_S = 0.1  # seconds; Ninja's log has milliseconds, and any unit's time varies by as much
-ALONE = 0.25  # of the change; a unit that grew by more is told apart, and 4 at most can
+FOLDED = 0.02  # of the change; a unit that grew by less is not named, only counted with the rest
+LEAST_S = 0.1  # seconds are printed with one digit: less would read as 0.0 or 0.1 s
+ALONE = 0.25  # of the change; a unit that grew by more is named apart: at most four can
 PARALLEL = 0.02  # relative; how many run at a time is never quite the same
 
 _NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
@@ -315,9 +315,9 @@ def _missing(has: Sequence[bool], remedy: str) -> str:
 
 # From parts to rows
 
-GROUPS = 4  # more groups of one kind are told as "elsewhere"; see MOST
-TIMES = 2  # a ratio from which on a percentage is harder to read: 110 % longer
-SIDE_BY_SIDE = 0.9  # wall seconds for each of the work; less where more than one runs at a time
+GROUPS = 4  # of one kind; with the others, "elsewhere", they are MOST
+TIMES = 2  # from this ratio on, "2.1 times as long" is easier to read than "110 % longer"
+SIDE_BY_SIDE = 0.9  # wall seconds per second of work: nearer to 1, "1.1 at a time" explains nothing
 
 _RESIZED = frozenset({CauseKind.GREW, CauseKind.SHRANK})
 _GROUPED = _RESIZED | {CauseKind.ADDED, CauseKind.REMOVED}
@@ -333,7 +333,7 @@ class _Subject:
     grouped: Callable[[Iterable[str]], Iterator[Group]] = groups
     scale: float = 1.0
     alone: float = math.inf
-    """Of the change; a part that grew or shrank by more is told apart from those like it."""
+    """Of the change; a part that grew or shrank by more is named apart from those like it."""
 
     def rows(self, before: Parts, after: Parts) -> Iterator[Contributor]:
         """One for each group of parts that moved alike."""
@@ -428,15 +428,15 @@ def _settled(found: Iterable[Contributor], change: float, missing: str = "") -> 
 # What changed at the same time, and no log gives a share
 
 NAMES = 3  # names of each kind in a text, which stays one sentence
-RATE = 0.05  # hits of a compiler cache: few units, where one is 0.2 % of 525
-LINES = 0.01  # relative; as POLICY.exact_minimum
-LONGEST = 80  # characters of a trace's name: names of templates fill screens
+RATE = 0.05  # of all compilations; as LISTED
+LINES = 0.01  # relative; as POLICY.exact_minimum, from which on the history reports them
+LONGEST = 80  # characters of a trace's name, a terminal's line: names of templates fill screens
 TRACED = 0.05  # of what all units together took longer; as LISTED
 
 # Beside those of the environment key: what builds, and what the build or the tests spend time in.
 _PACKAGES = ("numpy", "Cython", "scikit-build-core", "setuptools", "meson-python")
-# By the cache's rate, and by whoever compares two platforms.
-_TOLD_ELSEWHERE = ("cache", "platform")
+# By the cache's rate, and by the caller that compares two platforms.
+_REPORTED_ELSEWHERE = ("cache", "platform")
 
 
 def _circumstances(pair: _Pair) -> Iterator[Contributor]:
@@ -457,7 +457,7 @@ def _circumstances(pair: _Pair) -> Iterator[Contributor]:
         yield from _packages(before.result, after.result)
     for change in environment_key(after.result).changes(environment_key(before.result)):
         name = change.partition(" changed")[0]
-        if name not in _TOLD_ELSEWHERE:
+        if name not in _REPORTED_ELSEWHERE:
             yield Contributor(CauseKind.ENVIRONMENT, change, names=(name,))
 
 

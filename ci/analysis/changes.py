@@ -1,4 +1,4 @@
-"""Change points of series: what a series says, told from its noise. Pure."""
+"""Change points of series: changes of level, separated from noise. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """When a change is told. The defaults are chosen on data: see docs/regressions.md."""
+    """When a change is reported. The defaults are chosen on data: see docs/regressions.md."""
 
     minimum: float = 0.03
     """The smallest relative change of a noisy measure that is worth a word."""
@@ -37,7 +37,7 @@ class Policy:
     exact_alarm: float = 0.05
     """The smallest relative rise of such a measure that alarms: most commits add some lines."""
     confirm: int = 5
-    """How many values have to stand by a change before it is confirmed."""
+    """How many values a new level needs before its change is confirmed."""
     window: int = 50
     """Levels are judged by at most so many values on either side of a change."""
     alarm: float = 5e-5
@@ -72,7 +72,7 @@ class ChangePoint:
     probability: float
     """That the level has changed at all, corrected for all series that were looked at."""
     confirmed: bool
-    """Enough later values stand by it; a young one may still be a spike."""
+    """Enough later values support it; a young one may still be a spike."""
 
     @property
     def relative(self) -> float:
@@ -81,7 +81,7 @@ class ChangePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A level that grows or shrinks little by little: nobody's single change."""
+    """A level that grows or shrinks little by little: no single change is the cause."""
 
     index: int
     """Of the first value that drifts."""
@@ -127,8 +127,8 @@ def analyse(
     }
 
 
-_CONFIDENCE = 0.95
-_POWER = NORMAL.inv_cdf(0.95)
+_CONFIDENCE = 0.95  # of the intervals that reports show
+_POWER = NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
 # A step that came one run later reaches 0.90 of its own deviate here, two runs later 0.77.
 _AS_LIKELY = 0.9
 # A step has to pass the other tests as well: measured on normal noise.

@@ -84,13 +84,15 @@ class GrowthLimits(NamedTuple):
         return now > self.factor * before and now - before > self.seconds
 
 
+# Single durations vary by much. The longest of several runs is a limit that chance seldom exceeds;
+# where there are few, only a growth that no stall explains is reported.
 FEW_RUNS = GrowthLimits(10.0, 5.0)
 MANY_RUNS = GrowthLimits(3.0, 1.0)
 MANY = 4  # runs before, BASE included
-MOST = 8  # of them are looked at
+MOST = 8  # of them are read: columns of 17,000 tests each, and more hardly raise the longest
 NEARLY_ALL = 100  # all but one in so many
-STALLS = 40.0  # times the growth that nearly all tests stay below
-MEASURABLE_S = 0.002  # shorter tests say nothing of a pace
+STALLS = 40.0  # times the growth that nearly all tests stay below: a busy machine stalls some
+MEASURABLE_S = 0.002  # shorter tests are mostly pytest's own work and show no pace
 TOGETHER_S = 0.1  # nor do tests that take less than this together
 PACED = 5  # measurable tests: half of fewer may be the one that grew
 
@@ -100,7 +102,7 @@ Seconds = Mapping[str, float]
 def slower(
     base: Outcomes, head: Outcomes, earlier: Callable[[], Sequence[Outcomes]]
 ) -> tuple[Change, ...]:
-    """The tests that became slower; ``earlier`` runs of the same environment, if anybody asks."""
+    """The tests that became slower; ``earlier`` reads runs of the same environment, if needed."""
     if max(head.seconds, default=0.0) <= MANY_RUNS.seconds:
         return ()  # without a look at any other run
     now = head.passed_seconds
@@ -109,9 +111,9 @@ def slower(
         return ()
     runs = [before, *(_at_pace(run.passed_seconds, now)[1] for run in earlier())]
     longest = {name: max(run.get(name, 0.0) for run in runs) for name in before}
-    limits = MANY_RUNS if len(runs) >= MANY else FEW_RUNS
-    least = max(limits.seconds * max(pace, 1.0), STALLS * _usual(longest, now))
-    limits = GrowthLimits(limits.factor, least)
+    factor, seconds = MANY_RUNS if len(runs) >= MANY else FEW_RUNS
+    least = max(seconds * max(pace, 1.0), STALLS * _usual(longest, now))
+    limits = GrowthLimits(factor, least)
     return tuple(
         Change(
             kind=Kind.SLOWER,

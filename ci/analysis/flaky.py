@@ -1,7 +1,7 @@
 """Flaky tests: those that both passed and failed at one commit in one environment. Pure.
 
-A test that fails at one commit and passes at another may have been broken and mended; only both
-outcomes of the same sources in the same environment are evidence that it does as it likes. They
+A test that fails at one commit and passes at another may have been broken and fixed; only both
+outcomes of the same sources in the same environment are evidence that it is flaky. They
 come from several runs, or from reruns within one (``run --reruns N``).
 """
 
@@ -117,9 +117,9 @@ def _evidence(group: Attempts) -> dict[str, FlakyEvidence]:
 def stored_flaky(
     store: Store, platform: str, project: str, *, tests: Collection[str] | None = None
 ) -> list[Flaky]:
-    """Look at the commits of which the store cannot tell that all attempts ended alike.
+    """Look at the commits whose attempts may have ended differently, as far as the store knows.
 
-    ``tests``: at these alone.
+    ``tests``: only at these.
     """
     groups = store.same_environment(platform, project=project)
     newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]

@@ -1,4 +1,4 @@
-"""What the store holds of a platform's history, judged; and why what alarms is so."""
+"""The history of a platform in the store, judged; and the causes of what alarms."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEADY = 3
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformHistory:
-    """A platform's history, and what is said of it."""
+    """A platform's history, and the causes of its regressions."""
 
     project: str
     platform: str

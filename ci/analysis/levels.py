@@ -25,6 +25,8 @@ _OUTLIER = 4.0
 _SMOOTHED = 7
 # Gain of a split in units of the noise's variance; 4 standard errors of a known change.
 _LEAST_GAIN = 16.0
+# The standard deviation of normal noise, in units of its median absolute deviation.
+_MAD = 1.4826
 
 
 class Level:
@@ -48,7 +50,7 @@ class Level:
         if len(self) < 3:
             return self.values
         distance = np.abs(self.values - self.median)
-        usual = 1.4826 * _middle(np.sort(distance))
+        usual = _MAD * _middle(np.sort(distance))
         reach = _OUTLIER * max(usual, least_noise(self.median))
         if np.count_nonzero(distance > reach) > max(1, len(self) // 10):
             return self.values
@@ -163,7 +165,10 @@ def _middle(ordered: Values) -> float:
 
 
 def _median_variance(count: int) -> float:
-    """Of the median of normal values, in units of their variance: pi / 2 of the mean's for many."""
+    """Of the median of normal values, in units of their variance: pi / 2 of the mean's for many.
+
+    Exact for 3, 5 and 9 values: 0.449, 0.287 and 0.166; by the formula 0.440, 0.282 and 0.164.
+    """
     return 1 / count * (1 if count < 3 else math.pi / 2 * count / (count + 0.57))
 
 
@@ -176,7 +181,7 @@ def inflation(*levels: Level) -> float:
     if not squares:
         return 1.0
     related = sum(level.products for level in levels) / squares - 1 / math.sqrt(count)
-    related = min(max(related, 0.0), 0.9)
+    related = min(max(related, 0.0), 0.9)  # errors grow 4.4 times at most: a drift is no noise
     return math.sqrt((1 + related) / (1 - related))
 
 
@@ -211,7 +216,7 @@ def noise_of(values: Values) -> float:
     if len(values) < 2:
         return 0.0
     differences = np.abs(np.diff(values))
-    return 1.4826 * _middle(np.sort(differences)) / math.sqrt(2)
+    return _MAD * _middle(np.sort(differences)) / math.sqrt(2)
 
 
 def candidates(values: Values) -> list[int]:

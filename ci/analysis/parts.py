@@ -142,9 +142,9 @@ def source_name(output: str) -> str:
     return name
 
 
-# Names that are told together
+# Names that are listed together
 
-FOLDERS = 3  # more of them are told as the folder that has them all, to keep the sentence short
+FOLDERS = 3  # more of them are listed as the folder that has them all, to keep a sentence short
 EXAMPLES = 3  # names in brackets: enough to recognize the group by
 
 # Folders that name the backend of a file, wherever in its path they are.
@@ -176,7 +176,7 @@ def groups(names: Iterable[str]) -> Iterator[Group]:
     others = {name: paths[name] for name in backends.pop(None, [])}
     for backend, found in backends.items():
         yield Group(tuple(found), f"of the {backend} backend")
-    # The deepest folders that are few enough to be told one by one.
+    # The deepest folders that are few enough to be listed one by one.
     depths = range(max(map(len, others.values()), default=0), -1, -1)
     depth = next(n for n in depths if len({path[:n] for path in others.values()}) <= FOLDERS)
     for found in grouped_by(others, lambda name: others[name][:depth]).values():
@@ -186,9 +186,9 @@ def groups(names: Iterable[str]) -> Iterator[Group]:
 
 # How parts moved
 
-ALIKE = 5  # parts: of fewer, one odd one would decide what "all of them" did
-UNIFORM = 0.05  # relative; two builds of one source on a calm machine differ by as much
-OUTLIER = 0.2  # relative; a single unit's time differs by as much from run to run
+ALIKE = 5  # parts: among fewer, one odd one would decide what "all of them" did
+UNIFORM = 0.05  # relative; a smaller factor is reported as spread over all
+OUTLIER = 0.2  # relative; what moved by less is part of the rest, however little the others moved
 # How far a part has to move if all scatter, by the quarter that moved least: 4 standard deviations,
 # whatever half of the others did. Six builds of 16 units on 2 cores that 6 processes
 # used at the same time: half of the units moved by more than 20 % against the others.

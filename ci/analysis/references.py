@@ -28,7 +28,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """The run that stands for what was named, on every platform."""
+    """The run of what was named, on every platform."""
 
     name: str
     platform: str | None
@@ -140,7 +140,7 @@ class Finder:
     def _never_run(
         self, name: str, platform: str | None, revision: Revision, known: Sequence[RunHead]
     ) -> UsageError:
-        """The revision is there, and no run stands for it."""
+        """The revision exists, and no run of it does."""
         wanted = f" with '{platform}'" if platform else ""
         count = counted(len(revision.ancestors), "commit")
         message = f"'{name}' is commit {revision.commit[:SHORT]}: of it and what led to it"
@@ -236,9 +236,9 @@ def _has(side: Runs) -> str:
 
 # Commits, and the runs along them
 
-BEFORE = 100  # runs before BASE that are looked at: levels are judged by half as many
+BEFORE = 100  # runs before BASE that are read: levels are judged by half as many
 BETWEEN = 400  # of more, every second, third, ... one
-AFTER = 20  # runs after HEAD, which confirm what it is
+AFTER = 20  # runs after HEAD, which confirm its level: as many as WALL_ALONE takes
 
 
 def places(base: Sequence[str], head: Sequence[str]) -> dict[str, int]:
@@ -246,11 +246,8 @@ def places(base: Sequence[str], head: Sequence[str]) -> dict[str, int]:
 
     What only HEAD has comes last: its runs are judged by those of BASE.
     """
-    order = [*reversed(base), *reversed(head)]
-    found: dict[str, int] = {}
-    for commit in order:
-        found.setdefault(commit, len(found))
-    return found
+    order = dict.fromkeys([*reversed(base), *reversed(head)])
+    return {commit: place for place, commit in enumerate(order)}
 
 
 def line(
@@ -311,7 +308,7 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.silence: str | None = None
-        """Why git does not answer here, once it was asked in vain."""
+        """Why git does not answer here, once a call has failed."""
 
     def revision(self, name: str) -> Revision | None:
         """The commit of a branch, a tag or whatever git takes; ``None``: none of that name.

@@ -1,7 +1,6 @@
 """The history of a platform: what changed, between which runs, and what is a regression. Pure.
 
-Times are compared only within one environment key. Of a change of the key itself no more is said
-than that it happened.
+Times are compared only within one environment key. A change of the key itself is only listed.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ not; and what waits, for a device or a lock, burns no CPU seconds when it gets s
 TOGETHER = 3
 """Runs between the changes of one cause: noise moves the place where one is found."""
 LATEST = 10
-"""Runs before a change that what followed is held against, to tell where it began."""
+"""Runs before a change that what followed is compared with, to find where it began."""
 MOVES = 8
 """Runs that a change which was accepted may have moved by since."""
 TOLERANCE = 0.05
-"""How far above the accepted level a level may be: few runs told it then, many do now."""
+"""How far above the accepted level a level may be: that was measured by few runs, this by many."""
 
 INSTALL = "install"
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
@@ -67,7 +66,7 @@ class Change:
 
     @property
     def is_rise(self) -> bool:
-        """Whether it made things worse, still does, and nobody accepted it."""
+        """Whether it made things worse, still does, and no one accepted it."""
         return self.is_worse and self.accepted is None and self.undone is None
 
     @property
@@ -84,7 +83,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """What got worse, or better, at one place: one cause, told once."""
+    """What got worse, or better, at one place: one cause, reported once."""
 
     changes: tuple[Change, ...]
     """The most specific stage first."""
@@ -170,10 +169,10 @@ def history(
     *,
     stage: str | None = None,
 ) -> History:
-    """What ``rows``, the oldest first, say of one platform; ``accepted`` is what it has of that.
+    """The history of one platform: of ``rows``, the oldest first, and what was ``accepted`` there.
 
-    With ``stage``, only what its own measures say is told. A run of which nothing was measured
-    often did not get to say what its environment was either, and is left out.
+    With ``stage``, only its own measures are reported. A run without any measure often did not
+    record its environment either, and is left out.
     """
     rows = [row for row in rows if row.values]
     grouped: dict[str, list[Measured]] = {}  # by key, that of the newest run first
@@ -240,7 +239,7 @@ def _is_exact(name: str) -> bool:
 
 
 def _place_of(name: str) -> tuple[int, str, int]:
-    """Where a measure stands in a list: stages as they run, the total last."""
+    """The place of a measure in a list: stages as they run, the total last."""
     stage, quantity = stage_and_quantity(name)
     places = {**{known: n for n, known in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
     return places.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
@@ -344,7 +343,7 @@ class _Judge:
         names = (measure(it, Quantity.CPU) for it in stages)
         name = next((it for it in names if it in self._findings), None)
         if name is None:
-            return False  # nothing can tell
+            return False  # nothing to compare with
         finding = self._findings[name]
         # Nothing takes the same CPU seconds twice: such a series was not measured.
         varies = len({self._runs[at].values[name] for at in self._places[name]}) > 1

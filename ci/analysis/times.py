@@ -1,4 +1,4 @@
-"""What the history between two runs says of their times. Pure."""
+"""The times of two runs, judged by the history between them. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MeasureChange:
     judgement: Judgement
     before: float
     after: float
-    """The levels that the runs belong to, where the history tells levels apart."""
+    """The levels that the runs belong to, where the history knows of several."""
     detectable: float | None = None
     """The smallest relative change that would have been seen."""
     steps: tuple[Change, ...] = ()
@@ -70,7 +70,7 @@ class Times:
     """Runs of HEAD's commit and environment."""
     changes: tuple[MeasureChange, ...]
     headlines: tuple[str, ...]
-    """The measures of which the news is told in words: of a place where several changed, one."""
+    """The measures reported in words: of a place where several changed, one."""
     before: tuple[str, ...] = ()
     """The runs of the line that come before BASE, the newest last."""
 
