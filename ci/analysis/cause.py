@@ -160,7 +160,7 @@ _NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`
 _NO_LINES = "copy of the generated files (artifacts of ci.yaml: `generated: <their folder>`)"
 _NOUNS = {UnitKind.COMPILE: "unit", UnitKind.LINK: "link step", UnitKind.OTHER: "build step"}
 _STAGES = {UnitKind.COMPILE: COMPILE, UnitKind.LINK: LINK}
-_KINDS = {COMPILE: [UnitKind.COMPILE], LINK: [UnitKind.LINK]}
+_KINDS = {stage: [kind] for kind, stage in _STAGES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +295,9 @@ def _ratio(known: float | None, work: float) -> float:
 def _building_stage(result: PlatformResult) -> str | None:
     """The stage that compiles: the longest that runs no tests."""
     stages = _stages(result)
-    return max(stages.keys() - pytest_stages(result), key=stages.__getitem__, default=None)
+    of_tests = pytest_stages(result)
+    building = (name for name in stages if name not in of_tests)
+    return max(building, key=stages.__getitem__, default=None)
 
 
 def _stages(result: PlatformResult) -> dict[str, float]:

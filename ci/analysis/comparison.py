@@ -89,7 +89,7 @@ class PlatformComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All of it."""
+    """Both sides on all platforms."""
 
     base: str
     head: str
@@ -259,17 +259,15 @@ class _StoredRuns:
     def compare(self) -> Comparison:
         """Compare every platform that both have."""
         base, head = self._base, self._head
+        only_base = tuple(name for name in base.runs if name not in head.runs)
+        only_head = tuple(name for name in head.runs if name not in base.runs)
         is_named = bool(base.platform or head.platform)
         return Comparison(
             base=base.name,
             head=head.name,
             platforms=tuple(self._pair(*pair) for pair in pairs_of(base, head)),
-            only_base=()
-            if is_named
-            else tuple(name for name in base.runs if name not in head.runs),
-            only_head=()
-            if is_named
-            else tuple(name for name in head.runs if name not in base.runs),
+            only_base=() if is_named else only_base,
+            only_head=() if is_named else only_head,
             notes=tuple(self._notes()),
         )
 
@@ -312,13 +310,12 @@ class _StoredRuns:
 
     def _tests(self, base: Place, head: Place, times: Times | NoTimes) -> Difference:
         """What changed; slower tests only where the times of the two can be compared."""
-        (_, platform), before = head, self._store.outcomes(*base)
-        after = self._store.outcomes(*head)
-        found = run_difference(before, after)
+        platform, after = head[1], self._store.outcomes(*head)
+        found = run_difference(self._store.outcomes(*base), after)
         if failing := {change.test for change in found.of(Kind.NEWLY_FAILING)}:
             tests = {name for name in after.bad if suite_name(name, after.device) in failing}
             flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
-            # What fails newly is known to do so now and then; it counts all the same.
+            # A newly failing test that is known to be flaky fails all the same.
             known = {suite_name(test.node_id, after.device): str(test) for test in flaky}
             changes = [
                 replace(change, flaky=known.get(change.test))
@@ -368,17 +365,11 @@ class _StoredRuns:
     def _explanations(self, platform: str, times: Times) -> tuple[Explanation, ...]:
         if not times.headlines:
             return ()
-        sides = [
-            stored_side(
-                self._store,
-                self._load(run_id).platform(platform),
-                [run_id],
-                times.headlines,
-                levels,
-            )
-            for run_id, levels in (
-                (times.base.run_id, {it.measure: it.before for it in times.changes}),
-                (times.head.run_id, {it.measure: it.after for it in times.changes}),
-            )
-        ]
+        sides = []
+        for run_id, levels in (
+            (times.base.run_id, {it.measure: it.before for it in times.changes}),
+            (times.head.run_id, {it.measure: it.after for it in times.changes}),
+        ):
+            result = self._load(run_id).platform(platform)
+            sides.append(stored_side(self._store, result, [run_id], times.headlines, levels))
         return tuple(explain(name, *sides) for name in times.headlines)

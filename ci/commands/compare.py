@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ci.analysis.comparison import Comparison, compare
 from ci.commands.options import add_format, add_results, one_of
@@ -14,10 +13,6 @@ from ci.report.comparison import comparison_json, comparison_markdown, print_com
 from ci.report.console import output
 from ci.store.location import existing_store
 from ci.util.files import REPOSITORY
-
-if TYPE_CHECKING:
-    pass
-
 
 REGRESSION, SUSPECTED = "regression", "suspected"
 WHAT = (
