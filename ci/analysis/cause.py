@@ -153,7 +153,7 @@ def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
 FOLDED = 0.02  # of the change; a unit that grew by less is not named, only counted with the rest
 LEAST_S = 0.1  # seconds are printed with one digit: less would read as 0.0 or 0.1 s
-ALONE = 0.25  # of the change; a unit that grew by more is named apart: at most four can
+ALONE = 0.25  # of the change; a unit that grew by more is named apart: at most 3 can
 PARALLEL = 0.02  # relative; how many run at a time is never quite the same
 
 _NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
