@@ -114,8 +114,8 @@ class DockerEngine:
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
-        with self._link.in_use(plan.network), ImageLog(plan.results, observer) as log:
-            return self.images.prepare(plan, log)
+        with self._link.in_use(plan.network):
+            return self.images.prepare(plan, ImageLog(plan.results, observer))
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
         """Run the stages of ``plan`` in a new container and remove it."""
@@ -132,8 +132,7 @@ class DockerEngine:
                 _put_agent(container, plan)
                 sync_seconds = monotonic() - sync_start
                 _start(container, plan)
-                with LiveLogs(observer, stage_logs(plan)) as live:
-                    facts = _attend(self._link, container, plan, live)
+                facts = _attend(self._link, container, plan, observer)
         except KeyboardInterrupt:
             pass  # it came before the start
         finally:
@@ -154,8 +153,7 @@ class DockerEngine:
             try:
                 if container.status == "created":  # its caller died before it could start it
                     return None
-                with LiveLogs(observer, stage_logs(plan)) as live:
-                    facts = _attend(self._link, container, plan, live)
+                facts = _attend(self._link, container, plan, observer)
             finally:
                 if not _abandoned(facts):
                     self._remove(plan)
@@ -329,7 +327,7 @@ def _attend(link: Link, container: Container, plan: RunPlan, observer: Observer)
     A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
     and gets what there is; a third one leaves at once.
     """
-    reader = EventReader(observer, plan.results)
+    reader = EventReader(LiveLogs(observer, stage_logs(plan)), plan.results)
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         interrupted = number is not None
         try:

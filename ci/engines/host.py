@@ -77,8 +77,7 @@ class HostEngine:
         with _typed_errors():
             folder = WorkFolder.create(plan)
             try:
-                with ImageLog(plan.results, observer) as log:
-                    _make_environment(plan, folder, log)
+                _make_environment(plan, folder, ImageLog(plan.results, observer))
             except BaseException:
                 folder.remove()
                 raise

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
-from typing import BinaryIO, Self
 
 from ci.engines.base import Observer
 from ci.facts.events import parse_event
@@ -26,9 +24,9 @@ from ci.util.text import mask_credentials
 # every megabyte: far more than builds write, and not enough to slow them down.
 STREAMED_BYTES_PER_S = 12 * 2**20
 SHOWN_BYTES_PER_S = 64 * 2**10  # as much as somebody could read, where the logs are here anyway
-SHOW_EVERY_S = 0.2
-SHOWN_LINES = 30
-SHOWN_CHARACTERS = 8192
+SHOW_EVERY_S = 0.2  # of a flood; nobody reads faster
+SHOWN_LINES = 30  # at a time; the display quotes as many of a stage that fails
+SHOWN_CHARACTERS = 8192  # at a time: a line may be as long as the whole output
 
 
 def stage_logs(plan: RunPlan) -> dict[str, Path]:
@@ -37,62 +35,57 @@ def stage_logs(plan: RunPlan) -> dict[str, Path]:
 
 
 class LiveLogs:
-    """An observer that writes logs; use as a context manager.
+    """An observer that writes logs, and limits what a display gets of them.
 
-    Of output that comes faster than it could be read, the next one gets the last lines only.
+    It is the one limit between the agent, which prints at most what its job allows, and whoever
+    shows or sends lines: of output that comes faster than it could be read, the next observer gets
+    the last lines only, and gets them before anything else happens.
     """
 
     def __init__(self, observer: Observer, files: Mapping[str, Path]) -> None:
         """``files`` are the logs to write, by stage; none where an engine writes them itself."""
         self._observer = observer
         self._files = dict(files)
-        self._logs: dict[str, BinaryIO] = {}
-        self._held = ""
+        self._begun: set[str] = set()
+        self._stage = self._held = ""
         self._shown = monotonic()
-
-    def __enter__(self) -> LiveLogs:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for log in self._logs.values():
-            log.close()
 
     def event(self, event: Mapping[str, object]) -> None:
         """Take an event of the agent, and pass on what concerns a display."""
         if event.get("event") != "output":
+            self._show()
             self._observer.event(event)
             return
-        stage, text = str(event.get("stage")), str(event.get("text"))
-        self._write(stage, text)
-        self._held = _last_lines(self._held + text)
-        if not event.get("more") or monotonic() - self._shown > SHOW_EVERY_S:
-            self._show(stage)
+        self._stage, text = str(event.get("stage")), str(event.get("text"))
+        self._write(self._stage, text)
+        lines = (self._held + text)[-SHOWN_CHARACTERS:].splitlines(keepends=True)
+        self._held = "".join(lines[-SHOWN_LINES:])
+        # The agent knows of more, or has just printed as much as fits into an event.
+        flood = event.get("more") or len(text) >= SHOWN_CHARACTERS
+        if not flood or monotonic() - self._shown > SHOW_EVERY_S:
+            self._show()
 
     def _write(self, stage: str, text: str) -> None:
         """Append to a stage's log; the stages are the plan's own, whatever a container prints."""
         if stage not in self._files:
             return
+        path = self._files[stage]
         try:
-            if stage not in self._logs:
-                self._files[stage].parent.mkdir(parents=True, exist_ok=True)
-                # From the beginning: a dead caller's is replaced.
-                self._logs[stage] = self._files[stage].open("wb", buffering=0)
-            self._logs[stage].write(_bytes(text))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # From the beginning: a dead caller's is replaced.
+            with path.open("ab" if stage in self._begun else "wb") as log:
+                log.write(_bytes(text))
+            self._begun.add(stage)
         except OSError as error:
             del self._files[stage]  # the run goes on; its own log comes at the end
             message = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
             self._observer.event({"event": "engine", "text": message})
 
-    def _show(self, stage: str) -> None:
+    def _show(self) -> None:
         lines = _bytes(self._held).decode(errors="replace").splitlines()
         self._held, self._shown = "", monotonic()
         for line in lines:
-            self._observer.event({"event": "output", "stage": stage, "text": line})
+            self._observer.event({"event": "output", "stage": self._stage, "text": line})
 
 
 def _bytes(text: str) -> bytes:
@@ -103,12 +96,7 @@ def _bytes(text: str) -> bytes:
         return text.encode(errors="replace")
 
 
-def _last_lines(text: str) -> str:
-    lines = text[-SHOWN_CHARACTERS:].splitlines(keepends=True)
-    return "".join(lines[-SHOWN_LINES:])
-
-
-LAST_LINES = 20
+LAST_LINES = 20  # in an error message
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -119,28 +107,17 @@ class ImageLog:
     def __init__(self, results: Path, observer: Observer) -> None:
         results.mkdir(parents=True, exist_ok=True)
         self.path = results / "image.log"
-        self._file = self.path.open("a", encoding="utf-8")
+        self.path.touch()
         self._observer = observer
         self._last: deque[str] = deque(maxlen=LAST_LINES)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
-
     def write(self, text: str) -> None:
         """Add text, without passwords; an empty line is left out."""
-        for line in filter(str.strip, mask_credentials(_COLOURS.sub("", text)).splitlines()):
-            self._file.write(line + "\n")
-            self._file.flush()
-            self._last.append(line)
-            self._observer.event({"event": "engine", "text": line})
+        with self.path.open("a", encoding="utf-8") as log:
+            for line in filter(str.strip, mask_credentials(_COLOURS.sub("", text)).splitlines()):
+                log.write(line + "\n")
+                self._last.append(line)
+                self._observer.event({"event": "engine", "text": line})
 
     def tail(self) -> str:
         """Return the last lines, indented, for the end of an error message."""

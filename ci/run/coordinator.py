@@ -17,17 +17,15 @@ from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult, title
 from ci.plan.request import RunRequest
-from ci.run.platform import Finished, error_text, fault_text, lost, not_judged
+from ci.run.platform import PlatformOutcome, error_text, fault_text, lost, not_judged
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.workers import (
     Assignment,
-    Broken,
     Connect,
     Message,
-    NeverBegan,
-    Ready,
-    Refused,
+    Readiness,
+    WorkerFailure,
     Workers,
     started,
 )
@@ -63,7 +61,10 @@ class Run:
         if self.resumed:
             self._read_earlier()
         plans = [plan for plan in self.plans if plan.platform not in self._done]
-        assignments = [self._assignment(plan) for plan in plans]
+        assignments = [
+            Assignment(plan=plan, request=self.request, connect=self.connect, resumed=self.resumed)
+            for plan in plans
+        ]
         with self.records, started(assignments, jobs=self.jobs) as workers, self.progress:
             for plan, message in workers.messages():
                 self._guarded(plan, message, workers)
@@ -74,12 +75,14 @@ class Run:
                 # They have answered in any order.
                 raise together({plan.platform: self._refused[plan.platform] for plan in plans})
             self._begin()
-            return self._save_at_last()
-
-    def _assignment(self, plan: RunPlan) -> Assignment:
-        return Assignment(
-            plan=plan, request=self.request, connect=self.connect, resumed=self.resumed
-        )
+            try:
+                return self._save()
+            except OSError as error:
+                raise InfrastructureError(
+                    f"the results of run {self.request.run_id} cannot be saved: {error}",
+                    remedy="Make room there, and go on with what has ended:"
+                    f" {self.command_to_resume}",
+                ) from error
 
     def _read_earlier(self) -> None:
         """Take over the platforms that an earlier attempt brought to an end."""
@@ -110,28 +113,32 @@ class Run:
 
     def _take(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         match message:
-            case Ready():
-                self._keep_engine(plan, message)
+            case Readiness():
+                # What `auto` has become: a resumed run needs the same.
+                engines = {**self.request.engines, plan.platform: message.engine}
+                self.request = self.request.model_copy(update={"engines": engines})
+                if self.records.is_open:
+                    self.records.write_request(self.request)
+                else:
+                    self._begin()
                 if not workers.has_room(message):
                     self.progress.waiting(_title(plan), engine=message.engine)
-            case Refused(error=error):
-                self._refused[plan.platform] = error
+            case CiError():
+                self._refused[plan.platform] = message
                 if self.records.is_open:
-                    self.progress.failure(_title(plan), error_text(error))
-            case Finished():
+                    self.progress.failure(_title(plan), error_text(message))
+            case PlatformOutcome():
                 self.interrupted |= message.interrupted
                 self.install |= dict.fromkeys(filter(None, [message.install]))
                 self._finish(plan, message)
-            case Broken(reason=reason, details=details):
+            case WorkerFailure(reason=reason, details=details):
                 self.progress.failure(_title(plan), f"{reason}\n{details}".strip())
                 self._begin()
                 self._finish(plan, self._lost(plan, reason))
-            case NeverBegan():
-                pass
             case _:
                 self.progress.event(_title(plan), message)
 
-    def _lost(self, plan: RunPlan, reason: str) -> Finished:
+    def _lost(self, plan: RunPlan, reason: str) -> PlatformOutcome:
         try:
             return lost(plan, reason, engine=plan.engine.name)
         except Exception as error:  # it may be what the worker died of
@@ -163,29 +170,17 @@ class Run:
                 except Exception as error:  # its row is there: only its tests are not stored
                     self._fault(plan, error)
 
-    def _keep_engine(self, plan: RunPlan, ready: Ready) -> None:
-        """What `auto` has become: a resumed run needs the same."""
-        engines = {**self.request.engines, plan.platform: ready.engine}
-        self.request = self.request.model_copy(update={"engines": engines})
-        if self.records.is_open:
-            self.records.write_request(self.request)
-        else:
-            self._begin()
-
-    def _finish(self, plan: RunPlan, finished: Finished) -> None:
-        self._done[plan.platform] = finished.result
-        self.records.add(plan.platform, finished.details)
+    def _finish(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
         try:
-            self._save_so_far(plan)
+            self._keep(plan, outcome)
         except Exception as error:  # with this row no other could be saved either
             self._fault(plan, error)
-            substitute = not_judged(plan, "its results cannot be written", error)
-            self._done[plan.platform] = substitute.result
-            self.records.add(plan.platform, substitute.details)
-            self._save_so_far(plan)
+            self._keep(plan, not_judged(plan, "its results cannot be written", error))
         self.progress.finished(_title(plan), self._done[plan.platform])
 
-    def _save_so_far(self, plan: RunPlan) -> None:
+    def _keep(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
+        self._done[plan.platform] = outcome.result
+        self.records.add(plan.platform, outcome.details)
         try:
             self._save()
         except (CiError, OSError) as error:  # the others go on; the last save has to succeed
@@ -205,14 +200,6 @@ class Run:
         )
         self.records.save(result)
         return result
-
-    def _save_at_last(self) -> RunResult:
-        try:
-            return self._save()
-        except OSError as error:
-            message = f"the results of run {self.request.run_id} cannot be saved: {error}"
-            remedy = f"Make room there, and go on with what has ended: {self.command_to_resume}"
-            raise InfrastructureError(message, remedy=remedy) from error
 
     @property
     def command_to_resume(self) -> str:
@@ -242,7 +229,7 @@ def _title(plan: RunPlan) -> str:
 
 
 def together(refused: Mapping[str, CiError]) -> CiError:
-    """One error for a run that no platform of may begin."""
+    """One error for a run whose platforms are all refused."""
     reasons: dict[str, list[str]] = {}
     for name, error in refused.items():
         reasons.setdefault(str(error), []).append(name)

@@ -6,7 +6,6 @@ It runs in a process of its own (``ci.run.workers``) and knows nothing of the ot
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import FrameType
 
 from ci.engines.base import Engine, Observer
@@ -29,7 +28,7 @@ RESUMED = "resumed: the first caller's image and sync times are lost"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finished:
+class PlatformOutcome:
     """A platform at its end: its row of the table, and what the store keeps beside it."""
 
     result: PlatformResult
@@ -50,13 +49,14 @@ class PlatformRun:
     resumed: bool
     interrupted: bool = False
 
-    def execute(self) -> Finished:
+    def execute(self) -> PlatformOutcome:
         """Carry the plan out; never raises for what the platform does."""
         try:
             if facts := self._adopt() if self.resumed else None:
                 return self._judged(facts)
-            if self.resumed:
-                self._refuse_other_sources()
+            if self.resumed and (changes := self._changes()):
+                message = f"--resume: run {self.request.run_id} had other sources: {changes}"
+                raise UsageError(message, remedy="Undo the change, or start a new run.")
             image = self._prepare()
         except UsageError:  # nothing that a row of the table could say
             raise
@@ -69,9 +69,11 @@ class PlatformRun:
             return self._not_run("the run was interrupted while the image was prepared")
         return self._carry_out(image)
 
-    def _not_run(self, reason: str) -> Finished:
+    def _not_run(self, reason: str) -> PlatformOutcome:
         self.observer.event({"event": "failure", "text": reason})
-        return Finished(result=not_run_result(self.plan, reason), interrupted=self.interrupted)
+        return PlatformOutcome(
+            result=not_run_result(self.plan, reason), interrupted=self.interrupted
+        )
 
     def _adopt(self) -> ExecutionFacts | None:
         """What an earlier attempt left: a container, or results that nobody judged."""
@@ -85,25 +87,22 @@ class PlatformRun:
             engine=self.engine.name, exit_code=finished.exit_code, notes=(RESUMED,)
         )
 
-    def _refuse_other_sources(self) -> None:
-        if changes := self._changes():
-            message = f"--resume: run {self.request.run_id} had other sources: {changes}"
-            raise UsageError(message, remedy="Undo the change, or start a new run.")
-
     def _changes(self) -> str | None:
-        results = self.plan.results.parent.parent  # of all runs
-        return changed_sources(self.request, results)
+        return changed_sources(self.request, self.plan.results.parent.parent)  # of all runs
 
     def _prepare(self) -> ImageFacts:
-        _set_aside(self.plan.results)
-        self.plan.results.mkdir(parents=True)
+        folder = self.plan.results
+        if folder.exists():  # of an earlier attempt: two never mix in one log
+            taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
+            folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))
+        folder.mkdir(parents=True)
         self.observer.event({"event": "stage_started", "stage": "image"})
         image = self.engine.prepare(self.plan, self.observer)
-        finished = {"event": "stage_finished", "stage": "image", "exit_code": 0}
-        self.observer.event({**finished, "seconds": image.seconds, "reason": image.reason})
+        end = {"event": "stage_finished", "stage": "image", "exit_code": 0}
+        self.observer.event({**end, "seconds": image.seconds, "reason": image.reason})
         return image
 
-    def _carry_out(self, image: ImageFacts) -> Finished:
+    def _carry_out(self, image: ImageFacts) -> PlatformOutcome:
         try:
             changes = self._changes()  # making the image may have taken long
             facts = self.engine.execute(self.plan, image, self.observer)
@@ -117,35 +116,35 @@ class PlatformRun:
             facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
         return self._judged(facts)
 
-    def _judged(self, facts: ExecutionFacts) -> Finished:
+    def _judged(self, facts: ExecutionFacts) -> PlatformOutcome:
         self.interrupted |= facts.interrupted
         with interrupts_go_to(self._interrupt):
-            finished = judge_platform(self.plan, facts)
-            return replace(finished, interrupted=self.interrupted)
+            return replace(judge_platform(self.plan, facts), interrupted=self.interrupted)
 
     def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         self.interrupted = True  # while the results are read, which takes no time
 
 
-def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> Finished:
+def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> PlatformOutcome:
     """Judge what lies in the platform's results folder."""
     left = read_left(plan.results, build_stages=build_stages(plan))
-    return Finished(result=judged(plan, facts, left), details=left.details)
+    return PlatformOutcome(result=judged(plan, facts, left), details=left.details)
 
 
-def lost(plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None) -> Finished:
+def lost(
+    plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None
+) -> PlatformOutcome:
     """Judge a platform whose harness broke: what there is on the disk, if it began at all."""
     if not read_record(plan.results).events:
-        return Finished(result=not_run_result(plan, reason))
+        return PlatformOutcome(result=not_run_result(plan, reason))
     return judge_platform(
         plan, ExecutionFacts(engine=engine, image=image, lost=True, notes=(reason,))
     )
 
 
-def not_judged(plan: RunPlan, reason: str, error: Exception) -> Finished:
+def not_judged(plan: RunPlan, reason: str, error: Exception) -> PlatformOutcome:
     """The row of a platform that this program has failed at; `--resume` tries again."""
-    text = f"{reason}: {fault_text(error)}"
-    return Finished(result=not_judged_result(plan, text))
+    return PlatformOutcome(result=not_judged_result(plan, f"{reason}: {fault_text(error)}"))
 
 
 def fault_text(error: Exception) -> str:
@@ -162,11 +161,3 @@ def error_text(error: CiError | OSError) -> str:
         return str(error)
     # Behind the end of a log nobody would find it.
     return f"{error}\n{remedy}" if "\n" in str(error) else f"{error} ({remedy})"
-
-
-def _set_aside(folder: Path) -> None:
-    """Keep what an earlier attempt left, so that two attempts never mix in one log."""
-    if not folder.exists():
-        return
-    taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
-    folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))

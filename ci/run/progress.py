@@ -9,18 +9,18 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from ci.engines.logs import SHOWN_LINES
 from ci.model.results import Harness, PlatformResult
 from ci.util.text import mask_credentials, printable
 
-TAIL_LINES = 30
-SIGN_OF_LIFE_S = 60.0
-LIVE_WIDTH = 80  # characters of the latest line of output
+TAIL_LINES = SHOWN_LINES  # of a failed stage's log; more than come are not to be had
+SIGN_OF_LIFE_S = 60.0  # CI services end a job whose output stops for some minutes
+LIVE_WIDTH = 80  # characters of the latest line of output: what any terminal has room for
 
 
 @dataclass(kw_only=True)
@@ -51,12 +51,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -65,7 +60,11 @@ class Progress:
         platform = self._platform(label)
         match event.get("event"):
             case "stage_started":
-                self._begin(platform, str(event["stage"]))
+                platform.stage, platform.started = str(event["stage"]), monotonic()
+                platform.tail.clear()
+                self._say(platform, f"{platform.stage} started")
+                if self._live is not None:
+                    platform.task = self._live.add_task(f"{label}: {platform.stage}", total=None)
             case "stage_finished":
                 self._end(platform, event)
             case "stage_skipped":
@@ -105,13 +104,6 @@ class Progress:
 
     def _platform(self, label: str) -> _Platform:
         return self._platforms.setdefault(label, _Platform(label=label))
-
-    def _begin(self, platform: _Platform, stage: str) -> None:
-        platform.stage, platform.started = stage, monotonic()
-        platform.tail.clear()
-        self._say(platform, f"{stage} started")
-        if self._live is not None:
-            platform.task = self._live.add_task(f"{platform.label}: {stage}", total=None)
 
     def _end(self, platform: _Platform, event: Mapping[str, object]) -> None:
         self._finish_stage(platform)

@@ -15,7 +15,7 @@ from ci.report.table import results_markdown
 from ci.store.folder import link_latest, make_folder, only_caller
 from ci.util.files import write_atomically
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy takes 0.3 s to import
     from ci.store.store import Store
 
 

@@ -13,35 +13,32 @@ import os
 import signal
 import sys
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from time import monotonic
+from pathlib import Path
 from types import FrameType
 
 from ci.engines.base import Engine
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.plan.request import RunRequest
-from ci.run.platform import Finished, PlatformRun
+from ci.run.platform import PlatformOutcome, PlatformRun
 from ci.util.process import SIGNALS, interrupts_go_to
 
 Connect = Callable[[EnginePlan], Engine]
 
 NEVER_BEGAN = 130  # exit code of a worker that was interrupted before its go
 HEEDED_INTERRUPTS = 3  # an engine makes something of each; one more ends whatever hangs
-END_GRACE_S = 10.0  # for a worker that has said its last
-WINDOW_S = 0.1
-LINES_PER_WINDOW = 30
+END_GRACE_S = 10.0  # for a worker that has said its last: it only closes connections then
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ready:
+class Readiness:
     """The engine answers and accepts the plan; ``engine`` is the one that `auto` has become."""
 
     engine: str
@@ -50,56 +47,16 @@ class Ready:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
-    """The platform cannot begin, and nothing was done for it."""
-
-    error: CiError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Broken:
-    """The worker has ended without a result; ``details`` for whoever mends this program."""
+class WorkerFailure:
+    """The worker has ended without a result; ``details`` are for the maintainers."""
 
     reason: str
     details: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NeverBegan:
-    """An interrupt came before the platform's turn."""
-
-
 Event = Mapping[str, object]
-Message = Ready | Refused | Finished | Broken | NeverBegan | Event
-
-
-class Relay:
-    """A worker's observer: passes events on, and of a flood of output no more than is shown."""
-
-    def __init__(self, send: Callable[[Event], None]) -> None:
-        self._send = send
-        self._window = 0.0
-        self._sent = 0
-        self._held: deque[Event] = deque(maxlen=LINES_PER_WINDOW)
-
-    def event(self, event: Event) -> None:
-        """Take an event of the agent, a line of output or an engine's message."""
-        if event.get("event") not in ("output", "engine"):
-            self._release()
-            self._send(event)
-            return
-        if monotonic() - self._window > WINDOW_S:
-            self._release()
-            self._window, self._sent = monotonic(), 0
-        if self._sent < LINES_PER_WINDOW:
-            self._sent += 1
-            self._send(event)
-        else:
-            self._held.append(event)
-
-    def _release(self) -> None:
-        while self._held:
-            self._send(self._held.popleft())
+# A ``CiError``: the platform cannot begin, and nothing was done for it.
+Message = Readiness | CiError | PlatformOutcome | WorkerFailure | Event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +76,7 @@ class _Worker:
     plan: RunPlan
     process: BaseProcess
     connection: Connection
-    ready: Ready | None = None
+    ready: Readiness | None = None
     running: bool = False
 
     def signal(self, number: signal.Signals) -> None:
@@ -150,10 +107,12 @@ class Workers:
             by_connection = {worker.connection: worker for worker in self._workers}
             for connection in wait(list(by_connection)):
                 worker = by_connection[connection]  # type: ignore[index]
-                yield worker.plan, self._receive(worker)
+                message = self._receive(worker)
+                if message is not None:
+                    yield worker.plan, message
                 self._give_way()
 
-    def has_room(self, ready: Ready) -> bool:
+    def has_room(self, ready: Readiness) -> bool:
         """Tell whether one more platform may begin on an engine."""
         running = [worker.ready for worker in self._workers if worker.running]
         on_engine = [other for other in running if other and other.identity == ready.identity]
@@ -185,21 +144,25 @@ class Workers:
             worker.end()
         self._workers.clear()
 
-    def _receive(self, worker: _Worker) -> Message:
+    def _receive(self, worker: _Worker) -> Message | None:
+        """Return what a worker says; ``None``: it was interrupted before its turn."""
+        message: Message
         try:
-            message: Message = worker.connection.recv()
+            message = worker.connection.recv()
         except (EOFError, OSError):
             self._workers.remove(worker)
-            return _death(worker.end())
+            code = worker.end()
+            if code == NEVER_BEGAN:
+                return None
+            how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+            return WorkerFailure(reason=f"the process that attended to this platform died: {how}")
         except Exception as error:  # what it said cannot be read, and nothing after it
-            self._workers.remove(worker)
             worker.signal(signal.SIGKILL)
-            worker.end()
             reason = f"what its process said cannot be read: {type(error).__name__}: {error}"
-            return Broken(reason=reason, details=traceback.format_exc())
-        if isinstance(message, Ready):
+            message = WorkerFailure(reason=reason, details=traceback.format_exc())
+        if isinstance(message, Readiness):
             worker.ready = message
-        elif isinstance(message, Refused | Finished | Broken):
+        elif isinstance(message, CiError | PlatformOutcome | WorkerFailure):
             self._workers.remove(worker)
             worker.end()
         return message
@@ -234,32 +197,49 @@ def started(assignments: Sequence[Assignment], *, jobs: int | None) -> Iterator[
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-def _death(code: int | None) -> Broken | NeverBegan:
-    if code == NEVER_BEGAN:
-        return NeverBegan()
-    how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-    return Broken(reason=f"the process that attended to this platform died: {how}")
+@dataclass(frozen=True)
+class _Caller:
+    """The worker's side of the pipe; an observer of its platform's run."""
+
+    connection: Connection
+
+    def send(self, message: Message) -> None:
+        """Send a message as a whole, whatever interrupt comes meanwhile."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            self.connection.send(message)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def event(self, event: Event) -> None:
+        self.send(event)
 
 
 def _main(assignment: Assignment, connection: Connection, foreign: Sequence[Connection]) -> None:
     """A worker's life."""
     for other in foreign:  # the parent's: held open here, they would hide its end
         other.close()
-    _leave_the_terminal()
-    _die_with_parent()
+    # Ctrl-C is for the parent to pass on, and no program started here may wait for input.
+    os.setpgid(0, 0)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    # Containers live on, and `--resume` finds them. Elsewhere than on Linux the pipe tells.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    caller = _Caller(connection)
     try:
-        _send(connection, _carried_out(assignment, connection))
+        caller.send(_carry_out(assignment, caller))
     except (KeyboardInterrupt, EOFError):
         sys.exit(NEVER_BEGAN)
     except Exception as error:  # a fault of this program must not cost the other platforms
         reason = f"{type(error).__name__}: {error}"
-        _send(connection, Broken(reason=reason, details=traceback.format_exc()))
+        caller.send(WorkerFailure(reason=reason, details=traceback.format_exc()))
 
 
-def _carried_out(assignment: Assignment, connection: Connection) -> Message:
+def _carry_out(assignment: Assignment, caller: _Caller) -> Message:
     plan = assignment.plan
     try:
         with closing(assignment.connect(plan.engine)) as engine:
@@ -267,36 +247,14 @@ def _carried_out(assignment: Assignment, connection: Connection) -> Message:
             name = engine.name if plan.engine.name == "auto" else plan.engine.name
             machine = engine.machine()
             capacity = plan.engine.capacity or machine.processors
-            _send(connection, Ready(engine=name, identity=machine.identity, capacity=capacity))
-            connection.recv()
+            caller.send(Readiness(engine=name, identity=machine.identity, capacity=capacity))
+            caller.connection.recv()
             return PlatformRun(
                 request=assignment.request,
                 plan=plan,
                 engine=engine,
-                observer=Relay(lambda event: _send(connection, event)),
+                observer=caller,
                 resumed=assignment.resumed,
             ).execute()
     except CiError as error:
-        return Refused(error=error)
-
-
-def _send(connection: Connection, message: Message) -> None:
-    """Send a message as a whole, whatever interrupt comes meanwhile."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        connection.send(message)
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-
-
-def _leave_the_terminal() -> None:
-    """Ctrl-C is for the parent to pass on, and no program started here may wait for input."""
-    os.setpgid(0, 0)
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
-        os.dup2(nothing.fileno(), 0)
-
-
-def _die_with_parent() -> None:
-    """Containers live on, and `--resume` finds them. Elsewhere than on Linux the pipe tells."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        return error

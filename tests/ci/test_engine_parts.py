@@ -309,10 +309,11 @@ def test_error_of_a_build_does_not_tell_its_arguments(error: Exception) -> None:
 
 def test_image_log_hides_passwords(tmp_path: Path) -> None:
     recorder = Recorder()
-    with ImageLog(tmp_path, recorder) as log:
-        log.write(f"Looking in indexes: {ADDRESS}")
-        expected = "Looking in indexes: https://***@host.invalid/simple"
-        assert log.tail().strip() == expected
+    log = ImageLog(tmp_path, recorder)
+    assert log.path.read_text() == ""
+    log.write(f"Looking in indexes: {ADDRESS}")
+    expected = "Looking in indexes: https://***@host.invalid/simple"
+    assert log.tail().strip() == expected
     assert log.path.read_text() == expected + "\n"
     assert recorder.events == [{"event": "engine", "text": expected}]
 

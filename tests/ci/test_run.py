@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from ci.model.plan import RunPlan
 from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, exit_code
 from ci.plan.request import RunRequest, load_request
 from ci.report.table import stage_rows, table_markdown, table_rows
-from ci.run.workers import Relay
 from ci.store.folder import read_results
 from ci.store.store import Store
 
@@ -408,6 +408,13 @@ def test_resuming_with_another_configuration_is_refused(work: Workplace) -> None
         load_request(work.results, run.request.run_id)
 
 
+class Blind:
+    """An observer that sees nothing."""
+
+    def event(self, event: Mapping[str, object]) -> None:
+        pass
+
+
 class EditingEngine(LocalEngine):
     """Takes so long over the image that somebody edits the sources meanwhile."""
 
@@ -458,7 +465,7 @@ def _interrupted_before_the_verdict(work: Workplace) -> RunRequest:
     """A run whose caller died after the stages and before anybody looked at them."""
     work.engine.prepare_error = InfrastructureError("never reached the verdict")
     _, run = work.run()
-    run_agent(run.plans[0], Relay(lambda _: None))
+    run_agent(run.plans[0], Blind())
     work.new_engine()
     return run.request
 

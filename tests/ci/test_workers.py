@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from ci.run import platform as platform_run
 from ci.run import records
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.run.workers import LINES_PER_WINDOW, Relay
 from ci.util.files import REPOSITORY
 
 THREE = ("cpu", "moore", "ascend")
@@ -333,19 +332,6 @@ def test_a_killed_parent_takes_its_workers_along(work: Workplace) -> None:
     result, _ = work.run(load_request(work.results, run_id))
     assert set(products(result).values()) == {"passed"}
     assert len(engine.calls) == 2 * len(("prepare", "execute")) + len(("resume",) * 2)
-
-
-def test_a_flood_of_output_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[Mapping[str, Any]] = []
-    monkeypatch.setattr("ci.run.workers.monotonic", lambda: 1.0)
-    relay = Relay(sent.append)
-    for number in range(10 * LINES_PER_WINDOW):
-        relay.event({"event": "output", "stage": "build", "text": str(number)})
-    relay.event({"event": "stage_finished", "stage": "build", "exit_code": 1})
-    texts = [int(event["text"]) for event in sent[:-1]]
-    assert texts[:LINES_PER_WINDOW] == list(range(LINES_PER_WINDOW))
-    assert texts[LINES_PER_WINDOW:] == list(range(9 * LINES_PER_WINDOW, 10 * LINES_PER_WINDOW))
-    assert sent[-1]["event"] == "stage_finished"
 
 
 def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
