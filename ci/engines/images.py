@@ -31,6 +31,86 @@ from ci.util.text import mask_credentials
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
+PLATFORM_LABEL = "infini-ci.platform"
+BASE_LABEL = "infini-ci.base-image"  # the image that it was really built on
+BASE_DIGEST_LABEL = "infini-ci.base-digest"
+INPUTS_LABEL = "infini-ci.inputs"  # digests only: values may hold passwords
+
+Labels = Mapping[str, str]
+
+
+def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
+    """Return what an image says about itself."""
+    return {
+        PLATFORM_LABEL: plan.platform,
+        BASE_LABEL: base,
+        BASE_DIGEST_LABEL: base_digest,
+        INPUTS_LABEL: json.dumps(dict(plan.needed_image.inputs), sort_keys=True),
+    }
+
+
+def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
+    """Say what has changed since the most similar of the ``others``, images of the platform."""
+    wanted = plan.needed_image.inputs
+    stated = (json.loads(labels.get(INPUTS_LABEL, "{}")) for labels in others)
+    made_from = [inputs for inputs in stated if inputs and isinstance(inputs, dict)]
+    if not made_from:
+        return f"no image of platform {plan.platform} yet"
+    changes = min((list(_changes(wanted, inputs)) for inputs in made_from), key=len)
+    return ", ".join(changes) or f"no image is tagged {plan.needed_image.tag}"
+
+
+def _changes(wanted: Mapping[str, str], before: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*wanted, *before}):
+        if wanted.get(name) == before.get(name):
+            continue
+        if name == BASE_IMAGE_INPUT:
+            yield f"{name} is {wanted.get(name)}, was {before.get(name)}"
+        elif name not in before:
+            yield f"{name} is new"
+        else:
+            yield f"{name} changed" if wanted.get(name) else f"{name} is gone"
+
+
+# What the kernel calls them, and what images and engines do.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def check_architecture(client: DockerClient, image: Image | None = None) -> None:
+    """Raise ``InfrastructureError`` where the engine cannot run ``image``.
+
+    Without one: the image that this machine would make from its own packages.
+    """
+    if image is None:
+        what = "an image made of this machine's packages would be"
+        made_for = ARCHITECTURES.get(platform.machine(), platform.machine())
+    else:
+        what = f"image {image.tags[0] if image.tags else image.id} is"
+        made_for = image.attrs["Architecture"]
+    there = client.version()["Arch"]
+    if made_for not in (there, ""):  # an image by hand may not say it
+        raise InfrastructureError(
+            f"{what} for {made_for}, the engine's machine is {there}",
+            remedy=f"name a base image for {there}, or run the platform on another engine",
+        )
+
+
+@contextmanager
+def build_lock(engine_id: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold this user's lock of an engine, which ends with its holder; say so where that waits."""
+    cache = user_cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(cache / f"build-{engine_id.replace(':', '')}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say("waiting for another image build on this engine")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
 
 class ImageBuilder:
     """Finds and builds images; remembers which base images no registry has given."""
@@ -48,7 +128,7 @@ class ImageBuilder:
             image, reason = bundled_image(self._client, plan.needed_image, archive, log)
         else:
             image, reason = self._find_or_build(plan, log)
-        check_image(self._client, image)
+        check_architecture(self._client, image)
         # The tag's time then says when the image was last used, which gc goes by.
         image.tag(plan.needed_image.tag)
         return ImageFacts(
@@ -127,7 +207,7 @@ class ImageBuilder:
         """Refuse what cannot be built on, before it waits for the builds of other platforms."""
         image = plan.needed_image
         if base := self.find(image.base_image):
-            check_image(self._client, base)
+            check_architecture(self._client, base)
         elif image.offline_base_image is None:
             raise InfrastructureError(
                 f"base image {image.base_image} is not here and cannot be pulled{log.tail()}",
@@ -141,13 +221,10 @@ class ImageBuilder:
         if offline is None or command is None or self.find(image.base_image) is not None:
             return image.base_image
         if self.find(offline) is None:
-            check_made_here(self._client)
+            check_architecture(self._client)
             environment = {**process.inherited_environment(), **self._environment}
             process.run(
-                [*command, offline],
-                cwd=REPOSITORY,
-                environment=environment,
-                on_line=log.write,
+                [*command, offline], cwd=REPOSITORY, environment=environment, on_line=log.write
             )
         return offline
 
@@ -157,20 +234,18 @@ class ImageBuilder:
         if known or self.find(reference) is not None:
             return
         log.write(f"pulling {reference}")
+        repository, tag = parse_repository_tag(reference)
         try:
-            for message in self._pull(reference):
+            # Without a tag the engine would pull all that there are.
+            for message in self._client.api.pull(
+                repository, tag or "latest", stream=True, decode=True
+            ):
                 if "progressDetail" not in message:  # one line a layer, not one a kilobyte
                     log.write(_text(message))
         except APIError as error:
             log.write(f"cannot pull {reference}: {explain(error)}")
         if self.find(reference) is None:
             self._unpullable.add(reference)
-
-    def _pull(self, reference: str) -> Iterable[Mapping[str, Any]]:
-        repository, tag = parse_repository_tag(reference)
-        # Without a tag the engine would pull all that there are.
-        messages = self._client.api.pull(repository, tag or "latest", stream=True, decode=True)
-        return cast(Iterable[Mapping[str, Any]], messages)
 
     def _build(self, plan: RunPlan, base: str, log: ImageLog) -> None:
         messages = self._client.api.build(
@@ -185,13 +260,26 @@ class ImageBuilder:
             forcerm=True,
             decode=True,
         )
-        made: set[str] = set()
+        made: set[str] = set()  # short ids of all images that its steps result in
+        failed = False
         try:
-            _follow_build(messages, plan, log, made)
+            # To the end also after an error, which then closes the connection.
+            for message in messages:
+                log.write(_text(message))
+                made.update(_STEP_RESULT.findall(_text(message)))
+                failed |= "error" in message
         finally:
             arguments = plan.needed_image.build_arguments.values()
             if any(mask_credentials(value) != value for value in arguments):
                 self._remove_unnamed(made)
+        if failed:
+            causes = _CAUSE.findall(log.tail())  # what the recipe itself says; a row has one line
+            raise InfrastructureError(
+                f"image {plan.needed_image.tag} of platform {plan.platform} cannot be built"
+                + "".join(f": {cause}" for cause in causes[-1:])
+                + log.tail(),
+                remedy=f"the whole log is {log.path}",
+            )
 
     def _remove_unnamed(self, made: set[str]) -> None:
         """Remove what a build has made beside its image: earlier stages.
@@ -205,128 +293,15 @@ class ImageBuilder:
                     self._client.api.remove_image(name)
 
 
-def _follow_build(
-    messages: Iterable[Mapping[str, Any]], plan: RunPlan, log: ImageLog, made: set[str]
-) -> None:
-    """Log a build; add the short ids of all images that its steps result in to ``made``."""
-    failed = False
-    for message in messages:  # to the end also after an error, which then closes the connection
-        log.write(_text(message))
-        made.update(_STEP_RESULT.findall(_text(message)))
-        failed |= "error" in message
-    if failed:
-        causes = _CAUSE.findall(log.tail())  # what the recipe itself says; a row shows one line
-        raise InfrastructureError(
-            f"image {plan.needed_image.tag} of platform {plan.platform} cannot be built"
-            + "".join(f": {cause}" for cause in causes[-1:])
-            + log.tail(),
-            remedy=f"the whole log is {log.path}",
-        )
-
-
 def _text(message: Mapping[str, Any]) -> str:
     """Return what a build or pull message says, whatever kind it is."""
     words = (message.get(key) for key in ("stream", "status", "error"))
     return " ".join(str(word) for word in words if word)
 
 
-# What the kernel calls them, and what images and engines do.
-NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-def check_image(client: DockerClient, image: Image) -> Image:
-    """Return ``image``; raises ``InfrastructureError`` where the engine cannot run it."""
-    made_for = image.attrs["Architecture"]
-    if made_for:  # an image by hand may not say it
-        _check(f"image {image.tags[0] if image.tags else image.id} is", made_for, client)
-    return image
-
-
-def check_made_here(client: DockerClient) -> None:
-    """The same for an image that this machine would make from its own packages."""
-    machine = platform.machine()
-    _check("an image made of this machine's packages would be", NAMES.get(machine, machine), client)
-
-
-def _check(what: str, made_for: str, client: DockerClient) -> None:
-    there = client.version()["Arch"]
-    if made_for != there:
-        raise InfrastructureError(
-            f"{what} for {made_for}, the engine's machine is {there}",
-            remedy=f"name a base image for {there}, or run the platform on another engine",
-        )
-
-
-@contextmanager
-def build_lock(engine_id: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold this user's lock of an engine, which ends with its holder; say so where that waits."""
-    cache = user_cache()
-    cache.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(cache / f"build-{engine_id.replace(':', '')}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say("waiting for another image build on this engine")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-PLATFORM_LABEL = "infini-ci.platform"
-BASE_LABEL = "infini-ci.base-image"  # the image that it was really built on
-BASE_DIGEST_LABEL = "infini-ci.base-digest"
-INPUTS_LABEL = "infini-ci.inputs"  # digests only: values may hold passwords
-
-Labels = Mapping[str, str]
-
-
-def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
-    """Return what an image says about itself."""
-    return {
-        PLATFORM_LABEL: plan.platform,
-        BASE_LABEL: base,
-        BASE_DIGEST_LABEL: base_digest,
-        INPUTS_LABEL: json.dumps(dict(plan.needed_image.inputs), sort_keys=True),
-    }
-
-
-def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
-    """Say what has changed since the most similar of the ``others``, images of the platform."""
-    wanted = plan.needed_image.inputs
-    made_from = [inputs for labels in others if (inputs := _inputs(labels))]
-    if not made_from:
-        return f"no image of platform {plan.platform} yet"
-    changes = min((_changes(wanted, inputs) for inputs in made_from), key=len)
-    return ", ".join(changes) or f"no image is tagged {plan.needed_image.tag}"
-
-
-def _inputs(labels: Labels) -> Mapping[str, str]:
-    inputs = json.loads(labels.get(INPUTS_LABEL, "{}"))
-    return inputs if isinstance(inputs, dict) else {}
-
-
-def _changes(wanted: Mapping[str, str], inputs: Mapping[str, str]) -> list[str]:
-    names = sorted({*wanted, *inputs})
-    return [
-        _change(name, wanted.get(name), inputs.get(name))
-        for name in names
-        if wanted.get(name) != inputs.get(name)
-    ]
-
-
-def _change(name: str, wanted: str | None, before: str | None) -> str:
-    if name == BASE_IMAGE_INPUT:
-        return f"{name} is {wanted}, was {before}"
-    if before is None:
-        return f"{name} is new"
-    return f"{name} changed" if wanted else f"{name} is gone"
-
-
 LOADED = "from the bundle"
 PRESENT = "from the bundle, and here already"
-LONGEST_S = 24 * 3600
+LONGEST_S = 24 * 3600  # a guard: some GB take minutes
 TIMES = 2  # the engine unpacks the archive before it takes the layers out
 
 
@@ -334,9 +309,17 @@ def bundled_image(
     client: DockerClient, plan: ImagePlan, archive: ImageArchive, log: ImageLog
 ) -> tuple[Image, str]:
     """Return the image of a bundle, and whether it had to be loaded."""
-    if found := _present(client, plan.tag, archive):
-        return found, PRESENT
-    _check_space(client, archive)
+    for reference in (archive.id, plan.tag):
+        with suppress(ImageNotFound):
+            if _is(image := client.images.get(reference), archive):
+                return image, PRESENT
+    info = client.info()
+    if is_here(info):  # elsewhere its own error, of a full disk, comes later
+        folder = str(info["DockerRootDir"])
+        needed, free = TIMES * archive.size, shutil.disk_usage(folder).free
+        if free < needed:
+            message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
+            raise InfrastructureError(message, remedy="Make room: docker system df says by what.")
     log.write(f"loading {plan.tag} from {archive.bundle}")
     with tarfile.open(archive.bundle, mode="r:") as members:
         content = cast(IO[bytes], members.extractfile(archive.member))
@@ -359,28 +342,6 @@ def patience(client: DockerClient) -> Iterator[None]:
         client.api.timeout = usual
 
 
-def _present(client: DockerClient, tag: str, archive: ImageArchive) -> Image | None:
-    for reference in (archive.id, tag):
-        try:
-            image = client.images.get(reference)
-        except ImageNotFound:
-            continue
-        if _is(image, archive):
-            return image
-    return None
-
-
 def _is(image: Image, archive: ImageArchive) -> bool:
     """Engines that store images in containerd count ids otherwise; layers are the same in all."""
     return image.id == archive.id or tuple(image.attrs["RootFS"]["Layers"]) == archive.layers
-
-
-def _check_space(client: DockerClient, archive: ImageArchive) -> None:
-    info = client.info()
-    folder = str(info["DockerRootDir"])
-    if not is_here(info):  # its own error, of a full disk, comes later
-        return
-    needed, free = TIMES * archive.size, shutil.disk_usage(folder).free
-    if free < needed:
-        message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
-        raise InfrastructureError(message, remedy="Make room: docker system df says by what.")

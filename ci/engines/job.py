@@ -18,12 +18,12 @@ from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
 
 MAIN = "from ci.agent.__main__ import main\n\nmain()\n"
-_PARTS = ("__init__.py", "agent/*.py", "util/__init__.py", "util/lines.py", "util/text.py")
+PARTS = ("__init__.py", "agent/*.py", "util/__init__.py", "util/lines.py", "util/text.py")
 
 
 def agent_modules() -> list[Path]:
     """The agent, and what it uses of the rest: with nothing but the standard library of 3.8."""
-    return [module for part in _PARTS for module in sorted((REPOSITORY / "ci").glob(part))]
+    return [module for part in PARTS for module in sorted((REPOSITORY / "ci").glob(part))]
 
 
 def agent_archive() -> bytes:

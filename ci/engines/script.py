@@ -12,17 +12,17 @@ import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from docker.types import Ulimit
 
-from ci.engines.devices import CONTAINER_PROBE, PROBE, exposure_of
+from ci.engines.devices import CONTAINER_PROBE, PROBE, exposure_of, lease_volume
 from ci.engines.images import BASE_DIGEST_LABEL, BASE_LABEL, image_labels
-from ci.engines.job import FOLDER, volume_labels
+from ci.engines.job import FOLDER, PARTS, volume_labels
 from ci.engines.workfolder import PIP_INSTALL
 from ci.model.plan import (
     CONTAINER_CA_BUNDLE,
     CONTAINER_WHEELS,
-    DevicePlan,
     Exposure,
     ImageArchive,
     ImagePlan,
@@ -38,15 +38,17 @@ FLAGS = {
     "ulimits": "--ulimit",
     "labels": "--label",
     "environment": "--env",
+    "build_arguments": "--build-arg",
     "network_mode": "--network",
     "mem_limit": "--memory",
     "memswap_limit": "--memory-swap",
     "volumes": "--volume",
 }
-WIDTH = 80
+WIDTH = 80  # characters; a longer command gets a line for each of its words
 STOP_SERVER = "kill $! 2> /dev/null"
 WHAT = "# the commands of a run; its verdict, table and results.json are not part of it"
 MASKED = "# *** below hides a password: put it there before you run this"
+STAGES = "# the stages; their output is in *.log of the results, events are printed"
 
 
 def work_folder(plan: RunPlan) -> Path:
@@ -56,7 +58,7 @@ def work_folder(plan: RunPlan) -> Path:
 
 def describe_docker(
     plan: RunPlan,
-    options: Mapping[str, object],
+    options: Mapping[str, Any],
     agent_command: tuple[str, ...],
     *,
     job: bytes,
@@ -69,19 +71,19 @@ def describe_docker(
     """
     image = plan.needed_image
     settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
-    secrets = {name: value for name, value in settings.items() if mask_credentials(value) != value}
+    secrets = {name: value for name, value in settings.items() if _is_secret(value)}
     return _script(
         *_beginning(plan, name=plan.container.name, image=image.tag),
         *_exports({**engine, **secrets}),
-        *_unpacked_bundle(plan, image.archive),
+        *(_unpacked_bundle(plan, image.archive) if image.archive else ()),
         *_wheelhouse(plan),
         *(_bundled_image(image.archive) if image.archive else _built_image(plan, image)),
         *_container(plan, options, agent_command),
-        *_sources(plan, prefix=plan.container.workspace.strip("/"), owner=plan.container.user),
-        'docker cp - "$name":/ < "$work/sources.tar"',
+        *_sources(plan, plan.container.workspace, plan.container.user),
+        _put_in("sources"),
         *_agent(plan, job),
         *_container_files(plan, agent_command),
-        "# the stages; their output is in *.log of the results, events are printed",
+        STAGES,
         "code=0",
         'docker start --attach "$name" || code=$?',
         "# results",
@@ -109,10 +111,10 @@ def describe_host(
         "# virtual environment",
         '"$python" -m venv "$work/venv"',
         f'"$work/venv/bin/python" {shlex.join(PIP_INSTALL)} {requirements}',
-        *_sources(plan, prefix="workspace", owner="0"),
+        *_sources(plan, "workspace", "0"),
         'tar --extract --no-same-owner --directory "$work" --file "$work/sources.tar"',
         *_agent(plan, job),
-        "# the stages; their output is in *.log of the results, events are printed",
+        STAGES,
         '"$work/venv/bin/python" "$work/agent.pyz" "$work/job.json" < /dev/null',
     )
 
@@ -134,57 +136,53 @@ def _beginning(plan: RunPlan, **names: str) -> Iterator[str]:
     }
     yield from (f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
     yield 'mkdir -m 700 "$work"'
-    yield from _at_the_end()
+    yield _at_the_end()
     yield "trap 'exit 130' INT TERM"
 
 
-def _at_the_end(*commands: str) -> Iterator[str]:
+def _at_the_end(*commands: str) -> str:
     """Whatever ends the script, do this; a failure of one command stops no other."""
     each = (f"{command} || true; " for command in commands)
-    yield f"""trap '{"".join(each)}rm -rf "$work"' EXIT"""
+    return f"""trap '{"".join(each)}rm -rf "$work"' EXIT"""
 
 
 def _exports(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
-        shown = mask_credentials(value)
-        if shown == value:
-            yield f"export {name}={shlex.quote(value)}"
-        else:
+        if _is_secret(value):
+            shown = mask_credentials(value)
             yield f"# {name} holds a password, which is not printed: set it to {shown}"
             yield f'export {name}="${{{name}:?set it, with its password}}"'
+        else:
+            yield f"export {name}={shlex.quote(value)}"
 
 
-def _unpacked_bundle(plan: RunPlan, archive: ImageArchive | None) -> Iterator[str]:
-    if archive is None:
-        return
-    members = [bundle.SOURCE]
-    if plan.network.wheels is not None:
-        members.append(f"{bundle.WHEELS}{plan.platform}")
+def _is_secret(value: str) -> bool:
+    return mask_credentials(value) != value
+
+
+def _unpacked_bundle(plan: RunPlan, archive: ImageArchive) -> Iterator[str]:
+    wheels = [f"{bundle.WHEELS}{plan.platform}"] if plan.network.wheels else []
     yield "# the bundle"
     yield 'mkdir "$work/bundle" "$work/source"'
     yield _command(
-        [
-            'tar --extract --directory "$work/bundle" --strip-components 1',
-            f"--file {shlex.quote(str(archive.bundle))}",
-            *(shlex.quote(bundle.FOLDER + member) for member in members),
-        ]
+        'tar --extract --directory "$work/bundle" --strip-components 1',
+        f"--file {shlex.quote(str(archive.bundle))}",
+        *(shlex.quote(bundle.FOLDER + member) for member in (bundle.SOURCE, *wheels)),
     )
     yield f'tar --extract --directory "$work/source" --file "$work/bundle/{bundle.SOURCE}"'
 
 
 def _wheelhouse(plan: RunPlan) -> Iterator[str]:
     """Serve the wheelhouse, as a run does while it builds and runs."""
-    network = plan.network
-    if network.wheelhouse is None:
+    folder, port = plan.network.wheelhouse, plan.network.wheelhouse_port
+    if folder is None:
         return
-    yield f"# wheelhouse; an engine elsewhere needs ssh -R {network.wheelhouse_port} to it"
+    yield f"# wheelhouse; an engine elsewhere needs ssh -R {port} to it"
     yield _command(
-        [
-            f'"$python" -m http.server {network.wheelhouse_port} --bind 127.0.0.1',
-            f'--directory {shlex.quote(str(network.wheelhouse))} > "$work/wheelhouse.log" 2>&1 &',
-        ]
+        f'"$python" -m http.server {port} --bind 127.0.0.1',
+        f'--directory {shlex.quote(str(folder))} > "$work/wheelhouse.log" 2>&1 &',
     )
-    yield from _at_the_end(STOP_SERVER)
+    yield _at_the_end(STOP_SERVER)
     yield "sleep 2"
 
 
@@ -208,49 +206,41 @@ def _built_image(plan: RunPlan, image: ImagePlan) -> Iterator[str]:
     else:
         yield pull
     yield 'digest=$(docker image inspect --format "{{.Id}}" "$base")'
-    labels = image_labels(plan, "", "")
-    labels = {name: value for name, value in labels.items() if value}
     yield 'mkdir "$work/context"'
     for name, content in sorted(image.context.items()):
         yield from _context_file(plan, name, content)
+    # What a later run knows the image by.
+    labels = {name: value for name, value in image_labels(plan, "", "").items() if value}
+    dockerfile = f"{work_folder(plan)}/context/{image.dockerfile}"
     yield _command(
-        [
-            "docker build",
-            *_flags({"force_rm": True, "network": plan.container.network_mode}),
-            *_settings("--build-arg", image.build_arguments),
-            '--build-arg BASE_IMAGE="$base"',
-            # What a later run knows the image by.
-            *_flags({"labels": labels}),
-            f'--label {BASE_LABEL}="$base" --label {BASE_DIGEST_LABEL}="$digest"',
-            f"--file {shlex.quote(f'{work_folder(plan)}/context/{image.dockerfile}')}",
-            '--tag "$image"',
-            '"$work/context"',
-        ]
+        "docker build",
+        *_flags({"force_rm": True, "network": plan.container.network_mode}),
+        *_flags({"build_arguments": image.build_arguments}),
+        '--build-arg BASE_IMAGE="$base"',
+        *_flags({"labels": labels}),
+        f'--label {BASE_LABEL}="$base" --label {BASE_DIGEST_LABEL}="$digest"',
+        *_flags({"file": dockerfile}),
+        '--tag "$image"',
+        '"$work/context"',
     )
     yield "fi"
 
 
 def _context_file(plan: RunPlan, name: str, content: bytes) -> Iterator[str]:
     """Copy a file of the build context from where it is; write those that are nowhere."""
-    target = f'"$work/context"/{shlex.quote(name)}'
+    known = {f'"$repository"/docker/{shlex.quote(name)}': REPOSITORY / "docker" / name}
+    for path in filter(None, (plan.host.requirements, plan.network.ca_bundle)):
+        known[shlex.quote(str(path))] = path
+    same = (at for at, path in known.items() if path.is_file() and path.read_bytes() == content)
+    found = next(same, None)
     mode = 755 if content.startswith(b"#!") else 644
-    known = {
-        f'"$repository"/docker/{shlex.quote(name)}': REPOSITORY / "docker" / name,
-        **{
-            shlex.quote(str(path)): path
-            for path in (plan.host.requirements, plan.network.ca_bundle)
-            if path is not None
-        },
-    }
-    for source, path in known.items():
-        if path.is_file() and path.read_bytes() == content:
-            yield f"install -D -m {mode} {source} {target}"
-            return
-    yield f"install -D -m {mode} /dev/null {target}"
-    yield from _written(content, target)
+    target = f'"$work/context"/{shlex.quote(name)}'
+    yield f"install -D -m {mode} {found or '/dev/null'} {target}"
+    if found is None:
+        yield _written(content, target)
 
 
-def _written(content: bytes, target: str) -> Iterator[str]:
+def _written(content: bytes, target: str) -> str:
     """Write a file by a here-document; what is no text is in base64."""
     try:
         text, program = content.decode(), "cat"
@@ -261,83 +251,81 @@ def _written(content: bytes, target: str) -> Iterator[str]:
     end = "END"
     while end in text.splitlines():
         end += "_"
-    yield f"{program} > {target} << '{end}'\n{text}{end}"
+    return f"{program} > {target} << '{end}'\n{text}{end}"
 
 
 def _container(
-    plan: RunPlan, options: Mapping[str, object], agent_command: tuple[str, ...]
+    plan: RunPlan, options: Mapping[str, Any], agent_command: tuple[str, ...]
 ) -> Iterator[str]:
-    program, *arguments = (*plan.needed_image.entry, *agent_command)
+    by_file: list[str] = []
     if plan.devices is not None:
-        folder = plan.devices.folder
+        facts, folder = plan.devices.facts, plan.devices.folder
         yield "# the folder of the device leases, which the engine makes as root"
         yield _command(
-            [
-                "docker run --rm --user 0 --network none",
-                f"--volume {folder}:{folder}",
-                f'--entrypoint chmod "$image" 1777 {folder}',
-            ]
+            "docker run --rm --user 0 --network none",
+            f"--volume {lease_volume(plan.devices)}",
+            f'--entrypoint chmod "$image" 1777 {folder}',
         )
     if plan.cache:
         yield "# compiler cache, used where the image has ccache"
         labels = _flags({"labels": volume_labels(plan)})
-        yield _command(["docker volume create", *labels, plan.cache.name])
+        yield _command("docker volume create", *labels, plan.cache.name)
     yield "# container"
-    by_file: list[str] = []
     if plan.devices is not None and exposure_of(plan.devices) is Exposure.FILES:
         yield "# its device files are looked for here; a run looks on the engine's machine"
-        by_file = list(_files_here(plan.devices))
-    yield _command(
-        [
-            "docker create",
-            *_flags({name: value for name, value in options.items() if name != "environment"}),
-            *by_file,
-            *_settings("--env", {**plan.network.environment, **plan.environment}),
-            "--log-driver json-file",
-            f"--entrypoint {shlex.quote(program)}",
-            f'"$image" {shlex.join(arguments)}',
+        wanted = {
+            "--device %n:%n:rw": facts.files,
+            "--group-add %g": facts.files,
+            "--volume %n:%n:ro": facts.mounts,
+        }
+        by_file = [
+            f'$(stat -c "{option}" {" ".join(paths)} 2> /dev/null)'
+            for option, paths in wanted.items()
+            if paths
         ]
+    program, *arguments = (*plan.needed_image.entry, *agent_command)
+    yield _command(
+        "docker create",
+        *_flags({**options, "environment": None}),
+        *by_file,
+        *_flags({"environment": options["environment"]}),
+        "--log-driver json-file",
+        *_flags({"entrypoint": program}),
+        f'"$image" {shlex.join(arguments)}',
     )
     server = [STOP_SERVER] if plan.network.wheelhouse else []
-    yield from _at_the_end(*server, 'docker rm --force --volumes "$name"')
+    yield _at_the_end(*server, 'docker rm --force --volumes "$name"')
 
 
-def _files_here(devices: DevicePlan) -> Iterator[str]:
-    """Device files, folders of the driver and groups, as the script finds them."""
-    files, mounts = " ".join(devices.facts.files), " ".join(devices.facts.mounts)
-    for option, paths in (
-        ("--device %n:%n:rw", files),
-        ("--group-add %g", files),
-        ("--volume %n:%n:ro", mounts),
-    ):
-        if paths:
-            yield f'$(stat -c "{option}" {paths} 2> /dev/null)'
-
-
-def _sources(plan: RunPlan, *, prefix: str, owner: str) -> Iterator[str]:
-    """The very program that a run lists and packs the files with."""
+def _sources(plan: RunPlan, prefix: str, owner: str) -> Iterator[str]:
     packed = plan.image is not None and plan.image.archive is not None
     folder = '"$work/source"' if packed else shlex.quote(str(plan.source))
     yield "# sources: in git, tracked files and untracked ones that are not ignored"
-    yield _command(
-        [
-            'PYTHONPATH="$repository" "$python" -P -m ci.plan.source',
-            f"{folder} {shlex.quote(prefix)} {owner}{' packed' if packed else ''}",
-            '> "$work/sources.tar"',
-        ]
+    yield _folder_archive("sources", folder, prefix, owner, packed=packed)
+
+
+def _folder_archive(name: str, folder: str, prefix: str, owner: str, *, packed: bool) -> str:
+    """The very program that a run lists and packs the files with."""
+    return _command(
+        'PYTHONPATH="$repository" "$python" -P -m ci.plan.source',
+        f"{folder} {shlex.quote(prefix.strip('/'))} {owner}{' packed' if packed else ''}",
+        f'> "$work/{name}.tar"',
     )
+
+
+def _put_in(name: str) -> str:
+    """From a file, as of a pipe `sh` sees only the last command fail."""
+    return f'docker cp - "$name":/ < "$work/{name}.tar"'
 
 
 def _agent(plan: RunPlan, job: bytes) -> Iterator[str]:
     yield "# the agent, which runs and measures the stages"
-    yield 'mkdir "$work/zip"'
-    yield 'cp -R "$repository/ci/agent" "$work/zip/agent"'
+    yield 'mkdir -p "$work/zip/ci"'
+    yield _command('(cd "$repository/ci" && cp --parents', " ".join(PARTS), '"$work/zip/ci")')
     yield _command(
-        [
-            '"$python" -m zipapp "$work/zip"',
-            "--main agent.__main__:main",
-            '--output "$work/agent.pyz"',
-        ]
+        '"$python" -m zipapp "$work/zip"',
+        "--main ci.agent.__main__:main",
+        '--output "$work/agent.pyz"',
     )
     yield "# its job: these commands, one after the other in the folder of the sources"
     for stage in plan.stages:
@@ -346,7 +334,7 @@ def _agent(plan: RunPlan, job: bytes) -> Iterator[str]:
         again = f", failed tests {stage.reruns} times more" if stage.reruns else ""
         yield f"#   {stage.name}, at most {stage.timeout_s:g} s{again}:"
         yield from (f"#     {line}" for line in command.splitlines())
-    yield from _written(job + b"\n", '"$work/job.json"')
+    yield _written(job + b"\n", '"$work/job.json"')
 
 
 def _container_files(plan: RunPlan, agent_command: tuple[str, ...]) -> Iterator[str]:
@@ -361,74 +349,57 @@ def _container_files(plan: RunPlan, agent_command: tuple[str, ...]) -> Iterator[
         yield f'install -D -m 644 {source} "$work/root{target}"'
     yield from _packed("root", files, "0")
     folders = [plan.container.results, *([FOLDER] if plan.cache else [])]
-    yield _command(["mkdir -p", *(f'"$work/user{folder}"' for folder in folders)])
+    yield _command("mkdir -p", *(f'"$work/user{folder}"' for folder in folders))
     yield from _packed("user", folders, plan.container.user)
     if plan.network.wheels is not None:
         wheels = f'"$work/bundle/{bundle.WHEELS}{plan.platform}"'
-        prefix = CONTAINER_WHEELS.strip("/")
-        yield _command(
-            [
-                'PYTHONPATH="$repository" "$python" -P -m ci.plan.source',
-                f"{wheels} {prefix} {plan.container.user} packed",
-                '> "$work/wheels.tar"',
-            ]
-        )
-        yield 'docker cp - "$name":/ < "$work/wheels.tar"'
+        yield _folder_archive("wheels", wheels, CONTAINER_WHEELS, plan.container.user, packed=True)
+        yield _put_in("wheels")
 
 
 def _packed(folder: str, paths: Iterable[str], owner: str) -> Iterator[str]:
-    """Put paths of a folder in; by a file, as of a pipe `sh` sees only the last command fail."""
     yield _command(
-        [
-            f'tar -C "$work/{folder}" --owner {owner} --group {owner} --mode u=rwX,go=rX',
-            f'-cf "$work/{folder}.tar"',
-            *(path.strip("/") for path in paths),
-        ]
+        f'tar -C "$work/{folder}" --owner {owner} --group {owner} --mode u=rwX,go=rX',
+        f'-cf "$work/{folder}.tar"',
+        *(path.strip("/") for path in paths),
     )
-    yield f'docker cp - "$name":/ < "$work/{folder}.tar"'
+    yield _put_in(folder)
 
 
-def _command(words: Iterable[str]) -> str:
-    """Join words that are quoted already; a long command gets a line for each of them."""
-    words = list(words)
+def _command(*words: str) -> str:
+    """Join words that are quoted already."""
     line = " ".join(words)
     return line if len(line) <= WIDTH else " \\\n    ".join(words)
 
 
-def _settings(flag: str, settings: Mapping[str, str]) -> Iterator[str]:
-    """Flags that set variables; docker takes one without a value from the shell."""
-    for name, value in settings.items():
-        secret = mask_credentials(value) != value
-        yield f"{flag} {name if secret else shlex.quote(f'{name}={value}')}"
-
-
-def _flags(options: Mapping[str, object]) -> Iterator[str]:
+def _flags(options: Mapping[str, Any]) -> Iterator[str]:
     """Spell options of the SDK as flags of the command line; None is an absent one."""
     for name, value in options.items():
         flag = FLAGS.get(name, "--" + name.replace("_", "-"))
         if value is True:
             yield flag
         elif name == "device_requests":
-            yield from _requests(value)
+            for request in value:
+                yield from _request(request)
         elif isinstance(value, Mapping):
-            for key, item in value.items():
-                yield f"{flag} {shlex.quote(f'{key}={item}')}"
+            # Docker takes one without a value from the shell.
+            pairs = (key if _is_secret(item) else f"{key}={item}" for key, item in value.items())
+            yield from (f"{flag} {shlex.quote(pair)}" for pair in pairs)
         elif isinstance(value, list):
-            for item in value:
-                limit = isinstance(item, Ulimit)
-                text = f"{item.name}={item.soft}:{item.hard}" if limit else str(item)
-                yield f"{flag} {shlex.quote(text)}"
+            yield from (f"{flag} {shlex.quote(_item(item))}" for item in value)
         elif value is not None:
             yield f"{flag} {shlex.quote(str(value))}"
 
 
-def _requests(requests: object) -> Iterator[str]:
+def _item(item: Any) -> str:
+    return f"{item.name}={item.soft}:{item.hard}" if isinstance(item, Ulimit) else str(item)
+
+
+def _request(request: Mapping[str, Any]) -> Iterator[str]:
     """Devices by name, as the Container Device Interface has them, or as ``--gpus``."""
-    assert isinstance(requests, list)  # noqa: S101
-    for request in requests:
-        names = request["DeviceIDs"]
-        if request["Driver"] == "cdi":
-            yield from (f"--device {shlex.quote(name)}" for name in names)
-        else:
-            which = f'"device={",".join(names)}"' if names else "all"
-            yield f"--gpus {shlex.quote(which)}"
+    names = request["DeviceIDs"]
+    if request["Driver"] == "cdi":
+        yield from (f"--device {shlex.quote(name)}" for name in names)
+    else:
+        which = f'"device={",".join(names)}"' if names else "all"
+        yield f"--gpus {shlex.quote(which)}"
