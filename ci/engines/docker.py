@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -80,25 +80,20 @@ class DockerEngine:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._client = link.client
+        self.client: DockerClient = link.client  # also for what is no run: gc, doctor
         self.images = ImageBuilder(link.client, link.environment)
         self._version = str(link.client.version()["Version"])
 
     @classmethod
     def connect(cls, plan: EnginePlan) -> DockerEngine:
         """Return the engine of ``plan``; raises ``InfrastructureError`` where none answers."""
-        link = Link.open(plan)
+        link = Link(plan)
         with typed_sdk_errors(link.place):
             return cls(link)
 
     def close(self) -> None:
         """Hang up."""
         self._link.close()
-
-    @property
-    def client(self) -> DockerClient:
-        """The connection, for what is no run: gc, doctor."""
-        return self._client
 
     def check(self, plan: RunPlan) -> None:
         """A container needs an image, and a way to its devices."""
@@ -109,7 +104,7 @@ class DockerEngine:
     def machine(self) -> EngineMachine:
         """What the engine says of itself."""
         with typed_sdk_errors(self._link.place):
-            info = self._client.info()
+            info = self.client.info()
         return EngineMachine(identity=str(info["ID"]), processors=int(info["NCPU"]))
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
@@ -125,7 +120,9 @@ class DockerEngine:
         notes: list[str] = []
         try:
             with self._link.in_use(plan.network):
-                notes += [*self.images.notes(plan, image.digest), *_privileges(plan)]
+                notes += self.images.notes(plan, image.digest)
+                if plan.devices is not None and plan.devices.privileged:
+                    notes.append(PRIVILEGED)
                 container = self._create(plan, image)
                 sync_start = monotonic()
                 notes += _put_sources(container, plan)
@@ -192,10 +189,10 @@ class DockerEngine:
 
     def _create(self, plan: RunPlan, image: ImageFacts) -> Container:
         if plan.cache:  # made beforehand: what comes with a container has no labels
-            self._client.volumes.create(plan.cache.name, labels=volume_labels(plan))
-        found = look(self._client, plan, plan.devices) if plan.devices else None
+            self.client.volumes.create(plan.cache.name, labels=volume_labels(plan))
+        found = look(self.client, plan, plan.devices) if plan.devices else None
         try:
-            return self._client.containers.create(
+            return self.client.containers.create(
                 image.digest or image.reference,  # whatever has the name by now
                 # Not the image's own entry point, which may be anything.
                 entrypoint=[*plan.needed_image.entry, *COMMAND],
@@ -212,7 +209,7 @@ class DockerEngine:
 
     def _containers(self, plan: RunPlan) -> list[Container]:
         labels = [f"{name}={value}" for name, value in plan.container.labels.items()]
-        found: list[Container] = self._client.containers.list(all=True, filters={"label": labels})
+        found: list[Container] = self.client.containers.list(all=True, filters={"label": labels})
         return found
 
     def _remove(self, plan: RunPlan) -> None:
@@ -221,7 +218,7 @@ class DockerEngine:
             for container in self._containers(plan):
                 container.remove(force=True, v=True)
             if plan.cache and is_empty(plan.results):  # the engine refuses where another run has it
-                self._client.api.remove_volume(plan.cache.name)
+                self.client.api.remove_volume(plan.cache.name)
         except ERRORS:
             pass  # with the engine gone there is nothing to be done; the run says that it was lost
 
@@ -267,10 +264,6 @@ def _start(container: Container, plan: RunPlan) -> None:
         raise InfrastructureError(message, remedy=DEVICE_REMEDIES[exposure]) from error
 
 
-def _privileges(plan: RunPlan) -> list[str]:
-    return [PRIVILEGED] if plan.devices is not None and plan.devices.privileged else []
-
-
 def _put_sources(container: Container, plan: RunPlan) -> list[str]:
     """Copy the sources in; return a note for each file that had to stay out."""
     packed = plan.needed_image.archive is not None
@@ -283,14 +276,9 @@ def _put_sources(container: Container, plan: RunPlan) -> list[str]:
 def _put_folder(
     container: Container, plan: RunPlan, folder: Path, destination: str, *, packed: bool
 ) -> tuple[str, ...]:
+    prefix, owner = destination.strip("/"), int(plan.container.user)
     with TemporaryFile() as archive:
-        left_out = source.write_archive(
-            folder,
-            archive,
-            prefix=destination.strip("/"),
-            owner=int(plan.container.user),
-            packed=packed,
-        )
+        left_out = source.write_archive(folder, archive, prefix=prefix, owner=owner, packed=packed)
         archive.seek(0)
         container.put_archive("/", archive)
     return left_out
@@ -303,10 +291,9 @@ def _put_agent(container: Container, plan: RunPlan) -> None:
     if plan.network.ca_bundle is not None:
         contents[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle.read_bytes()
     files = {name.strip("/"): content for name, content in contents.items()}
-    owner = int(plan.container.user)
     folders = [plan.container.results, *([FOLDER] if plan.cache else [])]
     names = [folder.strip("/") for folder in folders]
-    container.put_archive("/", pack(files, folders=names, owner=owner))
+    container.put_archive("/", pack(files, folders=names, owner=int(plan.container.user)))
 
 
 def _job(plan: RunPlan) -> bytes:
@@ -328,46 +315,33 @@ def _attend(link: Link, container: Container, plan: RunPlan, observer: Observer)
     and gets what there is; a third one leaves at once.
     """
     reader = EventReader(LiveLogs(observer, stage_logs(plan)), plan.results)
+    facts = ExecutionFacts(engine=DockerEngine.name)
     for number in (None, signal.SIGTERM, signal.SIGKILL):
-        interrupted = number is not None
         try:
             if number is not None:
-                _end(container, number, observer)
+                facts = replace(facts, interrupted=True)
+                what = "the running stage" if number is signal.SIGTERM else "the container"
+                observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
+                with suppress(APIError):  # it may have ended by itself just now
+                    container.kill(signal=number.name)
             link.lasting(partial(_follow, container, reader), observer)
             refused = link.lasting(partial(_collect, container, plan), observer)
-            return _ended(container, reader, refused, interrupted=interrupted)
+            return replace(
+                facts,
+                exit_code=container.attrs["State"]["ExitCode"],
+                oom_killed=container.attrs["State"]["OOMKilled"],
+                lost=reader.finished is None,
+                unreadable_lines=reader.unreadable_lines,
+                longest_line=reader.longest_line,
+                notes=tuple(f"refused from the results: {source.printable(x)}" for x in refused),
+            )
         except KeyboardInterrupt:
             continue
         except ERRORS as error:
             name, why = plan.container.name, explain(error)
             note = f"lost the container {name}, --resume may find it again: {why}"
-            return ExecutionFacts(
-                engine=DockerEngine.name, lost=True, interrupted=interrupted, notes=(note,)
-            )
-    return ExecutionFacts(engine=DockerEngine.name, interrupted=True)
-
-
-def _end(container: Container, number: signal.Signals, observer: Observer) -> None:
-    what = "the running stage" if number is signal.SIGTERM else "the container"
-    observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
-    with suppress(APIError):  # it may have ended by itself just now
-        container.kill(signal=number.name)
-
-
-def _ended(
-    container: Container, reader: EventReader, refused: Iterable[str], *, interrupted: bool
-) -> ExecutionFacts:
-    state = container.attrs["State"]
-    return ExecutionFacts(
-        engine=DockerEngine.name,
-        exit_code=state["ExitCode"],
-        oom_killed=state["OOMKilled"],
-        lost=reader.finished is None,
-        interrupted=interrupted,
-        unreadable_lines=reader.unreadable_lines,
-        longest_line=reader.longest_line,
-        notes=tuple(f"refused from the results: {source.printable(name)}" for name in refused),
-    )
+            return replace(facts, lost=True, notes=(note,))
+    return replace(facts, interrupted=True)
 
 
 def _abandoned(facts: ExecutionFacts) -> bool:
@@ -379,24 +353,17 @@ def _follow(container: Container, reader: EventReader) -> None:
     """Read the log from its beginning until the container has ended."""
     while True:
         reader.restart()
-        with _log(container) as chunks:
-            for chunk in chunks:
+        stream = container.logs(stream=True, follow=True)
+        try:
+            for chunk in stream:
                 reader.feed(chunk)
+        finally:  # where it ends early, close the connection, which takes two steps
+            with suppress(OSError):
+                stream.close()  # half of it: what is left in the buffers keeps it open
+            deque(stream, maxlen=0)
         container.reload()
         if container.status != "running":
             return
-
-
-@contextmanager
-def _log(container: Container) -> Iterator[Iterator[bytes]]:
-    """Stream the log; when that ends early, close the connection, which takes two steps."""
-    stream = container.logs(stream=True, follow=True)
-    try:
-        yield stream
-    finally:
-        with suppress(OSError):
-            stream.close()  # half of it: what is left in the buffers keeps it open
-        deque(stream, maxlen=0)
 
 
 def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:

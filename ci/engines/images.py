@@ -88,7 +88,7 @@ def check_architecture(client: DockerClient, image: Image | None = None) -> None
         what = f"image {image.tags[0] if image.tags else image.id} is"
         made_for = image.attrs["Architecture"]
     there = client.version()["Arch"]
-    if made_for not in (there, ""):  # an image by hand may not say it
+    if made_for and made_for != there:  # an image by hand may not say it
         raise InfrastructureError(
             f"{what} for {made_for}, the engine's machine is {there}",
             remedy=f"name a base image for {there}, or run the platform on another engine",
