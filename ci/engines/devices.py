@@ -85,7 +85,10 @@ def container_devices(devices: DevicePlan, found: FoundFiles | None = None) -> d
     options: dict[str, Any] = {"volumes": [lease_volume(devices)]}
     match exposure_of(devices):
         case Exposure.REQUEST:
-            options["device_requests"] = [_request(devices)]
+            # As `--gpus`; `utility` brings the management library, without which none is found.
+            which = {"device_ids": list(devices.uuids)} if devices.uuids else {"count": -1}
+            request = DeviceRequest(capabilities=[["gpu", "compute", "utility"]], **which)
+            options["device_requests"] = [request]
         case Exposure.CDI:
             names = [f"{facts.cdi}={uuid}" for uuid in devices.uuids or ("all",)]
             options["device_requests"] = [DeviceRequest(driver="cdi", device_ids=names)]
@@ -102,12 +105,6 @@ def container_devices(devices: DevicePlan, found: FoundFiles | None = None) -> d
 def lease_volume(devices: DevicePlan) -> str:
     """The folder of the machine's leases, at the same place in every container."""
     return f"{devices.folder}:{devices.folder}"
-
-
-def _request(devices: DevicePlan) -> DeviceRequest:
-    """As ``--gpus``; ``utility`` brings the management library, without which nothing is found."""
-    which = {"device_ids": list(devices.uuids)} if devices.uuids else {"count": -1}
-    return DeviceRequest(capabilities=[["gpu", "compute", "utility"]], **which)
 
 
 HOST = "/host"  # where the container has the machine's files, read-only

@@ -6,6 +6,7 @@ Like a container, the agent outlives its caller, and a later one can adopt it.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -47,7 +48,7 @@ SHOWN = re.compile(
     r"|CC|CXX|CPP|(C|CXX|CPP|LD|MAKE)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH|LANG|TZ"
     r"|\w+_VISIBLE_DEVICES"
 )
-POLL_S = 0.05
+POLL_S = 0.05  # as often as the agent prints what does not fill an event
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
 
@@ -100,7 +101,11 @@ class HostEngine:
         agent = None
         try:
             with _typed_errors():
-                notes += [*_sync(plan, folder), *_missing_packages(plan)]
+                notes += _sync(plan, folder)
+                if install := missing_packages(plan.system_packages):
+                    # What the image would have; it is not for a run to install into this system.
+                    what = "not all that system_packages names is installed on this machine"
+                    notes.append(f"{what}: {install}")
                 sync_seconds = monotonic() - start
                 agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
                 facts = _attend(folder, plan, observer)
@@ -166,17 +171,12 @@ def prerequisites_of(plan: RunPlan) -> Iterator[Finding]:
 
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
     python = str(folder.venv / "bin" / "python")
-    commands = (
+    for command in (
         [plan.host.python, "-m", "venv", str(folder.venv)],
         [python, *PIP_INSTALL, str(plan.host.requirements)],
-    )
-    for command in commands:
-        result = process.run(
-            command,
-            environment=_environment(plan, folder.venv),
-            on_line=log.write,
-            check=False,
-        )
+    ):
+        environment = _environment(plan, folder.venv)
+        result = process.run(command, environment=environment, on_line=log.write, check=False)
         if result.exit_code != 0:
             raise InfrastructureError(
                 f"the virtual environment of platform {plan.platform} cannot be made{log.tail()}",
@@ -201,13 +201,6 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
         refused = extract(archive, folder.workspace)
     names = (*left_out, *map(source.printable, refused))
     return [f"left out of the sources: {name}" for name in names]
-
-
-def _missing_packages(plan: RunPlan) -> list[str]:
-    """What the image would have; it is not for a run to install into this system."""
-    install = missing_packages(plan.system_packages)
-    what = "not all that system_packages names is installed on this machine"
-    return [f"{what}: {install}"] if install else []
 
 
 def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
@@ -245,15 +238,11 @@ def _attend(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionF
 
 
 def _follow(
-    printed: BinaryIO,
-    reader: EventReader,
-    folder: WorkFolder,
-    *,
-    timeout_s: float | None = None,
+    printed: BinaryIO, reader: EventReader, folder: WorkFolder, *, timeout_s: float = math.inf
 ) -> None:
     """Read what the agent prints until it has ended."""
-    deadline = None if timeout_s is None else monotonic() + timeout_s
-    while deadline is None or monotonic() < deadline:
+    deadline = monotonic() + timeout_s
+    while monotonic() < deadline:
         alive = folder.alive()  # asked first: what comes after its end is nothing
         if chunk := printed.read(CHUNK):
             reader.feed(chunk)
@@ -269,7 +258,7 @@ def _typed_errors() -> AbstractContextManager[None]:
     return typed_errors("the run on this machine", OSError, remedy=remedy)
 
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0  # of the package manager's database, which another one may hold locked
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
@@ -280,15 +269,16 @@ def missing_packages(wanted: SystemPackages) -> str | None:
     manager = package_manager()
     if manager is None:
         return None
-    names = wanted.apt if manager == "apt-get" else wanted.dnf
-    missing = [name for name in names if not _is_installed(manager, name)]
-    return install_command(manager, missing) if missing else None
-
-
-def _is_installed(manager: str, name: str) -> bool:
     if manager == "apt-get":
+        names = wanted.apt
         query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\n"]
     else:
+        names = wanted.dnf
         query = ["rpm", "--query", "--whatprovides", "--queryformat=installed\\n"]
-    answer = process.run([*query, name], check=False, timeout_s=TIMEOUT_S)
-    return "installed" in answer.stdout.splitlines()
+
+    def is_installed(name: str) -> bool:
+        answer = process.run([*query, name], check=False, timeout_s=TIMEOUT_S)
+        return "installed" in answer.stdout.splitlines()
+
+    missing = [name for name in names if not is_installed(name)]
+    return install_command(manager, missing) if missing else None

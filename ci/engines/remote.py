@@ -18,11 +18,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
-from threading import Event, Thread
+from threading import Event
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
-from ci.engines.wheelhouse import LOOPBACK, is_served
+from ci.engines.wheelhouse import LOOPBACK, in_background, is_served
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import NetworkPlan
 from ci.util import process
@@ -33,10 +33,10 @@ ENGINE_SOCKET = "/var/run/docker.sock"
 
 START_S = 60.0  # jump hosts take their time; one that does not answer at all: CONNECT_S
 CONNECT_S = 15
-POLL_S = 0.02
+POLL_S = 0.02  # of the socket that ssh makes: a fraction of the 0.2 s that a login takes
 CHECK_S = 1.0  # pip tries again for longer than that
-ATTEMPTS = 3
-LONGEST_FOLDER = 70
+ATTEMPTS = 3  # at the wheelhouse's port there, which another run may give up meanwhile
+LONGEST_FOLDER = 70  # bytes, with which the socket's path keeps below the kernel's 107
 SHORT_FOLDER = "/tmp"  # noqa: S108 - mkdtemp's are private
 
 # The user's own connections to the machine, shared ones too, are left alone. Nothing is asked:
@@ -111,13 +111,12 @@ class RemoteMachine:
     def failure(self, words: str) -> InfrastructureError:
         """Return the error for what ssh has said."""
         said = printable(words.strip()).replace("\n", "\n    ") or "it said nothing"
-        by_hand = " ".join(["ssh", *(["-F", self.config] if self.config else []), self.destination])
-        remedy = next((text for hint, text in REMEDIES.items() if hint in words), None)
+        config = ["-F", self.config] if self.config else []
+        by_hand = f"try it by hand: {' '.join(['ssh', *config, self.destination])}"
+        known = [text for hint, text in REMEDIES.items() if hint in words]
         return InfrastructureError(
             f"ssh cannot reach {self.destination}: {said}",
-            remedy=f"{remedy}; try it by hand: {by_hand}"
-            if remedy
-            else f"try it by hand: {by_hand}",
+            remedy="; ".join([*known[:1], by_hand]),
         )
 
     def missing_engine(self) -> tuple[str, str] | None:
@@ -147,7 +146,7 @@ class Forward:
         if shutil.which("ssh") is None:
             raise InfrastructureError("ssh was not found", remedy="install openssh-client")
         self.machine = machine
-        # Nobody else may enter it. The kernel takes no path of a socket over 107 bytes.
+        # Nobody else may enter it.
         place = None if len(os.fsencode(gettempdir())) <= LONGEST_FOLDER else SHORT_FOLDER
         self._folder = Path(mkdtemp(prefix="infini-ci-ssh-", dir=place))
         self._said = self._folder / "ssh.log"
@@ -220,14 +219,8 @@ def serve_there(machine: RemoteMachine | None, network: NetworkPlan) -> Iterator
     shared = ("-o", "ExitOnForwardFailure=no", "-R", f"{here}:{here}")
     with closing(Forward(machine, here, *shared)) as forward:
         _establish(forward, network.wheelhouse, here)
-        ended = Event()
-        keeper = Thread(target=_keep, args=(forward, network.wheelhouse, ended), daemon=True)
-        keeper.start()
-        try:
+        with in_background(_keep, forward, network.wheelhouse):
             yield
-        finally:
-            ended.set()
-            keeper.join()
 
 
 def _establish(forward: Forward, folder: Path, address: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection, HTTPException
@@ -22,9 +22,9 @@ from ci.model.plan import NetworkPlan
 
 LOOPBACK = "127.0.0.1"
 IDENTITY = "X-Infini-CI-Wheelhouse"  # a header of every answer: which folder is served
-POLL_S = 0.1
-HANDOVER_S = 5.0
-TIMEOUT_S = 10.0
+POLL_S = 0.1  # pip asks again for longer than that
+HANDOVER_S = 5.0  # for a server that ends, and one that begins
+TIMEOUT_S = 10.0  # for an answer on loopback, perhaps through ssh
 REMEDY = "set network.wheelhouse_port to a free port"
 
 
@@ -44,15 +44,21 @@ def serve(network: NetworkPlan) -> Iterator[None]:
         yield
         return
     folder, port = network.wheelhouse, network.wheelhouse_port
-    server = _take_or_share(folder, port)
+    with in_background(_keep_serving, folder, port, _take_or_share(folder, port)):
+        yield
+
+
+@contextmanager
+def in_background(work: Callable[..., None], *arguments: object) -> Iterator[None]:
+    """Run ``work`` in a thread; its last argument is an event that is set when the block ends."""
     ended = Event()
-    keeper = Thread(target=_keep_serving, args=(folder, port, server, ended), daemon=True)
-    keeper.start()
+    thread = Thread(target=work, args=(*arguments, ended), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        keeper.join()
+        thread.join()
 
 
 def _take_or_share(folder: Path, port: int) -> ThreadingHTTPServer | None:
