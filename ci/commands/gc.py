@@ -15,7 +15,7 @@ from itertools import groupby
 from rich.filesize import decimal
 
 from ci.commands.options import add_config, add_format, add_results
-from ci.engines.base import typed_errors
+from ci.engines import typed_errors
 from ci.engines.docker import DockerEngine
 from ci.engines.link import ERRORS, explain
 from ci.engines.select import select_engine

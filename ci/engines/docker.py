@@ -24,8 +24,8 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.types import LogConfig, Ulimit
 
+from ci.engines import EngineMachine, Observer
 from ci.engines.archives import extract, pack
-from ci.engines.base import EngineMachine, Observer
 from ci.engines.devices import (
     CONTAINER_PROBE,
     PROBE,

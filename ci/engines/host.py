@@ -19,8 +19,8 @@ from tempfile import TemporaryFile
 from time import monotonic, sleep
 from typing import BinaryIO
 
+from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import extract
-from ci.engines.base import EngineMachine, Observer, typed_errors
 from ci.engines.job import host_cache, job_document, remove_empty_folder
 from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host, work_folder

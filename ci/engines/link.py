@@ -20,7 +20,7 @@ from docker.tls import TLSConfig
 from docker.utils import kwargs_from_env, parse_host
 from urllib3.exceptions import HTTPError
 
-from ci.engines.base import Observer, typed_errors
+from ci.engines import Observer, typed_errors
 from ci.engines.remote import Forward, RemoteMachine, serve_there
 from ci.engines.wheelhouse import serve
 from ci.errors import ConfigError, InfrastructureError

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from ci.engines.base import Observer
+from ci.engines import Observer
 from ci.facts.events import parse_event
 from ci.model.events import RunFinished
 from ci.model.plan import RunPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ci.engines.base import Engine
+from ci.engines import Engine
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine
 from ci.engines.link import find_address

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
@@ -17,16 +18,16 @@ from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult, title
 from ci.plan.request import RunRequest
-from ci.run.platform import PlatformOutcome, error_text, fault_text, lost, not_judged
+from ci.run.platform import PlatformOutcome, error_text, lost, not_judged
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.workers import (
-    Assignment,
     Connect,
     Message,
     Readiness,
     WorkerFailure,
     Workers,
+    carry_out,
     started,
 )
 from ci.store.folder import read_results
@@ -61,11 +62,8 @@ class Run:
         if self.resumed:
             self._read_earlier()
         plans = [plan for plan in self.plans if plan.platform not in self._done]
-        assignments = [
-            Assignment(plan=plan, request=self.request, connect=self.connect, resumed=self.resumed)
-            for plan in plans
-        ]
-        with self.records, started(assignments, jobs=self.jobs) as workers, self.progress:
+        work = partial(carry_out, request=self.request, connect=self.connect, resumed=self.resumed)
+        with self.records, started(plans, work, jobs=self.jobs) as workers, self.progress:
             for plan, message in workers.messages():
                 self._guarded(plan, message, workers)
             self.interrupted |= workers.interrupted
@@ -109,7 +107,7 @@ class Run:
     def _fault(self, plan: RunPlan, error: Exception) -> None:
         """Show an internal error with its traceback."""
         details = "".join(traceback.format_exception(error)).strip()
-        self.progress.failure(_title(plan), f"{fault_text(error)}\n{details}")
+        self.progress.failure(_title(plan), f"{error_text(error)}\n{details}")
 
     def _take(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         match message:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import FrameType
 
-from ci.engines.base import Engine, Observer
+from ci.engines import Engine, Observer
 from ci.errors import CiError, PrerequisiteError, UsageError
 from ci.facts.platform_result import (
     build_stages,
@@ -144,18 +144,13 @@ def lost(
 
 def not_judged(plan: RunPlan, reason: str, error: Exception) -> PlatformOutcome:
     """The row of a platform that this program has failed at; `--resume` tries again."""
-    return PlatformOutcome(result=not_judged_result(plan, f"{reason}: {fault_text(error)}"))
+    return PlatformOutcome(result=not_judged_result(plan, f"{reason}: {error_text(error)}"))
 
 
-def fault_text(error: Exception) -> str:
-    """An error in words, with its type where it is not one of this program's own."""
-    if isinstance(error, CiError | OSError):
-        return error_text(error)
-    return f"{type(error).__name__}: {error}"
-
-
-def error_text(error: CiError | OSError) -> str:
-    """The message with its remedy, for a row of the table."""
+def error_text(error: Exception) -> str:
+    """The message with its remedy, for a row of the table; of a fault of this program, its type."""
+    if not isinstance(error, CiError | OSError):
+        return f"{type(error).__name__}: {error}"
     remedy = error.remedy if isinstance(error, CiError) else None
     if remedy is None:
         return str(error)

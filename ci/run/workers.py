@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
 
-from ci.engines.base import Engine
+from ci.engines import Engine
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.plan.request import RunRequest
@@ -59,14 +59,24 @@ Event = Mapping[str, object]
 Message = Readiness | CiError | PlatformOutcome | WorkerFailure | Event
 
 
-@dataclass(frozen=True, kw_only=True)
-class Assignment:
-    """What one worker has to do."""
+@dataclass(frozen=True)
+class Caller:
+    """The worker's side of the pipe; an observer of its platform's run."""
 
-    plan: RunPlan
-    request: RunRequest
-    connect: Connect
-    resumed: bool
+    connection: Connection
+
+    def send(self, message: Message) -> None:
+        """Send a message as a whole, whatever interrupt comes meanwhile."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            self.connection.send(message)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    event = send  # of an observer
+
+
+Work = Callable[[RunPlan, Caller], Message]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -126,16 +136,15 @@ class Workers:
         for worker in self._workers:
             worker.signal(signal.SIGINT if heeded else signal.SIGKILL)
 
-    def fork(self, assignment: Assignment) -> None:
+    def fork(self, plan: RunPlan, work: Work) -> None:
         """Add a worker."""
         context = get_context("fork")
         ours, theirs = context.Pipe()
         others = [worker.connection for worker in self._workers]
-        process = context.Process(target=_main, args=(assignment, theirs, [*others, ours]))
+        process = context.Process(target=_main, args=(plan, work, theirs, [*others, ours]))
         process.start()
         theirs.close()
-        worker = _Worker(plan=assignment.plan, process=process, connection=ours)
-        self._workers.append(worker)
+        self._workers.append(_Worker(plan=plan, process=process, connection=ours))
 
     def end(self) -> None:
         """End all that are left."""
@@ -178,16 +187,16 @@ class Workers:
 
 
 @contextmanager
-def started(assignments: Sequence[Assignment], *, jobs: int | None) -> Iterator[Workers]:
-    """Fork a worker for each assignment; interrupts go to them, until the block ends."""
+def started(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) -> Iterator[Workers]:
+    """Fork a worker for each plan; interrupts go to them, until the block ends."""
     workers = Workers(jobs=jobs)
     gc.collect()
     gc.freeze()  # else the first collection in each worker copies every page with an object
     # Held back until every process knows what to do about them.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
-        for assignment in assignments:
-            workers.fork(assignment)
+        for plan in plans:
+            workers.fork(plan, work)
         with interrupts_go_to(workers.interrupt):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             yield workers
@@ -197,25 +206,7 @@ def started(assignments: Sequence[Assignment], *, jobs: int | None) -> Iterator[
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-@dataclass(frozen=True)
-class _Caller:
-    """The worker's side of the pipe; an observer of its platform's run."""
-
-    connection: Connection
-
-    def send(self, message: Message) -> None:
-        """Send a message as a whole, whatever interrupt comes meanwhile."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        try:
-            self.connection.send(message)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-
-    def event(self, event: Event) -> None:
-        self.send(event)
-
-
-def _main(assignment: Assignment, connection: Connection, foreign: Sequence[Connection]) -> None:
+def _main(plan: RunPlan, work: Work, connection: Connection, foreign: Sequence[Connection]) -> None:
     """A worker's life."""
     for other in foreign:  # the parent's: held open here, they would hide its end
         other.close()
@@ -229,9 +220,9 @@ def _main(assignment: Assignment, connection: Connection, foreign: Sequence[Conn
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    caller = _Caller(connection)
+    caller = Caller(connection)
     try:
-        caller.send(_carry_out(assignment, caller))
+        caller.send(work(plan, caller))
     except (KeyboardInterrupt, EOFError):
         sys.exit(NEVER_BEGAN)
     except Exception as error:  # a fault of this program must not cost the other platforms
@@ -239,10 +230,12 @@ def _main(assignment: Assignment, connection: Connection, foreign: Sequence[Conn
         caller.send(WorkerFailure(reason=reason, details=traceback.format_exc()))
 
 
-def _carry_out(assignment: Assignment, caller: _Caller) -> Message:
-    plan = assignment.plan
+def carry_out(
+    plan: RunPlan, caller: Caller, *, request: RunRequest, connect: Connect, resumed: bool
+) -> Message:
+    """Carry a plan out in its worker, when the engine has answered and the caller says go."""
     try:
-        with closing(assignment.connect(plan.engine)) as engine:
+        with closing(connect(plan.engine)) as engine:
             engine.check(plan)
             name = engine.name if plan.engine.name == "auto" else plan.engine.name
             machine = engine.machine()
@@ -250,11 +243,7 @@ def _carry_out(assignment: Assignment, caller: _Caller) -> Message:
             caller.send(Readiness(engine=name, identity=machine.identity, capacity=capacity))
             caller.connection.recv()
             return PlatformRun(
-                request=assignment.request,
-                plan=plan,
-                engine=engine,
-                observer=caller,
-                resumed=assignment.resumed,
+                request=request, plan=plan, engine=engine, observer=caller, resumed=resumed
             ).execute()
     except CiError as error:
         return error

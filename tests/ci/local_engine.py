@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from ci.engines import EngineMachine, Observer
 from ci.engines.archives import extract
-from ci.engines.base import EngineMachine, Observer
 from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, LiveLogs
 from ci.errors import CiError

@@ -14,7 +14,7 @@ from filelock import FileLock
 from local_engine import LocalEngine, facts, run_agent
 from workplace import CONFIG, PASSING, Workplace, new_workplace
 
-from ci.engines.base import Observer
+from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, exit_code

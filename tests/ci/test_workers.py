@@ -16,7 +16,7 @@ from hostile import LONGEST, suite
 from local_engine import LocalEngine
 from workplace import CONFIG, Workplace, new_workplace
 
-from ci.engines.base import EngineMachine, Observer
+from ci.engines import EngineMachine, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunResult, exit_code

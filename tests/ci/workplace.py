@@ -11,7 +11,7 @@ from pathlib import Path
 from local_engine import LocalEngine
 from rich.console import Console
 
-from ci.engines.base import Engine
+from ci.engines import Engine
 from ci.model.plan import EnginePlan
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.planning import RunOptions

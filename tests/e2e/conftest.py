@@ -14,7 +14,7 @@ import pytest
 from fresh import is_local_engine, make_image
 from plans import copying_python, make_run_plan, write_project
 
-from ci.engines.base import Engine
+from ci.engines import Engine
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
 from ci.model.plan import EnginePlan, RunPlan, StagePlan

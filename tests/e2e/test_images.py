@@ -19,8 +19,8 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 from plans import OFFLINE_BASE
 
+from ci.engines import Engine
 from ci.engines.archives import pack
-from ci.engines.base import Engine
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
 from ci.model.platforms import PLATFORMS

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
-from ci.engines.base import Engine, Observer
+from ci.engines import Engine, Observer
 from ci.errors import InfrastructureError
 from ci.model.plan import ArtifactPlan, Column, RunPlan, StageKind, StagePlan
 from ci.model.results import ImageFacts
