@@ -49,6 +49,7 @@ SHOWN = re.compile(
     r"|\w+_VISIBLE_DEVICES"
 )
 POLL_S = 0.05  # as often as the agent prints what does not fill an event
+QUERY_S = 30.0  # of the package manager's database, which another one may hold locked
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
 
@@ -169,6 +170,29 @@ def prerequisites_of(plan: RunPlan) -> Iterator[Finding]:
     return prerequisites.host_engine(plan.source, environment)
 
 
+def missing_packages(wanted: SystemPackages) -> str | None:
+    """Return the line that installs what is not installed here, if anything is missing.
+
+    Nothing is where no package manager can be asked.
+    """
+    manager = package_manager()
+    if manager is None:
+        return None
+    if manager == "apt-get":
+        names = wanted.apt
+        query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\n"]
+    else:
+        names = wanted.dnf
+        query = ["rpm", "--query", "--whatprovides", "--queryformat=installed\\n"]
+
+    def is_installed(name: str) -> bool:
+        answer = process.run([*query, name], check=False, timeout_s=QUERY_S)
+        return "installed" in answer.stdout.splitlines()
+
+    missing = [name for name in names if not is_installed(name)]
+    return install_command(manager, missing) if missing else None
+
+
 def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
     python = str(folder.venv / "bin" / "python")
     for command in (
@@ -256,29 +280,3 @@ def _typed_errors() -> AbstractContextManager[None]:
     """Turn errors of the disk and of the system into typed ones."""
     remedy = "look at the disk's free space and at the rights on its folders, then run again"
     return typed_errors("the run on this machine", OSError, remedy=remedy)
-
-
-TIMEOUT_S = 30.0  # of the package manager's database, which another one may hold locked
-
-
-def missing_packages(wanted: SystemPackages) -> str | None:
-    """Return the line that installs what is not installed here, if anything is missing.
-
-    Nothing is where no package manager can be asked.
-    """
-    manager = package_manager()
-    if manager is None:
-        return None
-    if manager == "apt-get":
-        names = wanted.apt
-        query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\n"]
-    else:
-        names = wanted.dnf
-        query = ["rpm", "--query", "--whatprovides", "--queryformat=installed\\n"]
-
-    def is_installed(name: str) -> bool:
-        answer = process.run([*query, name], check=False, timeout_s=TIMEOUT_S)
-        return "installed" in answer.stdout.splitlines()
-
-    missing = [name for name in names if not is_installed(name)]
-    return install_command(manager, missing) if missing else None

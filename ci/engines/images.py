@@ -8,7 +8,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from time import monotonic
 from typing import IO, Any, cast
 
@@ -28,9 +28,18 @@ from ci.util import process
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.text import mask_credentials
 
+# What the kernel calls them, and what images and engines do.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+LOADED = "from the bundle"
+PRESENT = "from the bundle, and here already"
+LONGEST_S = 24 * 3600  # a guard: some GB take minutes
+TIMES = 2  # the engine unpacks the archive before it takes the layers out
+
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
+# What an image says about itself.
 PLATFORM_LABEL = "infini-ci.platform"
 BASE_LABEL = "infini-ci.base-image"  # the image that it was really built on
 BASE_DIGEST_LABEL = "infini-ci.base-digest"
@@ -72,10 +81,6 @@ def _changes(wanted: Mapping[str, str], before: Mapping[str, str]) -> Iterator[s
             yield f"{name} changed" if wanted.get(name) else f"{name} is gone"
 
 
-# What the kernel calls them, and what images and engines do.
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
 def check_architecture(client: DockerClient, image: Image | None = None) -> None:
     """Raise ``InfrastructureError`` where the engine cannot run ``image``.
 
@@ -95,21 +100,16 @@ def check_architecture(client: DockerClient, image: Image | None = None) -> None
         )
 
 
-@contextmanager
-def build_lock(engine_id: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold this user's lock of an engine, which ends with its holder; say so where that waits."""
+def build_lock(engine_id: str, say: Callable[[str], None]) -> AbstractContextManager[object]:
+    """Take this user's lock of an engine, which ends with its holder; say so where that waits."""
     cache = user_cache()
     cache.mkdir(parents=True, exist_ok=True)
     lock = FileLock(cache / f"build-{engine_id.replace(':', '')}.lock")
     try:
-        lock.acquire(timeout=0)
+        return lock.acquire(timeout=0)
     except Timeout:
         say("waiting for another image build on this engine")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        return lock.acquire()
 
 
 class ImageBuilder:
@@ -144,8 +144,7 @@ class ImageBuilder:
         """Return the image and why it was built, or that it was not."""
         reason = self.reason(plan)
         if reason is not None:
-            self._pull_base(plan.needed_image, log)  # takes long, and nobody has to wait for it
-            self._check_base(plan, log)
+            self._pull_base(plan, log)  # takes long, and no other run has to wait for it
             with build_lock(self._client.info()["ID"], log.write):
                 reason = self.reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
@@ -203,14 +202,29 @@ class ImageBuilder:
             return ()
         return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
 
-    def _check_base(self, plan: RunPlan, log: ImageLog) -> None:
-        """Refuse what cannot be built on, before it waits for the builds of other platforms."""
-        image = plan.needed_image
-        if base := self.find(image.base_image):
+    def _pull_base(self, plan: RunPlan, log: ImageLog) -> None:
+        """Pull what is not here; refuse what cannot be built on, before it waits for others."""
+        image, reference = plan.needed_image, plan.needed_image.base_image
+        known = reference in (image.offline_base_image, *self._unpullable)
+        if not known and self.find(reference) is None:
+            log.write(f"pulling {reference}")
+            repository, tag = parse_repository_tag(reference)
+            try:
+                # Without a tag the engine would pull all that there are.
+                for message in self._client.api.pull(
+                    repository, tag or "latest", stream=True, decode=True
+                ):
+                    if "progressDetail" not in message:  # one line a layer, not one a kilobyte
+                        log.write(_text(message))
+            except APIError as error:
+                log.write(f"cannot pull {reference}: {explain(error)}")
+        if base := self.find(reference):
             check_architecture(self._client, base)
-        elif image.offline_base_image is None:
+            return
+        self._unpullable.add(reference)
+        if image.offline_base_image is None:
             raise InfrastructureError(
-                f"base image {image.base_image} is not here and cannot be pulled{log.tail()}",
+                f"base image {reference} is not here and cannot be pulled{log.tail()}",
                 remedy=f"{base_image_remedy(plan.platform)}; the log is {log.path}",
             )
 
@@ -227,25 +241,6 @@ class ImageBuilder:
                 [*command, offline], cwd=REPOSITORY, environment=environment, on_line=log.write
             )
         return offline
-
-    def _pull_base(self, plan: ImagePlan, log: ImageLog) -> None:
-        reference = plan.base_image
-        known = reference in (plan.offline_base_image, *self._unpullable)
-        if known or self.find(reference) is not None:
-            return
-        log.write(f"pulling {reference}")
-        repository, tag = parse_repository_tag(reference)
-        try:
-            # Without a tag the engine would pull all that there are.
-            for message in self._client.api.pull(
-                repository, tag or "latest", stream=True, decode=True
-            ):
-                if "progressDetail" not in message:  # one line a layer, not one a kilobyte
-                    log.write(_text(message))
-        except APIError as error:
-            log.write(f"cannot pull {reference}: {explain(error)}")
-        if self.find(reference) is None:
-            self._unpullable.add(reference)
 
     def _build(self, plan: RunPlan, base: str, log: ImageLog) -> None:
         messages = self._client.api.build(
@@ -297,12 +292,6 @@ def _text(message: Mapping[str, Any]) -> str:
     """Return what a build or pull message says, whatever kind it is."""
     words = (message.get(key) for key in ("stream", "status", "error"))
     return " ".join(str(word) for word in words if word)
-
-
-LOADED = "from the bundle"
-PRESENT = "from the bundle, and here already"
-LONGEST_S = 24 * 3600  # a guard: some GB take minutes
-TIMES = 2  # the engine unpacks the archive before it takes the layers out
 
 
 def bundled_image(

@@ -170,7 +170,7 @@ def typed_sdk_errors(place: str) -> Iterator[None]:
 
 
 RECONNECT_S = 60.0  # an engine that is restarted, or a network that is down for a moment
-RETRY_S = 1.0
+RETRY_S = 1.0  # between attempts to reach it again
 MOST_CUTS = 20  # of one request: an engine that cuts it every time is not waited for for ever
 
 START_REMEDY = "start one with docker/start-engine, or use --engine host"

@@ -1,4 +1,7 @@
-"""The stages' output on its way from an engine: all of it into files, what one reads to a display.
+"""What comes from an engine on its way to files and to a display.
+
+``EventReader`` cuts an agent's stream into events; ``LiveLogs`` writes the stages' output into
+files and passes on what one reads; ``ImageLog`` does so for the making of an image.
 
 A container's logs come out when it has ended. Until then ``<stage>.log`` in the results is what
 has been printed so far; the stage's own log, which is complete, then takes its place.
@@ -27,6 +30,13 @@ SHOWN_BYTES_PER_S = 64 * 2**10  # as much as somebody could read, where the logs
 SHOW_EVERY_S = 0.2  # of a flood; nobody reads faster
 SHOWN_LINES = 30  # at a time; the display quotes as many of a stage that fails
 SHOWN_CHARACTERS = 8192  # at a time: a line may be as long as the whole output
+
+AGENT_LOG = "agent.log"  # what an agent's stream holds beside events: a screenful is enough
+LONGEST_SHOWN = 1000  # characters of a line
+MOST_SHOWN = 1000  # lines; further ones are counted
+
+LAST_LINES = 20  # of an image's log, in an error message
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def stage_logs(plan: RunPlan) -> dict[str, Path]:
@@ -96,11 +106,6 @@ def _bytes(text: str) -> bytes:
         return text.encode(errors="replace")
 
 
-LAST_LINES = 20  # in an error message
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
 class ImageLog:
     """Writes ``image.log`` and tells the observer; remembers the last lines for errors."""
 
@@ -122,11 +127,6 @@ class ImageLog:
     def tail(self) -> str:
         """Return the last lines, indented, for the end of an error message."""
         return "".join(f"\n    {line}" for line in self._last)
-
-
-AGENT_LOG = "agent.log"
-LONGEST_SHOWN = 1000  # characters of a line
-MOST_SHOWN = 1000  # lines; further ones are counted
 
 
 class EventReader:
