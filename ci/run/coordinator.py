@@ -18,7 +18,7 @@ from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult, title
 from ci.plan.request import RunRequest
-from ci.run.platform import PlatformOutcome, error_text, lost, not_judged
+from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.run.workers import (
@@ -138,7 +138,7 @@ class Run:
 
     def _lost(self, plan: RunPlan, reason: str) -> PlatformOutcome:
         try:
-            return lost(plan, reason, engine=plan.engine.name)
+            return judge_lost(plan, reason, engine=plan.engine.name)
         except Exception as error:  # it may be what the worker died of
             self._fault(plan, error)
             return not_judged(plan, f"{reason}; what it left cannot be read", error)

@@ -111,7 +111,9 @@ class PlatformRun:
         except (CiError, OSError) as error:
             self.observer.event({"event": "failure", "text": error_text(error)})
             with interrupts_go_to(self._interrupt):
-                return lost(self.plan, error_text(error), engine=self.engine.name, image=image)
+                return judge_lost(
+                    self.plan, error_text(error), engine=self.engine.name, image=image
+                )
         except KeyboardInterrupt:  # outside of the engine's own handling
             facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
         return self._judged(facts)
@@ -131,7 +133,7 @@ def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> PlatformOutcome:
     return PlatformOutcome(result=judged(plan, facts, left), details=left.details)
 
 
-def lost(
+def judge_lost(
     plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None
 ) -> PlatformOutcome:
     """Judge a platform whose harness broke: what there is on the disk, if it began at all."""
