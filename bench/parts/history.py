@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, text
 from bench.context import Context
 from bench.generated_history import Scale, history
 from bench.rows import Measurement, summarize
-from ci.store.location import default_url
+from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
 

@@ -16,8 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ci.errors import UsageError
-from ci.store.folder import LATEST
-from ci.store.rows import Measured, RunHead
+from ci.store.rows import LATEST, Measured, RunHead
 from ci.util import process
 from ci.util.invocation import command
 from ci.util.process import ProcessError, ProcessResult

@@ -11,7 +11,7 @@ from ci.commands.options import add_format, add_results, one_of
 from ci.errors import ExitCode, UsageError
 from ci.report.comparison import comparison_json, comparison_markdown, print_comparison
 from ci.report.console import output
-from ci.store.location import existing_store
+from ci.store.folder import existing_store
 from ci.util.files import REPOSITORY
 
 REGRESSION, SUSPECTED = "regression", "suspected"

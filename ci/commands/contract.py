@@ -16,7 +16,7 @@ from ci.facts.difference import Kind, difference
 from ci.model.results import RunResult, kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.comparison import tests_text
-from ci.store.location import existing_store
+from ci.store.folder import existing_store
 from ci.util.files import REPOSITORY, write_atomically
 from ci.util.invocation import CONFIG_FILE
 

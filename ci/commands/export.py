@@ -12,8 +12,7 @@ from ci.commands.options import add_results, one_of
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.store.exporting import TABLES, Format, export
-from ci.store.folder import make_folder
-from ci.store.location import existing_store
+from ci.store.folder import existing_store, make_folder
 from ci.util.text import counted
 
 if TYPE_CHECKING:

@@ -21,9 +21,14 @@ from ci.engines.link import ERRORS, explain
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode
 from ci.plan.project import Project, load_project
-from ci.store.folder import RunFolder, run_folders
 from ci.upkeep.gc.engine import Usage, cache_items, container_items, image_items, last_runs
-from ci.upkeep.gc.folders import host_cache_items, results_items, work_items
+from ci.upkeep.gc.folders import (
+    RunFolder,
+    host_cache_items,
+    results_items,
+    run_folders,
+    work_items,
+)
 from ci.upkeep.gc.items import Choice, Item, Kind, Limits, choose
 from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE

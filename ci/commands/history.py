@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ci.commands.options import add_format, add_results, whole
 from ci.errors import ExitCode, UsageError
-from ci.store.location import existing_store
+from ci.store.folder import existing_store
 from ci.util.text import first_names, near_match
 
 if TYPE_CHECKING:

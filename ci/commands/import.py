@@ -11,9 +11,8 @@ from pathlib import Path
 
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
-from ci.store.folder import make_folder
+from ci.store.folder import make_folder, open_store
 from ci.store.importing import Change, Imported, Importer, runs_in
-from ci.store.location import open_store
 from ci.util.text import counted, mask_credentials, printable
 
 

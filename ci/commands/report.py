@@ -10,7 +10,7 @@ from ci.errors import ExitCode, UsageError
 from ci.model.results import RunResult, title
 from ci.report.console import output
 from ci.report.table import print_results, results_markdown
-from ci.store.location import existing_store
+from ci.store.folder import existing_store
 
 if TYPE_CHECKING:
     from ci.store.store import Store

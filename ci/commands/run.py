@@ -30,7 +30,7 @@ from ci.plan.selection import selected_operators
 from ci.run.coordinator import Run, together
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.store.location import open_store
+from ci.store.folder import open_store
 from ci.upkeep.bundle.unpack import opened_bundle
 from ci.util import prerequisites
 from ci.util.files import REPOSITORY

@@ -1,4 +1,10 @@
-"""``results.json``: versioned models, written atomically and read back."""
+"""``results.json``: versioned models, written atomically and read back.
+
+To add a field, add it as the last one of its model, with a default for the results of before, and
+count ``SCHEMA_VERSION`` up. Nothing else has to know: the store keeps these models as documents,
+and the exported table of the stages has a column for every field. A field whose name or meaning
+changes needs a ``model_validator(mode="before")`` on its model, which takes the older form.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_validator
 
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
@@ -174,6 +180,12 @@ class RunResult(_Model):
     finished_at: datetime
     engine: str
     platforms: tuple[PlatformResult, ...]
+
+    @field_validator("schema_version", mode="after")
+    @classmethod
+    def _as_written_now(cls, _: int) -> int:
+        """Read, an older result is one of this version: only so are two comparable."""
+        return SCHEMA_VERSION
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"

@@ -30,7 +30,7 @@ from ci.run.workers import (
     carry_out,
     started,
 )
-from ci.store.folder import read_results
+from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
 
 PENDING = "it had no result yet when these results were written"
@@ -84,7 +84,7 @@ class Run:
 
     def _read_earlier(self) -> None:
         """Take over the platforms that an earlier attempt brought to an end."""
-        path = self.results / "results.json"
+        path = self.results / RESULTS_FILE
         if not path.exists():
             return
         for result in read_results(path).platforms:

@@ -12,7 +12,7 @@ from ci.model.details import Details
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RunRequest
 from ci.report.table import results_markdown
-from ci.store.folder import link_latest, make_folder, only_caller
+from ci.store.folder import RESULTS_FILE, link_latest, make_folder, only_caller
 from ci.util.files import write_atomically
 
 if TYPE_CHECKING:  # SQLAlchemy takes 0.3 s to import
@@ -62,7 +62,7 @@ class Records:
 
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""
-        write_atomically(self._folder / "results.json", result.to_json())
+        write_atomically(self._folder / RESULTS_FILE, result.to_json())
         write_atomically(self._folder / "results.md", results_markdown(result))
         if self._store is not None:
             self._store.save(result, self._unsaved)

@@ -20,7 +20,7 @@ from typing import Any
 from ci.errors import InfrastructureError
 from ci.model.details import BuildDetails, Rerun, Unit, UnitKind
 from ci.model.tests import Ending, Outcome, State, TestOutcome
-from ci.store.connect import damaged
+from ci.store.connect import refill_remedy
 
 SECOND = 1_000_000  # durations are kept in whole microseconds
 _WIDTH = 8  # bytes of one of them
@@ -183,4 +183,6 @@ def _plain(content: bytes) -> bytes:
     try:
         return zlib.decompress(content)  # whose checksum notices every damage
     except zlib.error as error:
-        raise InfrastructureError(f"the store is damaged: {error}", remedy=damaged()) from error
+        raise InfrastructureError(
+            f"the store is damaged: {error}", remedy=refill_remedy()
+        ) from error

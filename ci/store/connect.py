@@ -1,31 +1,32 @@
-"""The store: runs, platforms, stages and tests in one SQL database.
+"""Connections to the database of a store, whose tables are created or upgraded when it is opened.
 
-Only who opens it imports SQLAlchemy, which takes 0.3 s: not the workers of a run.
+Only who opens a store imports SQLAlchemy, which takes 0.3 s: not the workers of a run.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import (
+    Connection,
+    Engine,
+    column,
+    create_engine,
+    event,
+    inspect,
+    select,
+    table,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
 
 from ci.errors import InfrastructureError, UsageError
 from ci.util.invocation import command
-
-if TYPE_CHECKING:
-    pass
-
-
-def damaged() -> str:
-    """What to do about a store that cannot be read."""
-    again = command("import", "RESULTS", "--results", "RESULTS")
-    return f"Move it away, and fill another from the folders of the runs: {again}"
-
 
 EXPECTED = (
     "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
@@ -33,6 +34,8 @@ EXPECTED = (
 CONNECT_TIMEOUT_S = "10"
 # A save holds the lock for less than a second; this is a queue of many.
 SQLITE_TIMEOUT_S = 120
+POSTGRESQL_LOCK = 0x696E66696E69  # any number that nobody else takes: "infini"
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def connect(url: str) -> Engine:
@@ -71,11 +74,17 @@ def cause(error: Exception) -> str:
     return " ".join(str(original).split())
 
 
+def refill_remedy() -> str:
+    """What to do about a store that cannot be read: the folders of the runs have all of them."""
+    again = command("import", "RESULTS", "--results", "RESULTS")
+    return f"Move it away, and fill another from the folders of the runs: {again}"
+
+
 def remedy_for(error: Exception) -> str | None:
     """What to do about a store that is damaged; nothing helps where it just does not answer."""
     # SQLite's word for "malformed" and "not a database"; a lock or a lost connection is a subclass.
     is_damage = isinstance(error, ValueError) or type(error) is DatabaseError
-    return damaged() if is_damage else None
+    return refill_remedy() if is_damage else None
 
 
 @contextmanager
@@ -136,3 +145,85 @@ def _begin(connection: Connection) -> None:
     """
     is_writing = connection.get_execution_options().get("writing", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+
+def bring_up_to_date(engine: Engine) -> None:
+    """Create the tables of a new store; carry out the migrations that another has not seen yet."""
+    try:
+        with engine.connect() as connection:
+            if _is_current(connection):  # reading is enough, without a lock
+                return
+        with writing(engine) as connection:
+            # Two first runs at once must not both create the tables. SQLite is locked already.
+            if connection.dialect.name == "postgresql":
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})"))
+            if not _is_current(connection):  # else another run has just done it
+                _migrate(connection)
+    except (SQLAlchemyError, ValueError) as error:
+        message = f"the store {shown(engine)} cannot be opened: {cause(error)}"
+        raise InfrastructureError(message, remedy=remedy_for(error)) from error
+
+
+def _is_current(connection: Connection) -> bool:
+    """Whether no migration is missing; raises where none leads from a store's version to ours."""
+    # A migration's file begins with its revision, and later ones have greater numbers.
+    known = sorted(path.name.partition("_")[0] for path in MIGRATIONS.glob("versions/*.py"))
+    revision = _revision(connection)
+    if revision is None or revision in known:
+        return revision == known[-1]
+    is_older = revision < known[0]
+    message = f"the store {shown(connection.engine)} is of {'an older' if is_older else 'a newer'}"
+    message += f" version of this program: got revision {revision}, expected {known[-1]}"
+    remedy = refill_remedy() if is_older else "Update this program."
+    raise InfrastructureError(message, remedy=remedy)
+
+
+def _revision(connection: Connection) -> str | None:
+    """The newest migration that a store has seen; ``None``: it has no tables yet."""
+    version = table("alembic_version", column("version_num"))
+    if not inspect(connection).has_table(version.name):
+        return None
+    return connection.scalar(select(version.c.version_num))
+
+
+def _migrate(connection: Connection) -> None:
+    """Carry out all missing migrations, or none; what they change is kept beside."""
+    # Imported here: Alembic takes 0.11 s and 12 MB, and is seldom needed.
+    from alembic.command import upgrade
+    from alembic.config import Config
+
+    # A migration may be wrong, and there is no way back.
+    if revision := _revision(connection):
+        back_up = _copy_file if connection.dialect.name == "sqlite" else _copy_tables
+        back_up(connection, revision)
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    upgrade(config, "head")
+
+
+def _copy_file(connection: Connection, revision: str) -> None:
+    """Copy a SQLite file, which nobody else can change meanwhile.
+
+    Through a connection of its own: SQLite copies from none that is about to write.
+    """
+    if database := connection.engine.url.database:
+        copy = f"{database}.{revision}.backup"
+        try:
+            with (
+                closing(sqlite3.connect(database)) as original,
+                closing(sqlite3.connect(copy)) as to,
+            ):
+                original.backup(to)
+        except sqlite3.Error as error:
+            message = f"the store {database} is of an older version, and no copy of it can be kept"
+            remedy = "Make that a file that can be written, or upgrade a copy of the store."
+            raise InfrastructureError(f"{message} in {copy}: {error}", remedy=remedy) from error
+
+
+def _copy_tables(connection: Connection, revision: str) -> None:
+    """Copy each table beside itself: a schema of their own would take another privilege."""
+    for name in inspect(connection).get_table_names():
+        if not name.startswith("backup_"):
+            copy = f"backup_{revision}_{name}"
+            connection.execute(text(f'DROP TABLE IF EXISTS "{copy}"'))
+            connection.execute(text(f'CREATE TABLE "{copy}" AS TABLE "{name}"'))

@@ -12,17 +12,20 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from types import NoneType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args
+
+from pydantic import BaseModel
 
 from ci.errors import UsageError
 from ci.facts.environment_key import EnvironmentKey, environment_key
 from ci.facts.measures import measures_of
-from ci.model.results import BuildResult, PlatformResult, PytestResult, RunResult
+from ci.model.results import BuildResult, RunResult, StageResult
 from ci.model.tests import TestOutcome
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
 
 
@@ -31,6 +34,146 @@ PARQUET_REMEDY = (
     "Install it: pip install 'pyarrow~=26.0', the dependency group `parquet` of pyproject.toml; or"
     " take --format csv."
 )
+
+
+Row: TypeAlias = tuple[object, ...]
+Tests: TypeAlias = Callable[[str], Sequence[TestOutcome]]  # of a platform of the run
+
+
+class Kind(StrEnum):
+    """What a column holds; any of it can be missing."""
+
+    WORD = "word"  # one of few texts
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    FLAG = "flag"
+    TIME = "time"  # with a zone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table: its columns in order, and the rows that a run adds to it."""
+
+    columns: Mapping[str, Kind]
+    rows: Callable[[RunResult, Tests], Iterator[Row]]
+
+
+def _columns(model: type[BaseModel]) -> dict[str, Kind]:
+    """A column for every field that one value of a table can hold."""
+    kinds = {bool: Kind.FLAG, int: Kind.INTEGER, float: Kind.NUMBER}
+    kinds |= {str: Kind.WORD, datetime: Kind.TIME}
+    found = {}
+    for name, field in model.model_fields.items():
+        types = set(get_args(field.annotation) or [field.annotation]) - {NoneType}
+        if len(types) == 1 and (kind := kinds.get(types.pop())):
+            found[name] = kind
+    return found
+
+
+_PLATFORM = {"run_id": Kind.WORD, "platform": Kind.WORD}
+_RUNS = {**_columns(RunResult), "run_id": Kind.TEXT, "commit": Kind.TEXT}
+del _RUNS["schema_version"]
+_COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings")
+_PLATFORMS = {
+    **_PLATFORM,
+    "label": Kind.WORD,
+    "simulated": Kind.FLAG,
+    "built": Kind.FLAG,
+    "product": Kind.WORD,
+    "harness": Kind.WORD,
+    **dict.fromkeys(_COUNTS, Kind.INTEGER),
+    "pytest_summary": Kind.TEXT,
+    "build_install_s": Kind.NUMBER,
+    "pytest_s": Kind.NUMBER,
+    "total_s": Kind.NUMBER,
+    **_columns(BuildResult),
+    "environment_key": Kind.WORD,
+    **{part.name: Kind.WORD for part in fields(EnvironmentKey) if part.name != "platform"},
+    "evidence": Kind.TEXT,
+    "notes": Kind.TEXT,
+}
+_STAGES = _columns(StageResult)
+# What a column has another name for.
+_NAMED_AS = {"name": "stage", "seconds": "wall_s", "peak_rss_bytes": "peak_memory_bytes"}
+
+
+def _run_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
+    yield attrgetter(*_RUNS)(run)
+
+
+def _platform_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
+    for result in run.platforms:
+        key = environment_key(result)
+        values = {
+            **vars(key),
+            **(vars(result.pytest) if result.pytest else {}),
+            **(vars(result.build) if result.build else {}),
+            **vars(result),
+            "run_id": run.run_id,
+            "product": result.verdict.product.value,
+            "harness": result.verdict.harness.value,
+            "pytest_summary": result.pytest and result.pytest.summary,
+            "environment_key": key.digest,
+            "evidence": "\n".join(evidence.text for evidence in result.verdict.evidence),
+            "notes": "\n".join(result.notes),
+        }
+        yield tuple(map(values.get, _PLATFORMS))
+
+
+def _stage_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
+    values_of = attrgetter(*_STAGES)
+    for result in run.platforms:
+        for position, stage in enumerate(result.stages):
+            yield (run.run_id, result.platform, position, *values_of(stage))
+
+
+def _measure_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
+    for result in run.platforms:
+        key = environment_key(result).digest
+        for name, value in measures_of(result).items():
+            yield (run.run_id, result.platform, key, name, value)
+
+
+def _test_rows(run: RunResult, tests: Tests) -> Iterator[Row]:
+    values_of = attrgetter("node_id", "outcome.value", "seconds", "reason", "skip_reason")
+    for result in run.platforms:
+        for test in tests(result.platform):
+            yield (run.run_id, result.platform, *values_of(test))
+
+
+TABLES: Mapping[str, Table] = {
+    "runs": Table(columns=_RUNS, rows=_run_rows),
+    "platforms": Table(columns=_PLATFORMS, rows=_platform_rows),
+    "stages": Table(
+        columns={
+            **_PLATFORM,
+            "position": Kind.INTEGER,
+            **{_NAMED_AS.get(name, name): kind for name, kind in _STAGES.items()},
+        },
+        rows=_stage_rows,
+    ),
+    "measures": Table(
+        columns={
+            **_PLATFORM,
+            "environment_key": Kind.WORD,
+            "measure": Kind.WORD,
+            "value": Kind.NUMBER,
+        },
+        rows=_measure_rows,
+    ),
+    "tests": Table(
+        columns={
+            **_PLATFORM,
+            "test": Kind.WORD,
+            "outcome": Kind.WORD,
+            "duration_s": Kind.NUMBER,
+            "reason": Kind.WORD,
+            "skip_reason": Kind.WORD,
+        },
+        rows=_test_rows,
+    ),
+}
 
 
 class Format(StrEnum):
@@ -168,195 +311,9 @@ def export(
         }
         for run_id in run_ids:
             run = store.load(run_id)
-            if platforms:
-                run = of_platforms(run, platforms)
+            if platforms:  # as if it had been of these alone
+                chosen = [result for result in run.platforms if result.platform in platforms]
+                run = run.model_copy(update={"platforms": tuple(chosen)})
             for name, file in files.items():
                 file.add(TABLES[name].rows(run, partial(store.tests, run_id)))
     return {file.path: file.rows for file in files.values()}
-
-
-Row: TypeAlias = tuple[object, ...]
-Tests: TypeAlias = Callable[[str], Sequence[TestOutcome]]  # of a platform of the run
-
-
-class Kind(StrEnum):
-    """What a column holds; any of it can be missing."""
-
-    WORD = "word"  # one of few texts
-    TEXT = "text"
-    INTEGER = "integer"
-    NUMBER = "number"
-    FLAG = "flag"
-    TIME = "time"  # with a zone
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """One table: its columns in order, and the rows that a run adds to it."""
-
-    columns: Mapping[str, Kind]
-    rows: Callable[[RunResult, Tests], Iterator[Row]]
-
-
-_PLATFORM = {"run_id": Kind.WORD, "platform": Kind.WORD}
-_COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings")
-_BUILD = {
-    name: Kind.NUMBER if name.endswith("_s") else Kind.INTEGER for name in BuildResult.model_fields
-}
-_KEY = [part.name for part in fields(EnvironmentKey) if part.name != "platform"]
-_NO_COUNTS = dict.fromkeys(PytestResult.model_fields)
-
-
-def _run_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
-    yield (
-        run.run_id,
-        run.project,
-        run.commit,
-        run.dirty,
-        run.started_at,
-        run.finished_at,
-        run.engine,
-    )
-
-
-def _platform_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
-    for result in run.platforms:
-        key = environment_key(result)
-        counts = result.pytest.model_dump() if result.pytest else _NO_COUNTS
-        build = result.build or BuildResult()
-        yield (
-            run.run_id,
-            result.platform,
-            result.label,
-            result.simulated,
-            result.built,
-            result.verdict.product.value,
-            result.verdict.harness.value,
-            *(counts[name] for name in _COUNTS),
-            counts["summary"],
-            result.build_install_s,
-            result.pytest_s,
-            result.total_s,
-            *(getattr(build, name) for name in _BUILD),
-            key.digest,
-            *(getattr(key, name) for name in _KEY),
-            "\n".join(evidence.text for evidence in result.verdict.evidence),
-            "\n".join(result.notes),
-        )
-
-
-def _stage_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
-    for result in run.platforms:
-        for position, stage in enumerate(result.stages):
-            yield (
-                run.run_id,
-                result.platform,
-                position,
-                stage.name,
-                stage.seconds,
-                stage.cpu_user_s,
-                stage.cpu_system_s,
-                stage.peak_rss_bytes,
-                stage.exit_code,
-                stage.in_total,
-            )
-
-
-def _measure_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
-    for result in run.platforms:
-        key = environment_key(result).digest
-        for name, value in measures_of(result).items():
-            yield (run.run_id, result.platform, key, name, value)
-
-
-def _test_rows(run: RunResult, tests: Tests) -> Iterator[Row]:
-    for result in run.platforms:
-        for test in tests(result.platform):
-            yield (
-                run.run_id,
-                result.platform,
-                test.node_id,
-                test.outcome.value,
-                test.seconds,
-                test.reason,
-                test.skip_reason,
-            )
-
-
-TABLES: Mapping[str, Table] = {
-    "runs": Table(
-        columns={
-            "run_id": Kind.TEXT,
-            "project": Kind.WORD,
-            "commit": Kind.TEXT,
-            "dirty": Kind.FLAG,
-            "started_at": Kind.TIME,
-            "finished_at": Kind.TIME,
-            "engine": Kind.WORD,
-        },
-        rows=_run_rows,
-    ),
-    "platforms": Table(
-        columns={
-            **_PLATFORM,
-            "label": Kind.WORD,
-            "simulated": Kind.FLAG,
-            "built": Kind.FLAG,
-            "product": Kind.WORD,
-            "harness": Kind.WORD,
-            **dict.fromkeys(_COUNTS, Kind.INTEGER),
-            "pytest_summary": Kind.TEXT,
-            "build_install_s": Kind.NUMBER,
-            "pytest_s": Kind.NUMBER,
-            "total_s": Kind.NUMBER,
-            **_BUILD,
-            "environment_key": Kind.WORD,
-            **dict.fromkeys(_KEY, Kind.WORD),
-            "evidence": Kind.TEXT,
-            "notes": Kind.TEXT,
-        },
-        rows=_platform_rows,
-    ),
-    "stages": Table(
-        columns={
-            **_PLATFORM,
-            "position": Kind.INTEGER,
-            "stage": Kind.WORD,
-            "wall_s": Kind.NUMBER,
-            "cpu_user_s": Kind.NUMBER,
-            "cpu_system_s": Kind.NUMBER,
-            "peak_memory_bytes": Kind.INTEGER,
-            "exit_code": Kind.INTEGER,
-            "in_total": Kind.FLAG,
-        },
-        rows=_stage_rows,
-    ),
-    "measures": Table(
-        columns={
-            **_PLATFORM,
-            "environment_key": Kind.WORD,
-            "measure": Kind.WORD,
-            "value": Kind.NUMBER,
-        },
-        rows=_measure_rows,
-    ),
-    "tests": Table(
-        columns={
-            **_PLATFORM,
-            "test": Kind.WORD,
-            "outcome": Kind.WORD,
-            "duration_s": Kind.NUMBER,
-            "reason": Kind.WORD,
-            "skip_reason": Kind.WORD,
-        },
-        rows=_test_rows,
-    ),
-}
-
-
-def of_platforms(run: RunResult, wanted: Sequence[str]) -> RunResult:
-    """The run as if it had been of these platforms alone."""
-    kept: tuple[PlatformResult, ...] = tuple(
-        result for result in run.platforms if result.platform in wanted
-    )
-    return run.model_copy(update={"platforms": kept})

@@ -22,10 +22,11 @@ from ci.engines.workfolder import STATE
 from ci.errors import UsageError
 from ci.facts.platform_result import read_left
 from ci.model.platforms import PLATFORMS
-from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
+from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import RUN_ID
 from ci.store.folder import (
     LOCK_FILE,
+    RESULTS_FILE,
     is_going_on,
     is_regular,
     link_latest,
@@ -34,12 +35,77 @@ from ci.store.folder import (
 )
 from ci.util.text import counted, first_names
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
 
 
 STAGING = ".import"
 ASIDE = "-aside"
+NOT_COPIED = (LOCK_FILE, STATE)  # they speak of processes of the machine that made them
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The folders of runs: ``folder`` itself, or those below it. Links are not followed."""
+    if not folder.is_dir():
+        message = f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"
+        raise UsageError(message, remedy="Name a folder; unpack an archive first.")
+    if found := list(_runs_in(folder)):
+        return found
+    message = f"{folder}: no {RESULTS_FILE} in it or below, expected the results of a run"
+    raise UsageError(message, remedy="Name a folder results/<run id>, or one that holds several.")
+
+
+def _runs_in(folder: Path) -> Iterator[Path]:
+    for parent, folders, _ in os.walk(folder):
+        # One without results was not copied as a whole: it is told, not passed over.
+        if is_regular(Path(parent) / RESULTS_FILE) or RUN_ID.fullmatch(Path(parent).name):
+            yield Path(parent)
+            folders.clear()
+        else:
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
+def read_run(folder: Path) -> RunResult:
+    """The results of a run that has come to rest, and whose names can be paths of this machine."""
+    if is_going_on(folder):
+        message = f"{folder}: its run is still going on"
+        raise UsageError(message, remedy="Wait for its end, and import it again.")
+    if not is_regular(folder / RESULTS_FILE):
+        message = f"{folder}: no {RESULTS_FILE} in it, which every run has from its beginning"
+        raise UsageError(message, remedy="Copy the folder once more, as a whole.")
+    run = read_results(folder / RESULTS_FILE)
+    if faults := list(_faults(run)):
+        raise UsageError(f"{folder / RESULTS_FILE}: " + "; ".join(faults))
+    return run
+
+
+def _faults(run: RunResult) -> Iterator[str]:
+    if not RUN_ID.fullmatch(run.run_id):
+        expected = "such as 20260101T120000Z-0123abcd-00ff"
+        yield f"run_id: got {run.run_id!r}, expected one {expected}"
+    names = [result.platform for result in run.platforms]
+    for name in dict.fromkeys(names):
+        if name not in PLATFORMS:
+            yield f"platforms: got {name!r}, expected some of {', '.join(PLATFORMS)}"
+        elif names.count(name) > 1:
+            yield f"platforms: {name} is there {names.count(name)} times"
+    if run.started_at.tzinfo is None or run.finished_at.tzinfo is None:
+        yield "started_at, finished_at: expected times with a zone"
+
+
+def copy_files(folder: Path, target: Path) -> int:
+    """Copy the regular files and folders; return how many other things were left out."""
+    left_out = 0
+    for parent, folders, names in os.walk(folder):
+        copy = target / Path(parent).relative_to(folder)
+        copy.mkdir(parents=True, exist_ok=True)
+        left_out += sum((Path(parent) / name).is_symlink() for name in folders)
+        for name in names:
+            if not is_regular(Path(parent) / name):
+                left_out += 1
+            elif name not in NOT_COPIED:
+                shutil.copyfile(Path(parent) / name, copy / name)
+    return left_out
 
 
 class Change(StrEnum):
@@ -154,7 +220,7 @@ class Importer:
 
     def take(self, folder: Path) -> Imported:
         """Import the run in ``folder``, if it brings anything new."""
-        run = _current(read_run(folder))
+        run = read_run(folder)
         target = self._results / run.run_id
         with ExitStack() as locks:
             if target.is_dir():
@@ -164,15 +230,16 @@ class Importer:
             if change.is_taken or (change is Change.UNCHANGED and not target.exists()):
                 left_out = self._place(folder, run, locks)
             notes = list(self._save(run, change)) if change is not Change.OUTDATED else []
-            if change.is_taken:
-                self._link(run)
+            # `latest` is the newest run, whenever it was imported.
+            if change.is_taken and self._store.load().run_id == run.run_id:
+                link_latest(target)
         if left_out:
             notes.append(f"left out: {counted(left_out, 'link')} or special files")
         return Imported(run=run, change=change, notes=tuple(notes))
 
     def _change(self, run: RunResult) -> Change:
-        path = self._results / run.run_id / RESULTS
-        known = _current(read_results(path)) if path.exists() else self._stored(run.run_id)
+        path = self._results / run.run_id / RESULTS_FILE
+        known = read_results(path) if path.exists() else self._stored(run.run_id)
         try:
             return change_of(known, run)
         except UsageError:
@@ -188,7 +255,7 @@ class Importer:
     def _place(self, folder: Path, run: RunResult, locks: ExitStack) -> int:
         staged = self._staging / run.run_id
         left_out = copy_files(folder, staged)
-        if _current(read_run(staged)) != run or _current(read_run(folder)) != run:
+        if read_run(staged) != run or read_run(folder) != run:
             message = f"{folder}: its results changed while they were copied"
             raise UsageError(message, remedy="Wait for the end of its run, and import it again.")
         locks.enter_context(only_caller(staged))  # its lock goes with it to its place
@@ -214,81 +281,3 @@ class Importer:
         self._store.save(run, details)
         if change is Change.UNCHANGED:
             yield "the store did not have it, and has it now"
-
-    def _link(self, run: RunResult) -> None:
-        """``latest`` is the newest run, whenever it was imported."""
-        if self._store.load().run_id == run.run_id:
-            link_latest(self._results / run.run_id)
-
-
-def _current(run: RunResult) -> RunResult:
-    """As this version writes it: only so are two comparable."""
-    return run.model_copy(update={"schema_version": SCHEMA_VERSION})
-
-
-RESULTS = "results.json"
-NOT_COPIED = (LOCK_FILE, STATE)  # they speak of processes of the machine that made them
-
-
-def runs_in(folder: Path) -> list[Path]:
-    """The folders of runs: ``folder`` itself, or those below it. Links are not followed."""
-    if not folder.is_dir():
-        message = f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"
-        raise UsageError(message, remedy="Name a folder; unpack an archive first.")
-    if found := list(_runs_in(folder)):
-        return found
-    message = f"{folder}: no {RESULTS} in it or below, expected the results of a run"
-    raise UsageError(message, remedy="Name a folder results/<run id>, or one that holds several.")
-
-
-def _runs_in(folder: Path) -> Iterator[Path]:
-    for parent, folders, _ in os.walk(folder):
-        # One without results was not copied as a whole: it is told, not passed over.
-        if is_regular(Path(parent) / RESULTS) or RUN_ID.fullmatch(Path(parent).name):
-            yield Path(parent)
-            folders.clear()
-        else:
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-
-
-def read_run(folder: Path) -> RunResult:
-    """The results of a run that has come to rest, and whose names can be paths of this machine."""
-    if is_going_on(folder):
-        message = f"{folder}: its run is still going on"
-        raise UsageError(message, remedy="Wait for its end, and import it again.")
-    if not is_regular(folder / RESULTS):
-        message = f"{folder}: no {RESULTS} in it, which every run has from its beginning"
-        raise UsageError(message, remedy="Copy the folder once more, as a whole.")
-    run = read_results(folder / RESULTS)
-    if faults := list(_faults(run)):
-        raise UsageError(f"{folder / RESULTS}: " + "; ".join(faults))
-    return run
-
-
-def _faults(run: RunResult) -> Iterator[str]:
-    if not RUN_ID.fullmatch(run.run_id):
-        expected = "such as 20260101T120000Z-0123abcd-00ff"
-        yield f"run_id: got {run.run_id!r}, expected one {expected}"
-    names = [result.platform for result in run.platforms]
-    for name in dict.fromkeys(names):
-        if name not in PLATFORMS:
-            yield f"platforms: got {name!r}, expected some of {', '.join(PLATFORMS)}"
-        elif names.count(name) > 1:
-            yield f"platforms: {name} is there {names.count(name)} times"
-    if run.started_at.tzinfo is None or run.finished_at.tzinfo is None:
-        yield "started_at, finished_at: expected times with a zone"
-
-
-def copy_files(folder: Path, target: Path) -> int:
-    """Copy the regular files and folders; return how many other things were left out."""
-    left_out = 0
-    for parent, folders, names in os.walk(folder):
-        copy = target / Path(parent).relative_to(folder)
-        copy.mkdir(parents=True, exist_ok=True)
-        left_out += sum((Path(parent) / name).is_symlink() for name in folders)
-        for name in names:
-            if not is_regular(Path(parent) / name):
-                left_out += 1
-            elif name not in NOT_COPIED:
-                shutil.copyfile(Path(parent) / name, copy / name)
-    return left_out

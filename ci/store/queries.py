@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Engine, Row, func, select
 
 from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Columns, Outcomes
 from ci.model.results import Product
 from ci.store import blobs
+from ci.store.connect import reading
 from ci.store.rows import Accepted, Measured, RunHead, SameEnvironment
 from ci.store.tables import (
     ACCEPTED,
@@ -31,131 +32,205 @@ _BEFORE_PRODUCT = " "
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
-def heads(
-    connection: Connection,
-    *,
-    project: str | None,
-    commits: Collection[str] | None,
-    last: int | None,
-) -> list[RunHead]:
-    row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
-    names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
-    query = select(
-        RUNS.c.run_id,
-        RUNS.c.project,
-        RUNS.c.commit,
-        RUNS.c.dirty,
-        RUNS.c.started_at,
-        names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery().label("names"),
-    ).order_by(*NEWEST_FIRST)
-    if project is not None:
-        query = query.where(RUNS.c.project == project)
-    return [
-        RunHead(
-            run_id=run.run_id,
-            project=run.project,
-            commit=run.commit,
-            dirty=run.dirty,
-            started_at=run.started_at,
-            **_platforms(run.names or ""),
-        )
-        for run in _chosen(connection, query, commits, last)
-    ]
+class Queries:
+    """Those that a ``Store`` answers beside loading one run."""
 
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
-def _platforms(names: str) -> dict[str, tuple[str, ...]]:
-    """``cpu not_run/moore passed`` as the fields of a ``RunHead``."""
-    products = dict(name.split(_BEFORE_PRODUCT) for name in names.split(_BETWEEN_NAMES) if name)
-    begun = (name for name, product in products.items() if product != Product.NOT_RUN)
-    return {"platforms": tuple(sorted(products)), "begun": tuple(sorted(begun))}
-
-
-def measured(
-    connection: Connection,
-    platform: str,
-    *,
-    project: str,
-    last: int | None,
-    commits: Collection[str] | None,
-    runs: Collection[str] | None,
-) -> list[Measured]:
-    query = (
-        select(
+    def heads(
+        self,
+        *,
+        project: str | None = None,
+        commits: Collection[str] | None = None,
+        last: int | None = None,
+    ) -> list[RunHead]:
+        """List runs, the newest first: the ``last`` ones, those of some commits, or all."""
+        # ``cpu not_run/moore passed``: a row for each platform of each run takes longer to read.
+        row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
+        names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
+        query = select(
             RUNS.c.run_id,
+            RUNS.c.project,
             RUNS.c.commit,
             RUNS.c.dirty,
             RUNS.c.started_at,
-            PLATFORMS.c.environment_key,
-            MEASURED.c.measures,
+            names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery().label("platforms"),
+        ).order_by(*NEWEST_FIRST)
+        if project is not None:
+            query = query.where(RUNS.c.project == project)
+        with reading(self._engine) as connection:
+            found = _chosen(connection, query, commits, last)
+        heads = []
+        for run in found:
+            rows = run.platforms.split(_BETWEEN_NAMES) if run.platforms else ()
+            products = dict(sorted(row.split(_BEFORE_PRODUCT) for row in rows))
+            heads.append(
+                RunHead(
+                    run_id=run.run_id,
+                    project=run.project,
+                    commit=run.commit,
+                    dirty=run.dirty,
+                    started_at=run.started_at,
+                    platforms=tuple(products),
+                    begun=tuple(name for name in products if products[name] != Product.NOT_RUN),
+                )
+            )
+        return heads
+
+    def measured(
+        self,
+        platform: str,
+        *,
+        project: str,
+        last: int | None = None,
+        commits: Collection[str] | None = None,
+        runs: Collection[str] | None = None,
+    ) -> list[Measured]:
+        """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are.
+
+        With ``runs``, some hundreds of ids, of these only.
+        """
+        query = (
+            select(
+                RUNS.c.run_id,
+                RUNS.c.commit,
+                RUNS.c.dirty,
+                RUNS.c.started_at,
+                PLATFORMS.c.environment_key,
+                MEASURED.c.measures,
+            )
+            .join(RUNS, PLATFORMS.c.run_id == RUNS.c.run_id)
+            .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
+            .where(PLATFORMS.c.platform == platform, RUNS.c.project == project)
+            .order_by(*NEWEST_FIRST)
         )
-        .join(RUNS, PLATFORMS.c.run_id == RUNS.c.run_id)
-        .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
-        .where(PLATFORMS.c.platform == platform, RUNS.c.project == project)
-        .order_by(*NEWEST_FIRST)
-    )
-    if runs is not None:
-        query = query.where(RUNS.c.run_id.in_(runs))
-    found = _chosen(connection, query, commits, last)
-    now = _successors(connection, platform)
-    return [
-        Measured(
-            run_id=run.run_id,
-            commit=run.commit,
-            dirty=run.dirty,
-            started_at=run.started_at,
-            key=now.get(run.environment_key, run.environment_key),
-            values=run.measures,
+        if runs is not None:
+            query = query.where(RUNS.c.run_id.in_(runs))
+        with reading(self._engine) as connection:
+            found = _chosen(connection, query, commits, last)
+            now = _successors(connection, platform)
+        return [
+            Measured(
+                run_id=run.run_id,
+                commit=run.commit,
+                dirty=run.dirty,
+                started_at=run.started_at,
+                key=now.get(run.environment_key, run.environment_key),
+                values=run.measures,
+            )
+            for run in reversed(found)
+        ]
+
+    def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
+        """Look up what digests stand for."""
+        with reading(self._engine) as connection:
+            return _environment_keys(connection, digests)
+
+    def same_environment(self, platform: str, *, project: str) -> list[SameEnvironment]:
+        """Group the runs that tested one commit in one environment, and again or twice."""
+        query = (
+            select(RUNS.c.commit, PLATFORMS.c.environment_key, RUNS.c.run_id, PLATFORMS.c.id)
+            .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
+            .where(
+                PLATFORMS.c.platform == platform,
+                RUNS.c.project == project,
+                RUNS.c.commit.is_not(None),
+                RUNS.c.dirty.is_(False),
+            )
+            .order_by(*NEWEST_FIRST)
         )
-        for run in reversed(found)
-    ]
+        with reading(self._engine) as connection:
+            now = _successors(connection, platform)
+            groups: dict[tuple[str, str], list[Row[Any]]] = {}
+            for row in reversed(connection.execute(query).all()):
+                key = now.get(row.environment_key, row.environment_key)
+                groups.setdefault((row.commit, key), []).append(row)
+            rerun = set(connection.scalars(select(DETAILS.c.platform_id).where(WITH_RERUNS)))
+            # Rows of details are long, and most runs are the only one of their commit.
+            several = {
+                k: rows for k, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun
+            }
+            lists = _outcome_lists(
+                connection, [row.id for rows in several.values() for row in rows]
+            )
+        found = []
+        for (commit, key), rows in several.items():
+            tested = [row for row in rows if row.id in lists]
+            group = SameEnvironment(
+                commit=commit,
+                key=key,
+                run_ids=tuple(row.run_id for row in tested),
+                rerun=tuple(row.run_id for row in tested if row.id in rerun),
+                differing=len({lists[row.id] for row in tested}) > 1,
+            )
+            if len(group.run_ids) > 1 or group.rerun:
+                found.append(group)
+        return found
+
+    def outcomes_of_some(
+        self, tests: Collection[str], run_ids: Collection[str], platform: str
+    ) -> dict[str, Outcomes]:
+        """By run, a few tests without their times; runs are some hundreds at most."""
+        query = (
+            select(PLATFORMS.c.run_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
+            .join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id)
+            .where(
+                PLATFORMS.c.platform == platform,
+                PLATFORMS.c.run_id.in_(run_ids),
+                DETAILS.c.outcomes.is_not(None),
+            )
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+            digests = {digest for row in rows for digest in (row.node_ids, row.outcomes)}
+            lists = select(BLOBS.c.digest, BLOBS.c.content).where(BLOBS.c.digest.in_(digests))
+            contents = {row.digest: row.content for row in connection.execute(lists)}
+        places = {}
+        for digest in {row.node_ids for row in rows}:
+            names = blobs.names(contents[digest])  # in their order
+            at = {test: bisect_left(names, test) for test in tests}
+            places[digest] = {test: n for test, n in at.items() if names[n : n + 1] == [test]}
+        return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
+
+    def accepted(self, project: str) -> list[Accepted]:
+        """List the changes that somebody has accepted, the oldest first."""
+        query = select(ACCEPTED).where(ACCEPTED.c.project == project)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
+            return [Accepted(**row._mapping) for row in rows]
+
+
+def _chosen(
+    connection: Connection, query: Any, commits: Collection[str] | None, last: int | None
+) -> Sequence[Row[Any]]:
+    """The newest runs, of these commits if any are named; a branch may have any number."""
+    if commits is None:
+        return connection.execute(query.limit(last)).all()
+    wanted = frozenset(commits)
+    return [row for row in connection.execute(query) if row.commit in wanted][:last]
 
 
 def _successors(connection: Connection, platform: str) -> dict[str, str]:
-    first = func.min(PLATFORMS.c.id)
-    query = select(PLATFORMS.c.environment_key).where(PLATFORMS.c.platform == platform)
-    order = query.group_by(PLATFORMS.c.environment_key).order_by(first)
-    digests = [digest for digest in connection.scalars(order) if digest is not None]
-    keys = environment_keys(connection, digests)
+    """The keys of a platform that a newer one continues, each with that."""
+    key = PLATFORMS.c.environment_key
+    query = select(key).where(PLATFORMS.c.platform == platform).group_by(key)
+    digests = connection.scalars(query.order_by(func.min(PLATFORMS.c.id))).all()
+    keys = _environment_keys(connection, digests)
     return successors({digest: keys[digest] for digest in digests})
 
 
-def environment_keys(connection: Connection, digests: Collection[str]) -> dict[str, EnvironmentKey]:
-    found: dict[str, EnvironmentKey] = {}
-    for some in _slices(sorted(set(digests))):
-        query = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
-        for digest, parts in connection.execute(query.where(ENVIRONMENT_KEYS.c.digest.in_(some))):
-            found[digest] = EnvironmentKey(**parts)
-    return found
-
-
-def same_environment(
-    connection: Connection, platform: str, *, project: str
-) -> list[SameEnvironment]:
-    """Rows of details are long, and most runs are the only one of their commit: few are read."""
-    query = (
-        select(RUNS.c.commit, PLATFORMS.c.environment_key, RUNS.c.run_id, PLATFORMS.c.id)
-        .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
-        .where(
-            PLATFORMS.c.platform == platform,
-            RUNS.c.project == project,
-            RUNS.c.commit.is_not(None),
-            RUNS.c.dirty.is_(False),
+def _environment_keys(
+    connection: Connection, digests: Collection[str]
+) -> dict[str, EnvironmentKey]:
+    query = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
+    return {
+        digest: EnvironmentKey(**components)
+        for some in _slices(sorted(set(digests)))
+        for digest, components in connection.execute(
+            query.where(ENVIRONMENT_KEYS.c.digest.in_(some))
         )
-        .order_by(*NEWEST_FIRST)
-    )
-    now = _successors(connection, platform)
-    groups: dict[tuple[Any, Any], list[Any]] = {}
-    for row in reversed(connection.execute(query).all()):
-        key = now.get(row.environment_key, row.environment_key)
-        groups.setdefault((row.commit, key), []).append(row)
-    rerun = set(connection.scalars(select(DETAILS.c.platform_id).where(WITH_RERUNS)))
-    several = {of: rows for of, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun}
-    lists = _outcome_lists(connection, [row.id for rows in several.values() for row in rows])
-    found = [
-        _same_environment(of, [row for row in rows if row.id in lists], lists, rerun)
-        for of, rows in several.items()
-    ]
-    return [group for group in found if len(group.run_ids) > 1 or group.rerun]
+    }
 
 
 def _outcome_lists(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[str | None, str]]:
@@ -169,76 +244,9 @@ def _outcome_lists(connection: Connection, ids: Sequence[int]) -> dict[int, tupl
     }
 
 
-def _same_environment(
-    of: tuple[str, str],
-    rows: Sequence[Row[Any]],
-    lists: Mapping[int, tuple[str | None, str]],
-    rerun: Collection[int],
-) -> SameEnvironment:
-    commit, key = of
-    return SameEnvironment(
-        commit=commit,
-        key=key,
-        run_ids=tuple(row.run_id for row in rows),
-        rerun=tuple(row.run_id for row in rows if row.id in rerun),
-        differing=len({lists[row.id] for row in rows}) > 1,
-    )
-
-
-def accepted(connection: Connection, project: str) -> list[Accepted]:
-    columns = ACCEPTED.c
-    query = select(*columns).where(ACCEPTED.c.project == project)
-    rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
-    return [Accepted(**row._mapping) for row in rows]
-
-
-def _chosen(
-    connection: Connection, query: Any, commits: Collection[str] | None, last: int | None
-) -> Sequence[Row[Any]]:
-    """The newest runs, of these commits if any are named; a branch may have any number."""
-    if commits is None:
-        return connection.execute(query.limit(last)).all()
-    wanted = frozenset(commits)
-    return [row for row in connection.execute(query) if row.commit in wanted][:last]
-
-
 def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for begin in range(0, len(values), _SLICE):
         yield values[begin : begin + _SLICE]
-
-
-def outcomes_of_some(
-    connection: Connection, tests: Collection[str], run_ids: Collection[str], platform: str
-) -> dict[str, Outcomes]:
-    """By run, those of the tests that it has, without their times."""
-    query = (
-        select(PLATFORMS.c.run_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
-        .join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id)
-        .where(
-            PLATFORMS.c.platform == platform,
-            PLATFORMS.c.run_id.in_(run_ids),
-            DETAILS.c.outcomes.is_not(None),
-        )
-    )
-    rows = connection.execute(query).all()
-    digests = {digest for row in rows for digest in (row.node_ids, row.outcomes)}
-    contents = _contents(connection, digests)
-    places = {
-        digest: _places(blobs.names(contents[digest]), tests)
-        for digest in {row.node_ids for row in rows}
-    }
-    return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
-
-
-def _contents(connection: Connection, digests: Collection[str]) -> dict[str, bytes]:
-    query = select(BLOBS.c.digest, BLOBS.c.content).where(BLOBS.c.digest.in_(digests))
-    return {row.digest: row.content for row in connection.execute(query)}
-
-
-def _places(names: Sequence[str], tests: Iterable[str]) -> dict[str, int]:
-    """Names are stored in their order."""
-    found = {test: bisect_left(names, test) for test in tests}
-    return {test: n for test, n in found.items() if n < len(names) and names[n] == test}
 
 
 def _outcomes(places: dict[str, int], content: bytes) -> Outcomes:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+LATEST = "latest"  # names the newest run, as the link beside the results does
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunHead:

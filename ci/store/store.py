@@ -1,44 +1,39 @@
-"""The store's face: one transaction per save; the schema is brought up to date on opening."""
+"""The store's face: one transaction per save; the tables are brought up to date on opening."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, column, inspect, select, table
+from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from ci.errors import InfrastructureError, UsageError
-from ci.facts.environment_key import EnvironmentKey
+from ci.facts.environment_key import environment_key
+from ci.facts.measures import measures_of
 from ci.facts.suite import Columns, Outcomes, outcomes_of
 from ci.model.details import BuildDetails, Details, Rerun
-from ci.model.results import PlatformResult, RunResult
+from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
 from ci.model.tests import TestOutcome
-from ci.store import blobs, queries
-from ci.store.connect import cause, connect, reading, remedy_for, shown, writing
-from ci.store.folder import LATEST
-from ci.store.queries import outcomes_of_some
-from ci.store.records import run_result, stored_platforms
-from ci.store.rows import Accepted, Measured, RunHead, SameEnvironment
-from ci.store.tables import ACCEPTED, BLOBS, DETAILS, PLATFORMS, RUNS
+from ci.store import blobs
+from ci.store.connect import bring_up_to_date, cause, connect, reading, shown, writing
+from ci.store.queries import NEWEST_FIRST, Queries
+from ci.store.rows import LATEST, Accepted
+from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 from ci.util.invocation import command
 from ci.util.text import first_names, near_match
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-VERSION_TABLE = "alembic_version"
 
-
-class Store:
+class Store(Queries):
     """Saves and loads runs; SQLite or PostgreSQL."""
 
     def __init__(self, url: str) -> None:
-        self._engine = connect(url)
+        super().__init__(connect(url))
         self._decoded: dict[str, Sequence[Any]] = {}
         self._outcomes: dict[tuple[str, str], Outcomes] = {}
         try:
-            _bring_up_to_date(self._engine)
+            bring_up_to_date(self._engine)
         except BaseException:
             self.close()
             raise
@@ -49,8 +44,6 @@ class Store:
         ``details`` are those of platforms that have just ended: one that is stored as it is, and
         that ``details`` does not name, keeps its own.
         """
-        from ci.store.records import save  # with two dialects, which who reads does not need
-
         self._outcomes.clear()  # those of this run may be others now
         try:
             with writing(self._engine) as connection:
@@ -60,20 +53,48 @@ class Store:
             message = f"the store rejects run {run.run_id}: {cause(error)}"
             raise InfrastructureError(message) from error
 
+    def accept(self, accepted: Accepted) -> None:
+        """Record that a change is as it should be; once more gives it another reason."""
+        try:
+            with writing(self._engine) as connection:
+                _put(connection, ACCEPTED, asdict(accepted))
+        except (SQLAlchemyError, ValueError) as error:
+            message = f"the store rejects what was accepted: {cause(error)}"
+            raise InfrastructureError(message) from error
+
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
         """Load a run, by default the latest, or the latest that tested a platform."""
-        query = select(RUNS).order_by(*queries.NEWEST_FIRST).limit(1)
+        query = select(RUNS).order_by(*NEWEST_FIRST).limit(1)
         if run_id not in (None, LATEST):
             query = query.where(RUNS.c.run_id == run_id)
         elif platform is not None:
-            tested = (PLATFORMS.c.platform == platform) & PLATFORMS.c.passed.is_not(None)
+            tested = PLATFORMS.c.tested & (PLATFORMS.c.platform == platform)
             query = query.where(RUNS.c.run_id.in_(select(PLATFORMS.c.run_id).where(tested)))
         with reading(self._engine) as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
-                raise _missing(run_id, platform, _run_ids(connection))
-            found = stored_platforms(connection, row.run_id)
-            return run_result(row, (result for _, result in found))
+                known = connection.scalars(select(RUNS.c.run_id).order_by(*NEWEST_FIRST)).all()
+                raise _missing(run_id, platform, known)
+            if row.document["schema_version"] > SCHEMA_VERSION:
+                message = f"the store {shown(self._engine)} is of a newer version of this program:"
+                message += f" run {row.run_id} has results of version"
+                message += f" {row.document['schema_version']}, expected at most {SCHEMA_VERSION}"
+                raise InfrastructureError(message, remedy="Update this program.")
+            of_run = select(PLATFORMS.c.document).where(PLATFORMS.c.run_id == row.run_id)
+            platforms = connection.scalars(of_run.order_by(PLATFORMS.c.position)).all()
+            # Of its times, the columns are in UTC, whatever the zone was that the run came with.
+            return RunResult.model_validate(
+                {**row.document, **_columns(row), "platforms": platforms}
+            )
+
+    def holds(self, run_id: str, result: PlatformResult) -> bool:
+        """Tell whether a platform of a run is stored as it is."""
+        query = select(PLATFORMS.c.document).where(
+            PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == result.platform
+        )
+        with reading(self._engine) as connection:
+            document = connection.scalar(query)
+            return document is not None and PlatformResult.model_validate(document) == result
 
     def tests(self, run_id: str, platform: str) -> list[TestOutcome]:
         """Load the tests of one platform of a run, in order of their node ids.
@@ -93,15 +114,27 @@ class Store:
         """The same tests as columns, each of which is loaded when it is asked for, and kept."""
         place = (run_id, platform)
         if place not in self._outcomes:
-            self._outcomes[place] = self._columns(run_id, platform)
+            query = select(DETAILS.c.node_ids, DETAILS.c.outcomes, DETAILS.c.durations)
+            row = self._details(query, run_id, platform)
+            if row is None or row.durations is None:
+                self._outcomes[place] = outcomes_of(())
+            else:
+                columns = Columns(
+                    names=lambda: self._shared(row.node_ids, blobs.names),
+                    endings=lambda: self._shared(row.outcomes, blobs.endings),
+                    seconds=lambda: blobs.seconds(row.durations),
+                    digest=(row.node_ids, row.outcomes),
+                )
+                self._outcomes[place] = Outcomes(columns)
         return self._outcomes[place]
 
-    def outcomes_of_some(
-        self, tests: Collection[str], run_ids: Collection[str], platform: str
-    ) -> dict[str, Outcomes]:
-        """By run, a few tests without their times; runs are some hundreds at most."""
-        with reading(self._engine) as connection:
-            return outcomes_of_some(connection, tests, run_ids, platform)
+    def _shared(self, digest: str, decode: Callable[[bytes], Sequence[Any]]) -> Sequence[Any]:
+        """A list that runs share, decoded once for all of them."""
+        if digest not in self._decoded:
+            query = select(BLOBS.c.content).where(BLOBS.c.digest == digest)
+            with reading(self._engine) as connection:
+                self._decoded[digest] = decode(connection.execute(query).scalar_one())
+        return self._decoded[digest]
 
     def reruns(self, run_id: str, platform: str) -> list[Rerun]:
         """Load what was tried again on one platform of a run."""
@@ -113,95 +146,12 @@ class Store:
         row = self._details(select(DETAILS.c.build), run_id, platform)
         return blobs.build_details(row[0]) if row and row[0] else None
 
-    def holds(self, run_id: str, result: PlatformResult) -> bool:
-        """Tell whether a platform of a run is stored as it is."""
-        with reading(self._engine) as connection:
-            found = stored_platforms(connection, run_id, result.platform)
-            return any(stored == result for _, stored in found)
-
-    def heads(
-        self,
-        *,
-        project: str | None = None,
-        commits: Collection[str] | None = None,
-        last: int | None = None,
-    ) -> list[RunHead]:
-        """List runs, the newest first: the ``last`` ones, those of some commits, or all."""
-        with reading(self._engine) as connection:
-            return queries.heads(connection, project=project, commits=commits, last=last)
-
-    def measured(
-        self,
-        platform: str,
-        *,
-        project: str,
-        last: int | None = None,
-        commits: Collection[str] | None = None,
-        runs: Collection[str] | None = None,
-    ) -> list[Measured]:
-        """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are.
-
-        With ``runs``, some hundreds of ids, of these only.
-        """
-        with reading(self._engine) as connection:
-            return queries.measured(
-                connection, platform, project=project, last=last, commits=commits, runs=runs
-            )
-
-    def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
-        """Look up what digests stand for."""
-        with reading(self._engine) as connection:
-            return queries.environment_keys(connection, digests)
-
-    def same_environment(self, platform: str, *, project: str) -> list[SameEnvironment]:
-        """Group the runs that tested one commit in one environment, and again or twice."""
-        with reading(self._engine) as connection:
-            return queries.same_environment(connection, platform, project=project)
-
-    def accepted(self, project: str) -> list[Accepted]:
-        """List the changes that somebody has accepted, the oldest first."""
-        with reading(self._engine) as connection:
-            return queries.accepted(connection, project)
-
-    def accept(self, accepted: Accepted) -> None:
-        """Record that a change is as it should be; once more gives it another reason."""
-        from ci.store.records import put
-
-        try:
-            with writing(self._engine) as connection:
-                put(connection, ACCEPTED, asdict(accepted))
-        except (SQLAlchemyError, ValueError) as error:
-            message = f"the store rejects what was accepted: {cause(error)}"
-            raise InfrastructureError(message) from error
-
     def _details(self, query: Any, run_id: str, platform: str) -> Any:
         query = query.join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id).where(
             PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == platform
         )
         with reading(self._engine) as connection:
             return connection.execute(query).one_or_none()
-
-    def _columns(self, run_id: str, platform: str) -> Outcomes:
-        query = select(DETAILS.c.node_ids, DETAILS.c.outcomes, DETAILS.c.durations)
-        row = self._details(query, run_id, platform)
-        if row is None or row.durations is None:
-            return outcomes_of(())
-        return Outcomes(
-            Columns(
-                names=lambda: self._shared(row.node_ids, blobs.names),
-                endings=lambda: self._shared(row.outcomes, blobs.endings),
-                seconds=lambda: blobs.seconds(row.durations),
-                digest=(row.node_ids, row.outcomes),
-            )
-        )
-
-    def _shared(self, digest: str, decode: Callable[[bytes], Sequence[Any]]) -> Sequence[Any]:
-        """A list that runs share, decoded once for all of them."""
-        if digest not in self._decoded:
-            query = select(BLOBS.c.content).where(BLOBS.c.digest == digest)
-            with reading(self._engine) as connection:
-                self._decoded[digest] = decode(connection.execute(query).scalar_one())
-        return self._decoded[digest]
 
     def close(self) -> None:
         self._engine.dispose()
@@ -211,10 +161,6 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _run_ids(connection: Connection) -> Sequence[str]:
-    return connection.scalars(select(RUNS.c.run_id).order_by(*queries.NEWEST_FIRST)).all()
 
 
 def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> UsageError:
@@ -227,22 +173,118 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
     return UsageError(message, remedy=remedy)
 
 
-def _bring_up_to_date(engine: Engine) -> None:
-    try:
-        if not _up_to_date(engine):  # else reading is enough, without a lock
-            # Imported here: Alembic takes 0.11 s and 12 MB, and is seldom needed.
-            from ci.store.upgrade import upgrade
+def save(connection: Connection, run: RunResult, details: Mapping[str, Details]) -> None:
+    """Save a run in place of an earlier save of it."""
+    document = run.model_dump(mode="json", exclude={"platforms"})
+    # This locks the run: whoever saves it too has to wait.
+    _put(connection, RUNS, {**_columns(run), "document": document})
+    keys = {result.platform: environment_key(result) for result in run.platforms}
+    components = {key.digest: asdict(key) for key in keys.values()}
+    _add_missing(connection, ENVIRONMENT_KEYS, "components", components)
+    suites = {
+        name: blobs.suite_blobs(found.tests) for name, found in details.items() if found.tests
+    }
+    _add_lists(connection, suites.values())
+    digests = {name: key.digest for name, key in keys.items()}
+    fresh = _save_platforms(connection, run, digests, kept_unless=details)
+    measures = [
+        {"platform_id": fresh[result.platform], "measures": measures_of(result)}
+        for result in run.platforms
+        if result.platform in fresh
+    ]
+    beside = [
+        {"platform_id": fresh[name], **_details_values(found, suites.get(name))}
+        for name, found in details.items()
+        if name in fresh and (found.tests or found.reruns or found.build)
+    ]
+    for table, rows in ((MEASURED, measures), (DETAILS, beside)):
+        if rows:
+            connection.execute(insert(table), rows)
 
-            upgrade(engine, MIGRATIONS)
-    except (SQLAlchemyError, ValueError) as error:
-        message = f"the store {shown(engine)} cannot be opened: {cause(error)}"
-        raise InfrastructureError(message, remedy=remedy_for(error)) from error
+
+def _columns(run: RunResult | Row[Any]) -> dict[str, Any]:
+    """What a row of a run has beside its document."""
+    return {it.name: getattr(run, it.name) for it in RUNS.columns if it.name != "document"}
 
 
-def _up_to_date(engine: Engine) -> bool:
-    with engine.connect() as connection:
-        if not inspect(connection).has_table(VERSION_TABLE):
-            return False
-        current = connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
-    newest = max(path.name for path in MIGRATIONS.glob("versions/*.py"))
-    return current == newest.partition("_")[0]  # a migration's file begins with its revision
+def _put(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
+    """Insert a row, or give the one of the same primary key other values."""
+    keys = [column.name for column in table.primary_key]
+    others = {name: value for name, value in values.items() if name not in keys}
+    statement = _insert(connection, table).values(values)
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=others))
+
+
+def _insert(connection: Connection, table: Table) -> Any:
+    """An insert that can handle a row that is there; both databases spell it alike."""
+    from sqlalchemy.dialects import postgresql, sqlite  # who only reads needs neither
+
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table)
+
+
+def _add_missing(
+    connection: Connection, table: Table, column: str, rows: Mapping[str, Any]
+) -> None:
+    """Add what nobody else has added meanwhile.
+
+    In order of the digests: of two that add some of the same, PostgreSQL lets the second wait for
+    the first, and so never each for the other.
+    """
+    for digest, value in sorted(rows.items()):
+        statement = _insert(connection, table).values({"digest": digest, column: value})
+        connection.execute(statement.on_conflict_do_nothing())
+
+
+def _add_lists(connection: Connection, suites: Collection[blobs.SuiteBlobs]) -> None:
+    lists = {blob.digest: blob for suite in suites for blob in (suite.node_ids, suite.outcomes)}
+    for digest in connection.scalars(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(lists))):
+        del lists[digest]  # compressing it would take longer than all the rest
+    contents = {digest: blob.content for digest, blob in lists.items()}
+    _add_missing(connection, BLOBS, "content", contents)
+
+
+def _save_platforms(
+    connection: Connection, run: RunResult, keys: Mapping[str, str], *, kept_unless: Collection[str]
+) -> dict[str, int]:
+    """Keep the rows of what is stored as it is, and replace the rest; returns the new rows' ids.
+
+    ``keys`` are the digests of the platforms' environments.
+    """
+    of_run = PLATFORMS.c.run_id == run.run_id
+    kept = {
+        row.platform: row.id
+        for row in connection.execute(select(PLATFORMS).where(of_run))
+        if row.platform not in kept_unless
+        and PlatformResult.model_validate(row.document) in run.platforms
+    }
+    connection.execute(delete(PLATFORMS).where(of_run, PLATFORMS.c.id.not_in(kept.values())))
+    fresh = {}
+    for position, result in enumerate(run.platforms):
+        name = result.platform
+        # Also of a kept row: its document has the version of the run's, which may be a newer one.
+        values = {"position": position, "document": result.model_dump(mode="json")}
+        if name in kept:
+            row = update(PLATFORMS).where(PLATFORMS.c.id == kept[name])
+            connection.execute(row.values(values))
+        else:
+            new = insert(PLATFORMS).values(
+                run_id=run.run_id,
+                platform=name,
+                product=result.verdict.product,
+                tested=result.pytest is not None,
+                environment_key=keys[name],
+                **values,
+            )
+            fresh[name] = int(connection.execute(new.returning(PLATFORMS.c.id)).scalar_one())
+    return fresh
+
+
+def _details_values(details: Details, suite: blobs.SuiteBlobs | None) -> dict[str, Any]:
+    return {
+        "node_ids": suite and suite.node_ids.digest,
+        "outcomes": suite and suite.outcomes.digest,
+        "durations": suite and suite.durations,
+        "reruns": blobs.reruns_blob(details.reruns) if details.reruns else None,
+        "build": blobs.build_blob(details.build) if details.build else None,
+    }

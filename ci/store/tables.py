@@ -1,7 +1,8 @@
 """The tables, as the newest migration leaves them.
 
-Without classes of rows: SQLAlchemy's mapper takes 0.1 s to import and to set up, which every
-question to the store would pay.
+What a run and a platform's result say is a document, as ``results.json`` has it; beside it are
+only the columns that queries filter, sort or aggregate by. Without classes of rows: SQLAlchemy's
+mapper takes 0.1 s to import and to set up, which every question to the store would pay.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from datetime import UTC, datetime
 
 from sqlalchemy import (
     JSON,
-    BigInteger,
     Boolean,
     Column,
     DateTime,
@@ -24,7 +24,6 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
-    false,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -64,7 +63,8 @@ RUNS = Table(
     Column("dirty", Boolean, nullable=False),
     Column("started_at", UtcDateTime, index=True, nullable=False),
     Column("finished_at", UtcDateTime, nullable=False),
-    Column("engine", String(32), nullable=False),
+    # A ``RunResult`` without its platforms; it has the version of their documents, too.
+    Column("document", JSON, nullable=False),
 )
 
 # One platform of a run: a row of the results table.
@@ -75,66 +75,28 @@ PLATFORMS = Table(
     Column("run_id", ForeignKey("runs.run_id", ondelete="CASCADE"), nullable=False),
     Column("position", Integer, nullable=False),
     Column("platform", String(64), nullable=False),
-    Column("label", String, nullable=False),
-    Column("simulated", Boolean, server_default=false(), nullable=False),
-    Column("built", Boolean),
-    Column("passed", Integer),
-    Column("failed", Integer),
-    Column("errors", Integer),
-    Column("skipped", Integer),
-    Column("xfailed", Integer),
-    Column("xpassed", Integer),
-    Column("warnings", Integer),
-    Column("deselected", Integer),
-    Column("pytest_seconds", Double),
-    Column("pytest_summary", String),
-    Column("build_install_s", Double),
-    Column("pytest_s", Double),
-    Column("total_s", Double),
     Column("product", String(16), nullable=False),
-    Column("harness", String(32), nullable=False),
-    Column("evidence", JSON, nullable=False),
-    Column("notes", JSON, nullable=False),
-    Column("overloads", JSON),
-    Column("environment", JSON, nullable=False),
-    Column("artifacts", JSON, nullable=False),
-    Column("build", JSON(none_as_null=True)),
-    # Never empty; SQLite cannot add a column that refers to another table and says so.
-    Column("environment_key", ForeignKey("environment_keys.digest")),
+    Column("tested", Boolean, nullable=False),  # whether it has counts of tests
+    Column("environment_key", ForeignKey("environment_keys.digest"), nullable=False),
+    Column("document", JSON, nullable=False),  # a ``PlatformResult``
     UniqueConstraint("run_id", "platform"),
     # All that a series needs of these rows, which are long, and all that a list of runs does.
     Index("ix_platforms_platform", "platform", "environment_key", "run_id"),
     Index("ix_platforms_product", "run_id", "platform", "product"),
 )
 
-# One stage of a platform's run.
-STAGES = Table(
-    "stages",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column(
-        "platform_id", ForeignKey("platforms.id", ondelete="CASCADE"), index=True, nullable=False
-    ),
-    Column("position", Integer, nullable=False),
-    Column("name", String(64), nullable=False),
-    Column("seconds", Double),
-    Column("cpu_user_s", Double),
-    Column("cpu_system_s", Double),
-    Column("peak_rss_bytes", BigInteger),
-    Column("exit_code", Integer),
-    Column("in_total", Boolean, nullable=False),
-)
 
-# What is kept beside a platform's row, as ``ci.store.blobs`` encodes it.
+def _platform_id() -> Column[int]:
+    """The key of what is kept beside a platform's row."""
+    of_platform = ForeignKey("platforms.id", ondelete="CASCADE")
+    return Column("platform_id", of_platform, primary_key=True, autoincrement=False)
+
+
+# Tests, reruns and the build of a platform's run, as ``ci.store.blobs`` encodes them.
 DETAILS = Table(
     "details",
     METADATA,
-    Column(
-        "platform_id",
-        ForeignKey("platforms.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _platform_id(),
     Column("node_ids", ForeignKey("blobs.digest")),
     Column("outcomes", ForeignKey("blobs.digest")),
     Column("durations", LargeBinary),
@@ -166,17 +128,7 @@ ENVIRONMENT_KEYS = Table(
 )
 
 # The measures of a platform's run, by name; rows of their own are read in twice the time.
-MEASURED = Table(
-    "measured",
-    METADATA,
-    Column(
-        "platform_id",
-        ForeignKey("platforms.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    Column("measures", JSON, nullable=False),
-)
+MEASURED = Table("measured", METADATA, _platform_id(), Column("measures", JSON, nullable=False))
 
 # Changes of measures that somebody has accepted; they outlive their runs.
 ACCEPTED = Table(

@@ -18,7 +18,7 @@ from published import PUBLISHED, ascend_after_summary, platform_result
 from ci.model.results import RunResult
 from ci.plan.config import NetworkConfig
 from ci.plan.network import read_pip_settings
-from ci.store.location import default_url
+from ci.store.folder import default_url
 from ci.util.process import STORE_VARIABLE
 
 

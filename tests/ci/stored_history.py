@@ -21,7 +21,7 @@ from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Details
 from ci.model.results import PlatformResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
-from ci.store.location import default_url
+from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.process import run
 

@@ -20,7 +20,7 @@ from ci.errors import ExitCode, InfrastructureError
 from ci.model.platforms import PLATFORMS
 from ci.model.results import RunResult
 from ci.plan.load import schema_text
-from ci.store.location import default_url
+from ci.store.folder import default_url
 from ci.store.store import Store
 from ci.util.files import REPOSITORY
 

@@ -13,8 +13,7 @@ from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode
 from ci.model.results import RunResult
-from ci.store.folder import read_results
-from ci.store.location import default_url
+from ci.store.folder import default_url, read_results
 from ci.store.store import Store
 
 CONFIG = """\

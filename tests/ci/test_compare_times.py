@@ -18,7 +18,7 @@ from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome
-from ci.store.location import default_url
+from ci.store.folder import default_url
 from ci.store.rows import Accepted, RunHead
 from ci.store.store import Store
 

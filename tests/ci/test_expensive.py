@@ -16,7 +16,7 @@ from ci.facts.suite import outcomes_of
 from ci.model.details import Details
 from ci.model.results import RunResult
 from ci.model.tests import Outcome, TestOutcome
-from ci.store.location import default_url
+from ci.store.folder import default_url
 from ci.store.store import Store
 
 SECONDS = {

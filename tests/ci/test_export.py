@@ -21,7 +21,7 @@ from ci.model.results import BuildResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
 from ci.store import exporting
 from ci.store.exporting import TABLES, Kind
-from ci.store.location import default_url
+from ci.store.folder import default_url
 from ci.store.store import Store
 
 Output = pytest.CaptureFixture[str]

@@ -16,9 +16,8 @@ from ci import cli
 from ci.errors import ExitCode, UsageError
 from ci.facts.platform_result import read_log
 from ci.model.results import RunResult
-from ci.store.folder import read_results
+from ci.store.folder import default_url, read_results
 from ci.store.importing import Change, Importer, change_of, runs_in
-from ci.store.location import default_url
 from ci.store.store import Store
 
 Output = pytest.CaptureFixture[str]

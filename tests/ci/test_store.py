@@ -14,10 +14,9 @@ from ci.errors import InfrastructureError, UsageError
 from ci.model.details import Details
 from ci.model.results import OverloadCount, RunResult
 from ci.model.tests import Outcome, TestOutcome
-from ci.store.connect import damaged
-from ci.store.location import default_url
-from ci.store.records import save
-from ci.store.store import Store
+from ci.store.connect import refill_remedy
+from ci.store.folder import default_url
+from ci.store.store import Store, save
 from ci.store.tables import BLOBS, DETAILS, UtcDateTime
 
 
@@ -130,7 +129,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "ci.db").write_text("this is not a database, and it is long enough to tell")
     with pytest.raises(InfrastructureError, match=r"ci\.db cannot be opened: file is not a") as it:
         Store(default_url(tmp_path))
-    assert it.value.remedy == damaged()
+    assert it.value.remedy == refill_remedy()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,7 @@ def test_a_damaged_list_of_tests_is_named(
             connection.execute(damage)
         with pytest.raises(InfrastructureError, match="the store is damaged: ") as it:
             store.tests(published.run_id, "nvidia")
-    assert it.value.remedy == damaged()
+    assert it.value.remedy == refill_remedy()
 
 
 def test_reading_waits_for_no_writer(published: RunResult, store_url: str) -> None:

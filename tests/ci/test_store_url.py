@@ -13,7 +13,7 @@ from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.results import RunResult
 from ci.store.connect import connect, shown
-from ci.store.location import default_url, open_store
+from ci.store.folder import default_url, open_store
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
 

@@ -20,8 +20,7 @@ from ci.plan.request import RunRequest, new_request
 from ci.run.coordinator import Run
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.store.folder import read_results
-from ci.store.location import default_url
+from ci.store.folder import default_url, read_results
 from ci.store.store import Store
 
 CONFIG = """\

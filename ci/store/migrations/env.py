@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from ci.store.tables import METADATA
-
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
     render_as_batch=True,  # SQLite cannot alter a column in place
 )
 with context.begin_transaction():

@@ -7,33 +7,83 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from pydantic import AwareDatetime, BaseModel, ValidationError
 
 from ci.errors import InfrastructureError
 from ci.model.platforms import PLATFORMS
 from ci.plan.planning import cache_name
-from ci.store.folder import LATEST, LOCK_FILE, RunFolder, _changed, _commands, _names, size_of
+from ci.plan.request import REQUEST_FILE
+from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_going_on
+from ci.store.rows import LATEST
 from ci.upkeep.gc.items import Item, Kind
 from ci.util.files import user_cache
 
 _WORK_FOLDER = re.compile(r"infini-ci-(?P<run>.+)-(?P<platform>[a-z][a-z0-9_]*)-[a-z0-9_]{8}")
 
 
+class _Request(BaseModel):
+    """What every version of this program has written into a run's request."""
+
+    project: str
+    platforms: tuple[str, ...]
+    started_at: AwareDatetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFolder:
+    """The results of one run, finished or not."""
+
+    path: Path
+    project: str
+    platforms: tuple[str, ...]
+    used: datetime
+    going_on: bool
+
+    @property
+    def run_id(self) -> str:
+        return self.path.name
+
+
+def run_folders(results: Path) -> tuple[RunFolder, ...]:
+    """Every folder in ``results`` that says which run it is of."""
+    found = []
+    for request in sorted(results.glob(f"*/{REQUEST_FILE}")):
+        path = request.parent
+        # One of another user, or not written by this program, is passed over.
+        with suppress(OSError, ValidationError):
+            if not path.is_symlink():
+                asked = _Request.model_validate_json(request.read_bytes())
+                run = RunFolder(
+                    path=path,
+                    project=asked.project,
+                    platforms=asked.platforms,
+                    used=max([asked.started_at, *map(_changed, path.glob(RESULTS_FILE))]),
+                    going_on=is_going_on(path),
+                )
+                found.append(run)
+    return tuple(found)
+
+
 def results_items(runs: tuple[RunFolder, ...], project: str, busy: Set[str]) -> Iterator[Item]:
     """The results of a project; ``busy`` are the runs that go on."""
     for run in runs:
         if run.project == project:
-            latest = _names(run.path.parent / LATEST, run.path)
+            latest = run.path.parent / LATEST
+            is_latest = latest.is_symlink() and latest.resolve() == run.path.resolve()
             going_on = "its run goes on" if run.run_id in busy else None
             yield Item(
                 kind=Kind.RESULTS,
                 name=run.run_id,
                 size_bytes=size_of(run.path),
                 used=run.used,
-                needed=going_on or ("the latest results" if latest else None),
+                needed=going_on or ("the latest results" if is_latest else None),
                 remove=partial(_remove_results, run.path),
             )
 
@@ -87,3 +137,26 @@ def _remove_results(folder: Path) -> None:
             shutil.rmtree(folder)
     except Timeout:
         raise InfrastructureError("its run has just been resumed") from None
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files below ``folder``, as far as they can be seen."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # it has just gone
+                total += (Path(parent) / name).lstat().st_size
+    return total
+
+
+def _changed(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _commands() -> list[str]:
+    """The command lines of this machine's processes, as far as they can be seen."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has just ended
+            found.append(os.fsdecode(path.read_bytes()))
+    return found

@@ -1,0 +1,311 @@
+"""Stores and results of other versions of the program: what loads, what is refused and how."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from foreign_runs import RUN_ID, small, write_run
+from postgresql_server import connected
+from sqlalchemy import inspect, text
+
+from ci.cli import main
+from ci.errors import ExitCode, InfrastructureError
+from ci.model.details import Details
+from ci.model.results import SCHEMA_VERSION, RunResult
+from ci.model.tests import Outcome, TestOutcome
+from ci.store import connect
+from ci.store.connect import refill_remedy
+from ci.store.folder import default_url
+from ci.store.store import Store
+from ci.store.tables import METADATA
+from ci.util.files import REPOSITORY
+from ci.util.process import run as run_process
+
+TESTS = Details(
+    tests=[TestOutcome(node_id="t::a", outcome=Outcome.PASSED, seconds=0.5, reason=None)]
+)
+ADDS_A_TABLE = "op.execute('CREATE TABLE notes (text VARCHAR)')"
+
+
+def newest() -> str:
+    return max(path.name for path in connect.MIGRATIONS.glob("versions/*.py")).partition("_")[0]
+
+
+def make_older(url: str, revision: str) -> None:
+    """A store as a version of before the documents left it, as far as anybody looks."""
+    with connected(url) as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(text(f"INSERT INTO alembic_version VALUES ('{revision}')"))  # noqa: S608
+        connection.execute(text("CREATE TABLE runs (run_id VARCHAR(64) NOT NULL)"))
+        connection.execute(text("INSERT INTO runs VALUES ('old')"))
+
+
+def contents(url: str, prefix: str = "") -> dict[str, list[Any]]:
+    """The rows of every table, or of those whose names begin so."""
+    with connected(url) as connection:
+        return {
+            name: connection.execute(text(f'SELECT * FROM "{name}"')).all()  # noqa: S608
+            for name in inspect(connection).get_table_names()
+            if name.startswith(prefix)
+        }
+
+
+def backed_up(url: str, revision: str) -> dict[str, list[Any]]:
+    """The rows of every table before an upgrade."""
+    if url.startswith("sqlite"):
+        return contents(f"{url}.{revision}.backup")
+    prefix = f"backup_{revision}_"
+    return {name.removeprefix(prefix): rows for name, rows in contents(url, prefix).items()}
+
+
+def add_migration(monkeypatch: pytest.MonkeyPatch, folder: Path, statement: str) -> None:
+    """Let the program be a version newer."""
+    migrations = folder / "migrations"
+    shutil.copytree(connect.MIGRATIONS, migrations)
+    migration = f"""\
+from alembic import op
+revision, down_revision = "9999", "{newest()}"
+def upgrade():
+    {statement}
+"""
+    (migrations / "versions" / "9999_notes.py").write_text(migration)
+    monkeypatch.setattr(connect, "MIGRATIONS", migrations)
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004"])
+def test_an_older_store_is_refused_and_left_alone(revision: str, store_url: str) -> None:
+    make_older(store_url, revision)
+    before = contents(store_url)
+    message = f"of an older version of this program: got revision {revision}, expected {newest()}$"
+    with pytest.raises(InfrastructureError, match=message) as caught:
+        Store(store_url)
+    assert caught.value.remedy == refill_remedy()
+    assert contents(store_url) == before
+
+
+def test_the_remedy_for_an_older_store_fills_a_new_one(
+    published: RunResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / RUN_ID, small(published))
+    make_older(default_url(tmp_path), "0004")
+    file = tmp_path / "ci.db"
+    before = file.read_bytes()
+    assert main(["report", "--results", str(tmp_path)]) == ExitCode.INFRASTRUCTURE
+    error = capsys.readouterr().err
+    assert f"{file} is of an older version of this program" in error
+    assert "fill another from the folders of the runs: python -m ci import RESULTS" in error
+    kept = file.rename(tmp_path / "old.db")
+    assert main(["import", str(tmp_path), "--results", str(tmp_path)]) == ExitCode.PASSED
+    assert "the store did not have it, and has it now" in capsys.readouterr().out
+    with Store(default_url(tmp_path)) as store:
+        assert store.load() == small(published)
+        assert len(store.tests(RUN_ID, "nvidia")) == 2
+    assert kept.read_bytes() == before
+
+
+def test_a_store_of_a_newer_version_is_left_alone(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as newer:
+        add_migration(newer, tmp_path, ADDS_A_TABLE)
+        Store(store_url).close()
+    before = contents(store_url)
+    message = f"of a newer version of this program: got revision 9999, expected {newest()}$"
+    with pytest.raises(InfrastructureError, match=message) as caught:
+        Store(store_url)
+    assert caught.value.remedy == "Update this program."
+    assert contents(store_url) == before
+    assert list(tmp_path.glob("*.backup")) == []
+
+
+def test_a_store_of_this_version_is_opened_as_it_is(
+    published: RunResult, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(store_url) as store:
+        store.save(published, {"nvidia": TESTS})
+    before = contents(store_url)
+    assert [tuple(row) for row in before["alembic_version"]] == [(newest(),)]
+    monkeypatch.setitem(sys.modules, "alembic.command", None)  # it takes 0.11 s to import
+    with Store(store_url) as store:
+        assert store.load() == published
+    assert contents(store_url) == before
+    assert list(tmp_path.glob("*.backup")) == []
+
+
+def test_a_store_is_copied_once_before_it_is_migrated(
+    published: RunResult, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(store_url) as old:
+        old.save(published, {"nvidia": TESTS})
+    revision, before = newest(), contents(store_url)
+    add_migration(monkeypatch, tmp_path, ADDS_A_TABLE)
+    for _ in range(2):
+        with Store(store_url) as new:
+            assert new.load() == published
+            assert len(new.tests(published.run_id, "nvidia")) == 1
+    added = contents(store_url).keys() - before.keys()
+    assert {name for name in added if not name.startswith("backup_")} == {"notes"}
+    assert backed_up(store_url, revision) == before
+
+
+def test_an_upgrade_that_fails_changes_nothing(
+    published: RunResult, store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with Store(store_url) as store:
+        store.save(published, {"nvidia": TESTS})
+    before = contents(store_url)
+    with monkeypatch.context() as newer:
+        add_migration(newer, tmp_path, "op.execute('SELECT * FROM nowhere')")
+        with pytest.raises(InfrastructureError, match=r"cannot be opened: .*nowhere"):
+            Store(store_url)
+    assert contents(store_url) == before
+    with Store(store_url) as store:
+        assert len(store.tests(published.run_id, "nvidia")) == 1
+
+
+def test_the_copy_of_a_sqlite_store_is_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(default_url(tmp_path)).close()
+    copy = f"ci.db.{newest()}.backup"
+    add_migration(monkeypatch, tmp_path, ADDS_A_TABLE)
+    Store(default_url(tmp_path)).close()
+    assert [path.name for path in tmp_path.glob("*.backup")] == [copy]
+
+
+def test_a_sqlite_store_that_cannot_be_copied_is_not_migrated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(default_url(tmp_path)).close()
+    before = (tmp_path / "ci.db").read_bytes()
+    copy = f"ci.db.{newest()}.backup"
+    (tmp_path / copy).mkdir()  # as where nothing may be written, also for root
+    add_migration(monkeypatch, tmp_path, ADDS_A_TABLE)
+    with pytest.raises(InfrastructureError, match=rf"no copy of it can be kept in .*{copy}: "):
+        Store(default_url(tmp_path))
+    assert (tmp_path / "ci.db").read_bytes() == before
+
+
+def test_migrations_make_the_tables(store_url: str) -> None:
+    Store(store_url).close()
+    with connected(store_url) as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), METADATA)
+    assert differences == [], "add a migration to ci/store/migrations/versions"
+
+
+def test_migrations_are_frozen() -> None:
+    """What changes with the program must not change what a migration does."""
+    for path in connect.MIGRATIONS.rglob("*.py"):
+        imported = [
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None), *(alias.name for alias in node.names)]
+        ]
+        assert not [name for name in imported if name and name.partition(".")[0] == "ci"], path
+
+
+ADDED_FIELD = "energy_j"
+# Saves a run with the new field beside the runs of before, and asks for all of them.
+LATER = f"""\
+import sys
+from pathlib import Path
+from ci.cli import main
+from ci.store.folder import default_url, read_results
+from ci.store.store import Store
+
+results, elsewhere, output = sys.argv[1:]
+options = ["--results", results]
+assert main(["import", elsewhere, *options]) == 0
+[path] = Path(elsewhere).glob("*/results.json")
+with Store(default_url(Path(results))) as store:
+    before = store.load("before")
+    assert [stage.{ADDED_FIELD} for stage in before.platforms[0].stages] == [None] * 3
+    assert store.load(read_results(path).run_id) == read_results(path)
+    [*stages, last] = before.platforms[0].stages
+    last = last.model_copy(update={{"{ADDED_FIELD}": 9.5}})
+    platform = before.platforms[0].model_copy(update={{"stages": (*stages, last)}})
+    platforms = (platform, *before.platforms[1:])
+    after = before.model_copy(update={{"run_id": "after", "platforms": platforms}})
+    store.save(after, {{}})
+    assert store.load("after") == after
+    store.save(before, {{}})
+    assert len(store.tests("before", "nvidia")) == 1  # it is as it was
+assert main(["report", "before", *options]) == 0
+assert main(["export", "--format", "csv", "--output", output, *options]) == 0
+"""
+
+
+def test_a_new_field_of_a_stage_touches_its_model_alone(
+    published: RunResult, tmp_path: Path
+) -> None:
+    """A later version, whose ``StageResult`` has one field more, on what this one has left."""
+    later, results, elsewhere = (tmp_path / name for name in ("later", "results", "elsewhere"))
+    program = shutil.copytree(
+        REPOSITORY / "ci", later / "ci", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    model = program / "model" / "results.py"
+    source = model.read_text()
+    for old, new in (
+        (f"SCHEMA_VERSION = {SCHEMA_VERSION}", f"SCHEMA_VERSION = {SCHEMA_VERSION + 1}"),
+        ("    in_total: bool\n", f"    in_total: bool\n    {ADDED_FIELD}: float | None = None\n"),
+    ):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    model.write_text(source)
+    before = small(published, "before")
+    with Store(default_url(results)) as store:
+        store.save(before, {"nvidia": TESTS})
+    write_run(elsewhere / RUN_ID, small(published))
+
+    script = [sys.executable, "-c", LATER, str(results), str(elsewhere), str(tmp_path / "out")]
+    paths = os.pathsep.join(map(str, (later, REPOSITORY)))  # the second for ``codegen``
+    run_process(script, cwd=later, environment={**os.environ, "PYTHONPATH": paths})
+
+    with (tmp_path / "out" / "stages.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[-2:] == ["in_total", ADDED_FIELD]
+    assert [row[ADDED_FIELD] for row in rows if row["run_id"] != "after"] == [""] * 12
+    assert [row[ADDED_FIELD] for row in rows if row["run_id"] == "after"][2] == "9.5"
+    with Store(default_url(results)) as store:  # and this version on what the later one has left
+        assert {head.run_id for head in store.heads()} == {"before", "after", RUN_ID}
+        message = (
+            rf"newer version of this program: run after has results of version {SCHEMA_VERSION + 1}"
+        )
+        with pytest.raises(InfrastructureError, match=message) as caught:
+            store.load("after")
+    assert caught.value.remedy == "Update this program."
+
+
+@pytest.mark.parametrize(
+    ("version", "missing"), [(1, {"overloads", "simulated", "build"}), (3, {"build"})]
+)
+def test_a_document_of_an_earlier_version_is_loaded(
+    published: RunResult, store_url: str, version: int, missing: set[str]
+) -> None:
+    """As a program of then would have stored it."""
+    with Store(store_url) as store:
+        store.save(published, {"nvidia": TESTS})
+        with connected(store_url) as connection:
+            head = json.loads(published.to_json()) | {"schema_version": version}
+            del head["platforms"]
+            runs, platforms = METADATA.tables["runs"], METADATA.tables["platforms"]
+            connection.execute(runs.update().values(document=head))
+            for result in published.platforms:
+                document = result.model_dump(mode="json", exclude=missing)
+                of_result = platforms.c.platform == result.platform
+                connection.execute(platforms.update().where(of_result).values(document=document))
+        assert store.load() == published
+        assert store.holds(published.run_id, published.platforms[0])
+        store.save(published, {})
+        assert len(store.tests(published.run_id, "nvidia")) == 1
