@@ -12,7 +12,7 @@ from pathlib import Path
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.store.folder import make_folder, open_store
-from ci.store.importing import Change, Imported, Importer, runs_in
+from ci.store.importing import Change, ImportedRun, Importer, runs_in
 from ci.util.text import counted, mask_credentials, printable
 
 
@@ -83,14 +83,14 @@ def _told(folder: Path, error: CiError | OSError) -> CiError:
     return error
 
 
-def _print(imported: Imported) -> None:
+def _print(imported: ImportedRun) -> None:
     verdicts = (f"{result.platform} {result.verdict.product}" for result in imported.run.platforms)
     print(f"{imported.run.run_id}: {imported.change}: {', '.join(verdicts)}")
     for note in imported.notes:
         print(f"  {printable(note)}")
 
 
-def _json(imported: Imported) -> dict[str, object]:
+def _json(imported: ImportedRun) -> dict[str, object]:
     verdicts = {result.platform: result.verdict.product for result in imported.run.platforms}
     return {
         "run_id": imported.run.run_id,

@@ -122,8 +122,8 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imported:
-    """What has become of one run."""
+class ImportedRun:
+    """A run, and what importing it came to."""
 
     run: RunResult
     change: Change
@@ -165,20 +165,16 @@ def _differences(known: RunResult, run: RunResult) -> Iterator[str]:
     here = {result.platform: result for result in known.platforms}
     there = {result.platform: result for result in run.platforms}
     for name in dict.fromkeys([*here, *there]):
-        if here.get(name) != there.get(name):
-            yield f"{name} {_difference(here.get(name), there.get(name))}"
+        one, other = here.get(name), there.get(name)
+        if _verdict(one) != _verdict(other):
+            yield f"{name} {_verdict(one)}, there {_verdict(other)}"
+        elif one != other:
+            fields = PlatformResult.model_fields
+            differing = [it for it in fields if getattr(one, it) != getattr(other, it)]
+            yield f"{name} has other {first_names(differing)}"
 
 
-def _difference(here: PlatformResult | None, there: PlatformResult | None) -> str:
-    if _told(here) != _told(there):
-        return f"{_told(here)}, there {_told(there)}"
-    fields = PlatformResult.model_fields
-    return "has other " + first_names(
-        [it for it in fields if getattr(here, it) != getattr(there, it)]
-    )
-
-
-def _told(result: PlatformResult | None) -> str:
+def _verdict(result: PlatformResult | None) -> str:
     if result is None:
         return "is missing"
     counts = (result.pytest and result.pytest.summary) or "without a pytest summary"
@@ -218,7 +214,7 @@ class Importer:
             elif path.is_dir():
                 shutil.rmtree(path)
 
-    def take(self, folder: Path) -> Imported:
+    def take(self, folder: Path) -> ImportedRun:
         """Import the run in ``folder``, if it brings anything new."""
         run = read_run(folder)
         target = self._results / run.run_id
@@ -235,7 +231,7 @@ class Importer:
                 link_latest(target)
         if left_out:
             notes.append(f"left out: {counted(left_out, 'link')} or special files")
-        return Imported(run=run, change=change, notes=tuple(notes))
+        return ImportedRun(run=run, change=change, notes=tuple(notes))
 
     def _change(self, run: RunResult) -> Change:
         path = self._results / run.run_id / RESULTS_FILE

@@ -217,7 +217,7 @@ def _put(connection: Connection, table: Table, values: Mapping[str, Any]) -> Non
 
 def _insert(connection: Connection, table: Table) -> Any:
     """An insert that can handle a row that is there; both databases spell it alike."""
-    from sqlalchemy.dialects import postgresql, sqlite  # who only reads needs neither
+    from sqlalchemy.dialects import postgresql, sqlite  # 0.1 s, which who only reads saves
 
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     return dialect.insert(table)

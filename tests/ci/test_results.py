@@ -11,6 +11,7 @@ from published import PUBLISHED, platform_result
 
 from ci.errors import ExitCode, InfrastructureError
 from ci.model.results import (
+    SCHEMA_VERSION,
     Harness,
     OverloadCount,
     PlatformResult,
@@ -117,7 +118,8 @@ def test_a_file_of_an_earlier_version_is_read(
     path = tmp_path / "results.json"
     path.write_text(json.dumps(document))
     read = read_results(path)
-    assert read.platforms == published.platforms
+    assert read == published
+    assert read.schema_version == SCHEMA_VERSION
     assert read.platforms[0].build is None
     assert (read.platforms[0].overloads, read.platforms[0].simulated) == ((), False)
 

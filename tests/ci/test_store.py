@@ -12,7 +12,7 @@ from sqlalchemy import Dialect, Update, func, select, update
 
 from ci.errors import InfrastructureError, UsageError
 from ci.model.details import Details
-from ci.model.results import OverloadCount, RunResult
+from ci.model.results import BuildResult, OverloadCount, RunResult, StageResult
 from ci.model.tests import Outcome, TestOutcome
 from ci.store.connect import refill_remedy
 from ci.store.folder import default_url
@@ -40,7 +40,7 @@ def test_a_run_comes_back_as_it_was(published: RunResult, store_url: str) -> Non
     with Store(store_url) as store:
         store.save(published, {"moore": ran(*outcomes("a::b", "a::c"))})
         assert store.load(published.run_id) == published
-        assert store.load() == published
+        assert store.load().to_json() == published.to_json()
     assert stored_suites(store_url) == 1
 
 
@@ -53,6 +53,51 @@ def test_a_simulated_device_comes_back_as_one(published: RunResult, store_url: s
     with Store(store_url) as store:
         store.save(run, {})
         assert store.load(run.run_id) == run
+
+
+def test_all_that_a_result_can_say_comes_back(published: RunResult, store_url: str) -> None:
+    first = published.platforms[0]
+    killed = StageResult(name="x", seconds=1e-9, exit_code=-9, in_total=False)
+    full = first.model_copy(
+        update={
+            "build": BuildResult(compile_s=0.1, translation_units=3),
+            "environment": {"a": {"b": [1, 2.5, None, "ünï", {}]}, "c": True},
+            "notes": ("one", "two\n'quoted'"),
+            "artifacts": {"junit.xml": "nvidia/junit.xml"},
+            "built": None,
+            "stages": (
+                *first.stages,
+                StageResult(name="x", seconds=1e-9, exit_code=-9, in_total=0),
+            ),
+        }
+    )
+    empty = published.platforms[1].model_copy(update={"pytest": None, "total_s": None})
+    run = published.model_copy(update={"commit": None, "dirty": True, "platforms": (full, empty)})
+    with Store(store_url) as store:
+        store.save(run, {})
+        assert store.load().to_json() == run.to_json()
+
+
+def test_a_run_without_platforms_comes_back(published: RunResult, store_url: str) -> None:
+    run = published.model_copy(update={"platforms": ()})
+    with Store(store_url) as store:
+        store.save(run, {})
+        assert store.load() == run
+        assert [head.platforms for head in store.heads()] == [()]
+
+
+def test_times_come_back_in_utc(published: RunResult, store_url: str) -> None:
+    there = timezone(timedelta(hours=8))
+    started, finished = (
+        time.replace(microsecond=123_456).astimezone(there)
+        for time in (published.started_at, published.finished_at)
+    )
+    run = published.model_copy(update={"started_at": started, "finished_at": finished})
+    with Store(store_url) as store:
+        store.save(run, {})
+        loaded = store.load()
+    assert loaded == run
+    assert loaded.started_at.tzinfo == loaded.finished_at.tzinfo == UTC
 
 
 def test_saving_again_replaces(published: RunResult, store_url: str) -> None:
