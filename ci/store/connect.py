@@ -31,7 +31,7 @@ from ci.util.invocation import command
 EXPECTED = (
     "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
 )
-CONNECT_TIMEOUT_S = "10"
+CONNECT_TIMEOUT_S = "10"  # else a host that drops packets holds a run for two minutes
 # A save holds the lock for less than a second; this is a queue of many.
 SQLITE_TIMEOUT_S = 120
 POSTGRESQL_LOCK = 0x696E66696E69  # any number that nobody else takes: "infini"

@@ -29,7 +29,9 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
 
 
-ROWS_AT_ONCE = 1_000_000  # of a group of rows in a Parquet file
+# Of a group of rows in a Parquet file, about as many as pyarrow takes by default; a run of seven
+# platforms has 119,000 tests, and a group for each would be read one by one.
+ROWS_AT_ONCE = 1_000_000
 PARQUET_REMEDY = (
     "Install it: pip install 'pyarrow~=26.0', the dependency group `parquet` of pyproject.toml; or"
     " take --format csv."
@@ -94,7 +96,7 @@ _PLATFORMS = {
     "notes": Kind.TEXT,
 }
 _STAGES = _columns(StageResult)
-# What a column has another name for.
+# Columns of other names than their fields: with a unit, and telling beside those of other tables.
 _NAMED_AS = {"name": "stage", "seconds": "wall_s", "peak_rss_bytes": "peak_memory_bytes"}
 
 

@@ -1,4 +1,4 @@
-"""What the store tells of many runs at once."""
+"""Rows that queries return: runs, their measures and environments, accepted changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The tables, as the newest migration leaves them.
 
-What a run and a platform's result say is a document, as ``results.json`` has it; beside it are
-only the columns that queries filter, sort or aggregate by. Without classes of rows: SQLAlchemy's
+A run and a platform's result are JSON documents, as in ``results.json``; beside them are only the
+columns that queries filter, sort or aggregate by. Without classes of rows: SQLAlchemy's
 mapper takes 0.1 s to import and to set up, which every question to the store would pay.
 """
 
