@@ -107,6 +107,7 @@ def _run_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
 def _platform_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
     for result in run.platforms:
         key = environment_key(result)
+        # The last of a name counts: the key calls a simulated platform by another one.
         values = {
             **vars(key),
             **(vars(result.pytest) if result.pytest else {}),

@@ -1,4 +1,4 @@
-"""The store gives back what it was given; migrations and tables agree."""
+"""The store gives back what it was given, and names what it cannot."""
 
 from __future__ import annotations
 
