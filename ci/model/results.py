@@ -2,8 +2,9 @@
 
 To add a field, add it as the last one of its model, with a default for the results of before, and
 count ``SCHEMA_VERSION`` up. Nothing else has to know: the store keeps these models as documents,
-and the exported table of the stages has a column for every field of one value. A field whose name or meaning
-changes needs a ``model_validator(mode="before")`` on its model, which takes the older form.
+and the exported table of the stages has a column for each field that is a text, a number or a
+flag. A field whose name or meaning changes needs a ``model_validator(mode="before")`` on its model,
+which takes the older form.
 """
 
 from __future__ import annotations
