@@ -1,18 +1,22 @@
-"""All that is read of a build, put together."""
+"""What a build was made of: read from what pip, CMake, Ninja, ccache and the compilers write."""
 
 from __future__ import annotations
 
+import heapq
+import posixpath
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
-from ci.agent.compiler_cache import STATISTICS
-from ci.facts.compilers import compiler_flags, traced_seconds
-from ci.facts.files import lines_of, members_of, text_of
-from ci.facts.ninja import Command, cached_units, parse_ninja_log, wall_seconds
+from ci.agent.compiler_cache import HITS, STATISTICS
+from ci.facts.files import ArchiveMember, lines_of, members_of, text_of, without_place
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult
+from ci.util.text import parse_json
 
 # Artifacts of ``ci.yaml`` with a meaning, by the names of their files in the results.
 NINJA_LOG = "ninja_log"
@@ -38,7 +42,9 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
     for stage in stages:
         log.read(lines_of(folder / f"{stage}.log"))
     commands = parse_ninja_log(text_of(folder / NINJA_LOG) or "")
-    generated = _generated(folder / GENERATED)
+    members = members_of(folder / GENERATED)
+    # Lines of every generated file; binary ones have none.
+    generated = {m.name: m.content.count(b"\n") for m in members or () if b"\0" not in m.content}
     units = [command for command in commands if command.kind is UnitKind.COMPILE]
     result = BuildResult(
         configure_s=log.configure_s,
@@ -46,11 +52,21 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
         link_s=wall_seconds(commands, UnitKind.LINK),
         translation_units=len(units) if commands else None,
         wheel_bytes=log.wheel_bytes,
-        generated_lines=None if generated is None else sum(generated.values()),
+        generated_lines=None if members is None else sum(generated.values()),
     )
+    cached = cached_units(text_of(folder / STATISTICS), commands)
     details = BuildDetails(
-        units=_units(commands, text_of(folder / STATISTICS)),
-        generated=generated or {},
+        units=tuple(
+            Unit(
+                output=command.output,
+                kind=command.kind,
+                seconds=command.seconds,
+                cached=cached(command),
+            )
+            # The most expensive first.
+            for command in sorted(commands, key=lambda it: (it.start - it.end, it.output))
+        ),
+        generated=generated,
         flags=compiler_flags(text_of(folder / COMPILE_COMMANDS)),
         traced=traced_seconds(members_of(folder / TIME_TRACES) or ()),
     )
@@ -58,26 +74,7 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
     return None if nothing else Build(result=result, details=details)
 
 
-def _units(commands: list[Command], cache_log: str | None) -> tuple[Unit, ...]:
-    """The most expensive first."""
-    cached = cached_units(cache_log, commands)
-    return tuple(
-        Unit(
-            output=command.output,
-            kind=command.kind,
-            seconds=command.seconds,
-            cached=cached(command),
-        )
-        for command in sorted(commands, key=lambda it: (it.start - it.end, it.output))
-    )
-
-
-def _generated(path: Path) -> Mapping[str, int] | None:
-    """Lines of every file of the generated sources; binary ones have none."""
-    members = members_of(path)
-    if members is None:
-        return None
-    return {m.name: m.content.count(b"\n") for m in members if b"\0" not in m.content}
+# The logs of pip and CMake
 
 
 # From CMake 3.26 on; the lines before had no times.
@@ -88,7 +85,7 @@ _WHEEL = re.compile(r"  Created wheel for \S+: filename=\S+ size=(\d{1,15}) .*\n
 
 
 class BuildLog:
-    """Gathers it from lines."""
+    """What the logs of the stages that build say, line by line."""
 
     def __init__(self) -> None:
         self.configure_s: float | None = None
@@ -106,3 +103,294 @@ class BuildLog:
                 # pip builds what it was pointed at before what that depends on.
                 self._own_is_next = False
                 self.wheel_bytes = self.wheel_bytes or int(match[1])
+
+
+# ``.ninja_log``: what Ninja ran, and when
+#
+# A line is start, end (milliseconds since that invocation began), a time stamp, an output and the
+# hash of the command: https://ninja-build.org/manual.html#ref_log
+
+NINJA_VERSIONS = range(5, 8)  # 4 had the command itself; 7 is of Ninja 1.13
+_HEADER = re.compile(r"# ninja log v(\d{1,9})\s*")
+_LINE = re.compile(r"(\d{1,15})\t(\d{1,15})\t[^\t]*\t([^\t]+)\t([^\t]*)")
+_OBJECT = re.compile(r"\.(?:o|obj|cubin|fatbin|ptx|gch|pch)$")
+_LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|a|lib|dylib|dll|pyd|exe)$")
+_DEVICE_LINK = "cmake_device_link."
+_INTERNAL = "CMakeFiles/"  # what is no file that anybody asked for: stamps of custom targets
+
+
+class Command(NamedTuple):
+    """A command of the build."""
+
+    output: str
+    kind: UnitKind
+    invocation: int
+    start: int  # milliseconds
+    end: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / 1000
+
+
+def parse_ninja_log(text: str) -> list[Command]:
+    """The commands, each as it ran last; none for what is no log of a version that is known.
+
+    Ninja writes a line when a command ends, so that a time before the last one's is of another
+    invocation.
+    """
+    header, _, rest = text.partition("\n")
+    version = _HEADER.fullmatch(header)
+    if version is None or int(version[1]) not in NINJA_VERSIONS:
+        return []
+    owner: dict[str, tuple[int, int, int, str]] = {}  # of an output that was made twice, the last
+    invocation = last = 0
+    for line in rest.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None or int(match[1]) > int(match[2]):
+            continue  # cut off, or another program's
+        start, end = int(match[1]), int(match[2])
+        invocation += end < last
+        last = end
+        owner[match[3]] = (invocation, start, end, match[4])
+    outputs: dict[tuple[int, int, int, str], list[str]] = {}
+    for output, command in owner.items():
+        outputs.setdefault(command, []).append(output)
+    return [_command(names, *command[:3]) for command, names in outputs.items()]
+
+
+def wall_seconds(commands: Iterable[Command], kind: UnitKind) -> float | None:
+    """Seconds in which at least one such command ran; ``None`` where there is none."""
+    spans = sorted((c.invocation, c.start, c.end) for c in commands if c.kind is kind)
+    if not spans:
+        return None
+    total, place = 0, (0, 0)  # of the invocation, until when it is counted
+    for invocation, start, end in spans:
+        covered = place[1] if place[0] == invocation else 0
+        total += max(0, end - max(start, covered))
+        place = (invocation, max(end, covered))
+    return total / 1000
+
+
+def _command(names: list[str], invocation: int, start: int, end: int) -> Command:
+    kinds = {name: _kind(name) for name in names}
+    kind = next((k for k in UnitKind if k in kinds.values()), UnitKind.OTHER)
+    output = next(name for name in names if kinds[name] is kind)
+    return Command(without_place(output), kind, invocation, start, end)
+
+
+def _kind(output: str) -> UnitKind:
+    folder, _, name = output.rpartition("/")
+    if name.startswith(_DEVICE_LINK) or _LIBRARY.search(name):
+        return UnitKind.LINK
+    if _OBJECT.search(name):
+        return UnitKind.COMPILE
+    # A program has no suffix, and lies where people look for it.
+    return UnitKind.OTHER if "." in name or _INTERNAL in f"{folder}/" else UnitKind.LINK
+
+
+# The compiler cache
+
+_OUTSIDE = "__/"  # CMake's folder for a source above its own: ``__/generated/table.cc.o``
+
+
+def cached_units(log: str | None, commands: Iterable[Command]) -> Callable[[Command], bool | None]:
+    """Whether the cache had a unit; ``None`` where the log of the cache does not say."""
+    outcomes = _hits(log or "")
+    sources: dict[str, list[str]] = defaultdict(list)  # by the last part of their names
+    for source in outcomes:
+        sources[source.rpartition("/")[2]].append(source)
+    units: dict[str, list[Command]] = defaultdict(list)
+    source_of: dict[str, str] = {}
+    for command in commands:
+        if command.kind is UnitKind.COMPILE and (found := _source(command.output, sources)):
+            units[found].append(command)
+            source_of[command.output] = found
+
+    def cached(command: Command) -> bool | None:
+        source = source_of.get(command.output)
+        if source is None:
+            return None
+        # One source can be compiled for several targets; the log does not tell them apart.
+        last = set(outcomes[source][-len(units[source]) :])
+        return last.pop() if len(last) == 1 else None
+
+    return cached
+
+
+def _hits(log: str) -> dict[str, list[bool]]:
+    """Whether each compilation of a source was a hit, in order."""
+    outcomes: dict[str, list[bool]] = defaultdict(list)
+    hits: list[bool] = []  # of the source at hand
+    for line in log.splitlines():
+        if line.startswith("# "):
+            hits = outcomes[line[2:].strip()]
+            hits.append(False)
+        elif line in HITS and hits:
+            hits[-1] = True
+    return outcomes
+
+
+def _source(output: str, sources: Mapping[str, list[str]]) -> str | None:
+    """The source of ``src/CMakeFiles/ops.dir/core/dispatch.cc.o``: ``../src/core/dispatch.cc``."""
+    folder, _, rest = output.partition("CMakeFiles/")
+    name = rest.partition("/")[2].rpartition(".")[0]
+    while name.startswith(_OUTSIDE):
+        name, folder = name.removeprefix(_OUTSIDE), ""
+    for ending in (folder + name, name) if name else ():
+        named = sources.get(name.rpartition("/")[2], ())
+        found = [source for source in named if f"/{source}".endswith(f"/{ending}")]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+# Time traces of compilers: what the seconds of a unit went into
+#
+# clang's ``-ftime-trace`` and nvcc's ``-fdevice-time-trace`` write them, as JSON of the same form:
+# https://clang.llvm.org/docs/ClangCommandLineReference.html#cmdoption-clang-ftime-trace. What GCC
+# has (``-ftime-report``) names its own passes and nothing of the sources.
+
+# A change is blamed on one of them: what is cheaper than 50 others explains none.
+MOST_TRACED = 50
+LONGEST_NAME = 200  # characters; a template's name repeats its arguments, templates themselves
+LATEST = 1e15  # microseconds: 31 years
+# Of clang, and of nvcc.
+_KINDS = {
+    "Source": "source",
+    "Processing Header File": "source",
+    "InstantiateClass": "template",
+    "InstantiateFunction": "template",
+    "Instantiating Template Class": "template",
+    "Instantiating Template Function": "template",
+    "OptFunction": "function",
+    "CodeGen Function": "function",
+    "Scanning Function Body": "function",
+}
+
+
+class _Span(NamedTuple):
+    """Something that took its time: microseconds, of one thread."""
+
+    thread: tuple[object, object]
+    start: float
+    end: float
+    what: str
+
+
+def traced_seconds(members: Iterable[ArchiveMember]) -> dict[str, float]:
+    """Seconds by source, template and function over all traces: the most expensive ones.
+
+    Each has the time that it took itself, without what it includes or instantiates, so that
+    shares add up.
+    """
+    total: defaultdict[str, float] = defaultdict(float)
+    for member in members:
+        if member.name.endswith(".json"):
+            for what, time in _own_times(_spans(_events(member.content))).items():
+                total[what] += time
+    most = heapq.nlargest(MOST_TRACED, total, key=lambda what: (total[what], what))
+    return {what: round(total[what] / 1e6, 6) for what in most if total[what] > 0}
+
+
+def _events(content: bytes) -> list[Any]:
+    try:
+        trace = parse_json(content.decode(errors="replace"))
+    except ValueError:
+        return []
+    events = trace.get("traceEvents") if isinstance(trace, dict) else None
+    return events if isinstance(events, list) else []
+
+
+def _spans(events: Iterable[Any]) -> Iterator[_Span]:
+    begun: _Span | None = None
+    for event in events:
+        match event:
+            case {"ph": "X", "ts": int() | float() as start, "dur": int() | float() as duration}:
+                yield _Span(_thread(event), start, start + duration, _what(event))
+            case {"ph": "b", "ts": int() | float() as start}:  # of clang 18 on, for sources
+                begun = _Span(_thread(event), start, start, _what(event))
+            case {"ph": "e", "ts": int() | float() as end} if begun:
+                yield begun._replace(end=end)  # it writes the two one after the other
+                begun = None
+
+
+def _what(event: Mapping[str, Any]) -> str:
+    """``template std::vector<int>``; nothing for what is of no interest."""
+    kind, arguments = _KINDS.get(str(event.get("name"))), event.get("args")
+    detail = arguments.get("detail") if isinstance(arguments, dict) else None
+    if kind is None or not isinstance(detail, str) or not detail:
+        return ""
+    # A header that the compiler brings is named from where the compiler is.
+    name = without_place(posixpath.normpath(detail)) if kind == "source" else detail
+    return f"{kind} {name}"[:LONGEST_NAME]
+
+
+def _thread(event: Mapping[str, Any]) -> tuple[object, object]:
+    return str(event.get("pid")), str(event.get("tid"))
+
+
+def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:
+    """The time of each without those inside of it."""
+    own: defaultdict[str, float] = defaultdict(float)
+    around: list[_Span] = []
+    sound = (span for span in spans if span.what and 0 <= span.start <= span.end < LATEST)
+    for span in sorted(sound, key=lambda s: (s.thread, s.start, -s.end)):
+        while around and (around[-1].thread != span.thread or around[-1].end <= span.start):
+            around.pop()
+        own[span.what] += span.end - span.start
+        if around:
+            own[around[-1].what] -= min(span.end, around[-1].end) - span.start
+        around.append(span)
+    return own
+
+
+# Flags of the compilers
+
+# What says where something lies, and not how it is compiled; in two words, or in one.
+_PLACES = ("-I", "-L", "-MF", "-MT", "-MQ", "-isystem", "-iquote", "-idirafter", "-include")
+_NO_OPTIONS = frozenset({"-c", "-o", "-M", "-MM", "-MD", "-MMD", "-MG", "-MP", "--"})
+_ABSOLUTE = re.compile(r"(?<![\w.])/[^\s\"'=:,;]+")
+
+
+def compiler_flags(text: str | None) -> tuple[str, ...]:
+    """All options of all units, sorted, each once; of a path only its last part is kept."""
+    try:
+        entries = parse_json(text or "")
+    except ValueError:
+        return ()
+    options: set[str] = set()
+    for entry in entries if isinstance(entries, list) else ():
+        options.update(_options(_words(entry)))
+    names = (_ABSOLUTE.sub(lambda path: PurePosixPath(path[0]).name, it) for it in options)
+    return tuple(sorted(names))
+
+
+def _words(entry: Any) -> list[str]:
+    """The command without the compiler, and without whatever starts it."""
+    command = entry.get("arguments") or entry.get("command") if isinstance(entry, dict) else None
+    if isinstance(command, str):
+        quoted = {"'", '"', "\\"} & set(command)
+        try:  # without quotes, `split` is a hundred times as fast
+            command = shlex.split(command) if quoted else command.split()
+        except ValueError:  # a quotation without an end
+            return []
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    first = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
+    return words[first:]
+
+
+def _options(words: list[str]) -> Iterator[str]:
+    option = ""  # that may yet get a value of its own: ``-x cu``
+    skipping = False
+    for word in [*words, "--"]:
+        if skipping or not word.startswith("-"):
+            is_file = "/" in word or word.startswith("@") or PurePosixPath(word).suffix
+            is_value = option and not skipping and not is_file
+            option = f"{option} {word}" if is_value else option
+            skipping = False
+            continue
+        if option:
+            yield option
+        skipping = word == "-o" or word in _PLACES
+        option = "" if word in _NO_OPTIONS or word.startswith(_PLACES) else word

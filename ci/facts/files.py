@@ -18,7 +18,7 @@ GZIP = 31  # zlib's word for it
 PLACES = ("/workspace/", "/site-packages/", "/dist-packages/")
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file in an archive."""
 
     name: str
@@ -45,13 +45,8 @@ def lines_of(path: Path) -> Iterator[str]:
         return
 
 
-def members_of(path: Path) -> Iterator[Member] | None:
+def members_of(path: Path) -> Iterator[ArchiveMember] | None:
     """The files in a ``.tar.gz``; ``None`` where it is not there as a whole."""
-    content = _unpacked(path)
-    return None if content is None else _members(content)
-
-
-def _unpacked(path: Path) -> bytes | None:
     # As a whole in memory: tarfile's own way through gzip takes twice as long.
     try:
         if not path.is_file() or path.stat().st_size > LARGEST_FILE:
@@ -60,16 +55,16 @@ def _unpacked(path: Path) -> bytes | None:
         content = archive.decompress(path.read_bytes(), LARGEST_CONTENT)
     except (OSError, zlib.error):
         return None
-    return content if archive.eof else None
+    return _members(content) if archive.eof else None
 
 
-def _members(content: bytes) -> Iterator[Member]:
+def _members(content: bytes) -> Iterator[ArchiveMember]:
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="replace") as archive:
             for entry in archive:
                 if entry.isreg():
                     start = entry.offset_data
-                    yield Member(entry.name, content[start : start + entry.size])
+                    yield ArchiveMember(entry.name, content[start : start + entry.size])
     except (tarfile.TarError, ValueError, OverflowError):  # no archive after all
         return
 

@@ -12,9 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ci.facts.build import BuildLog, read_build
-from ci.facts.compilers import compiler_flags
-from ci.facts.ninja import cached_units, parse_ninja_log, wall_seconds
+from ci.facts.build import (
+    BuildLog,
+    cached_units,
+    compiler_flags,
+    parse_ninja_log,
+    read_build,
+    wall_seconds,
+)
 from ci.model.details import UnitKind
 from ci.model.results import BuildResult
 

@@ -10,15 +10,16 @@ import pytest
 from agent_job import Job
 
 from ci.agent import artifacts
-from ci.facts.build import read_build
-from ci.facts.compilers import MOST, traced_seconds
-from ci.facts.files import Member, members_of
+from ci.facts.build import MOST_TRACED, read_build, traced_seconds
+from ci.facts.files import ArchiveMember, members_of
 
 DATA = Path(__file__).parent / "data"
 
 
 def traced(*events: dict[str, Any]) -> dict[str, float]:
-    return traced_seconds([Member("a.cc.json", json.dumps({"traceEvents": events}).encode())])
+    return traced_seconds(
+        [ArchiveMember("a.cc.json", json.dumps({"traceEvents": events}).encode())]
+    )
 
 
 def span(name: str, detail: str, start: int, duration: int, tid: int = 1) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def span(name: str, detail: str, start: int, duration: int, tid: int = 1) -> dic
 
 def recorded(name: str) -> dict[str, float]:
     path = DATA / f"time-trace-{name}.json"
-    return traced_seconds([Member(path.name, path.read_bytes())])
+    return traced_seconds([ArchiveMember(path.name, path.read_bytes())])
 
 
 def test_a_trace_of_clang() -> None:
@@ -67,8 +68,8 @@ def test_shares_add_up() -> None:
 def test_units_are_summed_and_the_most_expensive_stay() -> None:
     trace = [span("OptFunction", f"f{n}()", n * 1000, n) for n in range(100)]
     content = json.dumps({"traceEvents": trace}).encode()
-    found = traced_seconds([Member("a.json", content), Member("b.json", content)])
-    assert len(found) == MOST
+    found = traced_seconds([ArchiveMember("a.json", content), ArchiveMember("b.json", content)])
+    assert len(found) == MOST_TRACED
     assert next(iter(found.items())) == ("function f99()", 0.000198)
 
 
@@ -86,7 +87,7 @@ def test_units_are_summed_and_the_most_expensive_stay() -> None:
     ],
 )
 def test_what_is_no_trace_says_nothing(content: bytes) -> None:
-    assert traced_seconds([Member("a.json", content), Member("a.txt", content)]) == {}
+    assert traced_seconds([ArchiveMember("a.json", content), ArchiveMember("a.txt", content)]) == {}
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -1, 10**400])
