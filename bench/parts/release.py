@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.context import ROOT, Context
 from bench.rows import Measurement, MeasurementError
-from ci.facts.platform_result import read_record
+from ci.facts.result_files import ResultFiles
 from ci.model.events import StageStarted
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.results import RunResult
@@ -112,7 +112,7 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
     stages = [
         event.time
         for platform in result.platforms
-        for event in read_record(results / "latest" / platform.platform).events
+        for event in ResultFiles(folder=results / "latest" / platform.platform).record.events
         if isinstance(event, StageStarted)
     ]
     return _Run(

@@ -29,7 +29,7 @@ from ci.analysis.references import (
     window,
 )
 from ci.analysis.times import Judgement, NoTimes, Times, compare_times
-from ci.facts.difference import Difference, Kind, difference, of_both, run_difference
+from ci.facts.difference import ChangeKind, Difference, difference, of_both, run_difference
 from ci.facts.operators import read_processor
 from ci.facts.suite import on_processor, suite_name, suite_of
 from ci.model.results import PlatformResult, Product, title
@@ -312,14 +312,14 @@ class _StoredRuns:
         """What changed; slower tests only where the times of the two can be compared."""
         platform, after = head[1], self._store.outcomes(*head)
         found = run_difference(self._store.outcomes(*base), after)
-        if failing := {change.test for change in found.of(Kind.NEWLY_FAILING)}:
+        if failing := {change.test for change in found.of(ChangeKind.NEWLY_FAILING)}:
             tests = {name for name in after.bad if suite_name(name, after.device) in failing}
             flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
             # A newly failing test that is known to be flaky fails all the same.
             known = {suite_name(test.node_id, after.device): str(test) for test in flaky}
             changes = [
                 replace(change, flaky=known.get(change.test))
-                if change.kind is Kind.NEWLY_FAILING
+                if change.kind is ChangeKind.NEWLY_FAILING
                 else change
                 for change in found.changes
             ]

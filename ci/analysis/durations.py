@@ -14,7 +14,7 @@ from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
-from ci.facts.difference import Change, Kind
+from ci.facts.difference import ChangedTest, ChangeKind
 from ci.facts.suite import Outcomes, families, operator_of, suite_name
 
 OTHERS = "other operators"
@@ -101,7 +101,7 @@ Seconds = Mapping[str, float]
 
 def slower(
     base: Outcomes, head: Outcomes, earlier: Callable[[], Sequence[Outcomes]]
-) -> tuple[Change, ...]:
+) -> tuple[ChangedTest, ...]:
     """The tests that became slower; ``earlier`` reads runs of the same environment, if needed."""
     if max(head.seconds, default=0.0) <= MANY_RUNS.seconds:
         return ()  # without a look at any other run
@@ -115,8 +115,8 @@ def slower(
     least = max(seconds * max(pace, 1.0), STALLS * _usual(longest, now))
     limits = GrowthLimits(factor, least)
     return tuple(
-        Change(
-            kind=Kind.SLOWER,
+        ChangedTest(
+            kind=ChangeKind.SLOWER,
             test=suite_name(name, head.device),
             before=base.states[name],
             after=head.states[name],

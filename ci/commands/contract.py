@@ -12,7 +12,7 @@ from ci.analysis.comparison import contract_side
 from ci.commands.options import add_config, add_format, add_results
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, load_contract, written_contract
-from ci.facts.difference import Kind, difference
+from ci.facts.difference import ChangeKind, difference
 from ci.model.results import RunResult, kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.comparison import tests_text
@@ -63,7 +63,7 @@ def _contract(options: argparse.Namespace) -> int:
     found = difference(before.suite, contract.suite) if before is not None else None
     needs = sorted({state.needs for state in contract.suite.operators.values() if state.needs})
     if options.format == "json":
-        changes = {kind: len(found.of(kind)) for kind in Kind} if found is not None else None
+        changes = {kind: len(found.of(kind)) for kind in ChangeKind} if found is not None else None
         content = {"contract": str(path), "run_id": run.run_id, "changes": changes, "needs": needs}
         print(json.dumps(content, indent=2))
         return ExitCode.PASSED

@@ -1,12 +1,10 @@
-"""All that is known about one platform's run, and the words for its evidence."""
+"""All that is known about one platform's run, before anybody judges it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from signal import Signals
-from typing import TYPE_CHECKING
 
 from ci.facts.backend import fallbacks, mismatches
 from ci.facts.difference import Difference, difference
@@ -15,17 +13,9 @@ from ci.facts.suite import narrowed, on_processor, suite_of
 from ci.model.details import Rerun
 from ci.model.events import RunRecord, StageFinished
 from ci.model.plan import ContractPlan, StageKind, StagePlan
-from ci.model.results import Evidence, Grade, OverloadCount, is_compiled_only
+from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
 from ci.model.tests import ClosingSummary, PytestLog, Selection
 
-if TYPE_CHECKING:
-    from ci.model.results import ExecutionFacts
-
-
-# Signals that a process brings upon itself; SIGKILL and SIGTERM come from outside.
-FAULTS = frozenset(
-    {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
-)
 TESTS_FAILED = 1  # pytest's exit status
 # What pytest means by its other exit statuses (pytest.ExitCode).
 UNFINISHED = {
@@ -34,8 +24,6 @@ UNFINISHED = {
     4: "usage error",
     5: "no tests collected",
 }
-LAST_PYTEST_STATUS = max(UNFINISHED)
-SIGNALLED = 128  # the least exit code by which a shell reports a signal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +83,20 @@ class Case:
         """How operator tests ran elsewhere, or with another library, than the run was asked for."""
         if self.tests is None:
             return ()
-        found = (
-            *_another_library(self.selection, self.selected),
-            *mismatches(
-                self.tests,
-                platform=self.platform,
-                torch_device=self.torch_device,
-                simulated=self.asked_simulated,
-            ),
+        found, library = [], self.selection
+        if library is not None and library.asked != self.selected:
+            requested = self.selected or "all operators"
+            found.append(f"requested {requested}; the library has {library.asked}: {library}")
+        found += mismatches(
+            self.tests,
+            platform=self.platform,
+            torch_device=self.torch_device,
+            simulated=self.asked_simulated,
         )
-        if self.contract is not None and self.contract.suite is not None:
-            return found  # it says which fallbacks people have accepted; others skip newly
-        return (*found, *fallbacks(self.tests, self.torch_device))
+        # A contract lists which fallbacks people have accepted; others skip newly.
+        if self.contract is None or self.contract.suite is None:
+            found += fallbacks(self.tests, self.torch_device)
+        return tuple(found)
 
     @cached_property
     def simulated(self) -> bool:
@@ -137,35 +127,7 @@ class Case:
         return overload_counts(self.tests.tests) if self.tests else ()
 
 
-def _another_library(found: Selection | None, asked: str | None) -> Iterator[str]:
-    """Say that a library has other operators than those the run was asked for."""
-    if found is not None and found.asked != asked:
-        yield f"requested {asked or 'all operators'}; the library has {found.asked}: {found}"
-
-
 def complete(tests: PytestLog, collected: int | None = None) -> bool:
     """Whether a suite finished, so that a test that is not in its log does not exist."""
     ended = tests.exit_status in (0, TESTS_FAILED) and not tests.running
     return ended and not tests.unreadable_lines and tests.begun >= (collected or 0)
-
-
-def fact(text: str) -> Evidence:
-    return Evidence(grade=Grade.FACT, text=text)
-
-
-def likely(text: str) -> Evidence:
-    return Evidence(grade=Grade.LIKELY, text=text)
-
-
-def unknown(text: str) -> Evidence:
-    return Evidence(grade=Grade.UNKNOWN, text=text)
-
-
-def shown_exit(end: StageFinished) -> str:
-    if end.signal is None:
-        told = end.exit_code == 0 and end.failed
-        return f"exit code {end.exit_code}" + (", after it had been told to" if told else "")
-    try:
-        return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
-    except ValueError:  # a real-time signal has no name
-        return f"signal {end.signal} (exit code {end.exit_code})"

@@ -23,7 +23,7 @@ from ci.errors import ConfigError, UsageError
 from ci.facts.backend import mismatches
 from ci.facts.case import complete
 from ci.facts.operators import known_reason
-from ci.facts.platform_result import read_log
+from ci.facts.result_files import ResultFiles
 from ci.facts.suite import (
     DTYPE_CLASSES,
     LACKS_INSTRUCTIONS,
@@ -482,7 +482,7 @@ def written_contract(
     """
     result = run.platform(platform)
     folder = results / run.run_id / platform
-    log = read_log(folder)
+    log = ResultFiles(folder=folder).log
     if log is None:
         raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
     if selected := result.facts("selection").get("operators"):

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 Name = TypeVar("Name", bound=OperatorTest | str)
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """A way to change; in the order in which they are told."""
 
     VANISHED = "vanished"
@@ -41,14 +41,21 @@ class Kind(StrEnum):
         return self in _REGRESSIONS
 
 
-_REGRESSIONS = frozenset({Kind.VANISHED, Kind.NEWLY_FAILING, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED})
+_REGRESSIONS = frozenset(
+    {
+        ChangeKind.VANISHED,
+        ChangeKind.NEWLY_FAILING,
+        ChangeKind.PASS_TO_SKIP,
+        ChangeKind.NEWLY_SKIPPED,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ChangedTest:
     """One test that changed, or ``count`` tests of a function that are only counted."""
 
-    kind: Kind
+    kind: ChangeKind
     test: OperatorTest | str
     before: State | None
     after: State | None
@@ -67,13 +74,13 @@ class Change:
 class Difference:
     """All changes between two suites."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedTest, ...]
     unchanged: int
 
-    def of(self, kind: Kind) -> list[Change]:
+    def of(self, kind: ChangeKind) -> list[ChangedTest]:
         return [change for change in self.changes if change.kind is kind]
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: ChangeKind) -> int:
         return sum(change.count for change in self.of(kind))
 
     @property
@@ -149,9 +156,9 @@ def _has(side: Iterable[str], device: str | None, function: str, slot: int) -> b
     return any(name.endswith(end) and name.startswith(start) for name in side)
 
 
-def _with_messages(changes: Sequence[Change], head: Outcomes) -> tuple[Change, ...]:
+def _with_messages(changes: Sequence[ChangedTest], head: Outcomes) -> tuple[ChangedTest, ...]:
     """Say of what fails newly what it said."""
-    failing = {change.test for change in changes if change.kind is Kind.NEWLY_FAILING}
+    failing = {change.test for change in changes if change.kind is ChangeKind.NEWLY_FAILING}
     if not failing:
         return tuple(changes)
     said = {suite_name(n, head.device): text for n, text in head.messages(head.bad).items()}
@@ -165,28 +172,28 @@ def _by_operator(
     base: Mapping[OperatorTest, State],
     head: Mapping[OperatorTest, State],
     one_sided: Container[tuple[str, int]],
-) -> Iterator[Change]:
+) -> Iterator[ChangedTest]:
     """``one_sided`` are the functions and slots that one side has nothing of."""
     for change in _by_name(base, head):
         yield replace(change, whole_slot=True) if change.test[:2] in one_sided else change
 
 
-def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[Change]:
+def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[ChangedTest]:
     for name in sorted({*base, *head}):
         before, after = base.get(name), head.get(name)
         if kind := _kind(before, after):
-            yield Change(kind=kind, test=name, before=before, after=after)
+            yield ChangedTest(kind=kind, test=name, before=before, after=after)
 
 
 def _by_count(
     base: Mapping[str, Counter[State]], head: Mapping[str, Counter[State]]
-) -> Iterator[Change]:
+) -> Iterator[ChangedTest]:
     """Tests of one function are alike: what is missing there is what is too much here."""
     for name in sorted({*base, *head}):
         here, there = base.get(name, Counter()), head.get(name, Counter())
         for before, after, count in _pairs(here - there, there - here):
             if kind := _kind(before, after):
-                yield Change(kind=kind, test=name, before=before, after=after, count=count)
+                yield ChangedTest(kind=kind, test=name, before=before, after=after, count=count)
 
 
 def _pairs(
@@ -207,28 +214,28 @@ def _first(states: Counter[State]) -> State | None:
     return min(states, key=lambda state: (state.outcome, str(state)), default=None)
 
 
-def _kind(before: State | None, after: State | None) -> Kind | None:
+def _kind(before: State | None, after: State | None) -> ChangeKind | None:
     if before == after:
         return None
     if after is None:
-        return Kind.VANISHED
+        return ChangeKind.VANISHED
     if after.outcome.bad:
-        return None if before and before.outcome.bad else Kind.NEWLY_FAILING
+        return None if before and before.outcome.bad else ChangeKind.NEWLY_FAILING
     if before is None:
-        return Kind.NEWLY_SKIPPED if after.idle else Kind.ADDED
+        return ChangeKind.NEWLY_SKIPPED if after.idle else ChangeKind.ADDED
     if before.outcome.bad:
-        return Kind.NEWLY_SKIPPED if after.idle else Kind.FIXED
+        return ChangeKind.NEWLY_SKIPPED if after.idle else ChangeKind.FIXED
     if before.idle and after.idle:
-        return Kind.CHANGED_REASON
+        return ChangeKind.CHANGED_REASON
     if before.idle:
-        return Kind.SKIP_TO_PASS
-    return Kind.PASS_TO_SKIP if after.idle else None
+        return ChangeKind.SKIP_TO_PASS
+    return ChangeKind.PASS_TO_SKIP if after.idle else None
 
 
 # For people
 
 
-def lines_of(changes: Sequence[Change], most: int = LINES) -> list[str]:
+def lines_of(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
     """The changes in groups, the largest first, each with its count if it is not the only one."""
     slower = [change for change in changes if change.seconds is not None]
     others = [change for change in changes if change.seconds is None]
@@ -254,7 +261,7 @@ class _Function:
 _Place = tuple[str, bool, int, str]  # how it changed, whether the whole slot did, slot, function
 
 
-def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
+def _groups(changes: Sequence[ChangedTest]) -> Iterator[tuple[int, str]]:
     operators: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     others: dict[tuple[str, ...], dict[str, _Function]] = defaultdict(dict)
     shown: dict[str, str] = {}
@@ -275,9 +282,9 @@ def _groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
         yield _function_group(functions, file, how)
 
 
-def _slower_groups(changes: Sequence[Change]) -> Iterator[tuple[int, str]]:
+def _slower_groups(changes: Sequence[ChangedTest]) -> Iterator[tuple[int, str]]:
     """By operator or function, what took the most more time first."""
-    grown: dict[str, list[Change]] = defaultdict(list)
+    grown: dict[str, list[ChangedTest]] = defaultdict(list)
     for change in changes:
         grown[_function_of(change.test)].append(change)
     totals = {name: _seconds(tests) for name, tests in grown.items()}
@@ -292,7 +299,7 @@ def _function_of(test: OperatorTest | str) -> str:
     return test.partition("[")[0]
 
 
-def _seconds(changes: Sequence[Change]) -> tuple[float, float]:
+def _seconds(changes: Sequence[ChangedTest]) -> tuple[float, float]:
     pairs = [change.seconds for change in changes if change.seconds is not None]
     return sum(before for before, _ in pairs), sum(after for _, after in pairs)
 
@@ -338,7 +345,7 @@ def _operators(names: Sequence[str]) -> str:
     return ", ".join([*told, *single[:left]]) + (f" and {rest:,} more" if rest else "")
 
 
-def _how(change: Change) -> str:
+def _how(change: ChangedTest) -> str:
     if change.after is None:
         return f"was {change.before}"
     ending = f"{change.before} -> {change.after}" if change.before else str(change.after)
@@ -348,6 +355,6 @@ def _how(change: Change) -> str:
     return f"{told}; {change.flaky}" if change.flaky else told
 
 
-def headline(kind: Kind, found: Difference) -> str:
+def headline(kind: ChangeKind, found: Difference) -> str:
     """``3 tests vanished``."""
     return f"{counted(found.count(kind), 'test')} {kind}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ci.facts.case import Case
-from ci.facts.difference import Difference, Kind, headline, lines_of
-from ci.facts.harness import code_after_summary
-from ci.facts.reruns import rerun_notes
-from ci.facts.verdict import BREACHES, exit_status
+from ci.facts.difference import ChangeKind, headline, lines_of
+from ci.facts.verdict import BREACHES, code_after_summary, exit_status
+from ci.model.details import Rerun
+from ci.model.events import RunRecord
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.util.invocation import command
@@ -19,7 +19,7 @@ FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
-NOTICEABLE_WAIT_S = 10.0
+NOTICEABLE_WAIT_S = 10.0  # less is nothing beside the minutes that a suite takes
 
 _HARNESS = {
     Harness.OOM_KILLED: "killed for lack of memory",
@@ -31,37 +31,27 @@ _HARNESS = {
 
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Notes on a run that was judged."""
-    engine = [HOST] if case.facts.engine == "host" else []
-    told = (
+    failed = case.tests.named(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
+    waited = case.record.lease_wait_s
+    return (
         *_verdict_notes(case, verdict),
         *_selection_notes(case),
-        *_rerun_notes(case),
+        *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case),
         *_operator_notes(case),
-        *_lease_notes(case),
+        *([f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else ()),
+        *([HOST] if case.facts.engine == "host" else ()),
+        *case.facts.notes,
     )
-    return (*told, *engine, *case.facts.notes)
 
 
 def _selection_notes(case: Case) -> list[str]:
     if case.selection is not None:
         return [str(case.selection)]
-    return (
-        [f"selected {case.selected}; no test says what of it the library has"]
-        if case.selected and case.tests
-        else []
-    )
-
-
-def _rerun_notes(case: Case) -> list[str]:
-    failed = case.tests.named(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
-    return rerun_notes(case.reruns, failed, case.record)
-
-
-def _lease_notes(case: Case) -> list[str]:
-    waited = case.record.lease_wait_s
-    return [f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else []
+    if case.selected and case.tests:
+        return [f"selected {case.selected}; no test says what of it the library has"]
+    return []
 
 
 def _simulated_notes(case: Case) -> list[str]:
@@ -143,26 +133,25 @@ def _contract_notes(case: Case) -> list[str]:
         return [f"no contract for {case.platform} yet; write it with {update}"]
     if case.changes is None:
         return []
-    kinds = [kind for kind in Kind if kind is not Kind.NEWLY_FAILING and case.changes.of(kind)]
-    found = [_headline(case.changes, kind) for kind in kinds]
+    found = []
+    for kind in ChangeKind:
+        if kind is not ChangeKind.NEWLY_FAILING and (changes := case.changes.of(kind)):
+            # The count, and for what breaks the contract its largest group.
+            group = f": {lines_of(changes, 1)[0]}" if kind in BREACHES else ""
+            found.append(headline(kind, case.changes) + group)
     return [f"contract: {'; '.join(found)}; update with: {update}"] if found else []
-
-
-def _headline(found: Difference, kind: Kind) -> str:
-    """The count, and for what breaks the contract its largest group."""
-    count = headline(kind, found)
-    return f"{count}: {lines_of(found.of(kind), 1)[0]}" if kind in BREACHES else count
 
 
 def _operator_notes(case: Case) -> list[str]:
     if case.tests is None:
         return []
+    tests = case.tests.tests
     return [
         *_executed(case.overloads),
         *_kernels(case.overloads),
-        *_beyond_the_processor(case.tests.tests),
-        *_quarantined(case.tests.tests),
-        *_differing(case.tests.tests),
+        *_beyond_the_processor(tests),
+        *_quarantined(tests),
+        *_differing(tests),
     ]
 
 
@@ -175,7 +164,7 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
         executed[count.slot] += min(count.executed, count.active)
         active[count.slot] += count.active
     shares = [
-        f"{executed[slot]:,} of {number:,}{' on slot ' + str(slot) if len(active) > 1 else ''}"
+        f"{executed[slot]:,} of {number:,}" + (f" on slot {slot}" if len(active) > 1 else "")
         for slot, number in active.most_common()
         if number
     ]
@@ -225,3 +214,52 @@ def _differing(tests: Sequence[TestOutcome]) -> Iterator[str]:
     if names:
         count = counted(len(names), "overload")
         yield f"not as on the CPU: {count}: {first_names(sorted(names))}"
+
+
+# Reruns
+
+
+def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecord) -> list[str]:
+    """What a row of the table says of the reruns of its ``failed`` tests.
+
+    ``3 failed tests passed in 5 of 6 reruns: flaky``; the reruns of all that ended alike together.
+    """
+    if not record.reruns and record.reruns_ended is None:
+        return []
+    attempts: dict[str, list[bool]] = {node_id: [] for node_id in failed}
+    for rerun in reruns:
+        if rerun.outcome.good or rerun.outcome.bad:
+            attempts[rerun.node_id].append(rerun.outcome.good)
+    endings: dict[str, list[list[bool]]] = defaultdict(list)
+    for passed in attempts.values():
+        endings[_ending(passed)].append(passed)
+    notes = [_rerun_note(ending, tests) for ending, tests in sorted(endings.items())]
+    if ended := record.reruns_ended:
+        notes.append(f"no {'more ' if record.reruns else ''}reruns: {ended.reason}")
+    return notes
+
+
+FLAKY = "flaky"
+ALONE = "flaky, or dependent on the tests before"  # which a rerun does without
+FAILS = "fails"
+UNKNOWN = "unknown"
+
+
+def _ending(passed: Sequence[bool]) -> str:
+    if not passed:
+        return UNKNOWN
+    if all(passed):
+        return ALONE
+    return FLAKY if any(passed) else FAILS
+
+
+def _rerun_note(ending: str, tests: Sequence[Sequence[bool]]) -> str:
+    which = counted(len(tests), "failed test")
+    reruns = sum(map(len, tests))
+    if ending == UNKNOWN:
+        return f"{which} without a result in any rerun"
+    if ending == FAILS:
+        return f"{which} failed again in all {counted(reruns, 'rerun')}"
+    passed = sum(map(sum, tests))
+    share = "all" if passed == reruns else f"{passed:,} of"
+    return f"{which} passed in {share} {counted(reruns, 'rerun')}: {ending}"

@@ -1,4 +1,4 @@
-"""Reading pytest's per-test log (pytest-reportlog) and its closing summary line.
+"""Read pytest's per-test log (pytest-reportlog), and what it prints.
 
 Counts come from the per-test log alone. Every test is counted exactly once, whatever its
 setup, call and teardown said and however often it was attempted; so a test that fails and
@@ -8,7 +8,7 @@ whose teardown then fails too is one failure here and "1 failed, 1 error" in pyt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,6 @@ _SUMMARY = re.compile(
     r"^=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z ]+)*)"
     r" in (\d+(?:\.\d+)?)s(?: \([^)]*\))?)\s*=*$"
 )
-# The second is pytest-xdist's; "selected" is there when some were deselected.
 _COLLECTED = re.compile(
     r"^(?:collecting \.\.\. )?collected (\d{1,9}) items?(?: / (?:.* )?(\d{1,9}) selected)?"
     r"|^\d+ workers? \[(\d{1,9}) items?\]"
@@ -51,6 +50,17 @@ _COLLECTED = re.compile(
 
 
 _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PytestOutput:
+    """What pytest printed on its terminal."""
+
+    collected: int | None
+    """Tests that it was going to run. No count that is shown comes from here: it serves to notice
+    a session that ended early."""
+    summary: ClosingSummary | None
+    last_lines: Sequence[str] = ()
 
 
 @dataclass
@@ -74,14 +84,11 @@ class _Attempt:
             self.quarantine = quarantine_of(properties)
         self.keep(_phase_outcome(report), _reason(report))
 
-    def results(self, node_id: str) -> Iterator[TestOutcome]:
-        """The test's outcome, if any phase has told one."""
-        if self.outcome is None:
-            return
-        skipped = self.outcome is Outcome.SKIPPED
-        yield TestOutcome(
+    def result(self, node_id: str, outcome: Outcome) -> TestOutcome:
+        skipped = outcome is Outcome.SKIPPED
+        return TestOutcome(
             node_id=node_id,
-            outcome=self.outcome,
+            outcome=outcome,
             seconds=self.seconds,
             reason=self.reason,
             skip_reason=skip_reason(self.operator, self.reason) if skipped else None,
@@ -90,10 +97,10 @@ class _Attempt:
         )
 
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:
-        """Take over what is worse than all before."""
-        if outcome is None:
-            return
-        if self.outcome is None or _SEVERITY[outcome] < _SEVERITY[self.outcome]:
+        """Take over what is worse than all before; ``None`` says nothing yet."""
+        if outcome is not None and (
+            self.outcome is None or _SEVERITY[outcome] < _SEVERITY[self.outcome]
+        ):
             self.outcome, self.reason = outcome, reason
 
 
@@ -123,7 +130,7 @@ def _reason(report: Mapping[str, Any]) -> str | None:
 
 
 @dataclass
-class _Reader:
+class _LogReader:
     """Folds the records of a log, one after the other."""
 
     attempts: dict[str, _Attempt] = field(default_factory=dict)
@@ -136,24 +143,16 @@ class _Reader:
     unreadable: int = 0
     longest: int = 0
 
-    def line(self, line: str) -> None:
-        if not line.strip():
-            return
-        try:
-            self._record(storable_json(line, parse_report(line)))
-        except ValueError:
-            self.unreadable += 1
-            if isinstance(line, CutLine):
-                self.longest = max(self.longest, line.length)
-
-    def _record(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Mapping[str, Any]) -> None:
         kind = record["$report_type"]
         if kind == "TestReport":
             self._test(record)
         elif kind == "SubtestReport" and record["outcome"] == "failed":
             self.attempts.setdefault(record["nodeid"], _Attempt()).add(record)
         elif kind == "CollectReport" and record["outcome"] != "passed":
-            self._collection(record)
+            attempt = self.attempts.setdefault(record["nodeid"], _Attempt(ended=True))
+            failed = record["outcome"] == "failed"
+            attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(record))
         elif kind == "WarningMessage":
             self.warnings += 1
         elif kind == "SessionFinish":
@@ -177,24 +176,17 @@ class _Reader:
             cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
             self.crashed.append(f"{node_id} ({cause})" if cause else node_id)
 
-    def _collection(self, report: Mapping[str, Any]) -> None:
-        failed = report["outcome"] == "failed"
-        attempt = self.attempts.setdefault(report["nodeid"], _Attempt(ended=True))
-        attempt.keep(Outcome.ERROR if failed else Outcome.SKIPPED, _reason(report))
-
     def result(self) -> PytestLog:
-        tests: list[TestOutcome] = []
-        running: list[str] = []
-        for node_id, attempt in self.attempts.items():
-            if not attempt.ended:
-                running.append(node_id)
-            if attempt.ended or attempt.outcome in (Outcome.FAILED, Outcome.ERROR):
-                tests += attempt.results(node_id)
+        attempts = self.attempts.items()
         return PytestLog(
-            tests=tuple(tests),
+            tests=tuple(
+                attempt.result(node_id, attempt.outcome)
+                for node_id, attempt in attempts
+                if attempt.outcome is not None and (attempt.ended or attempt.outcome.bad)
+            ),
             warnings=self.warnings,
             exit_status=self.exit_status,
-            running=tuple(running),
+            running=tuple(node_id for node_id, attempt in attempts if not attempt.ended),
             crashed=tuple(self.crashed),
             begun=len(self.begun),
             processor=self.processor,
@@ -206,28 +198,29 @@ class _Reader:
 
 def parse_log(lines: Iterable[str]) -> PytestLog:
     """Read the lines of ``pytest.jsonl``; unreadable ones are counted and left out."""
-    reader = _Reader()
+    reader = _LogReader()
     for line in lines:
-        reader.line(line)
+        if not line.strip():
+            continue
+        try:
+            reader.add(storable_json(line, parse_report(line)))
+        except ValueError:
+            reader.unreadable += 1
+            if isinstance(line, CutLine):
+                reader.longest = max(reader.longest, line.length)
     return reader.result()
 
 
-def closing_summary(lines: Iterable[str]) -> ClosingSummary | None:
-    """Find pytest's closing summary in its terminal output."""
-    found = None
+def read_output(lines: Iterable[str]) -> PytestOutput:
+    """Find the number of tests and the closing summary in pytest's terminal output."""
+    collected = summary = None
     for line in lines:
-        match = _SUMMARY.match(_ANSI.sub("", line).strip())
-        found = match or found
-    return found and ClosingSummary(text=found[1], seconds=float(found[2]))
-
-
-def collected_tests(lines: Iterable[str]) -> int | None:
-    """Find how many tests pytest was going to run, which its terminal output alone tells.
-
-    No count that is shown comes from here: it serves to notice a session that ended early.
-    """
-    for line in lines:
-        if match := _COLLECTED.match(_ANSI.sub("", line)):
-            collected, selected, distributed = match.groups()
-            return int(selected or collected or distributed)
-    return None
+        plain = _ANSI.sub("", line)
+        collected = collected or _COLLECTED.match(plain)
+        summary = _SUMMARY.match(plain.strip()) or summary
+    # The last group is of pytest-xdist; the second is there when some were deselected.
+    counts = collected.group(2, 1, 3) if collected else ()
+    return PytestOutput(
+        collected=next((int(count) for count in counts if count), None),
+        summary=summary and ClosingSummary(text=summary[1], seconds=float(summary[2])),
+    )

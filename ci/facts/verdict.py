@@ -6,44 +6,48 @@ log says: plugins decide after its last line. A process that is killed after a p
 is ``passed`` and ``exit_after_summary``, and an exit code of 0 without a log is
 ``incomplete``. So is a suite in which no test passed: skipped, empty and missing are never
 success.
+
+The harness is judged apart: how the processes of the run ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from signal import Signals
 
-from ci.facts.case import (
-    FAULTS,
-    LAST_PYTEST_STATUS,
-    SIGNALLED,
-    TESTS_FAILED,
-    UNFINISHED,
-    Case,
-    fact,
-    likely,
-    shown_exit,
-    unknown,
-)
-from ci.facts.difference import Kind, headline, lines_of
-from ci.facts.harness import judge_harness, limit_reached, machine_ran_out
-from ci.model.events import StageFinished
+from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
+from ci.facts.difference import ChangeKind, headline, lines_of
+from ci.model.events import RunRecord, StageFinished
 from ci.model.plan import StagePlan
-from ci.model.results import Evidence, Harness, Product, Verdict
+from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome, PytestLog
 from ci.util.text import counted, first_names, unreadable
 
 # Of a contract; what fails newly fails anyway.
-BREACHES = (Kind.VANISHED, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED)
+BREACHES = (
+    ChangeKind.VANISHED,
+    ChangeKind.PASS_TO_SKIP,
+    ChangeKind.NEWLY_SKIPPED,
+)
+# Signals that a process brings upon itself; SIGKILL and SIGTERM come from outside.
+FAULTS = frozenset(
+    {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
+)
+LAST_PYTEST_STATUS = max(UNFINISHED)
+SIGNALLED = 128  # the least exit code by which a shell reports a signal
+NO_SUMMARY = (
+    "it crashed or called os._exit, or `-qq`, `-p no:terminal` or a plugin suppresses the"
+    " summary: run pytest without these"
+)
 
-
-Opinion = tuple[Product, list[Evidence]]
+ProductOpinion = tuple[Product, list[Evidence]]
+HarnessOpinion = tuple[Harness, list[Evidence]]
 
 
 def judge(case: Case) -> Verdict:
     """Judge the product and the harness, each with its evidence."""
     product, about_product = _product(case)
-    harness, about_harness = judge_harness(case)
+    harness, about_harness = _harness(case)
     out_of_memory = harness is Harness.OOM_KILLED and limit_reached(case)
     if out_of_memory and product is Product.INCOMPLETE:
         product = Product.FAILED  # it needs more than it was given
@@ -60,46 +64,45 @@ def not_run(reason: str) -> Verdict:
 # The product
 
 
-def _product(case: Case) -> Opinion:
+def _product(case: Case) -> ProductOpinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
-        return _without_record(case)
+        if case.facts.exit_code is None:  # nobody saw the end
+            text = "whether a stage was started: the agent's record could not be fetched"
+            return Product.INCOMPLETE, [unknown(text)]
+        return Product.NOT_RUN, [fact("no stage was started")]
     at = list(case.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _without_result(case, case.stages[:at]):
         return early
-    suite = _proven(case, _suite(case))
+    # What the tests say counts where they ran on the platform, and all of them.
+    product, evidence = _suite(case)
+    broken = _broken_contract(case)
+    if case.misplaced or broken:
+        product = Product.FAILED
     late = _without_result(case, case.stages[at + 1 :])
-    return late if late and suite[0] is Product.PASSED else suite
+    if late and product is Product.PASSED:
+        return late
+    return product, [*map(fact, case.misplaced), *evidence, *broken]
 
 
-def _without_record(case: Case) -> Opinion:
-    if case.facts.exit_code is None:  # nobody saw the end
-        text = "whether a stage was started: the agent's record could not be fetched"
-        return Product.INCOMPLETE, [unknown(text)]
-    return Product.NOT_RUN, [fact("no stage was started")]
-
-
-def _failed_command(case: Case) -> Opinion | None:
+def _failed_command(case: Case) -> ProductOpinion | None:
     for stage in case.commands:
         end = case.finished(stage)
         if end is not None and end.failed:
-            product = Product.INCOMPLETE if _ended_from_outside(end) else Product.FAILED
+            killed = end.signal is not None and end.signal not in FAULTS
+            from_outside = killed or end.timed_out or end.interrupted or end.oom_kills
             how = f"ended with {shown_exit(end)}; its output is {stage.name}.log"
+            product = Product.INCOMPLETE if from_outside else Product.FAILED
             return product, [fact(f"stage {stage.name} {how}")]
     return None
 
 
-def _without_result(case: Case, stages: Sequence[StagePlan]) -> Opinion | None:
+def _without_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
     names = [stage.name for stage in stages if case.finished(stage) is None]
     return (Product.INCOMPLETE, [fact(f"stage {names[0]} has no result")]) if names else None
 
 
-def _ended_from_outside(end: StageFinished) -> bool:
-    killed = end.signal is not None and end.signal not in FAULTS
-    return killed or end.timed_out or end.interrupted or bool(end.oom_kills)
-
-
-def _suite(case: Case) -> Opinion:
-    tests = case.tests
+def _suite(case: Case) -> ProductOpinion:
+    tests, end, collected = case.tests, case.pytest_end, case.collected
     if tests is None:
         return _by_exit_status(case) or (Product.INCOMPLETE, [fact(_no_log(case))])
     if bad := tests.named(Outcome.FAILED, Outcome.ERROR):
@@ -109,20 +112,27 @@ def _suite(case: Case) -> Opinion:
         failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
         counts = f"{failures} failed, {counted(errors, 'error')}"
         return Product.FAILED, [fact(f"{counts}: {first_names(bad)}")]
-    if case.pytest_end is None or (tests.exit_status is None and machine_ran_out(case)):
+    ended = tests.exit_status is not None
+    if end is None or (not ended and machine_ran_out(case)):
         return _unfinished_session(case, tests)
     if by_status := _by_exit_status(case):
         return by_status
-    if tests.exit_status is None and not _left_at_the_end(case, tests):
-        return _unfinished_session(case, tests)
-    if case.summary is None and case.pytest_end.failed:  # hooks may still have decided otherwise
+    # pytest may exit with 0 before the end of its session, when all tests have ended.
+    all_ended = collected is not None and tests.begun >= collected and not tests.running
+    # Without a closing summary, hooks may still have decided otherwise.
+    if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
         lines = unreadable(tests.unreadable_lines, tests.longest_line)
         return Product.INCOMPLETE, [fact(f"the per-test log has {lines}")]
     if short := _cut_short(case, tests):
         return Product.INCOMPLETE, short
-    return _finished_session(tests)
+    passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
+    if not passed:
+        text = f"no test passed: {skipped} skipped" if tests.tests else "no test was collected"
+        return Product.INCOMPLETE, [fact(text)]
+    how = "pytest ended with status 0" if ended else "pytest exited early"
+    return Product.PASSED, [fact(f"{how}: {passed} passed, {skipped} skipped")]
 
 
 def exit_status(case: Case) -> int | None:
@@ -143,57 +153,33 @@ def exit_status(case: Case) -> int | None:
     return case.tests.exit_status if case.tests else None
 
 
-def _by_exit_status(case: Case) -> Opinion | None:
+def _by_exit_status(case: Case) -> ProductOpinion | None:
     """What an exit status other than 0 means, where no test failed."""
-    status = exit_status(case)
+    status, end = exit_status(case), case.pytest_end
     if not status:
         return None
-    end = case.pytest_end
-    source = _source(end, status)
-    text = source.format(status=status, inner=end and end.pytest_status)
+    inner = end.pytest_status if end is not None else None
+    is_wrapped = end is not None and status == end.exit_code and inner not in (None, status)
+    if is_wrapped:
+        text = f"pytest exited with {inner}, and the test command with {status}"
+    elif end is None or status not in (end.exit_code, inner):
+        text = f"pytest ended its session with {status}"
+    else:
+        who = "the test command" if status > LAST_PYTEST_STATUS else "pytest"
+        text = f"{who} exited with {status}"
     if status in UNFINISHED:
         text += f": {UNFINISHED[status]}"
     if case.tests is None:
         text += f"; {_no_log(case)}"
     elif status not in UNFINISHED and not case.session_ended:
         text += " before the end of its session"
-    elif status == TESTS_FAILED and source in (_Source.PYTEST, _Source.SESSION):
+    elif status == TESTS_FAILED and not is_wrapped:
         text += " although no test failed: a plugin or hook decided so"
-    short = _cut_short(case, case.tests) if case.tests is not None else []
-    product = Product.INCOMPLETE if status in UNFINISHED else Product.FAILED
-    return product, [fact(text), *short, *_last_lines(case)]
-
-
-class _Source(StrEnum):
-    """Where an exit status comes from, in the words of the evidence."""
-
-    PYTEST = "pytest exited with {status}"
-    SESSION = "pytest ended its session with {status}"
-    COMMAND = "the test command exited with {status}"
-    WRAPPER = "pytest exited with {inner}, and the test command with {status}"
-
-
-def _source(end: StageFinished | None, status: int) -> _Source:
-    if end is None or status not in (end.exit_code, end.pytest_status):
-        return _Source.SESSION
-    if status > LAST_PYTEST_STATUS:
-        return _Source.COMMAND
-    return _Source.PYTEST if end.pytest_status in (None, status) else _Source.WRAPPER
-
-
-def _last_lines(case: Case) -> list[Evidence]:
-    if not case.last_lines:
-        return []
-    return [fact(f"last lines of {case.pytest_stage.name}.log: {' | '.join(case.last_lines)}")]
-
-
-def _proven(case: Case, suite: Opinion) -> Opinion:
-    """What the tests say counts where they ran on the platform, and all of them."""
-    product, evidence = suite
-    broken = _broken_contract(case)
-    if case.misplaced or broken:
-        product = Product.FAILED
-    return product, [*map(fact, case.misplaced), *evidence, *broken]
+    evidence = [fact(text), *(_cut_short(case, case.tests) if case.tests else ())]
+    if case.last_lines:
+        lines = " | ".join(case.last_lines)
+        evidence.append(fact(f"last lines of {case.pytest_stage.name}.log: {lines}"))
+    return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
 
 
 def _broken_contract(case: Case) -> list[Evidence]:
@@ -215,7 +201,7 @@ def _no_log(case: Case) -> str:
     return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
 
 
-def _unfinished_session(case: Case, tests: PytestLog) -> Opinion:
+def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     end = case.pytest_end
     if tests.exit_status is None:
         text = f"pytest did not finish; its log has {counted(len(tests.tests), 'result')}"
@@ -225,13 +211,6 @@ def _unfinished_session(case: Case, tests: PytestLog) -> Opinion:
         text = f"stage {case.pytest_stage.name} {how} after the end of the log{printed}"
     own = end is not None and end.signal in FAULTS
     return Product.FAILED if own else Product.INCOMPLETE, [fact(text)]
-
-
-def _left_at_the_end(case: Case, tests: PytestLog) -> bool:
-    """Whether pytest exited with 0 before the end of its session, when all tests had ended."""
-    end, collected = case.pytest_end, case.collected
-    all_ended = collected is not None and tests.begun >= collected and not tests.running
-    return all_ended and end is not None and not end.failed
 
 
 def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
@@ -247,46 +226,179 @@ def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
     return []
 
 
-def _finished_session(tests: PytestLog) -> Opinion:
-    passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
-    if not passed:
-        text = f"no test passed: {skipped} skipped" if tests.tests else "no test was collected"
-        return Product.INCOMPLETE, [fact(text)]
-    ended = "pytest exited early" if tests.exit_status is None else "pytest ended with status 0"
-    return Product.PASSED, [fact(f"{ended}: {passed} passed, {skipped} skipped")]
+# The harness
+
+
+def _harness(case: Case) -> HarnessOpinion:
+    """Return the first that applies, from the most to the least certain."""
+    if case.facts.interrupted or any(end.interrupted for end in case.ends):
+        return Harness.INFRASTRUCTURE, [fact("the run was interrupted by its caller")]
+    if failed := case.record.lease_failed:
+        return Harness.INFRASTRUCTURE, [fact(failed.reason)]
+    for end in case.ends:
+        if end.timed_out:
+            text = f"stage {end.stage} was ended after {end.seconds:.0f} s, its time limit"
+            return Harness.TIMED_OUT, [fact(text)]
+    killed_for_memory = _killed_for_memory(case)
+    code = code_after_summary(case)
+    if code is not None:  # not as the pytest ended whose closing summary the process had printed
+        inner = case.pytest_end.pytest_status if case.pytest_end else None
+        known = ", though pytest exited with 0" if inner == 0 else ""
+        text = f"exit code {code} after the pytest summary{known}"
+        return Harness.EXIT_AFTER_SUMMARY, [fact(text), *killed_for_memory]
+    if killed_for_memory:
+        return Harness.OOM_KILLED, killed_for_memory
+    # Where an exit code is known, the agent crashed instead.
+    if case.facts.lost and case.facts.exit_code is None:
+        return Harness.LOST, [fact("the agent vanished without a result")]
+    return _crashed(case) or (Harness.CLEAN, [])
+
+
+def code_after_summary(case: Case) -> int | None:
+    """Return the exit code that contradicts a finished pytest session.
+
+    ``None``: there is none, or pytest's stage has no end, so that its exit code is not known.
+    The container's code counts where it was killed with nothing left to do but reruns.
+    """
+    end, run = case.pytest_end, case.record.run_finished
+    if not case.session_ended or case.summary is None or end is None:
+        return None
+    wrapped = end.pytest_status == 0 and end.exit_code > LAST_PYTEST_STATUS
+    if wrapped or end.exit_code >= SIGNALLED:
+        return end.exit_code
+    code = case.facts.exit_code
+    if code is None or code < SIGNALLED or (run is not None and run.exit_code == code):
+        return None
+    return code if run is not None or all(map(case.finished, case.stages)) else None
+
+
+def _killed_for_memory(case: Case) -> list[Evidence]:
+    """What was killed for memory, and whose memory it was; empty: nothing was."""
+    limit = case.memory_limit_bytes
+    if limit is None:
+        why = "no limit is configured, so the machine ran out"
+    elif limit_reached(case):
+        why = f"the configured limit is {limit:,} bytes"
+    else:
+        why = f"the configured limit of {limit:,} bytes was not reached, so the machine ran out"
+    if victims := _victims(case):
+        end = victims[0]
+        text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
+        return [fact(f"{text}: {why}")]
+    # What a rerun brought about is no part of the run that is judged.
+    if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
+        return [fact(f"the engine reports an out-of-memory kill: {why}")]
+    return []
+
+
+def limit_reached(case: Case) -> bool:
+    """Whether a kill for memory is due to the configured limit, if there was one.
+
+    The kernel counts kills of both causes together. Where it does not say that the limit was
+    hit, the limit is blamed.
+    """
+    hits = [end.memory_limit_hits for end in _victims(case)]
+    return case.memory_limit_bytes is not None and (not hits or any(n != 0 for n in hits))
+
+
+def _victims(case: Case) -> list[StageFinished]:
+    return [end for end in case.ends if end.oom_kills and end.exit_code != 0]
+
+
+def machine_ran_out(case: Case) -> bool:
+    """Whether something was killed because the machine, not a limit, had no memory left."""
+    return bool(_killed_for_memory(case)) and not limit_reached(case)
+
+
+def _crashed(case: Case) -> HarnessOpinion | None:
+    if case.tests is not None and case.tests.crashed:
+        text = f"a pytest worker process died in {first_names(case.tests.crashed)}"
+        return Harness.CRASHED, [fact(text)]
+    for end in case.ends:
+        if end.signal is not None:
+            how = f"was killed by {shown_exit(end)} after {end.seconds:.0f} s"
+            evidence = [fact(f"stage {end.stage} {how}")]
+            if end.signal == Signals.SIGKILL and end.oom_kills is None:
+                text = "who sent SIGKILL; the kernel's out-of-memory counter is not readable"
+                evidence.append(unknown(text))
+            elif end.signal == Signals.SIGKILL:
+                text = "SIGKILL came from outside: the kernel counts no out-of-memory kill"
+                evidence.append(likely(text))
+            return Harness.CRASHED, evidence
+    pytest, run, code = case.pytest_end, case.record.run_finished, case.facts.exit_code
+    if pytest is not None and case.tests is not None and not case.session_ended:
+        text = f"pytest exited early with {shown_exit(pytest)} and did not end its session"
+        return Harness.CRASHED, [fact(text)]
+    if run is None:
+        how = "ended without a result" if case.record.events else "never began"
+        return Harness.INFRASTRUCTURE, [fact(f"the agent {how}, exit code {code}")]
+    # pytest itself says why it does not begin: a wrong option, a broken conftest.
+    refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
+    if pytest is not None and case.summary is None and not refused:
+        text = f"pytest printed no closing summary, {shown_exit(pytest)}: {NO_SUMMARY}"
+        return Harness.CRASHED, [fact(text)]
+    if code not in (None, run.exit_code):
+        text = f"the agent ended with exit code {code}, after it had recorded {run.exit_code}"
+        return Harness.INFRASTRUCTURE, [fact(text)]
+    return None
 
 
 # What else a reader should know
 
 
 def _details(case: Case) -> list[Evidence]:
-    details = []
+    texts = []
     if case.tests is not None and case.tests.running and not case.session_ended:
-        details.append(fact(f"pytest was running {first_names(case.tests.running)}"))
+        texts.append(f"pytest was running {first_names(case.tests.running)}")
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
             text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
-            details.append(fact(f"{text}, yet the stage ended well"))
-    details += [
-        fact(f"device {after.uuid} was {before.health} before the tests, {after.health} after")
+            texts.append(f"{text}, yet the stage ended well")
+    texts += [
+        f"device {after.uuid} was {before.health} before the tests, {after.health} after"
         for before, after in case.record.changed_devices
     ]
-    details += [
-        fact(f"artifact {missing.name} is missing: there is no {missing.path}")
+    texts += [
+        f"artifact {missing.name} is missing: there is no {missing.path}"
         for missing in case.record.missing_artifacts
     ]
-    details += [
-        fact(f"artifact {cut.name} is without {counted(cut.left_out, 'file')} of {cut.path}")
+    texts += [
+        f"artifact {cut.name} is without {counted(cut.left_out, 'file')} of {cut.path}"
         for cut in case.record.cut_artifacts
     ]
-    if case.record.unreadable_lines:
-        lines = unreadable(case.record.unreadable_lines, case.record.longest_line)
-        details.append(fact(f"events.jsonl has {lines}"))
-    tests, facts = case.tests, case.facts
-    if tests is not None and tests.unreadable_lines:
-        lines = unreadable(tests.unreadable_lines, tests.longest_line)
-        details.append(fact(f"the per-test log has {lines}"))
-    if facts.unreadable_lines:
-        lines = unreadable(facts.unreadable_lines, facts.longest_line)
-        details.append(fact(f"the agent's output has {lines}, kept in agent.log"))
-    return details
+    sources: Sequence[tuple[str, RunRecord | PytestLog | ExecutionFacts | None]] = (
+        ("events.jsonl has {}", case.record),
+        ("the per-test log has {}", case.tests),
+        ("the agent's output has {}, kept in agent.log", case.facts),
+    )
+    texts += [
+        text.format(unreadable(source.unreadable_lines, source.longest_line))
+        for text, source in sources
+        if source is not None and source.unreadable_lines
+    ]
+    return [*map(fact, texts)]
+
+
+# The words of the evidence
+
+
+def fact(text: str) -> Evidence:
+    return Evidence(grade=Grade.FACT, text=text)
+
+
+def likely(text: str) -> Evidence:
+    return Evidence(grade=Grade.LIKELY, text=text)
+
+
+def unknown(text: str) -> Evidence:
+    return Evidence(grade=Grade.UNKNOWN, text=text)
+
+
+def shown_exit(end: StageFinished) -> str:
+    if end.signal is None:
+        told = end.exit_code == 0 and end.failed
+        return f"exit code {end.exit_code}" + (", after it had been told to" if told else "")
+    try:
+        return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
+    except ValueError:  # a real-time signal has no name
+        return f"signal {end.signal} (exit code {end.exit_code})"

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
-from ci.facts.difference import Change, Difference, Kind, lines_of
+from ci.facts.difference import ChangedTest, ChangeKind, Difference, lines_of
 from ci.facts.measures import percent
 from ci.model.tests import OperatorTest, Outcome
 from ci.report.changes import change_json
@@ -66,8 +66,8 @@ def _test_lines(found: Difference | None) -> Iterator[str]:
     yield _last(found)
 
 
-def _sections(found: Difference) -> Iterator[tuple[Kind, list[str]]]:
-    for kind in Kind:
+def _sections(found: Difference) -> Iterator[tuple[ChangeKind, list[str]]]:
+    for kind in ChangeKind:
         if changes := found.of(kind):
             yield kind, lines_of(changes)
 
@@ -175,7 +175,7 @@ def _differences(platform: PlatformComparison) -> Iterator[str]:
     if platform.tests is None:
         yield "no tests"
     else:
-        for kind in Kind:
+        for kind in ChangeKind:
             if count := platform.tests.count(kind):
                 yield f"{counted(count, 'test')} {kind}"
     if isinstance(platform.times, NoTimes):
@@ -284,16 +284,16 @@ def _tests_json(found: Difference) -> dict[str, object]:
     return {
         "regression": found.regression,
         "unchanged": found.unchanged,
-        "counts": {_key(kind): found.count(kind) for kind in Kind},
-        "changes": {_key(kind): [*map(_change, found.of(kind))] for kind in Kind},
+        "counts": {_key(kind): found.count(kind) for kind in ChangeKind},
+        "changes": {_key(kind): [*map(_change, found.of(kind))] for kind in ChangeKind},
     }
 
 
-def _key(kind: Kind) -> str:
+def _key(kind: ChangeKind) -> str:
     return kind.name.lower()
 
 
-def _change(change: Change) -> dict[str, object]:
+def _change(change: ChangedTest) -> dict[str, object]:
     test = change.test
     name: dict[str, object] = {"test": test, "count": change.count}
     if isinstance(test, OperatorTest):

@@ -10,14 +10,8 @@ from types import FrameType
 
 from ci.engines import Engine, Observer
 from ci.errors import CiError, PrerequisiteError, UsageError
-from ci.facts.platform_result import (
-    build_stages,
-    judged,
-    not_judged_result,
-    not_run_result,
-    read_left,
-    read_record,
-)
+from ci.facts.platform_result import judged_result, not_judged_result, not_run_result
+from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS, Details
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult
@@ -80,7 +74,7 @@ class PlatformRun:
         facts = self.engine.resume(self.plan, self.observer)
         if facts is not None:
             return replace(facts, notes=(RESUMED, *facts.notes))
-        finished = read_record(self.plan.results).run_finished
+        finished = ResultFiles(folder=self.plan.results).record.run_finished
         if finished is None or finished.interrupted:
             return None
         return ExecutionFacts(
@@ -129,15 +123,15 @@ class PlatformRun:
 
 def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> PlatformOutcome:
     """Judge what lies in the platform's results folder."""
-    left = read_left(plan.results, build_stages=build_stages(plan))
-    return PlatformOutcome(result=judged(plan, facts, left), details=left.details)
+    files = ResultFiles(folder=plan.results, stages=plan.stages)
+    return PlatformOutcome(result=judged_result(plan, facts, files), details=files.details)
 
 
 def judge_lost(
     plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None
 ) -> PlatformOutcome:
     """Judge a platform whose harness broke: what there is on the disk, if it began at all."""
-    if not read_record(plan.results).events:
+    if not ResultFiles(folder=plan.results).record.events:
         return PlatformOutcome(result=not_run_result(plan, reason))
     return judge_platform(
         plan, ExecutionFacts(engine=engine, image=image, lost=True, notes=(reason,))

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.facts.platform_result import read_left
+from ci.facts.result_files import ResultFiles
 from ci.model.details import Details
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RunRequest
@@ -58,7 +58,8 @@ class Records:
     def restore(self, run_id: str, result: PlatformResult) -> None:
         """Read again what an earlier caller did not live to store."""
         if self._store is not None and not self._store.holds(run_id, result):
-            self.add(result.platform, read_left(self._folder / result.platform).details)
+            files = ResultFiles(folder=self._folder / result.platform)
+            self.add(result.platform, files.details)
 
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from ci.engines.workfolder import STATE
 from ci.errors import UsageError
-from ci.facts.platform_result import read_left
+from ci.facts.result_files import ResultFiles
 from ci.model.platforms import PLATFORMS
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import RUN_ID
@@ -269,10 +269,9 @@ class Importer:
         details = {}
         for result in run.platforms:
             if stored is None or result not in stored.platforms:
-                folder = self._results / run.run_id / result.platform
-                left = read_left(folder)
-                details[result.platform] = left.details
-                if left.log is None and result.pytest is not None:
+                files = ResultFiles(folder=self._results / run.run_id / result.platform)
+                details[result.platform] = files.details
+                if files.log is None and result.pytest is not None:
                     yield f"{result.platform}: stored without its tests, whose log is missing"
         self._store.save(run, details)
         if change is Change.UNCHANGED:

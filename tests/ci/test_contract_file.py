@@ -14,7 +14,7 @@ from operator_log import node_id
 
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, contract_text, load_contract
-from ci.facts.difference import Kind, difference
+from ci.facts.difference import ChangeKind, difference
 from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, on_processor, suite_of
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State, Suite, TestOutcome
 
@@ -238,18 +238,21 @@ AVX512 = Processor(torch="AVX512", onednn="AVX512_CORE", features=frozenset({"av
     ("processor", "found", "kinds"),
     [
         pytest.param(AVX512, PASSED, [], id="passes"),
-        pytest.param(AVX512, LACKS_INSTRUCTIONS, [Kind.PASS_TO_SKIP], id="has it and skips"),
+        pytest.param(AVX512, LACKS_INSTRUCTIONS, [ChangeKind.PASS_TO_SKIP], id="has it and skips"),
         pytest.param(AVX2, LACKS_INSTRUCTIONS, [], id="lacks it and skips"),
         pytest.param(AVX2, PASSED, [], id="lacks it and passes"),
         pytest.param(
-            AVX2, State(Outcome.SKIPPED, "no sample"), [Kind.PASS_TO_SKIP], id="another reason"
+            AVX2,
+            State(Outcome.SKIPPED, "no sample"),
+            [ChangeKind.PASS_TO_SKIP],
+            id="another reason",
         ),
-        pytest.param(AVX2, State(Outcome.FAILED), [Kind.NEWLY_FAILING], id="fails"),
-        pytest.param(None, LACKS_INSTRUCTIONS, [Kind.PASS_TO_SKIP], id="unknown processor"),
+        pytest.param(AVX2, State(Outcome.FAILED), [ChangeKind.NEWLY_FAILING], id="fails"),
+        pytest.param(None, LACKS_INSTRUCTIONS, [ChangeKind.PASS_TO_SKIP], id="unknown processor"),
     ],
 )
 def test_an_outcome_may_depend_on_the_processor(
-    path: Path, processor: Processor | None, found: State, kinds: list[Kind]
+    path: Path, processor: Processor | None, found: State, kinds: list[ChangeKind]
 ) -> None:
     entry = "mm.out: {passed with avx_ne_convert or avx512bw: bfloat16}"
     text = SMALL.replace("add.out: all", entry).replace(
@@ -273,7 +276,7 @@ def test_any_test_that_is_left_out_has_vanished(
         base, head = suite_of(tests), suite_of(kept)
         assume(base.device == head.device)
         found = difference(base, head)
-        assert found.count(Kind.VANISHED) == 1
+        assert found.count(ChangeKind.VANISHED) == 1
 
 
 @pytest.mark.parametrize("result", [Outcome.FAILED, Outcome.ERROR])

@@ -10,9 +10,9 @@ import pytest
 from operator_log import FUNCTION, node_id
 
 from ci.facts.difference import (
-    Change,
+    ChangedTest,
+    ChangeKind,
     Difference,
-    Kind,
     difference,
     headline,
     lines_of,
@@ -56,26 +56,26 @@ def counted_only(given: Suite) -> Suite:
     )
 
 
-def kinds(found: Difference) -> dict[Kind, int]:
-    return {kind: found.count(kind) for kind in Kind if found.of(kind)}
+def kinds(found: Difference) -> dict[ChangeKind, int]:
+    return {kind: found.count(kind) for kind in ChangeKind if found.of(kind)}
 
 
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
     [
-        (PASSED, None, Kind.VANISHED),
-        (NO_SAMPLE, None, Kind.VANISHED),
-        (PASSED, FAILED, Kind.NEWLY_FAILING),
-        (NO_SAMPLE, State(Outcome.ERROR), Kind.NEWLY_FAILING),
-        (None, FAILED, Kind.NEWLY_FAILING),
-        (PASSED, NO_SAMPLE, Kind.PASS_TO_SKIP),
-        (PASSED, State(Outcome.XFAILED), Kind.PASS_TO_SKIP),
-        (None, NO_SAMPLE, Kind.NEWLY_SKIPPED),
-        (FAILED, NO_SAMPLE, Kind.NEWLY_SKIPPED),
-        (NO_SAMPLE, NO_KERNEL, Kind.CHANGED_REASON),
-        (NO_SAMPLE, PASSED, Kind.SKIP_TO_PASS),
-        (None, PASSED, Kind.ADDED),
-        (FAILED, PASSED, Kind.FIXED),
+        (PASSED, None, ChangeKind.VANISHED),
+        (NO_SAMPLE, None, ChangeKind.VANISHED),
+        (PASSED, FAILED, ChangeKind.NEWLY_FAILING),
+        (NO_SAMPLE, State(Outcome.ERROR), ChangeKind.NEWLY_FAILING),
+        (None, FAILED, ChangeKind.NEWLY_FAILING),
+        (PASSED, NO_SAMPLE, ChangeKind.PASS_TO_SKIP),
+        (PASSED, State(Outcome.XFAILED), ChangeKind.PASS_TO_SKIP),
+        (None, NO_SAMPLE, ChangeKind.NEWLY_SKIPPED),
+        (FAILED, NO_SAMPLE, ChangeKind.NEWLY_SKIPPED),
+        (NO_SAMPLE, NO_KERNEL, ChangeKind.CHANGED_REASON),
+        (NO_SAMPLE, PASSED, ChangeKind.SKIP_TO_PASS),
+        (None, PASSED, ChangeKind.ADDED),
+        (FAILED, PASSED, ChangeKind.FIXED),
         (PASSED, PASSED, None),
         (PASSED, State(Outcome.XPASSED), None),
         (FAILED, State(Outcome.ERROR), None),
@@ -83,7 +83,7 @@ def kinds(found: Difference) -> dict[Kind, int]:
 )
 @pytest.mark.parametrize("name", [ADD, "t.py::test_a[x]"])
 def test_every_change_has_one_kind(
-    name: str, before: State | None, after: State | None, kind: Kind | None
+    name: str, before: State | None, after: State | None, kind: ChangeKind | None
 ) -> None:
     base = suite({name: before} if before else {})
     head = suite({name: after} if after else {})
@@ -95,8 +95,13 @@ def test_every_change_has_one_kind(
 
 
 def test_regressions_are_what_people_must_look_at() -> None:
-    assert {kind for kind in Kind if kind.regression} == {
-        *(Kind.VANISHED, Kind.NEWLY_FAILING, Kind.PASS_TO_SKIP, Kind.NEWLY_SKIPPED)
+    assert {kind for kind in ChangeKind if kind.regression} == {
+        *(
+            ChangeKind.VANISHED,
+            ChangeKind.NEWLY_FAILING,
+            ChangeKind.PASS_TO_SKIP,
+            ChangeKind.NEWLY_SKIPPED,
+        )
     }
 
 
@@ -104,7 +109,7 @@ def test_the_device_is_no_part_of_the_name() -> None:
     cpu = suite({node_id("add.out"): PASSED, "t.py::test_a": PASSED})
     cuda = suite({node_id("add.out", device="cuda"): NO_KERNEL, "t.py::test_a": PASSED})
     found = difference(cpu, cuda)
-    assert kinds(found) == {Kind.PASS_TO_SKIP: 1}
+    assert kinds(found) == {ChangeKind.PASS_TO_SKIP: 1}
     assert found.unchanged == 1
 
 
@@ -153,7 +158,7 @@ def test_failures_are_told_by_their_messages_without_the_numbers() -> None:
             ("t.py::test_a", None),
         ]
     )
-    found = run_difference(base, head).of(Kind.NEWLY_FAILING)
+    found = run_difference(base, head).of(ChangeKind.NEWLY_FAILING)
     assert lines_of(found) == [
         "2 tests: float32 of op0, op1 (slot 8; passed -> failed: AssertionError: 1 of 7)",
         f"1 test: float32 of op2 (slot 8; passed -> failed: {'x' * 100}...)",
@@ -165,14 +170,16 @@ def test_many_operators_are_told_by_their_families() -> None:
     names = [f"fft_{n}.out" for n in range(12)] + [f"linalg_{n}" for n in range(3)]
     names += ["_foreach_add", "add.out", "add_", "addmm", "mul"]
     base = suite({node_id(name): PASSED for name in names})
-    [line] = lines_of(difference(base, suite({})).of(Kind.VANISHED))
+    [line] = lines_of(difference(base, suite({})).of(ChangeKind.VANISHED))
     assert line.startswith("fft_* (12), linalg_* (3), _foreach_add, add.out, add_ and 2 more (all")
 
 
 def test_slower_tests_are_told_by_operator_and_by_what_they_cost() -> None:
-    def change(test: OperatorTest | str, before: float, after: float) -> Change:
+    def change(test: OperatorTest | str, before: float, after: float) -> ChangedTest:
         seconds = (before, after)
-        return Change(kind=Kind.SLOWER, test=test, before=PASSED, after=PASSED, seconds=seconds)
+        return ChangedTest(
+            kind=ChangeKind.SLOWER, test=test, before=PASSED, after=PASSED, seconds=seconds
+        )
 
     add = [OperatorTest(FUNCTION, 8, "add.out", dtype) for dtype in ("bool", "int8")]
     changes = [change(add[0], 1.0, 4.0), change(add[1], 1.0, 5.0), change("t.py::test_a", 0.1, 9.0)]
@@ -214,9 +221,9 @@ def test_tests_that_are_only_counted() -> None:
     states = {f"t.py::test_a[{n}]": PASSED for n in range(12)}
     fewer = dict(list(states.items())[:9]) | {"t.py::test_a[8]": NO_SAMPLE}
     found = difference(counted_only(suite(states)), suite(fewer))
-    assert kinds(found) == {Kind.VANISHED: 3, Kind.PASS_TO_SKIP: 1}
+    assert kinds(found) == {ChangeKind.VANISHED: 3, ChangeKind.PASS_TO_SKIP: 1}
     assert found.unchanged == 8
-    assert lines_of(found.of(Kind.VANISHED)) == ["t.py: test_a (3) (was passed)"]
+    assert lines_of(found.of(ChangeKind.VANISHED)) == ["t.py: test_a (3) (was passed)"]
 
 
 def test_counts_are_never_spelled_out() -> None:
@@ -238,7 +245,7 @@ def test_counts_are_never_spelled_out() -> None:
 
 def test_a_parameter_that_is_renamed_shows_between_runs_only() -> None:
     base, head = suite({"t.py::test_a[x]": PASSED}), suite({"t.py::test_a[y]": PASSED})
-    assert kinds(difference(base, head)) == {Kind.VANISHED: 1, Kind.ADDED: 1}
+    assert kinds(difference(base, head)) == {ChangeKind.VANISHED: 1, ChangeKind.ADDED: 1}
     assert kinds(difference(counted_only(base), head)) == {}
 
 
@@ -254,8 +261,8 @@ def test_two_hundred_vanished_tests_of_one_dtype_are_one_line() -> None:
     )
     head = suite({node_id(f"op{n}.out", "bool"): PASSED for n in range(200)})
     found = difference(base, head)
-    assert headline(Kind.VANISHED, found) == "200 tests vanished"
-    assert lines_of(found.of(Kind.VANISHED)) == [
+    assert headline(ChangeKind.VANISHED, found) == "200 tests vanished"
+    assert lines_of(found.of(ChangeKind.VANISHED)) == [
         "float16 of op0.out, op1.out, op10.out, op100.out, op101.out and 195 more"
         " (slot 8; was passed)"
     ]
@@ -266,15 +273,15 @@ def test_a_whole_slot_that_is_gone_is_one_line_and_says_so() -> None:
     native = {node_id(name, dtype, slot=0): PASSED for name in dtypes for dtype in dtypes[name]}
     here, there = suite({ADD: PASSED} | native), suite({ADD: PASSED})
     gone, come = difference(here, there), difference(there, here)
-    assert lines_of(gone.of(Kind.VANISHED)) == ["add, mul, sub (all of slot 0; was passed)"]
-    assert lines_of(come.of(Kind.ADDED)) == ["add, mul, sub (all of slot 0; passed)"]
-    assert gone.count(Kind.VANISHED) == come.count(Kind.ADDED) == 5
+    assert lines_of(gone.of(ChangeKind.VANISHED)) == ["add, mul, sub (all of slot 0; was passed)"]
+    assert lines_of(come.of(ChangeKind.ADDED)) == ["add, mul, sub (all of slot 0; passed)"]
+    assert gone.count(ChangeKind.VANISHED) == come.count(ChangeKind.ADDED) == 5
 
 
 def test_groups_are_bounded_and_the_rest_is_counted() -> None:
     changes = [
-        Change(
-            kind=Kind.VANISHED,
+        ChangedTest(
+            kind=ChangeKind.VANISHED,
             test=OperatorTest(FUNCTION, 8, f"op{n}", f"type{n}"),
             before=PASSED,
             after=None,

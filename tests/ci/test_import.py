@@ -14,7 +14,7 @@ from operator_log import node_id
 
 from ci import cli
 from ci.errors import ExitCode, UsageError
-from ci.facts.platform_result import read_log
+from ci.facts.result_files import ResultFiles
 from ci.model.results import RunResult
 from ci.store.folder import default_url, read_results
 from ci.store.importing import Change, Importer, change_of, runs_in
@@ -276,7 +276,7 @@ def test_of_a_run_whose_folder_is_gone_the_store_knows_enough(
     shutil.rmtree(here / RUN_ID)
     assert imported(here, there) == ExitCode.PASSED
     assert f"{RUN_ID}: already here" in capsys.readouterr().out
-    assert read_log(here / RUN_ID / "nvidia") is not None
+    assert ResultFiles(folder=here / RUN_ID / "nvidia").log is not None
 
 
 def test_a_missing_log_is_told(there: Path, here: Path, capsys: Output) -> None:

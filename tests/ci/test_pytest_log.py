@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.facts.pytest_log import closing_summary, collected_tests, parse_log
+from ci.facts.pytest_log import parse_log, read_output
 from ci.model.tests import ClosingSummary, Outcome, PytestLog
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 
@@ -167,7 +167,7 @@ def test_every_prefix_of_a_log_is_readable() -> None:
     ],
 )
 def test_the_closing_summary_is_verbatim(name: str, text: str, seconds: float) -> None:
-    summary = closing_summary((DATA / f"{name}.log").read_text(encoding="utf-8").splitlines())
+    summary = read_output((DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()).summary
     assert summary is not None
     assert (summary.text, summary.seconds) == (text, seconds)
 
@@ -175,7 +175,7 @@ def test_the_closing_summary_is_verbatim(name: str, text: str, seconds: float) -
 @pytest.mark.parametrize(("name", "count"), [("mixed", 11), ("mixedx", 11)])
 def test_as_many_tests_began_as_were_collected(name: str, count: int) -> None:
     lines = (DATA / f"{name}.log").read_text(encoding="utf-8").splitlines()
-    assert collected_tests(lines) == recorded(name).begun == count
+    assert read_output(lines).collected == recorded(name).begun == count
 
 
 def test_a_rerun_is_not_another_test() -> None:
@@ -202,7 +202,7 @@ def test_a_test_whose_worker_died_began() -> None:
     ],
 )
 def test_how_many_tests_were_collected(text: str, count: int | None) -> None:
-    assert collected_tests(["rootdir: /workspace", text]) == count
+    assert read_output(["rootdir: /workspace", text]).collected == count
 
 
 @pytest.mark.parametrize(
@@ -217,13 +217,15 @@ def test_how_many_tests_were_collected(text: str, count: int | None) -> None:
     "frame", ["{}", "===== {} ====", "\x1b[32m=== \x1b[1m{}\x1b[0m ===\x1b[0m"]
 )
 def test_summaries_with_and_without_frame_and_color(text: str, frame: str) -> None:
-    summary = closing_summary(["== 7 failed in 1.00s ==", frame.format(text), "Killed"])
+    summary = read_output(["== 7 failed in 1.00s ==", frame.format(text), "Killed"]).summary
     assert summary is not None
     assert summary.text == text
 
 
 def test_a_crashed_session_has_no_summary() -> None:
-    assert closing_summary((DATA / "crash.log").read_text(encoding="utf-8").splitlines()) is None
+    assert (
+        read_output((DATA / "crash.log").read_text(encoding="utf-8").splitlines()).summary is None
+    )
 
 
 def test_the_counts_of_a_summary() -> None:
@@ -263,4 +265,4 @@ def test_a_slot_that_is_none_is_not_taken() -> None:
 
 def test_digits_after_a_count_are_no_work() -> None:
     """With every start and every length of them tried, this line alone took minutes."""
-    assert collected_tests(["collected 7 items / " + "1" * 1_000_000]) == 7
+    assert read_output(["collected 7 items / " + "1" * 1_000_000]).collected == 7

@@ -16,8 +16,8 @@ from workplace import CONFIG, Workplace, new_workplace
 from ci.agent.reruns import MOST_TESTS, Reruns, failed_tests
 from ci.cli import main
 from ci.facts.events import parse_events
-from ci.facts.platform_result import read_left, read_log, read_record
-from ci.facts.reruns import read_reruns, rerun_notes
+from ci.facts.notes import rerun_notes
+from ci.facts.result_files import ResultFiles
 from ci.model.details import Rerun
 from ci.model.events import RunRecord
 from ci.model.results import Harness, Product
@@ -76,10 +76,9 @@ def pytest_stage(job: Job, *arguments: str, reruns: int = 2) -> None:
 
 
 def evidence(job: Job) -> tuple[Sequence[Rerun], Sequence[str], RunRecord]:
-    log, record = read_log(job.results), read_record(job.results)
-    assert log is not None
-    failed = log.named(Outcome.FAILED, Outcome.ERROR)
-    return read_reruns(job.results, log, record), failed, record
+    files = ResultFiles(folder=job.results)
+    assert files.log is not None
+    return files.reruns, files.log.named(Outcome.FAILED, Outcome.ERROR), files.record
 
 
 def outcomes(job: Job) -> dict[str, list[Outcome]]:
@@ -303,7 +302,7 @@ def test_a_run_with_reruns_from_beginning_to_end(work: Workplace) -> None:
     assert platform.notes[:2] == ("1 test failed", flaky_note)
     assert [stage.name for stage in platform.stages] == ["image", "sync", "build", "pytest"]
     assert {"pytest.rerun-1.jsonl", "pytest.rerun-1.log"} <= set(platform.artifacts)
-    details = read_left(run.results / "cpu").details
+    details = ResultFiles(folder=run.results / "cpu").details
     assert [(found.attempt, found.outcome) for found in details.reruns] == [(1, Outcome.PASSED)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from operator_log import FUNCTION, node_id
 
 from ci.analysis.durations import MANY, slower
-from ci.facts.difference import Kind
+from ci.facts.difference import ChangeKind
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.tests import OperatorTest, Outcome, TestOutcome
 
@@ -74,7 +74,7 @@ def test_stalls_of_the_whole_run_hide_what_is_not_larger() -> None:
 
 def test_what_is_said_of_it() -> None:
     [change] = slower(run(BEFORE[0]), run(noisy(20, op7=30.0)), list)
-    assert change.kind is Kind.SLOWER
+    assert change.kind is ChangeKind.SLOWER
     assert not change.kind.regression
     assert change.test == OperatorTest(FUNCTION, 8, "op7", "float32")
     assert change.seconds is not None

@@ -18,11 +18,10 @@ from workplace import CONFIG, Workplace, new_workplace
 
 from ci.engines import EngineMachine, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
+from ci.facts.result_files import ResultFiles
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunResult, exit_code
 from ci.plan.request import load_request
-from ci.run import platform as platform_run
-from ci.run import records
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.util.files import REPOSITORY
@@ -370,6 +369,9 @@ def test_a_fault_in_a_worker_is_its_platforms_row(work: Workplace, fault: Except
     assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
 
 
+read_log = vars(ResultFiles)["log"].func
+
+
 def of_moore(function: Callable[..., Any], fault: Exception) -> Callable[..., Any]:
     """``function``, which fails at what is of one platform."""
 
@@ -387,7 +389,7 @@ def test_a_platform_that_nobody_can_judge_is_a_row(
 ) -> None:
     odd(work)
     with monkeypatch.context() as patch:
-        patch.setattr("ci.run.platform.read_left", of_moore(platform_run.read_left, fault))
+        patch.setattr(ResultFiles, "log", property(of_moore(read_log, fault)))
         result, run = work.run(platforms=["cpu", "moore"])
         assert result.platform("cpu").verdict.product is Product.PASSED
         verdict = result.platform("moore").verdict
@@ -437,9 +439,7 @@ def test_what_cannot_be_restored_ends_no_resumed_run(
     _, run = work.run(platforms=["cpu", "moore"])
     (work.results / "ci.db").unlink()
     odd(work)
-    monkeypatch.setattr(
-        "ci.run.records.read_left", of_moore(records.read_left, RecursionError("deep"))
-    )
+    monkeypatch.setattr(ResultFiles, "log", property(of_moore(read_log, RecursionError("deep"))))
     result, _ = work.run(load_request(work.results, run.request.run_id))
     assert set(products(result).values()) == {"passed"}
     assert "Moore: RecursionError: deep" in work.output()

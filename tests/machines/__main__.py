@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 
 from ci.errors import CiError
-from ci.facts.pytest_log import closing_summary, parse_log
+from ci.facts.pytest_log import parse_log, read_output
 from ci.model.tests import INSTRUCTION_SET, Outcome, PytestLog, TestOutcome
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 from ci.util.process import run
@@ -192,7 +192,7 @@ class Suite:
             check=False,
         )
         (self._logs / f"{name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
-        summary = closing_summary(done.stdout.splitlines())
+        summary = read_output(done.stdout.splitlines()).summary
         last = (done.stdout + done.stderr).strip().splitlines()[-1:]
         if done.exit_code not in (0, TESTS_FAILED) or summary is None:
             raise NoResultError(f"pytest ended with {done.exit_code}: {' '.join(last)}")

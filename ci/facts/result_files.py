@@ -1,0 +1,151 @@
+"""What a run leaves in a platform's results folder: the first step from files to a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from ci.facts.build import Build, read_build
+from ci.facts.events import parse_events
+from ci.facts.files import lines_of, text_of
+from ci.facts.pytest_log import PytestOutput, parse_log, read_output
+from ci.model.details import Details, Rerun
+from ci.model.events import RerunFinished, RunRecord
+from ci.model.plan import Column, StagePlan
+from ci.model.tests import Outcome, PytestLog
+from ci.util.lines import (
+    LARGEST_DOCUMENT,
+    LONGEST_EVENT,
+    LONGEST_REPORT,
+    lines_of_file,
+    parse_object,
+)
+from ci.util.text import mask_credentials, printable, storable_json
+
+EVENTS = "events.jsonl"
+PYTEST_LOG = "pytest.jsonl"
+ENVIRONMENT = "environment.json"
+_RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]*)\.jsonl", re.ASCII)
+
+# The last lines of an output, for a piece of evidence: pytest's usage errors have four.
+LAST_LINES = 5
+LONGEST_LINE = 200  # characters: two lines of a terminal
+TAIL = 16 * 1024  # bytes in which they are looked for: 4,000 are shown, if all take four each
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultFiles:
+    """A platform's results folder; each file in it is read once, when it is asked for."""
+
+    folder: Path
+    stages: Sequence[StagePlan] = ()
+    """Of the plan; the logs of those that build say more of the build."""
+
+    @cached_property
+    def record(self) -> RunRecord:
+        """The agent's record; empty if it never began."""
+        path = self.folder / EVENTS
+        return parse_events(lines_of_file(path, LONGEST_EVENT)) if path.is_file() else RunRecord()
+
+    @cached_property
+    def log(self) -> PytestLog | None:
+        """The per-test log, if pytest began one."""
+        path = self.folder / PYTEST_LOG
+        if not path.is_file() or not path.stat().st_size:
+            return None
+        return parse_log(lines_of_file(path, LONGEST_REPORT))
+
+    @cached_property
+    def reruns(self) -> tuple[Rerun, ...]:
+        """Further attempts at failed tests: evidence of flaky ones.
+
+        No verdict, count or time of a run depends on them.
+        """
+        if self.log is None:
+            return ()
+        failed = frozenset(self.log.named(Outcome.FAILED, Outcome.ERROR))
+        paths = {
+            int(match[1]): path
+            for path in self.folder.glob("pytest.rerun-*")
+            if (match := _RERUN_LOG.fullmatch(path.name)) and path.is_file()
+        }
+        return tuple(
+            rerun
+            for attempt, path in sorted(paths.items())
+            for rerun in _reruns(attempt, path, self.record.reruns.get(attempt))
+            if rerun.node_id in failed
+        )
+
+    @cached_property
+    def build(self) -> Build | None:
+        names = [stage.name for stage in self.stages if stage.column is Column.BUILD_INSTALL]
+        return read_build(self.folder, stages=names)
+
+    @property
+    def details(self) -> Details:
+        """What the store keeps of a platform beside its result."""
+        return Details(
+            tests=self.log.tests if self.log else (),
+            reruns=self.reruns,
+            build=self.build.details if self.build else None,
+        )
+
+    @property
+    def environment(self) -> dict[str, JsonValue]:
+        """What the agent found inside; empty where its file is missing or invalid."""
+        text = text_of(self.folder / ENVIRONMENT, LARGEST_DOCUMENT)
+        try:
+            content: dict[str, JsonValue] = storable_json(text, parse_object(text)) if text else {}
+        except ValueError:
+            return {}
+        return content
+
+    @property
+    def artifacts(self) -> dict[str, str]:
+        """Every file, by name, as a path relative to ``results.json``."""
+        files = sorted(path for path in self.folder.glob("*") if path.is_file())
+        return {path.name: f"{self.folder.name}/{path.name}" for path in files}
+
+    def output(self, stage: str) -> PytestOutput:
+        """What pytest printed, from the log of its stage."""
+        path = self.folder / f"{stage}.log"
+        return replace(read_output(lines_of(path)), last_lines=_last_lines(path))
+
+
+def _reruns(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rerun]:
+    log = parse_log(lines_of_file(path, LONGEST_REPORT))
+    for test in log.tests:
+        yield Rerun(
+            node_id=test.node_id,
+            attempt=attempt,
+            outcome=test.outcome,
+            seconds=test.seconds,
+            reason=test.reason,
+        )
+    if end is not None and end.crashed:
+        reported = {test.node_id for test in log.tests}
+        for node_id in log.running:
+            if node_id not in reported:  # the process did not live to report it
+                yield Rerun(
+                    node_id=node_id,
+                    attempt=attempt,
+                    outcome=Outcome.FAILED,
+                    seconds=0.0,
+                    reason=f"the process died in it (signal {end.signal})",
+                )
+
+
+def _last_lines(output: Path) -> tuple[str, ...]:
+    """The end of a stage's output, fit to be shown."""
+    if not output.is_file():
+        return ()
+    with output.open("rb") as file:
+        file.seek(max(output.stat().st_size - TAIL, 0))
+        text = printable(mask_credentials(file.read().decode(errors="replace")))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return tuple(line[:LONGEST_LINE] for line in lines[-LAST_LINES:])
