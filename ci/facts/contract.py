@@ -34,7 +34,7 @@ from ci.facts.suite import (
     suite_of,
 )
 from ci.model.platforms import PLATFORMS
-from ci.model.results import PlatformResult, RunResult, kind, without_hardware
+from ci.model.results import RunResult, kind, without_hardware
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.util.invocation import command
 from ci.util.text import first_names, near_match
@@ -56,7 +56,7 @@ _PLAIN = re.compile(r"(?:\.\.?/)*[A-Za-z_](?:[\w./()-]|::| (?=\w))*", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What is expected of a platform."""
+    """What is expected of a platform's suite."""
 
     platform: str
     suite: Suite
@@ -67,11 +67,6 @@ class Contract:
 
 # The outcomes of an overload's tests by variant, by function, slot and overload.
 _Overload = tuple[str, int, str]
-
-
-def update_command(platform: str, config: str | None = None) -> str:
-    option = f" --config {config}" if config else ""
-    return f"python -m ci contract {platform}{option}"
 
 
 # Writing
@@ -91,10 +86,9 @@ def contract_text(
     where it is not the usual one.
     """
     suite = contract.suite
-    _refuse_failures(suite)
-    _refuse_unknown_reasons(suite)
+    _refuse_unfit(suite)
     lines = [
-        *_head(contract, update_command(contract.platform, config), torch_version, date),
+        *_head(contract, config, torch_version, date),
         f"schema_version: {SCHEMA_VERSION}",
         *([f"base: {_scalar(contract.base)}"] if contract.base else []),
         f"platform: {_scalar(contract.platform)}",
@@ -108,44 +102,37 @@ def contract_text(
     return "\n".join(lines) + "\n"
 
 
-def _refuse_failures(suite: Suite) -> None:
-    failing = [_id(test) for test, state in suite.operators.items() if state.outcome.bad]
-    failing += [
-        name for name, states in suite.functions.items() if any(s.outcome.bad for s in states)
+def _refuse_unfit(suite: Suite) -> None:
+    """Refuse failures, and reasons that are not known.
+
+    Operator tests skip for a known reason; others may do without, or count as operators.
+    """
+    states = [
+        (f"{test.function}[{test.overload}-{test.variant}-slot{test.slot}]", state)
+        for test, state in suite.operators.items()
     ]
-    if failing:
+    skipped = ((name, state) for name, state in states if state.outcome is Outcome.SKIPPED)
+    unknown = {name for name, state in skipped if not known_reason(state.reason)}
+    for name, counts in suite.functions.items():
+        states += [(name, state) for state in counts]
+        if not all(state.reason is None or known_reason(state.reason) for state in counts):
+            unknown.add(name)
+    if failing := {name for name, state in states if state.outcome.bad}:
         message = f"a failure is never part of a contract: {first_names(sorted(failing))}"
         raise UsageError(message, remedy="Correct or quarantine what fails, and run again.")
-
-
-def _refuse_unknown_reasons(suite: Suite) -> None:
-    """Operator tests skip for a known reason; others may do without, or count as operators."""
-    skipped = [
-        _id(test)
-        for test, state in suite.operators.items()
-        if state.outcome is Outcome.SKIPPED and not known_reason(state.reason)
-    ]
-    skipped += [
-        name
-        for name, states in suite.functions.items()
-        if any(state.reason is not None and not known_reason(state.reason) for state in states)
-    ]
-    if skipped:
-        message = f"skipped without a reason that is known: {first_names(sorted(skipped))}"
+    if unknown:
+        message = f"skipped without a reason that is known: {first_names(sorted(unknown))}"
         raise UsageError(message, remedy=f"Known: {', '.join(SKIP_REASONS)}.")
 
 
-def _id(test: OperatorTest) -> str:
-    return f"{test.function}[{test.overload}-{test.variant}-slot{test.slot}]"
-
-
 def _head(
-    contract: Contract, command: str, torch_version: str | None, date: datetime | None
+    contract: Contract, config: str | None, torch_version: str | None, date: datetime | None
 ) -> list[str]:
     torch = f", torch {torch_version}" if torch_version else ""
     day = f" on {date:%Y-%m-%d}" if date else ""
     note = without_hardware(contract.platform)
     simulated = ["#", f"# {note.capitalize()}."] if contract.simulated else []
+    option = f" --config {config}" if config else ""
     return [
         f"# What the suite is expected to do on {contract.platform}. A run fails if a test vanishes"
         " or",
@@ -153,7 +140,7 @@ def _head(
         *simulated,
         "#",
         f"# Written{day} from a run{torch}:",
-        f"#   {command}",
+        f"#   python -m ci contract {contract.platform}{option}",
         "# rewrites it from the latest run; people review what changes.",
         "# One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests",
         "# are counted by function.",
@@ -181,7 +168,11 @@ def _operator_lines(
             yield f"    slot {slot}:" + ("" if (function, slot) in slots else " null")
         place = (function, slot)
         if place in slots:
-            yield f"      {_scalar(overload)}: {_dtypes(operators.get(name))}"
+            variants: dict[str, set[str]] = defaultdict(set)
+            for variant, state in operators.get(name, {}).items():
+                variants[str(state)].add(variant)
+            dtypes = {state: abbreviated(names) for state, names in variants.items()}
+            yield f"      {_scalar(overload)}: {_outcomes(dtypes)}"
 
 
 def _by_overload(suite: Suite) -> dict[_Overload, dict[str, State]]:
@@ -189,15 +180,6 @@ def _by_overload(suite: Suite) -> dict[_Overload, dict[str, State]]:
     for test, state in suite.operators.items():
         found[test.function, test.slot, test.overload][test.variant] = state
     return found
-
-
-def _dtypes(states: Mapping[str, State] | None) -> str:
-    if states is None:
-        return "null"
-    variants: dict[str, set[str]] = defaultdict(set)
-    for variant, state in states.items():
-        variants[str(state)].add(variant)
-    return _outcomes({state: abbreviated(names) for state, names in variants.items()})
 
 
 def _test_lines(
@@ -208,23 +190,18 @@ def _test_lines(
     yield "tests:" if changed else "tests: {}"
     for name in changed:
         counts = {str(state): str(count) for state, count in functions.get(name, {}).items()}
-        yield f"  {_scalar(name)}: {_outcomes(counts) if counts else 'null'}"
+        yield f"  {_scalar(name)}: {_outcomes(counts)}"
 
 
 def _outcomes(values: Mapping[str, str]) -> str:
     """``floating bool``, all of which pass, or ``{passed: floating, no sample: bool}``."""
-    if [*values] == ["passed"]:
-        return _value(values["passed"])
-    pairs = (f"{_scalar(state)}: {_value(values[state])}" for state in _passed_first(values))
-    return f"{{{', '.join(pairs)}}}"
-
-
-def _passed_first(states: Iterable[str]) -> list[str]:
-    return sorted(states, key=lambda state: (not state.startswith("passed"), state))
-
-
-def _value(text: str) -> str:
-    return text if text.isdigit() else _scalar(text)
+    texts = {state: text if text.isdigit() else _scalar(text) for state, text in values.items()}
+    if not texts:
+        return "null"
+    if [*texts] == ["passed"]:
+        return texts["passed"]
+    passed_first = sorted(texts, key=lambda state: (not state.startswith("passed"), state))
+    return "{" + ", ".join(f"{_scalar(state)}: {texts[state]}" for state in passed_first) + "}"
 
 
 def _scalar(text: str) -> str:
@@ -254,13 +231,16 @@ def load_contract(
     document = read_document(text)
     if document.data is None and document.findings:  # no YAML at all
         raise _wrong(path, document.findings)
-    reader = _Reader(document=document)
+    reader = _ContractReader(document=document)
     inherited = reader.base(path, bases)
     contract = reader.read(inherited.suite if inherited else None)
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
     if simulated is not None and contract.simulated is not simulated:
-        reader.other_kind(contract)
+        # Neither stands for the other, however alike their tests are.
+        of, asked = kind(simulated=contract.simulated), kind(simulated=simulated)
+        text = f"got a contract of a {of} {contract.platform}, expected one of a {asked} one"
+        reader.report(("simulated",), f"{text}; name a folder for each with `contracts`")
     if reader.findings:
         raise _wrong(path, reader.findings)
     return contract
@@ -273,7 +253,7 @@ def _wrong(path: Path, findings: Iterable[Finding]) -> ConfigError:
 
 
 @dataclass
-class _Reader:
+class _ContractReader:
     """Takes a document apart, and collects what is wrong with it."""
 
     document: Document
@@ -289,9 +269,9 @@ class _Reader:
         if not isinstance(name, str) or PurePosixPath(name).is_absolute():
             self.expected(("base",), name, "a contract's file, relative to this one")
         elif bases == MOST_BASES:
-            self._report(("base",), f"got more than {MOST_BASES} bases, one after the other")
+            self.report(("base",), f"got more than {MOST_BASES} bases, one after the other")
         elif not (path.parent / name).is_file():
-            self._report(("base",), f"got '{name}', and there is no such file")
+            self.report(("base",), f"got '{name}', and there is no such file")
         else:
             return load_contract(path.parent / name, bases=bases + 1)
         return None
@@ -299,11 +279,18 @@ class _Reader:
     def read(self, inherited: Suite | None) -> Contract:
         self.findings += self.document.findings
         root = self._mapping((), self.document.data)
-        self._keys(root)
+        for name in root:
+            if name not in KEYS:
+                expected = f"one of {', '.join(KEYS)}" + near_match(name, KEYS)
+                self.report((name,), f"got an unknown key, expected {expected}")
+        for name in KEYS:
+            if name not in root and name not in OPTIONAL_KEYS:
+                self.report((), f"{name}: got nothing, expected a value; this key is required")
         version = root.get("schema_version", SCHEMA_VERSION)
         if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
             self.expected(("schema_version",), version, f"1 to {SCHEMA_VERSION}")
-        self._classes(root.get("dtypes", {}))
+        for name, members in self._mapping(("dtypes",), root.get("dtypes", {})).items():
+            self.classes[name] = self._text(("dtypes", name), members).split()
         device = root.get("device")
         suite = Suite(
             device=None if device is None else self._text(("device",), device),
@@ -323,19 +310,6 @@ class _Reader:
             base=base if isinstance(base, str) else None,
         )
 
-    def _keys(self, root: Mapping[str, object]) -> None:
-        for name in root:
-            if name not in KEYS:
-                expected = f"one of {', '.join(KEYS)}" + near_match(name, KEYS)
-                self._report((name,), f"got an unknown key, expected {expected}")
-        for name in KEYS:
-            if name not in root and name not in OPTIONAL_KEYS:
-                self._report((), f"{name}: got nothing, expected a value; this key is required")
-
-    def _classes(self, value: object) -> None:
-        for name, members in self._mapping(("dtypes",), value).items():
-            self.classes[name] = self._text(("dtypes", name), members).split()
-
     def _operators(self, value: object, inherited: Suite | None) -> dict[OperatorTest, State]:
         found = _by_overload(inherited) if inherited else {}
         for function, slots in self._mapping(("operators",), value).items():
@@ -344,16 +318,18 @@ class _Reader:
                 found = {name: states for name, states in found.items() if name[0] != function}
                 continue
             for key, overloads in self._mapping(place, slots).items():
-                slot = self._slot((*place, key), key)
+                number = re.fullmatch(r"slot (0|[1-9]\d*)", key, re.ASCII)
+                if number is None:
+                    self.report((*place, key), f"got '{key}', expected a slot, such as 'slot 8'")
+                slot = (function, int(number[1]) if number else 0)
                 if self._is_left_out((*place, key), overloads, inherited):
-                    gone = (function, slot)
-                    found = {name: states for name, states in found.items() if name[:2] != gone}
+                    found = {name: states for name, states in found.items() if name[:2] != slot}
                     continue
                 for overload, dtypes in self._mapping((*place, key), overloads).items():
                     at = (*place, key, overload)
-                    found.pop((function, slot, overload), None)
+                    found.pop((*slot, overload), None)
                     if not self._is_left_out(at, dtypes, inherited):
-                        found[function, slot, overload] = dict(self._variants(at, dtypes))
+                        found[*slot, overload] = dict(self._variants(at, dtypes))
         return {
             OperatorTest(*name, variant): state
             for name, states in found.items()
@@ -365,32 +341,25 @@ class _Reader:
         is_wrong = any(finding.location == place for finding in self.document.findings)
         return value is None and inherited is not None and not is_wrong
 
-    def _slot(self, place: Location, key: str) -> int:
-        found = re.fullmatch(r"slot (0|[1-9]\d*)", key, re.ASCII)
-        if found is None:
-            self._report(place, f"got '{key}', expected a slot, such as 'slot 8'")
-        return int(found[1]) if found else 0
-
     def _variants(self, place: Location, value: object) -> Iterator[tuple[str, State]]:
         seen: set[str] = set()
         for at, state, dtypes in self._states(place, value):
             if state == State(Outcome.SKIPPED):
-                self._report(at, "got 'skipped', expected the reason")
+                self.report(at, "got 'skipped', expected the reason")
             for word in self._text(at, dtypes).split():
-                self._check_word(at, word)
+                # Any word may be a dtype, of one vendor or one day; a misspelled class is none.
+                dtype = word.rpartition("-")[2]
+                hint = near_match(dtype, self.classes, cutoff=0.8)  # float is 0.77 of floating
+                if not is_variant(word) or (hint and dtype not in self.classes):
+                    text = (
+                        f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
+                    )
+                    self.report(at, text + hint)
                 for variant in spelled_out(word, self.classes):
                     if variant in seen:
-                        self._report(at, f"got '{variant}' twice, expected it once")
+                        self.report(at, f"got '{variant}' twice, expected it once")
                     seen.add(variant)
                     yield variant, state
-
-    def _check_word(self, place: Location, word: str) -> None:
-        """Any word may be a dtype, of one vendor or one day; a misspelled class is none."""
-        dtype = word.rpartition("-")[2]
-        hint = near_match(dtype, self.classes, cutoff=0.8)  # float is 0.77 of floating
-        if not is_variant(word) or (hint and dtype not in self.classes):
-            text = f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
-            self._report(place, text + hint)
 
     def _functions(self, value: object, inherited: Suite | None) -> dict[str, Counter[State]]:
         found = dict(inherited.functions) if inherited else {}
@@ -402,7 +371,7 @@ class _Reader:
             states: Counter[State] = Counter()
             for at, state, count in self._states(place, outcomes):
                 if state.needs is not None:
-                    self._report(at, "got an outcome by processor, which only operators have")
+                    self.report(at, "got an outcome by processor, which only operators have")
                 elif type(count) is int and count > 0:
                     states[state] = count
                 else:
@@ -426,7 +395,7 @@ class _Reader:
             if state is None and not known_reason(name):
                 known = [*OUTCOMES, *SKIP_REASONS]
                 text = f"got '{name}', expected an outcome or a reason: {', '.join(known)}"
-                self._report(at, text + near_match(name, known))
+                self.report(at, text + near_match(name, known))
                 continue
             yield at, state or State(Outcome.SKIPPED, name), item
 
@@ -442,21 +411,18 @@ class _Reader:
         self.expected(place, value, "text")
         return ""
 
-    def other_kind(self, contract: Contract) -> None:
-        """Neither stands for the other, however alike their tests are."""
-        of, asked = kind(simulated=contract.simulated), kind(simulated=not contract.simulated)
-        text = f"got a contract of a {of} {contract.platform}, expected one of a {asked} one"
-        self._report(("simulated",), f"{text}; name a folder for each with `contracts`")
-
     def expected(self, place: Location, value: object, what: str) -> None:
         if any(finding.location == place for finding in self.findings):
             return  # it has no value because something is wrong with it
         got = "nothing" if value is None or value == "" else repr(value)
-        self._report(place, f"got {got}, expected {what}")
+        self.report(place, f"got {got}, expected {what}")
 
-    def _report(self, place: Location, text: str) -> None:
+    def report(self, place: Location, text: str) -> None:
         line = self.document.line_of(place)
         self.findings.append(Finding(line=line, location=place, text=text))
+
+
+# A contract from a run
 
 
 RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
@@ -502,11 +468,12 @@ def written_contract(
         simulated=simulated,
         base=base[0] if base else None,
     )
+    torch = result.facts("packages").get("torch")
     text = contract_text(
         contract,
         base=base[1] if base else None,
         config=config,
-        torch_version=_torch_version(result),
+        torch_version=torch if isinstance(torch, str) else None,
         date=run.started_at,
     )
     return contract, text
@@ -535,8 +502,3 @@ def _on_any_processor(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
         elif known and state.outcome is Outcome.PASSED:
             operators[name] = State(Outcome.PASSED, needs=known)
     return replace(suite, operators=operators)
-
-
-def _torch_version(result: PlatformResult) -> str | None:
-    version = result.facts("packages").get("torch")
-    return version if isinstance(version, str) else None
