@@ -1,4 +1,4 @@
-"""What has changed between two suites: pure, and grouped so that a person can read it."""
+"""What has changed between two suites: tests, and the groups in which people read them."""
 
 from __future__ import annotations
 
@@ -38,17 +38,12 @@ class ChangeKind(StrEnum):
 
     @property
     def regression(self) -> bool:
-        return self in _REGRESSIONS
-
-
-_REGRESSIONS = frozenset(
-    {
-        ChangeKind.VANISHED,
-        ChangeKind.NEWLY_FAILING,
-        ChangeKind.PASS_TO_SKIP,
-        ChangeKind.NEWLY_SKIPPED,
-    }
-)
+        return self in (
+            ChangeKind.VANISHED,
+            ChangeKind.NEWLY_FAILING,
+            ChangeKind.PASS_TO_SKIP,
+            ChangeKind.NEWLY_SKIPPED,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +85,8 @@ class Difference:
 
 def difference(base: Suite, head: Suite) -> Difference:
     """Compare two suites; devices differ where platforms do, and are no part of it."""
-    slots = [{test[:2] for test in suite.operators} for suite in (base, head)]
-    changes = [*_by_operator(base.operators, head.operators, slots[0] ^ slots[1])]
-    if base.others is None or head.others is None:
-        changes += _by_count(base.functions, head.functions)
-    else:
-        changes += _by_name(base.others, head.others)
+    here, there = ({test[:2] for test in suite.operators} for suite in (base, head))
+    changes = _changes(base, head, here ^ there)
     changed = sum(change.count for change in changes if change.before is not None)
     return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
 
@@ -119,12 +110,16 @@ def run_difference(base: Outcomes, head: Outcomes) -> Difference:
         suite_from({name: side[name] for name in changed if name in side}, device)
         for side in (here, there)
     )
-    found = [
-        *_by_operator(before.operators, after.operators, _one_sided(here, there, changed, device)),
-        *_by_name(before.others or {}, after.others or {}),
-    ]
-    known = sum(change.before is not None for change in found)
-    return Difference(changes=_with_messages(found, head), unchanged=len(here) - known)
+    changes = _changes(before, after, _one_sided(here, there, changed, device))
+    known = sum(change.before is not None for change in changes)
+    failing = {change.test for change in changes if change.kind is ChangeKind.NEWLY_FAILING}
+    messages = head.messages(head.bad) if failing else {}
+    said = {suite_name(name, head.device): text for name, text in messages.items()}
+    with_messages = (
+        replace(change, message=said.get(change.test)) if change.test in failing else change
+        for change in changes
+    )
+    return Difference(changes=tuple(with_messages), unchanged=len(here) - known)
 
 
 def _on_device(side: Outcomes, device: str | None) -> Mapping[str, State]:
@@ -156,26 +151,15 @@ def _has(side: Iterable[str], device: str | None, function: str, slot: int) -> b
     return any(name.endswith(end) and name.startswith(start) for name in side)
 
 
-def _with_messages(changes: Sequence[ChangedTest], head: Outcomes) -> tuple[ChangedTest, ...]:
-    """Say of what fails newly what it said."""
-    failing = {change.test for change in changes if change.kind is ChangeKind.NEWLY_FAILING}
-    if not failing:
-        return tuple(changes)
-    said = {suite_name(n, head.device): text for n, text in head.messages(head.bad).items()}
-    return tuple(
-        replace(change, message=said.get(change.test)) if change.test in failing else change
-        for change in changes
-    )
-
-
-def _by_operator(
-    base: Mapping[OperatorTest, State],
-    head: Mapping[OperatorTest, State],
-    one_sided: Container[tuple[str, int]],
-) -> Iterator[ChangedTest]:
+def _changes(base: Suite, head: Suite, one_sided: Container[tuple[str, int]]) -> list[ChangedTest]:
     """``one_sided`` are the functions and slots that one side has nothing of."""
-    for change in _by_name(base, head):
-        yield replace(change, whole_slot=True) if change.test[:2] in one_sided else change
+    found = [
+        replace(change, whole_slot=True) if change.test[:2] in one_sided else change
+        for change in _by_name(base.operators, head.operators)
+    ]
+    if base.others is None or head.others is None:
+        return [*found, *_by_count(base.functions, head.functions)]
+    return [*found, *_by_name(base.others, head.others)]
 
 
 def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[ChangedTest]:
@@ -199,7 +183,10 @@ def _by_count(
 def _pairs(
     lost: Counter[State], gained: Counter[State]
 ) -> Iterator[tuple[State | None, State | None, int]]:
-    """Take as many as possible from both at once; what one has too many of has no partner."""
+    """Take as many as possible from both at once; what one has too many of has no partner.
+
+    Never one by one: a contract counts as many as somebody writes into it.
+    """
     while lost or gained:
         before, after = _first(lost), _first(gained)
         counts = [lost[before]] if before else []
@@ -237,10 +224,8 @@ def _kind(before: State | None, after: State | None) -> ChangeKind | None:
 
 def lines_of(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
     """The changes in groups, the largest first, each with its count if it is not the only one."""
-    slower = [change for change in changes if change.seconds is not None]
-    others = [change for change in changes if change.seconds is None]
-    groups = sorted(_groups(others), key=lambda group: (-group[0], group[1]))
-    groups += _slower_groups(slower)
+    groups = sorted(_groups(changes), key=lambda group: (-group[0], group[1]))
+    groups += _slower_groups(changes)
     if len(groups) == 1:
         return [groups[0][1]]
     lines = [f"{counted(count, 'test')}: {text}" for count, text in groups[:most]]
@@ -250,87 +235,60 @@ def lines_of(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
     return lines
 
 
-@dataclass
-class _Function:
-    """Tests of one function that changed in the same way."""
-
-    first: str
-    count: int = 0
-
-
-_Place = tuple[str, bool, int, str]  # how it changed, whether the whole slot did, slot, function
-
-
-def _groups(changes: Sequence[ChangedTest]) -> Iterator[tuple[int, str]]:
-    operators: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    others: dict[tuple[str, ...], dict[str, _Function]] = defaultdict(dict)
+def _groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
+    """The number of tests and the text of each group; slower tests have groups of their own."""
+    # By how it changed, whether the whole slot did, slot and function: overloads and dtypes.
+    operators: dict[tuple[str, bool, int, str], dict[str, set[str]]] = {}
+    # By how it changed and file: functions and tests.
+    others: dict[tuple[str, str], dict[str, Counter[str]]] = {}
     shown: dict[str, str] = {}
     for change in changes:
+        if change.seconds is not None:
+            continue
         # Messages that differ in numbers only are told once, by the first of them.
-        how = shown.setdefault(_NUMBER.sub("#", _how(change)), _how(change))
+        how = _how(change)
+        how = shown.setdefault(_NUMBER.sub("#", how), how)
         if isinstance(change.test, OperatorTest):
             place = (how, change.whole_slot, change.test.slot, change.test.function)
-            operators[place][change.test.overload].add(change.test.variant)
+            overloads = operators.setdefault(place, defaultdict(set))
+            overloads[change.test.overload].add(change.test.variant)
         else:
             file, _, name = change.test.partition("::")
-            function = others[how, file].setdefault(name.partition("[")[0], _Function(name or file))
-            function.count += change.count
+            functions = others.setdefault((how, file), defaultdict(Counter))
+            functions[name.partition("[")[0]][name or file] += change.count
     for (how, whole, slot, _), overloads in operators.items():
-        groups = _slot_groups if whole else _operator_groups
-        yield from groups(overloads, slot, how)
+        # Overloads of which the same dtypes have changed are told together; of a slot that is
+        # there or is not, the dtypes are no news.
+        alike: dict[str, list[str]] = defaultdict(list)
+        for overload, variants in overloads.items():
+            alike["" if whole else f"{abbreviated(variants)} of "].append(overload)
+        where = f"all of slot {slot}" if whole else f"slot {slot}"
+        for dtypes, names in alike.items():
+            count = sum(len(overloads[name]) for name in names)
+            yield count, f"{dtypes}{_operators(names)} ({where}; {how})"
     for (how, file), functions in others.items():
-        yield _function_group(functions, file, how)
+        counts = {function: tests.total() for function, tests in functions.items()}
+        names = [
+            f"{function} ({count:,})" if count > 1 else next(iter(functions[function]))
+            for function, count in counts.items()
+        ]
+        yield sum(counts.values()), f"{file}: {first_names(names)} ({how})"
 
 
-def _slower_groups(changes: Sequence[ChangedTest]) -> Iterator[tuple[int, str]]:
+def _slower_groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
     """By operator or function, what took the most more time first."""
-    grown: dict[str, list[ChangedTest]] = defaultdict(list)
+    grown: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for change in changes:
-        grown[_function_of(change.test)].append(change)
-    totals = {name: _seconds(tests) for name, tests in grown.items()}
-    for name in sorted(totals, key=lambda name: totals[name][0] - totals[name][1]):
-        before, after = totals[name]
+        if change.seconds is not None:
+            test = change.test
+            if isinstance(test, OperatorTest):
+                name = f"{test.overload} (slot {test.slot})"
+            else:
+                name = test.partition("[")[0]
+            grown[name].append(change.seconds)
+    totals = {name: tuple(map(sum, zip(*pairs, strict=True))) for name, pairs in grown.items()}
+    for name, (before, after) in sorted(totals.items(), key=lambda it: it[1][0] - it[1][1]):
         yield len(grown[name]), f"{name}: {before:.1f} s -> {after:.1f} s"
-
-
-def _function_of(test: OperatorTest | str) -> str:
-    if isinstance(test, OperatorTest):
-        return f"{test.overload} (slot {test.slot})"
-    return test.partition("[")[0]
-
-
-def _seconds(changes: Sequence[ChangedTest]) -> tuple[float, float]:
-    pairs = [change.seconds for change in changes if change.seconds is not None]
-    return sum(before for before, _ in pairs), sum(after for _, after in pairs)
-
-
-def _slot_groups(
-    overloads: Mapping[str, set[str]], slot: int, how: str
-) -> Iterator[tuple[int, str]]:
-    """Of a slot that is there or is not, the dtypes are no news."""
-    count = sum(map(len, overloads.values()))
-    yield count, f"{_operators([*overloads])} (all of slot {slot}; {how})"
-
-
-def _operator_groups(
-    overloads: Mapping[str, set[str]], slot: int, how: str
-) -> Iterator[tuple[int, str]]:
-    """Overloads of which the same dtypes have changed are told together."""
-    alike: dict[str, list[str]] = defaultdict(list)
-    for overload, variants in overloads.items():
-        alike[abbreviated(variants)].append(overload)
-    for dtypes, names in alike.items():
-        count = sum(len(overloads[name]) for name in names)
-        yield count, f"{dtypes} of {_operators(names)} (slot {slot}; {how})"
-
-
-def _function_group(functions: Mapping[str, _Function], file: str, how: str) -> tuple[int, str]:
-    told = [
-        f"{name} ({function.count:,})" if function.count > 1 else function.first
-        for name, function in functions.items()
-    ]
-    count = sum(function.count for function in functions.values())
-    return count, f"{file}: {first_names(told)} ({how})"
 
 
 def _operators(names: Sequence[str]) -> str:

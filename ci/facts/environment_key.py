@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -150,27 +150,18 @@ def _base_image(facts: Mapping[str, Any]) -> str:
 
 def _devices(leases: object) -> str:
     """What kinds of devices the stages had, each device once however often it was leased."""
-    named = {str(d.get("uuid")): d for d in _list(leases) if isinstance(d, dict)}
-    kinds = Counter(_device(device) for device in named.values())
+    devices = [it for it in leases if isinstance(it, dict)] if isinstance(leases, list) else []
+    kinds = Counter(
+        _text(device.get("name"), "device")
+        + (f" (driver {device['driver']})" if device.get("driver") else "")
+        for device in {str(device.get("uuid")): device for device in devices}.values()
+    )
     return ", ".join(f"{number} x {kind}" for kind, number in sorted(kinds.items())) or NONE
 
 
-def _device(facts: Mapping[str, Any]) -> str:
-    driver = facts.get("driver")
-    return _text(facts.get("name"), "device") + (f" (driver {driver})" if driver else "")
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _versions(packages: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    def told() -> Iterator[str]:
-        for name in names:
-            if name in packages:
-                yield f"{name} {'.'.join(_text(packages[name]).split('.')[:2])}"
-
-    return ", ".join(told()) or NONE
+    versions = {name: _text(packages[name]).split(".") for name in names if name in packages}
+    return ", ".join(f"{name} {'.'.join(it[:2])}" for name, it in versions.items()) or NONE
 
 
 def _cache(facts: Mapping[str, Any]) -> str:

@@ -1,11 +1,10 @@
-"""The measures of a run that series are made of: ``<stage>.<quantity>`` to a number."""
+"""The measures of a run that series are made of, ``<stage>.<quantity>`` to a number, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 
-from ci.model.results import PlatformResult, PytestResult, StageResult
+from ci.model.results import PlatformResult, StageResult
 
 TOTAL = "total"
 IMAGE = "image"
@@ -50,49 +49,42 @@ def measures_of(result: PlatformResult) -> dict[str, float]:
     A stage has its name in ``ci.yaml``; one that is called as a part of the build is here, such as
     ``compile``, stands for that part.
     """
-    named = {**dict(_of_build(result)), **dict(_of_stages(result))}
-    return {name: float(value) for name, value in named.items() if value is not None}
-
-
-def _of_build(result: PlatformResult) -> Iterator[tuple[str, float | None]]:
+    named: dict[str, float | None] = {}
     if result.built and (build := result.build):  # one that failed compiled a part
-        yield measure("configure", Quantity.WALL), build.configure_s
-        yield measure("compile", Quantity.WALL), build.compile_s
-        yield measure("link", Quantity.WALL), build.link_s
-        yield measure("compile", Quantity.UNITS), build.translation_units
-        yield measure("install", Quantity.WHEEL), build.wheel_bytes
-        yield measure("generate", Quantity.LINES), build.generated_lines
-
-
-def _of_stages(result: PlatformResult) -> Iterator[tuple[str, float | None]]:
+        named |= {
+            measure("configure", Quantity.WALL): build.configure_s,
+            measure("compile", Quantity.WALL): build.compile_s,
+            measure("link", Quantity.WALL): build.link_s,
+            measure("compile", Quantity.UNITS): build.translation_units,
+            measure("install", Quantity.WHEEL): build.wheel_bytes,
+            measure("generate", Quantity.LINES): build.generated_lines,
+        }
     for stage in result.stages:
         if stage.name != SYNC and _counts(stage, result):
-            yield from _of_stage(stage)
-    counted = [stage for stage in result.stages if stage.in_total]
-    if result.total_s is not None and all(_counts(stage, result) for stage in counted):
-        yield measure(TOTAL, Quantity.WALL), result.total_s
-        yield measure(TOTAL, Quantity.CPU), _sum(map(_cpu, counted))
+            named |= {
+                measure(stage.name, Quantity.WALL): stage.seconds,
+                measure(stage.name, Quantity.CPU): _cpu(stage),
+                measure(stage.name, Quantity.PEAK_MEMORY): stage.peak_rss_bytes,
+            }
+    in_total = [stage for stage in result.stages if stage.in_total]
+    if result.total_s is not None and all(_counts(stage, result) for stage in in_total):
+        named[measure(TOTAL, Quantity.WALL)] = result.total_s
+        cpu = [seconds for stage in in_total if (seconds := _cpu(stage)) is not None]
+        if cpu and len(cpu) == len(in_total):
+            named[measure(TOTAL, Quantity.CPU)] = sum(cpu)
+    return {name: float(value) for name, value in named.items() if value is not None}
 
 
 def _counts(stage: StageResult, result: PlatformResult) -> bool:
     """Whether it did what it was to do: a pytest with few failures took its time all the same."""
     if stage.name == IMAGE:  # finding one takes no time, and says nothing about making it
         return result.facts("engine", "image").get("built") is True
-    return stage.exit_code == 0 or (stage.exit_code == 1 and _failed_little(result.pytest))
-
-
-def _failed_little(pytest: PytestResult | None) -> bool:
-    """Whether some tests failed, and few; then no stage after pytest has begun."""
-    if pytest is None or pytest.summary is None:
-        return False
+    pytest = result.pytest
+    if stage.exit_code != 1 or pytest is None or pytest.summary is None:
+        return stage.exit_code == 0
+    # Some tests failed, and few; then no stage after pytest has begun.
     bad = pytest.failed + pytest.errors
     return 0 < bad <= MOST_FAILURES * (bad + pytest.passed + pytest.skipped + pytest.xfailed)
-
-
-def _of_stage(stage: StageResult) -> Iterator[tuple[str, float | None]]:
-    yield measure(stage.name, Quantity.WALL), stage.seconds
-    yield measure(stage.name, Quantity.CPU), _cpu(stage)
-    yield measure(stage.name, Quantity.PEAK_MEMORY), stage.peak_rss_bytes
 
 
 def _cpu(stage: StageResult) -> float | None:
@@ -101,10 +93,7 @@ def _cpu(stage: StageResult) -> float | None:
     return stage.cpu_user_s + stage.cpu_system_s
 
 
-def _sum(values: Iterator[float | None]) -> float | None:
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if found and len(known) == len(found) else None
+# For people
 
 
 LABELS = {
@@ -132,18 +121,14 @@ def percent(share: float, sign: str = "") -> str:
 def amount(value: float, quantity: Quantity, sign: str = "") -> str:
     """``38 s``, ``4 units``; with the sign ``+`` always with one."""
     if quantity in _BYTES:
-        return _size(value, sign)
+        for size, unit in _SIZES:
+            if abs(value) >= size or not value:
+                return f"{value / size:{sign},.1f} {unit}"
+        return f"{value:{sign},.0f} bytes"
     if quantity in _SECONDS:
         digits = 0 if abs(value) >= _WHOLE_SECONDS else 1
         return f"{value:{sign},.{digits}f} {_SECONDS[quantity]}"
     return f"{value:{sign},.0f} {quantity.value}"
-
-
-def _size(value: float, sign: str) -> str:
-    for size, unit in _SIZES:
-        if abs(value) >= size or not value:
-            return f"{value / size:{sign},.1f} {unit}"
-    return f"{value:{sign},.0f} bytes"
 
 
 def growth(before: float, after: float, quantity: Quantity) -> str:

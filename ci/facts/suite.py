@@ -33,7 +33,7 @@ DTYPE_CLASSES: Mapping[str, tuple[str, ...]] = {
     "floating": ("bfloat16", "float16", "float32", "float64"),
 }
 
-LEAST_FAMILY = 3  # operators
+LEAST_FAMILY = 3  # operators: two that share a word are no family
 
 _FIRST_WORD = re.compile(r"_*([a-z0-9]+)_(?=[a-z0-9])", re.ASCII)
 _VARIANT = r"[\w.-]+"
@@ -48,6 +48,7 @@ _OPERATOR_TEST = re.compile(
 
 
 LACKS_INSTRUCTIONS = State(Outcome.SKIPPED, INSTRUCTION_SET)
+UNSELECTED = State(Outcome.SKIPPED, NOT_SELECTED)
 
 
 def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
@@ -67,9 +68,6 @@ def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> 
 
     operators = {test: settled(test, state) for test, state in expected.operators.items()}
     return replace(expected, operators=operators)
-
-
-UNSELECTED = State(Outcome.SKIPPED, NOT_SELECTED)
 
 
 def narrowed(expected: Suite, found: Suite, selection: Selection) -> tuple[Suite, Suite]:
@@ -113,13 +111,15 @@ def suite_from(states: Mapping[str, State], device: str | None) -> Suite:
     """Name tests, or some of a run of which ``device`` is the main one."""
     operators: dict[OperatorTest, State] = {}
     others: dict[str, State] = {}
+    functions: dict[str, Counter[State]] = {}
     for node_id, state in states.items():
         name = suite_name(node_id, device)
         if isinstance(name, OperatorTest):
             operators[name] = state
         else:
             others[name] = state
-    return Suite(device=device, operators=operators, functions=_functions(others), others=others)
+            functions.setdefault(name.partition("[")[0], Counter())[state] += 1
+    return Suite(device=device, operators=operators, functions=functions, others=others)
 
 
 def main_device(node_ids: Collection[str]) -> str | None:
@@ -145,7 +145,9 @@ def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
     if f"-{device}{_SLOT}" not in node_id:  # to parse it takes ten times as long
         return node_id
     found = _operator_test(node_id)
-    return _key(found) if found and found["device"] == device else node_id
+    if found is None or found["device"] != device:
+        return node_id
+    return OperatorTest(found["function"], int(found["slot"]), found["overload"], found["variant"])
 
 
 def operator_of(node_id: str) -> str | None:
@@ -166,18 +168,6 @@ def families(operators: Iterable[str]) -> dict[str, str]:
 def _operator_test(node_id: str) -> re.Match[str] | None:
     found = _OPERATOR_TEST.fullmatch(node_id)
     return found if found and _dtype(found["variant"])[1] not in DTYPE_CLASSES else None
-
-
-def _key(found: re.Match[str]) -> OperatorTest:
-    slot = int(found["slot"])
-    return OperatorTest(found["function"], slot, found["overload"], found["variant"])
-
-
-def _functions(others: Mapping[str, State]) -> dict[str, Counter[State]]:
-    functions: dict[str, Counter[State]] = {}
-    for name, state in others.items():
-        functions.setdefault(name.partition("[")[0], Counter())[state] += 1
-    return functions
 
 
 def _dtype(variant: str) -> tuple[str, str]:
@@ -268,16 +258,14 @@ class Outcomes:
     def passed_seconds(self) -> Mapping[str, float]:
         """By node id, of those that passed: nothing else took its whole time."""
         rows = zip(self.names, self.endings, self.seconds, strict=True)
-        return {name: seconds for name, (state, _), seconds in rows if state.outcome is _PASSED}
+        passed = Outcome.PASSED
+        return {name: seconds for name, (state, _), seconds in rows if state.outcome is passed}
 
     def messages(self, names: Iterable[str]) -> dict[str, str | None]:
         """What these tests said."""
         wanted = frozenset(names)
         rows = zip(self.names, self.endings, strict=True)
         return {name: ending.message for name, ending in rows if name in wanted}
-
-
-_PASSED = Outcome.PASSED
 
 
 def outcomes_of(tests: Iterable[TestOutcome]) -> Outcomes:
