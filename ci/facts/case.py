@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ci.facts.backend import fallbacks, mismatches
 from ci.facts.difference import Difference, difference
-from ci.facts.operators import overload_counts
+from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.suite import narrowed, on_processor, suite_of
 from ci.model.details import Rerun
 from ci.model.events import RunRecord, StageFinished

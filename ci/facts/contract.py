@@ -20,9 +20,8 @@ from pathlib import Path, PurePosixPath
 import yaml
 
 from ci.errors import ConfigError, UsageError
-from ci.facts.backend import mismatches
 from ci.facts.case import complete
-from ci.facts.operators import known_reason
+from ci.facts.operators import known_reason, mismatches
 from ci.facts.result_files import ResultFiles
 from ci.facts.suite import (
     DTYPE_CLASSES,

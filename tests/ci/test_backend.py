@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from operator_log import FINISH, SIMULATED, compiled_only, lines
 
-from ci.facts.backend import mismatches
+from ci.facts.operators import mismatches
 from ci.facts.pytest_log import parse_log
 
 CUDA = {"device": "cuda", "platform": "nvidia", "ran_platform": "nvidia"}
