@@ -57,14 +57,9 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
     cached = cached_units(text_of(folder / STATISTICS), commands)
     details = BuildDetails(
         units=tuple(
-            Unit(
-                output=command.output,
-                kind=command.kind,
-                seconds=command.seconds,
-                cached=cached(command),
-            )
+            Unit(output=it.output, kind=it.kind, seconds=it.seconds, cached=cached(it))
             # The most expensive first.
-            for command in sorted(commands, key=lambda it: (it.start - it.end, it.output))
+            for it in sorted(commands, key=lambda it: (it.start - it.end, it.output))
         ),
         generated=generated,
         flags=compiler_flags(text_of(folder / COMPILE_COMMANDS)),

@@ -6,6 +6,7 @@ One way, each step once: ``ResultFiles`` -> ``Case`` -> ``Verdict`` -> notes -> 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from pydantic import JsonValue
 
@@ -120,14 +121,8 @@ def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
         "seconds": facts.wrapper_seconds,
     }
     if image is not None:
-        engine["image"] = {
-            "reference": image.reference,
-            "digest": image.digest,
-            "built": image.built,
-            "reason": image.reason,
-            "base": image.base,
-            "base_digest": image.base_digest,
-        }
+        # How long it took is the seconds of a stage.
+        engine["image"] = {k: value for k, value in asdict(image).items() if k != "seconds"}
     environment = {**files.environment, "engine": engine}
     if case.tests and case.tests.processor:
         environment["processor"] = case.tests.processor.facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -119,25 +119,17 @@ class ResultFiles:
 
 def _reruns(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rerun]:
     log = parse_log(lines_of_file(path, LONGEST_REPORT))
+    rerun = partial(Rerun, attempt=attempt)
     for test in log.tests:
-        yield Rerun(
-            node_id=test.node_id,
-            attempt=attempt,
-            outcome=test.outcome,
-            seconds=test.seconds,
-            reason=test.reason,
+        yield rerun(
+            node_id=test.node_id, outcome=test.outcome, seconds=test.seconds, reason=test.reason
         )
     if end is not None and end.crashed:
         reported = {test.node_id for test in log.tests}
         for node_id in log.running:
             if node_id not in reported:  # the process did not live to report it
-                yield Rerun(
-                    node_id=node_id,
-                    attempt=attempt,
-                    outcome=Outcome.FAILED,
-                    seconds=0.0,
-                    reason=f"the process died in it (signal {end.signal})",
-                )
+                reason = f"the process died in it (signal {end.signal})"
+                yield rerun(node_id=node_id, outcome=Outcome.FAILED, seconds=0.0, reason=reason)
 
 
 def _last_lines(output: Path) -> tuple[str, ...]:
