@@ -1,1 +1,1 @@
-"""What a run says: from the files that it leaves to the row of the table. Pure."""
+"""What one run reports: from the files that it leaves to the row of the table. Pure."""

@@ -34,7 +34,7 @@ class Build:
 
 
 def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
-    """What a platform's results folder says of the build; ``None`` where it says nothing.
+    """Read a build from a platform's results folder; ``None`` where nothing there records one.
 
     ``stages`` are those that build, whose logs are read.
     """
@@ -74,13 +74,13 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
 
 # From CMake 3.26 on; the lines before had no times.
 _CONFIGURED = re.compile(r"\s*-- (?:Configuring|Generating) done \((\d{1,9}(?:\.\d{1,9})?)s\)\s*")
-# pip puts what its subprocesses say further in.
+# pip indents what its subprocesses print.
 _FOLDER = re.compile(r"Processing (?!.*\.(?:whl|zip|tar(?:\.\w+)?|tgz)\b).+\n?")
 _WHEEL = re.compile(r"  Created wheel for \S+: filename=\S+ size=(\d{1,15}) .*\n?")
 
 
 class BuildLog:
-    """What the logs of the stages that build say, line by line."""
+    """What the logs of the stages that build report, gathered line by line."""
 
     def __init__(self) -> None:
         self.configure_s: float | None = None
@@ -111,7 +111,7 @@ _LINE = re.compile(r"(\d{1,15})\t(\d{1,15})\t[^\t]*\t([^\t]+)\t([^\t]*)")
 _OBJECT = re.compile(r"\.(?:o|obj|cubin|fatbin|ptx|gch|pch)$")
 _LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|a|lib|dylib|dll|pyd|exe)$")
 _DEVICE_LINK = "cmake_device_link."
-_INTERNAL = "CMakeFiles/"  # what is no file that anybody asked for: stamps of custom targets
+_INTERNAL = "CMakeFiles/"  # not files that a build is for: stamps of custom targets
 
 
 class Command(NamedTuple):
@@ -129,7 +129,7 @@ class Command(NamedTuple):
 
 
 def parse_ninja_log(text: str) -> list[Command]:
-    """The commands, each as it ran last; none for what is no log of a version that is known.
+    """The commands, each as it ran last; empty for text that is not a log of a known version.
 
     Ninja writes a line when a command ends, so that a time before the last one's is of another
     invocation.
@@ -190,7 +190,7 @@ _OUTSIDE = "__/"  # CMake's folder for a source above its own: ``__/generated/ta
 
 
 def cached_units(log: str | None, commands: Iterable[Command]) -> Callable[[Command], bool | None]:
-    """Whether the cache had a unit; ``None`` where the log of the cache does not say."""
+    """Whether the cache had a unit; ``None`` where its log does not show it."""
     outcomes = _hits(log or "")
     sources: dict[str, list[str]] = defaultdict(list)  # by the last part of their names
     for source in outcomes:
@@ -206,7 +206,7 @@ def cached_units(log: str | None, commands: Iterable[Command]) -> Callable[[Comm
         source = source_of.get(command.output)
         if source is None:
             return None
-        # One source can be compiled for several targets; the log does not tell them apart.
+        # One source can be compiled for several targets, which the log does not distinguish.
         last = set(outcomes[source][-len(units[source]) :])
         return last.pop() if len(last) == 1 else None
 
@@ -342,7 +342,7 @@ def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:
 
 # Flags of the compilers
 
-# What says where something lies, and not how it is compiled; in two words, or in one.
+# Options for where a file is, not how it is compiled; in two words, or in one.
 _PLACES = ("-I", "-L", "-MF", "-MT", "-MQ", "-isystem", "-iquote", "-idirafter", "-include")
 _NO_OPTIONS = frozenset({"-c", "-o", "-M", "-MM", "-MD", "-MMD", "-MG", "-MP", "--"})
 _ABSOLUTE = re.compile(r"(?<![\w.])/[^\s\"'=:,;]+")

@@ -1,4 +1,4 @@
-"""All that is known about one platform's run, before anybody judges it."""
+"""All that is known about one platform's run, before it is judged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Case:
     torch_device: str
     asked_simulated: bool = False
     collected: int | None = None
-    """Tests that pytest said it would run; ``None``: it did not say."""
+    """Tests that pytest announced; ``None``: it announced no number."""
     summary: ClosingSummary | None = None
     """pytest's closing summary in the stage's output; ``None``: there is none."""
     last_lines: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Case:
     """The configured memory limit that the engine applied."""
     contract: ContractPlan | None = None
     selected: str | None = None
-    """Operators that the run was asked for; ``None``: all."""
+    """Operators that the run requested; ``None``: all."""
     reruns: Sequence[Rerun] = ()
 
     def finished(self, stage: StagePlan) -> StageFinished | None:
@@ -74,12 +74,12 @@ class Case:
 
     @property
     def selection(self) -> Selection | None:
-        """What the library was narrowed to, by what its tests say; ``None``: it was not."""
+        """What the library was narrowed to, as its tests recorded it; ``None``: it was not."""
         return self.tests.selection if self.tests else None
 
     @cached_property
     def misplaced(self) -> tuple[str, ...]:
-        """How operator tests ran elsewhere, or with another library, than the run was asked for."""
+        """How operator tests ran elsewhere, or with another library, than the run requested."""
         if self.tests is None:
             return ()
         found, library = [], self.selection
@@ -99,7 +99,7 @@ class Case:
 
     @cached_property
     def simulated(self) -> bool:
-        """Asked for, or by what any test says."""
+        """Requested, or recorded by any test."""
         tests = self.tests.tests if self.tests else ()
         return self.asked_simulated or any(t.operator and t.operator.simulated for t in tests)
 

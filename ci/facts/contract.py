@@ -236,7 +236,7 @@ def load_contract(
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
     if simulated is not None and contract.simulated is not simulated:
-        # Neither stands for the other, however alike their tests are.
+        # Neither replaces the other, however alike their tests are.
         of, asked = kind(simulated=contract.simulated), kind(simulated=simulated)
         text = f"got a contract of a {of} {contract.platform}, expected one of a {asked} one"
         reader.report(("simulated",), f"{text}; name a folder for each with `contracts`")
@@ -379,7 +379,7 @@ class _ContractReader:
         return found
 
     def _states(self, place: Location, value: object) -> Iterator[tuple[Location, State, object]]:
-        """What stands for each outcome; a value alone is that of the tests that pass."""
+        """The value of each outcome; a value alone is that of the tests that pass."""
         if not isinstance(value, dict):
             yield place, OUTCOMES["passed"], value
             return
@@ -439,11 +439,11 @@ def written_contract(
     """The contract that a run makes, and its text.
 
     ``base`` is the contract to list the differences from, with the name that the file has for it.
-    What it and ``before``, the contract so far, say of other processors is kept.
+    Conditions of other processors in it and in ``before``, the contract so far, are kept.
 
     Raises:
-        UsageError: the run is not fit for one: it did not get to its end, its tests ran
-            elsewhere, or some of them failed.
+        UsageError: the run is not fit for one: it did not finish, its tests ran elsewhere, or
+            some of them failed.
     """
     result = run.platform(platform)
     folder = results / run.run_id / platform
@@ -479,7 +479,7 @@ def written_contract(
 
 
 def _on_any_processor(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
-    """The suite of a run, with what contracts say of processors that are not this one.
+    """The suite of a run, with the conditions in contracts for processors other than this one.
 
     A test that skipped because instructions are missing passes with them. Conditions from other
     processors are kept, also where this run passes without them.

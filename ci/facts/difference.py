@@ -13,9 +13,9 @@ from ci.facts.suite import UNSELECTED, Outcomes, abbreviated, families, suite_fr
 from ci.model.tests import OperatorTest, State, Suite
 from ci.util.text import counted, first_names
 
-LINES = 10
-SHOWN_OPERATORS = 5
-MESSAGE_LENGTH = 100  # characters
+LINES = 10  # groups: the largest; a row of evidence with more is not read to its end
+SHOWN_OPERATORS = 5  # as many names as `first_names` shows
+MESSAGE_LENGTH = 100  # characters: with its test, a message takes two lines of a terminal
 ANY_DEVICE = "any"  # in the names of tests of two platforms
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
@@ -24,7 +24,7 @@ Name = TypeVar("Name", bound=OperatorTest | str)
 
 
 class ChangeKind(StrEnum):
-    """A way to change; in the order in which they are told."""
+    """A way to change, in the order in which reports list them."""
 
     VANISHED = "vanished"
     NEWLY_FAILING = "newly failing"
@@ -58,7 +58,7 @@ class ChangedTest:
     whole_slot: bool = False
     """The other side has no test of this slot at all."""
     message: str | None = None
-    """What a failure said."""
+    """The message of a failure."""
     flaky: str | None = None
     """The evidence, in words, that a test which fails newly is flaky; it fails all the same."""
     seconds: tuple[float, float] | None = None
@@ -245,7 +245,7 @@ def _groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
     for change in changes:
         if change.seconds is not None:
             continue
-        # Messages that differ in numbers only are told once, by the first of them.
+        # Messages that differ in numbers only are shown once, by the first of them.
         how = _how(change)
         how = shown.setdefault(_NUMBER.sub("#", how), how)
         if isinstance(change.test, OperatorTest):
@@ -257,8 +257,8 @@ def _groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
             functions = others.setdefault((how, file), defaultdict(Counter))
             functions[name.partition("[")[0]][name or file] += change.count
     for (how, whole, slot, _), overloads in operators.items():
-        # Overloads of which the same dtypes have changed are told together; of a slot that is
-        # there or is not, the dtypes are no news.
+        # Overloads of which the same dtypes have changed share a line; of a slot that is there or
+        # is not, the dtypes are no news.
         alike: dict[str, list[str]] = defaultdict(list)
         for overload, variants in overloads.items():
             alike["" if whole else f"{abbreviated(variants)} of "].append(overload)

@@ -34,7 +34,7 @@ UNKNOWN = "unknown"
 NONE = "none"
 GIB = 1 << 30
 HALF = 0.5  # of the compilations: what a cache had is one of two bands
-SHOWN_DIGITS = 12  # of a digest
+SHOWN_DIGITS = 12  # of a digest, as Docker shows it
 # Compiled as a part of what is built, or what runs the tests; the third number changes no times.
 LIBRARIES = ("nanobind", "pybind11", "triton")
 TEST_TOOLS = ("pytest", "pytest-xdist")
@@ -86,7 +86,7 @@ class EnvironmentKey:
         return "; ".join(value for value in self._told().values() if value != NONE)
 
     def _told(self) -> dict[str, str]:
-        """The components that say anything."""
+        """The components that differ from the usual."""
         usual = {field.name: field.default for field in fields(self)}
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
@@ -137,7 +137,7 @@ def _text(value: object, default: str = UNKNOWN) -> str:
 def _machine(facts: Mapping[str, Any]) -> str:
     memory = facts.get("memory_bytes")
     gib = f"{round(memory / GIB)} GiB" if isinstance(memory, int) else f"memory {UNKNOWN}"
-    # Processors other than x86 need not tell their model.
+    # Processors other than x86 need not report their model.
     model = _text(facts.get("cpu_model") or facts.get("architecture"))
     return f"{model}, {_text(facts.get('cores'))} cores, {gib}"
 

@@ -1,4 +1,4 @@
-"""Files and archives of a results folder, read in bounds; what cannot be read is not there."""
+"""Files and archives of a results folder, read in bounds; what cannot be read counts as missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ci.util.lines import LONGEST_LOG_LINE, lines_of_file
 
 LARGEST_FILE = 1 << 27  # bytes; a ninja log of 100,000 commands has 15 million
 LARGEST_CONTENT = 1 << 28  # of an archive
-GZIP = 31  # zlib's word for it
+GZIP = 31  # zlib's code for this format
 # What a name begins with is of one run only: the workspace, the environment of the host engine.
 PLACES = ("/workspace/", "/site-packages/", "/dist-packages/")
 
@@ -26,9 +26,9 @@ class ArchiveMember(NamedTuple):
 
 
 def text_of(path: Path, largest: int = LARGEST_FILE) -> str | None:
-    """The text of a file; ``None`` where there is none, or none that anybody would read."""
+    """The text of a file; ``None`` where it is missing, too large or cannot be read."""
     try:
-        # What is no file could keep its reader waiting.
+        # A pipe could keep its reader waiting.
         if not path.is_file() or path.stat().st_size > largest:
             return None
         return path.read_text(encoding="utf-8", errors="replace")

@@ -77,7 +77,7 @@ def measures_of(result: PlatformResult) -> dict[str, float]:
 
 def _counts(stage: StageResult, result: PlatformResult) -> bool:
     """Whether it did what it was to do: a pytest with few failures took its time all the same."""
-    if stage.name == IMAGE:  # finding one takes no time, and says nothing about making it
+    if stage.name == IMAGE:  # finding one takes no time, and proves nothing about building it
         return result.facts("engine", "image").get("built") is True
     pytest = result.pytest
     if stage.exit_code != 1 or pytest is None or pytest.summary is None:

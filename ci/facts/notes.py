@@ -104,7 +104,7 @@ def _crash(case: Case) -> str:
 def _product_notes(case: Case, verdict: Verdict) -> list[str]:
     """What the product's verdict rests on; a broken contract has notes of its own."""
     if verdict.product is Product.PASSED:
-        if case.summary is None:  # the note on the harness says what happened
+        if case.summary is None:  # the note on the harness has the reason
             return []
         if case.compiled_only:
             return ["all that runs without a device passed"]
@@ -160,7 +160,7 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
     executed: Counter[int] = Counter()
     active: Counter[int] = Counter()
     for count in counts:
-        # What was asked for elsewhere, and fell back or took another slot, counts nowhere.
+        # A test that fell back to another device, or took another slot, counts nowhere.
         executed[count.slot] += min(count.executed, count.active)
         active[count.slot] += count.active
     shares = [
@@ -192,7 +192,7 @@ def _beyond_the_processor(tests: Sequence[TestOutcome]) -> Iterator[str]:
 
 
 def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:
-    """What is as bad as the quarantine says, and the references of what passes."""
+    """Tests that fail as their quarantine expects, and the references of those that pass."""
     held: Counter[str] = Counter()
     stale: Counter[str] = Counter()
     for test in tests:
@@ -220,7 +220,7 @@ def _differing(tests: Sequence[TestOutcome]) -> Iterator[str]:
 
 
 def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecord) -> list[str]:
-    """What a row of the table says of the reruns of its ``failed`` tests.
+    """The notes on the reruns of the ``failed`` tests.
 
     ``3 failed tests passed in 5 of 6 reruns: flaky``; the reruns of all that ended alike together.
     """

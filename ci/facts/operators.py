@@ -42,7 +42,7 @@ def _recorded(properties: object, name: str) -> object:
 
 
 def processor_of(properties: object) -> Processor | None:
-    """The record of a test that says what the processor can do; the first of a process does."""
+    """The record of what the processor can do, which the first test of a process makes."""
     return read_processor(_recorded(properties, "processor"))
 
 
@@ -56,7 +56,7 @@ def read_processor(facts: object) -> Processor | None:
 
 
 def selection_of(properties: object) -> Selection | None:
-    """The record of a test that says what the library was narrowed to; the first of a process."""
+    """The record of what the library was narrowed to, by the first test of a process."""
     match _recorded(properties, "selection"):
         case {
             "asked": str(asked),
@@ -114,7 +114,7 @@ def known_reason(text: str | None) -> bool:
 def skip_reason(record: OperatorRecord | None, message: str | None) -> str | None:
     """The reason of a skipped test: what it recorded, else what its message begins with.
 
-    A vendor's defect is told with its reference: ``vendor defect #123``.
+    A vendor's defect has its reference: ``vendor defect #123``.
     """
     recorded = record.reason if record else None
     if record is not None and recorded == VENDOR_DEFECT and record.quarantine:
@@ -130,7 +130,7 @@ def skip_reason(record: OperatorRecord | None, message: str | None) -> str | Non
 
 @dataclass
 class _OverloadTests:
-    """What the tests of one overload on one slot and device say."""
+    """What the tests of one overload on one slot and device add up to."""
 
     active: bool = False
     executed: bool = False
@@ -197,7 +197,7 @@ def mismatches(
     device, compiled_only = torch_device, is_compiled_only(platform, simulated=simulated)
     operators = _recorded_tests(log)
     executed = [(test, record) for test, record in operators if record.ran]
-    if compiled_only:  # tests may say no more than that the device is not here
+    if compiled_only:  # all that a test may record is that the device is missing
         wanted = f"{device} to be compiled only"
         checks = [
             (wanted, operators, "tests were on", _other_kind(simulated)),
@@ -225,7 +225,7 @@ def mismatches(
     failed = any(test.outcome.bad for test, _ in operators)
     if operators and not executed and not failed and not compiled_only:
         found.append(f"no operator test executed a sample, of {len(operators):,}")
-    if simulated and not operators:  # tests have to have seen what the run says of the device
+    if simulated and not operators:  # only tests prove what the device is
         found.append(f"requested {wanted}; no test says what it ran on")
     return tuple(found)
 
@@ -277,7 +277,7 @@ def _nowhere(record: OperatorRecord) -> str | None:
 
 
 def _beyond_compilation(record: OperatorRecord) -> str | None:
-    """What a test did that had no device; one that failed to say why it skips has failed anyway."""
+    """What a test did that had no device; one without a skip reason has failed anyway."""
     if record.ran:
         return "executed a sample"
     return None if record.reason in (NOT_ACTIVE, NO_DEVICE) else "did not skip for want of a device"

@@ -174,7 +174,7 @@ def _engine_stages(facts: ExecutionFacts) -> Iterator[StageResult]:
     if facts.image is not None:
         seconds = facts.image.seconds
         yield StageResult(name="image", seconds=seconds, exit_code=0, in_total=False)
-    if facts.sync_seconds:  # zero: another caller's, who did not live to tell
+    if facts.sync_seconds:  # zero: an earlier caller's, which is lost
         yield StageResult(name="sync", seconds=facts.sync_seconds, exit_code=0, in_total=False)
 
 

@@ -1,7 +1,7 @@
 """Read pytest's per-test log (pytest-reportlog), and what it prints.
 
 Counts come from the per-test log alone. Every test is counted exactly once, whatever its
-setup, call and teardown said and however often it was attempted; so a test that fails and
+setup, call and teardown reported and however often it was attempted; so a test that fails and
 whose teardown then fails too is one failure here and "1 failed, 1 error" in pytest's line.
 """
 
@@ -97,7 +97,7 @@ class _Attempt:
         )
 
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:
-        """Take over what is worse than all before; ``None`` says nothing yet."""
+        """Take over what is worse than all before; ``None`` is no outcome yet."""
         if outcome is not None and (
             self.outcome is None or _SEVERITY[outcome] < _SEVERITY[self.outcome]
         ):
@@ -105,7 +105,7 @@ class _Attempt:
 
 
 def _phase_outcome(report: Mapping[str, Any]) -> Outcome | None:
-    """What one phase says about the whole test; ``None``: nothing yet."""
+    """What one phase means for the whole test; ``None``: nothing yet."""
     phase, outcome = report.get("when"), report.get("outcome")
     if outcome == "failed":
         return Outcome.ERROR if phase in ("setup", "teardown") else Outcome.FAILED

@@ -40,11 +40,11 @@ TAIL = 16 * 1024  # bytes in which they are looked for: 4,000 are shown, if all 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFiles:
-    """A platform's results folder; each file in it is read once, when it is asked for."""
+    """A platform's results folder; each file in it is read once, when it is needed."""
 
     folder: Path
     stages: Sequence[StagePlan] = ()
-    """Of the plan; the logs of those that build say more of the build."""
+    """Of the plan; the logs of those that build are read for its facts."""
 
     @cached_property
     def record(self) -> RunRecord:

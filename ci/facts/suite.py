@@ -54,7 +54,7 @@ UNSELECTED = State(Outcome.SKIPPED, NOT_SELECTED)
 def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
     """``expected``, with what depends on the processor as it should be on that of ``found``.
 
-    A run that does not say what its processor lacks has proved no reason to skip.
+    A run that does not record its processor has proved no reason to skip.
     """
 
     def settled(test: OperatorTest, state: State) -> State:
@@ -141,7 +141,7 @@ def main_device(node_ids: Collection[str]) -> str | None:
 
 
 def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
-    """What a test is called in a suite of a device."""
+    """The name of a test in a suite of a device."""
     if f"-{device}{_SLOT}" not in node_id:  # to parse it takes ten times as long
         return node_id
     found = _operator_test(node_id)
@@ -197,14 +197,14 @@ def abbreviated(variants: Iterable[str]) -> str:
 
 
 def spelled_out(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
-    """The variants that a word of ``abbreviated`` stands for."""
+    """The variants that a word of ``abbreviated`` abbreviates."""
     prefix, dtype = _dtype(word)
     return [prefix + member for member in classes.get(dtype, [dtype])]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """How to get at each column; ``digest`` is of names and endings, ``None``: nobody knows."""
+    """How to read each column; ``digest`` is of names and endings, ``None``: unknown."""
 
     names: Callable[[], Sequence[str]]
     endings: Callable[[], Sequence[Ending]]
@@ -262,7 +262,7 @@ class Outcomes:
         return {name: seconds for name, (state, _), seconds in rows if state.outcome is passed}
 
     def messages(self, names: Iterable[str]) -> dict[str, str | None]:
-        """What these tests said."""
+        """The messages of these tests."""
         wanted = frozenset(names)
         rows = zip(self.names, self.endings, strict=True)
         return {name: ending.message for name, ending in rows if name in wanted}

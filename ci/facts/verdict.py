@@ -62,14 +62,14 @@ def not_run(reason: str) -> Verdict:
 
 def _product(case: Case) -> ProductOpinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
-        if case.facts.exit_code is None:  # nobody saw the end
+        if case.facts.exit_code is None:  # the end is not known
             text = "whether a stage was started: the agent's record could not be fetched"
             return Product.INCOMPLETE, [unknown(text)]
         return Product.NOT_RUN, [fact("no stage was started")]
     at = list(case.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _without_result(case, case.stages[:at]):
         return early
-    # What the tests say counts where they ran on the platform, and all of them.
+    # The outcomes of the tests count where all of them ran on the platform.
     product, evidence = _suite(case)
     broken = _broken_contract(case)
     if case.misplaced or broken:
@@ -281,7 +281,7 @@ def _killed_for_memory(case: Case) -> list[Evidence]:
         end = victims[0]
         text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
         return [fact(f"{text}: {why}")]
-    # What a rerun brought about is no part of the run that is judged.
+    # The effects of a rerun are not part of the run that is judged.
     if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
         return [fact(f"the engine reports an out-of-memory kill: {why}")]
     return []
@@ -290,7 +290,7 @@ def _killed_for_memory(case: Case) -> list[Evidence]:
 def limit_reached(case: Case) -> bool:
     """Whether a kill for memory is due to the configured limit, if there was one.
 
-    The kernel counts kills of both causes together. Where it does not say that the limit was
+    The kernel counts kills of both causes together. Where it does not record that the limit was
     hit, the limit is blamed.
     """
     hits = [end.memory_limit_hits for end in _victims(case)]
