@@ -18,11 +18,12 @@ from pathlib import Path
 
 from bench.context import ROOT, Context
 from bench.rows import Measurement, MeasurementError
-from ci.facts.result_files import ResultFiles
+from ci.facts.result_files import EVENTS
 from ci.model.events import StageStarted
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.results import RunResult
 from ci.store.folder import read_results
+from ci.util.lines import parse_object
 
 SOCKET = "unix:///var/run/docker.sock"
 CPU_SECONDS = 10  # of each platform's build: long against what is measured beside it
@@ -109,12 +110,9 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
         said = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
         raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{said}")
     result = read_results(results / "latest" / "results.json")
-    stages = [
-        event.time
-        for platform in result.platforms
-        for event in ResultFiles(folder=results / "latest" / platform.platform).record.events
-        if isinstance(event, StageStarted)
-    ]
+    logs = [results / "latest" / platform.platform / EVENTS for platform in result.platforms]
+    events = [parse_object(line) for log in logs for line in log.read_text().splitlines()]
+    stages = [event["time"] for event in events if event["event"] == StageStarted.event]
     return _Run(
         result=result, wall_s=wall, first_stage_s=min(stages) - begun, memory_mb=memory / 1e6
     )

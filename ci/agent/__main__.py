@@ -6,17 +6,16 @@ import json
 import sys
 from pathlib import Path
 
-from .run import Run
-
-PROTOCOL = 3
+from ci.agent.run import Run
+from ci.model.job import PROTOCOL, read_job
 
 
 def main() -> None:
     """Carry out the job named on the command line and exit as its stages did."""
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if job["protocol"] != PROTOCOL:
-        sys.exit(f"agent: job protocol {job['protocol']}, expected {PROTOCOL}")
-    sys.exit(Run(job).execute())
+    document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    if document["protocol"] != PROTOCOL:
+        sys.exit(f"agent: job protocol {document['protocol']}, expected {PROTOCOL}")
+    sys.exit(Run(read_job(document)).execute())
 
 
 if __name__ == "__main__":

@@ -7,14 +7,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ci.agent.locks import LockFolder
+from ci.model.events import Event, LeaseReleased, LeaseTaken, LeaseWaiting
+from ci.model.job import DeviceJob
 from ci.util.lines import parse_object
-
-from .locks import Lock, LockFolder
 
 POLL_S = 0.5
 PROBE_PAUSE_S = 5.0  # free devices that are not fit are looked at again after it
@@ -32,47 +33,50 @@ class Leases:
 
     def __init__(
         self,
-        job: dict[str, Any],
-        environment: dict[str, str],
-        tell: Callable[..., None],
+        plan: DeviceJob,
+        *,
+        run_id: str,
+        platform: str,
+        environment: Mapping[str, str],
+        emit: Callable[[Event], None],
         stopped: Callable[[], bool],
     ) -> None:
-        self._plan: dict[str, Any] = job["devices"]
+        self._plan = plan
         self._environment = environment
-        self._tell = tell
+        self._emit = emit
         self._stopped = stopped
-        owner = {"run": job["run_id"], "platform": job["platform"], "user": self._plan["user"]}
-        self._folder = LockFolder(self._plan["folder"], owner)
+        owner = {"run": run_id, "platform": platform, "user": plan.user}
+        self._folder = LockFolder(plan.folder, owner)
         self._known: list[str] = []
-        self._place: Lock | None = None
-        self._locks: dict[str, Lock] = {}
+        self._place: int | None = None  # the lock on the line of those that wait
+        self._locks: dict[str, int] = {}
         self.detection = Detection("unknown", "nobody has looked yet")
         self.records: list[dict[str, Any]] = []  # every lease of the run
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What the processes of a stage inherit: so they hold the lease themselves."""
-        return tuple(lock.descriptor for lock in self._locks.values())
+        return tuple(self._locks.values())
 
     @property
     def variables(self) -> dict[str, str]:
         """What tells a stage's framework which devices are its own."""
-        key = self._plan["visible_by"]
+        key = self._plan.visible_by
         leased = [self.detection.device(uuid) for uuid in self._locks]
         # A device that no probe knows has the name that the policy gave it.
         names = [str(found["uuid"] if found[key] is None else found[key]) for found in leased]
-        return {self._plan["visible"]: ",".join(names)} if names else {}
+        return {self._plan.visible: ",".join(names)} if names else {}
 
     def check(self) -> None:
         """Raise ``LeaseError`` where waiting would never help: before the hour of compiling."""
         try:
             self._folder.make()
         except OSError as error:
-            folder = self._plan["folder"]
+            folder = self._plan.folder
             text = f"the lease folder {folder} cannot be used: {error.strerror}"
             raise LeaseError(f"{text} (as root: install -d -m 1777 {folder})") from None
         self._detect()
-        named, count = self._plan["uuids"], self._plan["count"]
+        named, count = self._plan.uuids, self._plan.count
         if self.detection.status != "unknown":
             if missing := [uuid for uuid in named if uuid not in self._known]:
                 there = ", ".join(self._known) or "none"
@@ -96,39 +100,36 @@ class Leases:
             waited = time.monotonic() - start
             if self._locks:
                 self._record(stage, waited)
-            elif waited >= self._plan["wait_s"]:
+            elif waited >= self._plan.wait_s:
                 raise LeaseError(f"device lease timed out after {waited:.0f} s: {_all(reasons)}")
             elif reasons != told or time.monotonic() - said > SIGN_OF_LIFE_S:
                 told, said = reasons, time.monotonic()
                 text = f"{stage} waits for devices since {waited:.0f} s: {_all(reasons)}"
-                self._tell("lease_waiting", stage=stage, waited_s=waited, text=text)
+                self._emit(LeaseWaiting(stage=stage, waited_s=waited, text=text))
             time.sleep(pause)
 
     def release(self) -> None:
         """Give back what there is, and note the state that it is in."""
-        if self._place is not None:
-            self._place.release()
-            self._place = None
+        self._leave_line()
         if not self._locks:
             return
         self._detect()
-        left = [self.detection.device(uuid) for uuid in self._locks]
+        left = tuple(self.detection.device(uuid) for uuid in self._locks)
         for record, found in zip(self.records[-len(left) :], left):
-            record["after"] = _state(found)
+            record["after"] = {name: found.get(name) for name in STATE}
         text = f"{', '.join(self._locks)} given back"
-        for lock in self._locks.values():
-            lock.release()
+        _release(self._locks)
         self._locks = {}
-        self._tell("lease_released", devices=left, text=text)
+        self._emit(LeaseReleased(devices=left, text=text))
 
     def _detect(self) -> None:
-        self.detection = detect(self._plan["probe"], self._environment)
+        self.detection = detect(self._plan.probe, self._environment)
         if self.detection.status == "devices":
             self._known = [found["uuid"] for found in self.detection.devices if found["uuid"]]
 
     @property
     def _candidates(self) -> list[str]:
-        return [*self._plan["uuids"]] or self._known
+        return [*self._plan.uuids] or self._known
 
     def _attempt(self) -> tuple[list[str], float]:
         """Take all devices or none; else say why not, and when to try again.
@@ -136,33 +137,34 @@ class Leases:
         Whoever is first in the line of those with the same candidates waits for all that it needs,
         and those behind it take nothing: who wants two would starve beside those who want one.
         """
+        names = ",".join(sorted(self._candidates))
+        line = f"line-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
         if self._place is None:
-            self._place = self._folder.take(self._line)
+            self._place = self._folder.take(line)
         if self._place is None:
-            before = self._folder.holder(self._line)
+            before = self._folder.holder(line)
             return [*self._held(), *([f"{before} waits before it"] if before else [])], POLL_S
         locks = {uuid: self._folder.take(uuid) for uuid in self._candidates}
         free = {uuid: lock for uuid, lock in locks.items() if lock is not None}
-        if len(free) < self._plan["count"]:
+        if len(free) < self._plan.count:
             _release(free)
             return self._held(), POLL_S
         self._detect()
         unfit = {uuid: reason for uuid in free if (reason := self._unfit(uuid))}
-        fit = [uuid for uuid in free if uuid not in unfit][: self._plan["count"]]
-        if len(fit) < self._plan["count"]:
+        fit = [uuid for uuid in free if uuid not in unfit][: self._plan.count]
+        if len(fit) < self._plan.count:
             _release(free)
             reasons = [f"{uuid} {reason}" for uuid, reason in unfit.items()]
             return [*reasons, *self._held()], PROBE_PAUSE_S
         self._locks = {uuid: free.pop(uuid) for uuid in fit}
         _release(free)
-        self._place.release()
-        self._place = None
+        self._leave_line()
         return [], 0.0
 
-    @property
-    def _line(self) -> str:
-        names = ",".join(sorted(self._candidates))
-        return f"line-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+    def _leave_line(self) -> None:
+        if self._place is not None:
+            os.close(self._place)
+            self._place = None
 
     def _held(self) -> list[str]:
         holders = {uuid: self._folder.holder(uuid) for uuid in self._candidates}
@@ -178,31 +180,28 @@ class Leases:
             return "is not there any more"
         elif found["health"] not in ("healthy", "unknown"):
             return f"is {found['health']}"
-        elif total and used is not None and used > self._plan["busy_memory"] * total:
-            share, limit = used / total, self._plan["busy_memory"]
+        elif total and used is not None and used > self._plan.busy_memory * total:
+            share, limit = used / total, self._plan.busy_memory
             return f"has {share:.0%} of its memory in use without a lease (busy above {limit:.0%})"
         elif found["health"] == "unknown" or used is None or not total:
             unknown = "does not tell its health or its memory in use"
         else:
             return None
-        return None if uuid in self._plan["uuids"] else unknown
+        return None if uuid in self._plan.uuids else unknown
 
     def _record(self, stage: str, waited: float) -> None:
-        leased = [self.detection.device(uuid) for uuid in self._locks]
+        leased = tuple(self.detection.device(uuid) for uuid in self._locks)
         for found in leased:
             fixed = {name: value for name, value in found.items() if name not in STATE}
-            self.records.append({**fixed, "before": _state(found), "after": None})
+            before = {name: found.get(name) for name in STATE}
+            self.records.append({**fixed, "before": before, "after": None})
         text = f"{stage} has {', '.join(self._locks)} after {waited:.0f} s"
-        self._tell("lease_taken", stage=stage, waited_s=waited, devices=leased, text=text)
+        self._emit(LeaseTaken(stage=stage, waited_s=waited, devices=leased, text=text))
 
 
-def _state(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: found.get(name) for name in STATE}
-
-
-def _release(locks: dict[str, Lock]) -> None:
-    for lock in locks.values():
-        lock.release()
+def _release(locks: Mapping[str, int]) -> None:
+    for descriptor in locks.values():
+        os.close(descriptor)
 
 
 def _all(reasons: list[str]) -> str:
@@ -227,7 +226,7 @@ class Detection:
         return next((found for found in self.devices if found["uuid"] == uuid), nothing)
 
 
-def detect(command: list[str], environment: dict[str, str]) -> Detection:
+def detect(command: Sequence[str], environment: Mapping[str, str]) -> Detection:
     """Run the probe; whatever goes wrong with it is ``unknown``, with the reason."""
     try:
         process = subprocess.Popen(
@@ -249,29 +248,20 @@ def detect(command: list[str], environment: dict[str, str]) -> Detection:
         return Detection("unknown", f"the probe did not answer within {PROBE_TIMEOUT_S:.0f} s")
     if process.returncode != 0:
         return Detection("unknown", _failure(process.returncode, complaints))
-    return _answer(output)
-
-
-def _failure(code: int, complaints: bytes) -> str:
-    lines = complaints.decode(errors="replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    return f"the probe {how}{': ' + last.strip() if last else ''}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _answer(output: bytes) -> Detection:
-    """Read the last line: a vendor's library may have printed before it."""
-    try:
+    try:  # the last line: a vendor's library may have printed before it
         answer = parse_object(output.splitlines()[-1].decode(errors="replace"))
         devices = tuple(answer.get("devices", ()))
         return Detection(answer["status"], answer.get("reason"), devices)
     except (IndexError, ValueError, TypeError, KeyError):
         text = output[-200:].decode(errors="replace")
         return Detection("unknown", f"the probe did not answer in JSON: {text!r}")
+
+
+def _failure(code: int, complaints: bytes) -> str:
+    lines = complaints.decode(errors="replace").split("\n")
+    last = next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
+    try:
+        how = f"was killed by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"the probe {how}{last}"

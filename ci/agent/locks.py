@@ -25,27 +25,19 @@ FILE_MODE = 0o666
 REAP_GRACE_S = 20.0  # what a dead run left has SIGTERM's time to end; its supervisor takes 12 s
 
 
-class Lock:
-    """A held lock; ``descriptor`` keeps it, also in a child that inherits it."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def release(self) -> None:
-        """Give it up, as far as this process goes."""
-        os.close(self.descriptor)
-
-
 class LockFolder:
-    """Takes locks for one owner, who is told to those that want the same."""
+    """Takes locks for one owner, who is shown to those that want the same.
+
+    A lock is a descriptor, which keeps it, also in a child that inherits it; closing it gives the
+    lock up, as far as this process goes.
+    """
 
     def __init__(self, folder: str, owner: dict[str, Any], grace_s: float = REAP_GRACE_S) -> None:
         self._folder = Path(folder)
-        self._owner = {**owner, **_identity(os.getpid())}
+        self._owner = {**owner, **_identity()}
         self._grace_s = grace_s
-        self._told: dict[
-            tuple[object, ...], float
-        ] = {}  # orphaned locks, and when their processes were told
+        # Orphaned locks, and when their processes were told to end.
+        self._told: dict[tuple[object, ...], float] = {}
 
     def make(self) -> None:
         """Make the folder where it is missing; raises ``OSError`` where that is impossible."""
@@ -54,7 +46,7 @@ class LockFolder:
             self._folder.mkdir(FOLDER_MODE)
         os.close(self._open("folder"))  # it may be there and not for everybody
 
-    def take(self, name: str) -> Lock | None:
+    def take(self, name: str) -> int | None:
         """Take a lock, or return None: somebody has it."""
         descriptor = self._open(name)
         try:
@@ -65,7 +57,7 @@ class LockFolder:
         content = json.dumps({**self._owner, "since": time.time()}).encode()
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, content, 0)
-        return Lock(descriptor)
+        return descriptor
 
     def holder(self, name: str) -> str | None:
         """Say who has a lock, if anybody; what a dead run left is told to end."""
@@ -146,11 +138,11 @@ def _holds(descriptor: Path, path: Path, owner: int) -> bool:
     return False
 
 
-def _identity(pid: int) -> dict[str, Any]:
-    """What tells a process from any other of any machine."""
+def _identity() -> dict[str, Any]:
+    """What tells this process from any other of any machine."""
     return {
-        "pid": pid,
-        "started": _started(pid),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "namespace": os.readlink("/proc/self/ns/pid"),
     }
@@ -169,11 +161,9 @@ def _is_dead(owner: dict[str, Any]) -> bool:
     """Tell whether an owner has died; of one elsewhere nobody here can say so."""
     if "pid" not in owner:
         return False
-    mine = _identity(os.getpid())
-    if any(owner[name] != mine[name] for name in ("boot", "namespace")):
-        return False
-    started: int | None = owner["started"]
-    return _started(owner["pid"]) != started
+    mine = _identity()
+    here = all(owner[name] == mine[name] for name in ("boot", "namespace"))
+    return here and bool(_started(owner["pid"]) != owner["started"])
 
 
 def _read(descriptor: int) -> dict[str, Any]:

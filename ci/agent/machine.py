@@ -69,7 +69,7 @@ print(json.dumps({"python": platform.python_version(), "packages": packages}))
 """
 
 
-def machine() -> dict[str, object]:
+def describe_machine() -> dict[str, str | int | None]:
     """Describe the machine as far as it can change how long a stage takes."""
     return {
         "hostname": platform.node(),
@@ -91,12 +91,8 @@ def instruction_sets() -> str | None:
     if found is None:  # glibc before 2.33, or another C library
         found = set((_field(CPUINFO, "flags", ":") or "").split())
     vectors = [name for name, features in VECTORS.items() if found.issuperset(features)]
-    return " ".join(
-        [
-            *(vectors[:1] or ["SSE2"]),
-            *(name for name, features in EXTENSIONS.items() if found.intersection(features)),
-        ]
-    )
+    extensions = [name for name, features in EXTENSIONS.items() if found.intersection(features)]
+    return " ".join([*(vectors[:1] or ["SSE2"]), *extensions])
 
 
 def _cpuid() -> set[str] | None:
@@ -113,72 +109,49 @@ def _cpuid() -> set[str] | None:
     }
 
 
-def tools(
-    variables: dict[str, str], workspace: str, device_compiler: str | None = None
+def describe_tools(
+    variables: Mapping[str, str], workspace: Path, device_compiler: str | None = None
 ) -> dict[str, object]:
     """Describe the Python and its packages, and the build tools."""
 
-    def probe(*command: str) -> str | None:
-        return _output(list(command), variables, workspace)
+    def printed(*command: str) -> str:
+        return printed_by(command, variables, workspace) or ""
 
-    found = probe("python3", "-c", PYTHON_PROBE)
-    python, packages = _python(found)
+    def version(*command: str) -> str | None:
+        return next((line.strip() for line in printed(*command, "--version").splitlines()), None)
+
+    try:
+        found = parse_object(printed("python3", "-c", PYTHON_PROBE))
+    except ValueError:  # the stages' Python may be any program
+        found = {}
+    python, packages = found.get("python"), found.get("packages")
+    packages = packages if isinstance(packages, dict) else {}
+    try:  # the compiler that build systems take may have options of its own
+        compiler = shlex.split(variables.get("CXX", "")) or ["c++"]
+    except ValueError:  # a quotation without an end, which no build system takes either
+        compiler = ["c++"]
+    device = printed(device_compiler, "--version").splitlines() if device_compiler else []
+    versions = [line.strip() for line in device if _VERSION.search(line)]  # nvcc's is in line 4
     return {
-        "python": python,
+        "python": python if isinstance(python, str) else None,
         "packages": packages,
-        "compiler": _first_line(probe(*_compiler(variables), "--version")),
-        "device_compiler": device_compiler
-        and _version_line(device_compiler, probe(device_compiler, "--version")),
-        "cmake": _first_line(probe("cmake", "--version")),
-        "ninja": _first_line(probe("ninja", "--version")),
+        "compiler": version(*compiler),
+        "device_compiler": f"{device_compiler}: {versions[0]}" if versions else None,
+        "cmake": version("cmake"),
+        "ninja": version("ninja"),
         "torch": packages.get("torch"),
     }
 
 
-def _python(answer: str | None) -> tuple[str | None, dict[str, object]]:
-    """The version and the packages that the stages' Python answers, which may be any program."""
-    try:
-        found = parse_object(answer or "")
-    except ValueError:
-        return None, {}
-    version, packages = found.get("python"), found.get("packages")
-    return (
-        version if isinstance(version, str) else None,
-        packages if isinstance(packages, dict) else {},
-    )
-
-
-def _compiler(variables: Mapping[str, str]) -> list[str]:
-    """The C++ compiler that build systems take, which may have options of its own."""
-    try:
-        return shlex.split(variables.get("CXX", "")) or ["c++"]
-    except ValueError:  # a quotation without an end, which no build system takes either
-        return ["c++"]
-
-
-def build_settings(stages: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """Describe what the stages, by the environment of each, were asked to build and how."""
-    names = sorted({name for variables in stages for name in variables})
-    chosen = {
-        name: mask_credentials(" | ".join(_values(name, stages)))
-        for name in names
-        if name == SELECTION or OPTIONS.fullmatch(name)
-    }
-    operators = chosen.pop(SELECTION, "")
-    return {"selection": {"operators": operators} if operators else {}, "options": chosen}
-
-
-def _values(name: str, stages: Sequence[Mapping[str, str]]) -> list[str]:
-    """Each value of a variable once, in the order of the stages."""
-    return list(dict.fromkeys(variables[name] for variables in stages if name in variables))
-
-
-def _output(command: list[str], variables: dict[str, str], workspace: str) -> str | None:
+def printed_by(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+) -> str | None:
+    """What a tool prints; ``None``: it is missing, fails or does not end."""
     try:
         done = subprocess.run(
             command,
-            env=variables,
-            cwd=workspace,
+            env=environment,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -190,14 +163,16 @@ def _output(command: list[str], variables: dict[str, str], workspace: str) -> st
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
-def _first_line(text: str | None) -> str | None:
-    return text.splitlines()[0].strip() if text else None
-
-
-def _version_line(name: str, text: str | None) -> str | None:
-    """What a compiler says of its version, which nvcc does in its fourth line."""
-    lines = [line.strip() for line in (text or "").splitlines() if _VERSION.search(line)]
-    return f"{name}: {lines[0]}" if lines else None
+def build_settings(stages: Sequence[Mapping[str, str]]) -> dict[str, object]:
+    """Describe what the stages, by the environment of each, were asked to build and how."""
+    chosen = {}
+    for name in sorted({name for variables in stages for name in variables}):
+        if name == SELECTION or OPTIONS.fullmatch(name):
+            values = [variables[name] for variables in stages if name in variables]
+            # Each value once, in the order of the stages.
+            chosen[name] = mask_credentials(" | ".join(dict.fromkeys(values)))
+    operators = chosen.pop(SELECTION, "")
+    return {"selection": {"operators": operators} if operators else {}, "options": chosen}
 
 
 def _field(path: Path, key: str, separator: str) -> str | None:

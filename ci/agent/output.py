@@ -1,20 +1,24 @@
-"""A stage's log, and how it is printed while it grows.
+"""What the agent prints: its events, and the stages' output between them.
 
-The log takes everything at once. What is printed is read back from it, when the reader of
-standard output is ready for more: the stage never waits for that reader, and nothing is kept in
-memory. Where the reader is too slow, or a stage writes more than is worth carrying, the printed
-output leaves out a part and says so.
+The events are append-only JSON lines in a file, and the same lines on standard output.
+
+A stage's log takes all of its output at once. What is printed is read back from it, when the
+reader of standard output is ready for more: the stage never waits for that reader, and nothing is
+kept in memory. Where the reader is too slow, or a stage writes more than is worth carrying, the
+printed output leaves out a part and says so.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .event_log import Printer
+from ci.model.events import Event, Output
 
 # A container engine stores what is printed in entries of 16 KiB: with one for every line, 200 MB
 # of output took it 30 s, in entries that are full 3 s.
@@ -27,6 +31,55 @@ TAIL = 16 * 1024  # bytes before the end from which it then goes on
 # An engine keeps what is printed on its disk as long as the container lives.
 MOST_PRINTED = 1 << 30  # of a run at the full rate
 SLOW_RATE = 64 * 1024  # bytes a second afterwards
+
+
+class Printer:
+    """Prints lines piece by piece, so that the stage waits for no reader."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.printed = 0  # bytes so far
+        self._rest = b""
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a line is not out yet."""
+        return bool(self._rest)
+
+    def begin(self, line: str) -> None:
+        """Take the next line; the one before must be out."""
+        self._rest = line.encode() + b"\n"
+        self.printed += len(self._rest)
+
+    def go_on(self) -> None:
+        """Print as much as a pipe that ``select`` has reported takes at once."""
+        self._rest = self._rest[os.write(self.descriptor, self._rest[: select.PIPE_BUF]) :]
+
+    def finish(self) -> None:
+        """Print what is left, however long that takes."""
+        while self._rest:
+            self.go_on()
+
+
+class EventLog:
+    """Appends events to a file, so that each one survives whatever follows, and prints them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a+b", buffering=0)
+        self.printer = Printer(sys.stdout.fileno())
+
+    def emit(self, event: Event) -> None:
+        """Append an event to the file, make it durable, and print it."""
+        line = event.to_json(time=time.time(), monotonic=time.monotonic())
+        # Start a new line if another process left one unfinished.
+        file = self._file.fileno()
+        size = os.fstat(file).st_size
+        begun = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        self._file.write((b"\n" if begun else b"") + line.encode() + b"\n")
+        os.fsync(file)
+        self.printer.finish()
+        self.printer.begin("\n" + line)
+        self.printer.finish()
 
 
 class StageOutput:
@@ -108,8 +161,7 @@ class StageOutput:
             text, more = self._leave_out(), True
         else:
             text, more = self._next_piece()
-        event = {"event": "output", "stage": self._stage, "text": text}
-        line = json.dumps({**event, "more": True} if more else event)
+        line = Output(stage=self._stage, text=text, more=more).to_json()
         self._printer.begin(line)
         self._budget -= len(line)
         self._last = self._clock()

@@ -8,48 +8,65 @@ so that daemons and orphans of the stage are counted, and ended, with it.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
 import time
 import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
-from . import tree
-from .output import QUIET_S, StageOutput
+from ci.agent.output import QUIET_S, StageOutput
+from ci.model.events import CommandEnd
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end
 LEFTOVER_GRACE_S = 2.0  # the same for what a finished stage leaves running
 LARGEST_PIPE = 1 << 20  # Linux lets nobody make one larger, so one read empties it
 SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+ENDING = {signal.SIGTERM, signal.SIGINT}
+# Between two looks for processes that started only while all were told to end; one look reads
+# /proc, which takes a few milliseconds.
+RESCAN_S = 0.1
+KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never go
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run, and in what; its processes inherit the descriptors."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    workspace: Path
+    timeout_s: float
+    inherited: Sequence[int] = ()
+
 
 class Stage:
-    """A running command and its supervisor, both with the ``inherited`` descriptors."""
+    """A running command and its supervisor."""
 
-    def __init__(
-        self,
-        command: list[str],
-        *,
-        environment: dict[str, str],
-        workspace: str,
-        timeout_s: float,
-        inherited: tuple[int, ...] = (),
-    ) -> None:
+    def __init__(self, command: Command) -> None:
         self._output, output = os.pipe()
         self._result, result = os.pipe()
         # The supervisor takes its signals with sigtimedwait: blocked from its birth on.
         self._start = time.monotonic()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, tree.ENDING)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         self._pid = os.fork()
         if self._pid == 0:
             code = SUPERVISOR_FAILED
             try:
                 os.close(self._output)
-                outcome = _supervise(command, environment, workspace, timeout_s, output, inherited)
-                os.write(result, json.dumps(outcome).encode())
+                os.write(result, json.dumps(asdict(_supervise(command, output))).encode())
                 code = 0
             except BaseException:
                 os.write(output, traceback.format_exc().encode())
@@ -65,7 +82,7 @@ class Stage:
         if self._running:
             os.kill(self._pid, signal.SIGTERM)
 
-    def follow(self, output: StageOutput) -> dict[str, object]:
+    def follow(self, output: StageOutput) -> CommandEnd:
         """Pass on the output until the stage has ended; return the measurements."""
         written = self._pass_on(output)
         os.close(self._output)
@@ -73,11 +90,9 @@ class Stage:
         self._running = False  # now: once it is waited for, its number may be another process's
         _, status = os.waitpid(self._pid, 0)
         if written:
-            outcome: dict[str, object] = json.loads(written)
-            return outcome
+            return CommandEnd(**json.loads(written))
         # The supervisor failed or was killed, so the agent's own counters must do.
-        status = status or SUPERVISOR_FAILED << 8
-        return {**_finished(self._start, status, None), **tree.UNKNOWN_COUNTERS}
+        return _measured(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
     def _pass_on(self, output: StageOutput) -> bytes:
         """Pass on the output until the supervisor has ended; return what it has written.
@@ -107,55 +122,170 @@ class Stage:
         return written
 
 
-def _supervise(
-    command: list[str],
-    environment: dict[str, str],
-    workspace: str,
-    timeout_s: float,
-    output: int,
-    inherited: tuple[int, ...],
-) -> dict[str, object]:
-    tree.prepare_supervisor()
-    before = tree.memory_counters()
+def _supervise(command: Command, output: int) -> CommandEnd:
+    # The parent of every orphan below this process, which ends with its own parent.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {signal.SIGCHLD})
+    before = _memory_counters()
     start = time.monotonic()
     try:
         process = subprocess.Popen(
-            command,
-            cwd=workspace,
-            env=environment,
+            command.arguments,
+            cwd=command.workspace,
+            env=command.environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            pass_fds=inherited,
-            preexec_fn=tree.restore_signals,  # this process has no threads
+            pass_fds=command.inherited,
+            # The command takes its signals as ever; this process has no threads.
+            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()),
         )
     except OSError as error:
-        os.write(output, f"{command[0]}: {error.strerror}\n".encode())
+        os.write(output, f"{command.arguments[0]}: {error.strerror}\n".encode())
         code = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell would
-        return {**_finished(start, code << 8, None), **tree.UNKNOWN_COUNTERS}
-    processes = tree.ProcessTree(process.pid)
+        return _measured(time.monotonic() - start, code << 8)
+    processes = ProcessTree(process.pid)
     try:
-        cause = processes.wait(timeout_s)
+        cause = processes.wait(command.timeout_s)
         if cause is not None:
             processes.end(GRACE_S)
-        outcome = _finished(start, processes.status, cause)
+        seconds, status = time.monotonic() - start, processes.status
     finally:
         processes.end(LEFTOVER_GRACE_S)
-    counted = tree.increase(before, tree.memory_counters())
-    return {**outcome, **tree.usage(), **counted}
+    return _measured(seconds, status, cause, before)
 
 
-def _finished(start: float, status: int | None, cause: str | None) -> dict[str, object]:
-    """Describe the end of the command itself; no status means that it could not be killed."""
+class ProcessTree:
+    """All descendants of the calling process; ``main`` is the one whose status counts."""
+
+    def __init__(self, main: int) -> None:
+        self._main = main
+        self._empty = False
+        self.status: int | None = None  # as os.waitpid has it; None while running
+
+    def wait(self, timeout_s: float) -> str | None:
+        """Wait for ``main``; return None, or why waiting ended early."""
+        deadline = time.monotonic() + timeout_s
+        while not self._reap() and self.status is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return "timed_out"
+            received = signal.sigtimedwait(ENDING | {signal.SIGCHLD}, left)
+            if received is not None and received.si_signo != signal.SIGCHLD:
+                return "interrupted"
+        return None
+
+    def end(self, grace_s: float) -> None:
+        """End every process: SIGTERM, ``grace_s``, then SIGKILL."""
+        for number, timeout_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_TIMEOUT_S)):
+            told: set[int] = set()  # each once, those included that start only meanwhile
+            deadline = time.monotonic() + timeout_s
+            while not self._reap() and time.monotonic() < deadline:
+                for pid in _descendants(os.getpid()):
+                    if pid not in told:
+                        told.add(pid)
+                        # Ended meanwhile, or another user's (sudo): nothing more can be done.
+                        with suppress(ProcessLookupError, PermissionError):
+                            os.kill(pid, number)
+                signal.sigtimedwait({signal.SIGCHLD}, RESCAN_S)
+
+    def _reap(self) -> bool:
+        """Collect whatever has ended; return whether no process remains."""
+        while not self._empty:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._empty = True
+                break
+            if pid == 0:
+                break
+            if pid == self._main:
+                self.status = status
+        return self._empty
+
+
+def _descendants(ancestor: int) -> list[int]:
+    """Return the processes below ``ancestor``, whatever session they moved to."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        children.setdefault(int(fields[1]), []).append(int(folder.name))
+    found = list(children.get(ancestor, []))
+    for pid in found:  # grows while it is walked
+        found += children.get(pid, [])
+    return found
+
+
+def _measured(
+    seconds: float,
+    status: int | None,
+    cause: str | None = None,
+    before: tuple[int | None, int | None] = (None, None),
+) -> CommandEnd:
+    """Describe an end: a wait status, ``None`` for a command that could not be killed, and why.
+
+    All that waited-for descendants of this process have used is counted, and what the memory
+    counters have grown by.
+    """
     status = int(signal.SIGKILL) if status is None else status
-    outcome: dict[str, object] = {
-        "seconds": time.monotonic() - start,
-        "exit_code": tree.exit_code(status),
-        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-        "timed_out": cause == "timed_out",
-        **tree.usage(),
-    }
-    if cause == "interrupted":
-        outcome["interrupted"] = True
-    return outcome
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    oom_kills, memory_limit_hits = (
+        None if start is None or end is None else max(end - start, 0)
+        for start, end in zip(before, _memory_counters())
+    )
+    return CommandEnd(
+        seconds=seconds,
+        exit_code=os.WEXITSTATUS(status) if number is None else 128 + number,  # as a shell does
+        signal=number,
+        timed_out=cause == "timed_out",
+        cpu_user_s=used.ru_utime,
+        cpu_system_s=used.ru_stime,
+        peak_rss_bytes=used.ru_maxrss * 1024,  # Linux counts in KiB
+        interrupted=cause == "interrupted",
+        oom_kills=oom_kills,
+        memory_limit_hits=memory_limit_hits,
+    )
+
+
+def _memory_counters() -> tuple[int | None, int | None]:
+    """Return what the kernel counts in this control group, as far as it tells.
+
+    First the processes killed for memory, also those killed because the machine had none left;
+    then how often an allocation met the limit of the group itself, which only the second version
+    of control groups tells.
+    """
+    for folder, is_first_version in _groups():
+        path = folder / ("memory.oom_control" if is_first_version else "memory.events")
+        try:  # lines like ``oom_kill 2``
+            pairs = [line.rpartition(" ") for line in path.read_text().splitlines()]
+            counts = {name: int(number) for name, _, number in pairs}
+        except (OSError, ValueError):
+            continue
+        if "oom_kill" in counts:
+            # The first version has memory.failcnt, which stays 0 in a Linux 6.18 that kills.
+            return counts["oom_kill"], None if is_first_version else counts.get("oom")
+    return None, None
+
+
+def _groups() -> list[tuple[Path, bool]]:
+    """Return the folders of this process's group and, in a container, of the mount.
+
+    True with those of the first version of control groups.
+    """
+    candidates = []
+    groups = Path("/proc/self/cgroup")
+    for line in groups.read_text().splitlines() if groups.exists() else []:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            candidates.append(("/sys/fs/cgroup", group, False))
+        elif "memory" in controllers.split(","):
+            candidates.append(("/sys/fs/cgroup/memory", group, True))
+    nested = [(Path(mount + group), version) for mount, group, version in candidates]
+    return nested + [(Path(mount), version) for mount, _, version in candidates]

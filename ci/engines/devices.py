@@ -16,6 +16,7 @@ from docker.errors import ContainerError
 from docker.types import DeviceRequest
 
 from ci.errors import ConfigError, InfrastructureError
+from ci.model.job import DeviceJob
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 
 PROBE: Final = Path(__file__).parent / "probe.py"
@@ -23,27 +24,23 @@ PROBE: Final = Path(__file__).parent / "probe.py"
 CONTAINER_PROBE: Final = ("/opt/devices/bin/python", "/opt/infini-ci/devices.py")
 
 
-def device_job(devices: DevicePlan, probe: tuple[str, str]) -> dict[str, Any]:
+def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:
     """What the agent is told about devices; ``probe`` is a Python and the program it runs."""
-    facts = devices.facts
-    return {
-        "count": devices.count,
-        "uuids": devices.uuids,
-        "wait_s": devices.wait_s,
-        "busy_memory": devices.busy_memory,
-        "folder": devices.folder,
-        "probe": [*probe, facts.manufacturer],
-        "visible": facts.visible,
-        "visible_by": facts.visible_by,
-        "user": f"{_user()}@{socket.gethostname()}",
-    }
-
-
-def _user() -> str:
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):  # a number without a name, as in many containers
-        return str(os.getuid())
+        user = str(os.getuid())
+    return DeviceJob(
+        count=devices.count,
+        uuids=devices.uuids,
+        wait_s=devices.wait_s,
+        busy_memory=devices.busy_memory,
+        folder=devices.folder,
+        probe=(*probe, devices.facts.manufacturer),
+        visible=devices.facts.visible,
+        visible_by=devices.facts.visible_by,
+        user=f"{user}@{socket.gethostname()}",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

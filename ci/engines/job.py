@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ci.agent.__main__ import PROTOCOL
 from ci.engines.devices import PROBE, device_job
+from ci.model.job import CacheJob, Job
 from ci.model.plan import CachePlan, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
 
 MAIN = "from ci.agent.__main__ import main\n\nmain()\n"
-PARTS = ("__init__.py", "agent/*.py", "util/__init__.py", "util/lines.py", "util/text.py")
+PARTS = (
+    "__init__.py",
+    "agent/*.py",
+    *("model/__init__.py", "model/events.py", "model/job.py"),
+    *("util/__init__.py", "util/lines.py", "util/text.py"),
+)
 
 
 def agent_modules() -> list[Path]:
@@ -43,45 +47,29 @@ def job_document(
     results: str,
     environment: Mapping[str, str],
     printed_bytes_per_s: int,
-    compiler_cache: Mapping[str, object] | None = None,
+    compiler_cache: CacheJob | None = None,
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
 ) -> bytes:
     """Return the agent's input file.
 
-    ``environment`` goes on top of the agent's own; of output that comes faster than
-    ``printed_bytes_per_s`` the agent prints a part, while the logs have it all.
-    ``compiler_cache`` says where one lies (``ci.engines.job``), ``probe`` which Python
-    looks for devices, and by which program, where the agent is.
+    ``workspace``, ``results`` and ``compiler_cache`` are where the agent is, as is ``probe``: a
+    Python that looks for devices, and the program that it runs.
     """
     facts = PLATFORMS[plan.platform].devices
-    document = {
-        "protocol": PROTOCOL,
-        "run_id": plan.run_id,
-        "platform": plan.platform,
-        "workspace": workspace,
-        "results": results,
-        "environment": dict(environment),
-        "printed_bytes_per_s": printed_bytes_per_s,
-        "stages": [
-            {
-                "name": stage.name,
-                "kind": stage.kind,
-                "command": stage.command,
-                "environment": dict(stage.environment),
-                "timeout_s": stage.timeout_s,
-                "device": stage.device,
-                "reruns": stage.reruns,
-            }
-            for stage in plan.stages
-        ],
-        "artifacts": [
-            {"name": artifact.name, "path": artifact.path} for artifact in plan.artifacts
-        ],
-        "devices": device_job(plan.devices, probe) if plan.devices else None,
-        "device_compiler": facts.compiler if facts else None,
-        "compiler_cache": compiler_cache and dict(compiler_cache),
-    }
-    return json.dumps(document, indent=2).encode()
+    job = Job(
+        run_id=plan.run_id,
+        platform=plan.platform,
+        workspace=workspace,
+        results=results,
+        environment=environment,
+        printed_bytes_per_s=printed_bytes_per_s,
+        stages=plan.stages,
+        artifacts=plan.artifacts,
+        devices=device_job(plan.devices, probe) if plan.devices else None,
+        device_compiler=facts.compiler if facts else None,
+        compiler_cache=compiler_cache,
+    )
+    return job.to_json().encode()
 
 
 MOUNT = "/cache"
@@ -89,14 +77,18 @@ MOUNT = "/cache"
 FOLDER = f"{MOUNT}/ccache"
 
 
-def container_cache(plan: RunPlan) -> Mapping[str, object] | None:
-    """What the agent in a container is told."""
-    return _job(plan.cache, FOLDER, plan.container.workspace) if plan.cache else None
+def container_cache(plan: RunPlan) -> CacheJob | None:
+    """Where the agent in a container finds the compiler cache."""
+    if plan.cache is None:
+        return None
+    return CacheJob(folder=FOLDER, base=plan.container.workspace, cold=plan.cache.cold)
 
 
-def host_cache(plan: RunPlan, base: Path) -> Mapping[str, object] | None:
-    """What the agent on this machine is told; ``base`` has its sources and environment."""
-    return _job(plan.cache, str(host_folder(plan.cache)), str(base)) if plan.cache else None
+def host_cache(plan: RunPlan, base: Path) -> CacheJob | None:
+    """Where the agent on this machine does; ``base`` has its sources and environment."""
+    if plan.cache is None:
+        return None
+    return CacheJob(folder=str(host_folder(plan.cache)), base=str(base), cold=plan.cache.cold)
 
 
 def host_folder(cache: CachePlan) -> Path:
@@ -126,7 +118,3 @@ def volume_labels(plan: RunPlan) -> dict[str, str]:
     """What says whose a volume is; it outlives the run."""
     labels = plan.container.labels.items()
     return {name: value for name, value in labels if name != "infini-ci.run"}
-
-
-def _job(cache: CachePlan, folder: str, base: str) -> Mapping[str, object]:
-    return {"folder": folder, "base": base, "cold": cache.cold}

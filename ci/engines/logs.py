@@ -165,7 +165,7 @@ class EventReader:
             return
         if isinstance(event, RunFinished):
             self.finished = event
-        self._observer.event(event.model_dump())
+        self._observer.event({"event": event.event, **vars(event)})
 
     def _refuse(self, line: str) -> None:
         """Count a line that is no event, keep it, and show it; of a flood the beginning."""

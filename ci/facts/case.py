@@ -11,7 +11,8 @@ from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.suite import narrowed, on_processor, suite_of
 from ci.model.details import Rerun
 from ci.model.events import RunRecord, StageFinished
-from ci.model.plan import ContractPlan, StageKind, StagePlan
+from ci.model.job import StageKind, StagePlan
+from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, OverloadCount, is_compiled_only
 from ci.model.tests import ClosingSummary, PytestLog, Selection
 

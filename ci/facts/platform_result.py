@@ -15,7 +15,8 @@ from ci.facts.notes import cache_notes, notes_of
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import judge, not_run
 from ci.model.events import StageFinished
-from ci.model.plan import Column, RunPlan, StageKind, StagePlan
+from ci.model.job import Column, StageKind, StagePlan
+from ci.model.plan import RunPlan
 from ci.model.results import (
     ExecutionFacts,
     PlatformResult,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ci.agent.reports import parse_report
+from ci.agent.pytest_stage import parse_report
 from ci.facts.operators import (
     operator_record,
     processor_of,

@@ -18,7 +18,7 @@ from signal import Signals
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
 from ci.facts.difference import ChangeKind, headline, lines_of
 from ci.model.events import RunRecord, StageFinished
-from ci.model.plan import StagePlan
+from ci.model.job import StagePlan
 from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome, PytestLog
 from ci.util.text import counted, first_names, unreadable
@@ -351,8 +351,8 @@ def _details(case: Case) -> list[Evidence]:
             text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
             texts.append(f"{text}, yet the stage ended well")
     texts += [
-        f"device {after.uuid} was {before.health} before the tests, {after.health} after"
-        for before, after in case.record.changed_devices
+        f"device {uuid} was {before} before the tests, {after} after"
+        for uuid, before, after in case.record.changed_devices
     ]
     texts += [
         f"artifact {missing.name} is missing: there is no {missing.path}"

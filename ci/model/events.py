@@ -1,204 +1,238 @@
-"""The events of a run, as the agent writes them."""
+"""What happens in a run: the events that the agent writes, and all of them together.
+
+Each event is a line of ``events.jsonl``: its name, when it happened, and its fields. The bounds
+beside the fields are those that ``ci.facts.events`` holds a line to when it reads one. The agent
+imports this module: standard library only, Python >= 3.8.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, Strict
+import json
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Mapping, NamedTuple, Tuple, TypeVar
 
 from ci.util.lines import LARGEST_INTEGER, LONGEST_SECONDS
 
+# As pydantic reads them, which otherwise takes "1" for a number and "yes" for a truth value.
 _INTEGER = 1 << 31  # what a column of the store has room for
-Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
-Number = Annotated[int, Field(ge=0, lt=_INTEGER)]
-ExitStatus = Annotated[int, Field(gt=-_INTEGER, lt=_INTEGER)]
+FLAG = {"strict": True}
+SECONDS = {"strict": True, "ge": 0, "le": LONGEST_SECONDS}
+COUNT = {"strict": True, "ge": 0, "lt": _INTEGER}
+BYTES = {"strict": True, "ge": 0, "le": LARGEST_INTEGER}
+EXIT_STATUS = {"strict": True, "gt": -_INTEGER, "lt": _INTEGER}
+
+# Written only where they say something: no line has to deny them.
+SPARSE = ("interrupted", "more", "pytest_status")
 
 
-def _raw(value: object) -> str:
-    """Text of a log: of bytes that are no UTF-8 it has halves of characters."""
-    if isinstance(value, str):
-        return value
-    raise ValueError("expected text")
+@dataclass(frozen=True)
+class Event:
+    """Something that the agent did or saw."""
+
+    event: ClassVar[str]
+    """The name of its kind in the log."""
+
+    def to_json(self, **clocks: float) -> str:
+        """The line of the log, without its end; ``clocks`` are seconds, by their names."""
+        fields = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in SPARSE or value != getattr(type(self), name)  # its default
+        }
+        return json.dumps({"event": self.event, **clocks, **fields})
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
+@dataclass(frozen=True)
+class StageEvent(Event):
+    """An event of one stage."""
+
+    stage: str
 
 
-class _Event(_Model):
-    time: float
-    """Seconds since 1970."""
-    monotonic: float
-    """Seconds on the agent's monotonic clock."""
-
-
-class RunStarted(_Event):
-    event: Literal["run_started"]
+@dataclass(frozen=True)
+class RunStarted(Event):
+    event = "run_started"
+    protocol: int = field(metadata=COUNT)
     run_id: str
     platform: str
-    machine: dict[str, str | int | float | None] = Field(default_factory=dict)
+    pid: int = field(metadata=COUNT)
+    machine: Mapping[str, str | int | float | None] = field(default_factory=dict)
 
 
-class StageStarted(_Event):
-    event: Literal["stage_started"]
-    stage: str
+@dataclass(frozen=True)
+class StageStarted(StageEvent):
+    event = "stage_started"
+    command: tuple[str, ...] = ()
+    """As it was run, with the arguments that the agent adds."""
 
 
-class StageFinished(_Event):
-    event: Literal["stage_finished"]
-    stage: str
-    seconds: Seconds
-    cpu_user_s: Seconds | None = None
-    cpu_system_s: Seconds | None = None
-    peak_rss_bytes: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
-    exit_code: ExitStatus
-    signal: Number | None = None
-    timed_out: bool = False
-    oom_kills: Number | None = None
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a command ended, and what it and all processes below it used."""
+
+    seconds: float = field(metadata=SECONDS)
+    exit_code: int = field(metadata=EXIT_STATUS)
+    signal: int | None = field(default=None, metadata=COUNT)
+    timed_out: bool = field(default=False, metadata=FLAG)
+    cpu_user_s: float | None = field(default=None, metadata=SECONDS)
+    cpu_system_s: float | None = field(default=None, metadata=SECONDS)
+    peak_rss_bytes: int | None = field(default=None, metadata=BYTES)
+    """Of the largest process."""
+    interrupted: bool = field(default=False, metadata=FLAG)
+    """Ended because the run was to end."""
+    oom_kills: int | None = field(default=None, metadata=COUNT)
     """Of any cause: the group's own limit, or a machine without memory."""
-    memory_limit_hits: Number | None = None
+    memory_limit_hits: int | None = field(default=None, metadata=COUNT)
     """How often the limit of the group itself was reached."""
-    interrupted: bool = False
-    pytest_status: ExitStatus | None = None
-    """What pytest ended with in a process below the stage's own; ``None``: not known."""
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the agent ended it."""
+        return self.timed_out or self.interrupted
 
     @property
     def failed(self) -> bool:
         """A command that was ended has failed, also one that then says that all is well."""
-        return self.exit_code != 0 or self.timed_out or self.interrupted
-
-
-class StageSkipped(_Event):
-    event: Literal["stage_skipped"]
-    stage: str
-    reason: str
-
-
-class DeviceState(_Model):
-    """What a probe said of a device, as far as it is judged."""
-
-    uuid: str
-    health: str
-
-
-Devices = Annotated[tuple[DeviceState, ...], Strict(strict=False)]  # lists, in JSON
-
-
-class LeaseWaiting(_Event):
-    event: Literal["lease_waiting"]
-    stage: str
-    text: str
-
-
-class LeaseTaken(_Event):
-    event: Literal["lease_taken"]
-    stage: str
-    waited_s: Seconds
-    devices: Devices = ()
-    text: str = ""
-
-
-class LeaseReleased(_Event):
-    event: Literal["lease_released"]
-    devices: Devices = ()
-    text: str = ""
-
-
-class LeaseFailed(_Event):
-    """The devices of a stage, or of the whole run, could not be had."""
-
-    event: Literal["lease_failed"]
-    stage: str | None = None
-    reason: str
-    text: str = ""
-
-
-class ArtifactMissing(_Event):
-    event: Literal["artifact_missing"]
-    name: str
-    path: str
-
-
-class RerunStarted(_Event):
-    event: Literal["rerun_started"]
-    stage: str
-    attempt: Number
-    text: str
-
-
-class RerunFinished(_Event):
-    """One more attempt at the tests of a stage that failed; no stage of its own."""
-
-    event: Literal["rerun_finished"]
-    stage: str
-    attempt: Number
-    signal: Number | None = None
-    timed_out: bool = False
-    interrupted: bool = False
-    oom_kills: Number | None = None
+        return self.exit_code != 0 or self.ended_early
 
     @property
     def crashed(self) -> bool:
-        """Whether pytest died by itself."""
-        return self.signal is not None and not self.timed_out and not self.interrupted
+        """Whether it died by itself."""
+        return self.signal is not None and not self.ended_early
 
 
-class RerunsEnded(_Event):
+@dataclass(frozen=True)
+class StageFinished(CommandEnd, StageEvent):
+    event = "stage_finished"
+    pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
+    """What pytest ended with in a process below the stage's own; ``None``: not known."""
+
+
+@dataclass(frozen=True)
+class StageSkipped(StageEvent):
+    event = "stage_skipped"
+    reason: str
+
+
+# What a probe said of a device: its ``uuid`` and ``health``, which are judged, and more.
+Devices = Tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class LeaseWaiting(StageEvent):
+    event = "lease_waiting"
+    text: str
+    waited_s: float = field(default=0.0, metadata=SECONDS)
+
+
+@dataclass(frozen=True)
+class LeaseTaken(StageEvent):
+    event = "lease_taken"
+    waited_s: float = field(metadata=SECONDS)
+    devices: Devices = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class LeaseReleased(Event):
+    event = "lease_released"
+    devices: Devices = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class LeaseFailed(Event):
+    """The devices of a stage, or of the whole run (``None``), could not be had."""
+
+    event = "lease_failed"
+    reason: str
+    stage: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class ArtifactMissing(Event):
+    event = "artifact_missing"
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class ArtifactCut(Event):
+    """There was no room for all the files that match a pattern."""
+
+    event = "artifact_cut"
+    name: str
+    path: str
+    left_out: int = field(metadata=COUNT)
+
+
+@dataclass(frozen=True)
+class RerunEvent(StageEvent):
+    """An event of one more attempt at the tests of a stage that failed."""
+
+    attempt: int = field(metadata=COUNT)
+    """From 1 on."""
+
+
+@dataclass(frozen=True)
+class RerunStarted(RerunEvent):
+    event = "rerun_started"
+    text: str
+
+
+@dataclass(frozen=True)
+class RerunFinished(CommandEnd, RerunEvent):
+    event = "rerun_finished"
+
+
+@dataclass(frozen=True)
+class RerunsEnded(StageEvent):
     """Why there was no rerun, or none any more."""
 
-    event: Literal["reruns_ended"]
-    stage: str
+    event = "reruns_ended"
     reason: str
     text: str = ""
 
 
-class ArtifactCut(_Event):
-    """There was no room for all the files that match a pattern."""
-
-    event: Literal["artifact_cut"]
-    name: str
-    path: str
-    left_out: Number
+@dataclass(frozen=True)
+class RunFinished(Event):
+    event = "run_finished"
+    exit_code: int = field(metadata=EXIT_STATUS)
+    interrupted: bool = field(default=False, metadata=FLAG)
 
 
-class RunFinished(_Event):
-    event: Literal["run_finished"]
-    exit_code: ExitStatus
-    interrupted: bool = False
+@dataclass(frozen=True)
+class Output(StageEvent):
+    """What a stage has printed; it is only printed, and never in ``events.jsonl``."""
 
-
-class Output(_Model):
-    """What a stage has printed; it is only printed."""
-
-    event: Literal["output"]
-    stage: Annotated[str, PlainValidator(_raw)]
-    text: Annotated[str, PlainValidator(_raw)]
+    event = "output"
+    text: str
+    """Of bytes that are no UTF-8 it has halves of characters."""
     more: bool = False
     """Whether more is to come at once."""
 
 
-Event = Annotated[
-    RunStarted
-    | StageStarted
-    | StageFinished
-    | StageSkipped
-    | LeaseWaiting
-    | LeaseTaken
-    | LeaseReleased
-    | LeaseFailed
-    | ArtifactMissing
-    | ArtifactCut
-    | RerunStarted
-    | RerunFinished
-    | RerunsEnded
-    | RunFinished
-    | Output,
-    Field(discriminator="event"),
-]
+EVENTS: Mapping[str, type[Event]] = {
+    kind.event: kind
+    for kind in (
+        *(RunStarted, StageStarted, StageFinished, StageSkipped, RunFinished, Output),
+        *(LeaseWaiting, LeaseTaken, LeaseReleased, LeaseFailed, ArtifactMissing, ArtifactCut),
+        *(RerunStarted, RerunFinished, RerunsEnded),
+    )
+}
+AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 
-@dataclass(frozen=True, kw_only=True)
+class DeviceChange(NamedTuple):
+    """A device that was of another health after a lease than before it."""
+
+    uuid: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """What the agent wrote about one run; empty when it never started."""
 
@@ -207,54 +241,58 @@ class RunRecord:
     longest_line: int = 0
     """Bytes of the longest of them, where one is longer than an event may be."""
 
+    def every(self, kind: type[AnyEvent]) -> tuple[AnyEvent, ...]:
+        """The events of a kind, in order."""
+        return tuple(event for event in self.events if isinstance(event, kind))
+
+    def first(self, kind: type[AnyEvent]) -> AnyEvent | None:
+        return next(iter(self.every(kind)), None)
+
     @property
     def finished_stages(self) -> dict[str, StageFinished]:
-        return {e.stage: e for e in self.events if isinstance(e, StageFinished)}
+        return {end.stage: end for end in self.every(StageFinished)}
 
     @property
     def unfinished_stages(self) -> tuple[str, ...]:
         """Stages that began and have no end: the agent died while they ran."""
-        started = [e.stage for e in self.events if isinstance(e, StageStarted)]
-        return tuple(stage for stage in started if stage not in self.finished_stages)
+        finished = self.finished_stages
+        return tuple(e.stage for e in self.every(StageStarted) if e.stage not in finished)
 
     @property
     def missing_artifacts(self) -> tuple[ArtifactMissing, ...]:
-        return tuple(e for e in self.events if isinstance(e, ArtifactMissing))
+        return self.every(ArtifactMissing)
 
     @property
     def cut_artifacts(self) -> tuple[ArtifactCut, ...]:
-        return tuple(e for e in self.events if isinstance(e, ArtifactCut))
+        return self.every(ArtifactCut)
 
     @property
     def lease_wait_s(self) -> float:
         """Seconds in which stages waited for devices."""
-        return sum(e.waited_s for e in self.events if isinstance(e, LeaseTaken))
+        return sum(lease.waited_s for lease in self.every(LeaseTaken))
 
     @property
     def lease_failed(self) -> LeaseFailed | None:
-        return next((e for e in self.events if isinstance(e, LeaseFailed)), None)
+        return self.first(LeaseFailed)
 
     @property
-    def changed_devices(self) -> tuple[tuple[DeviceState, DeviceState], ...]:
-        """Devices that were of another health after a lease than before it."""
-        taken = [e.devices for e in self.events if isinstance(e, LeaseTaken)]
-        given = [e.devices for e in self.events if isinstance(e, LeaseReleased)]
-        pairs = [
-            (before, after)
-            for befores, afters in zip(taken, given, strict=False)
-            for before, after in zip(befores, afters, strict=False)
-        ]
-        return tuple((before, after) for before, after in pairs if before.health != after.health)
+    def changed_devices(self) -> tuple[DeviceChange, ...]:
+        return tuple(
+            DeviceChange(before["uuid"], before["health"], after["health"])
+            for taken, released in zip(self.every(LeaseTaken), self.every(LeaseReleased))
+            for before, after in zip(taken.devices, released.devices)
+            if before["health"] != after["health"]
+        )
 
     @property
     def reruns(self) -> dict[int, RerunFinished]:
         """By attempt; one without an end is not there."""
-        return {e.attempt: e for e in self.events if isinstance(e, RerunFinished)}
+        return {end.attempt: end for end in self.every(RerunFinished)}
 
     @property
     def reruns_ended(self) -> RerunsEnded | None:
-        return next((e for e in self.events if isinstance(e, RerunsEnded)), None)
+        return self.first(RerunsEnded)
 
     @property
     def run_finished(self) -> RunFinished | None:
-        return next((e for e in self.events if isinstance(e, RunFinished)), None)
+        return self.first(RunFinished)

@@ -6,35 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ci.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ci.model.platforms import DeviceFacts
-    from ci.model.tests import Suite
-
+from ci.model.job import ArtifactPlan, StagePlan
+from ci.model.platforms import DeviceFacts
+from ci.model.tests import Suite
 
 # What every stage is told about the run; tests take their platform and device from these.
 PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"
 TORCH_DEVICE_VARIABLE = "INFINI_CI_TORCH_DEVICE"
 SIMULATED_VARIABLE = "INFINI_CI_SIMULATED"  # 1, or not there
 RESERVED_VARIABLES = frozenset({PLATFORM_VARIABLE, TORCH_DEVICE_VARIABLE, SIMULATED_VARIABLE})
-
-
-class StageKind(StrEnum):
-    """How the agent treats a stage's command."""
-
-    COMMAND = "command"
-    PYTEST = "pytest"  # the agent adds --report-log and --junitxml
-
-
-class Column(StrEnum):
-    """The column of the results table that a stage's seconds are added to."""
-
-    BUILD_INSTALL = "build_install"
-    PYTEST = "pytest"
-    NONE = "none"  # shown in the breakdown only
 
 
 class Exposure(StrEnum):
@@ -44,31 +26,6 @@ class Exposure(StrEnum):
     REQUEST = "request"  # a DeviceRequest, as ``--gpus``
     CDI = "cdi"  # the Container Device Interface
     FILES = "files"  # device files and folders of the driver
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagePlan:
-    """One command that the agent runs and measures."""
-
-    name: str
-    kind: StageKind
-    command: tuple[str, ...]
-    column: Column
-    timeout_s: float
-    environment: Mapping[str, str]
-    device: bool = False  # runs with the lease of the platform's devices, where it has any
-    reruns: int = 0  # of the tests that failed, for evidence
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArtifactPlan:
-    """A file or folder of the workspace that the agent copies into the results folder.
-
-    A folder becomes ``<name>.tar.gz``; a file keeps the name given.
-    """
-
-    name: str
-    path: str
 
 
 @dataclass(frozen=True, kw_only=True)

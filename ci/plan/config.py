@@ -25,7 +25,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ci.model.plan import RESERVED_VARIABLES, Column, Exposure, StageKind
+from ci.model.job import Column, StageKind
+from ci.model.plan import RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")

@@ -16,14 +16,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from ci.errors import ConfigError
+from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
     PLATFORM_VARIABLE,
     SIMULATED_VARIABLE,
     TORCH_DEVICE_VARIABLE,
-    ArtifactPlan,
     CachePlan,
-    Column,
     ContainerPlan,
     ContractPlan,
     DevicePlan,
@@ -33,8 +32,6 @@ from ci.model.plan import (
     NetworkPlan,
     RunPlan,
     SelectionPlan,
-    StageKind,
-    StagePlan,
     SystemPackages,
 )
 from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ci.agent.__main__ import PROTOCOL
 from ci.engines.job import agent_archive
+from ci.model.job import PROTOCOL, ArtifactPlan, Column, DeviceJob, StageKind, StagePlan
+from ci.model.job import Job as AgentJob
 
 
 class Job:
@@ -23,42 +24,39 @@ class Job:
         self.results = folder / "results"
         self.workspace.mkdir()
         self._folder = folder
-        self._stages: list[dict[str, Any]] = []
-        self.artifacts: list[dict[str, str]] = []
-        self.devices: dict[str, Any] | None = None
+        self._stages: list[StagePlan] = []
+        self.artifacts: dict[str, str] = {}  # paths by name
+        self.devices: DeviceJob | None = None
         self.device_compiler: str | None = None
         self.protocol = PROTOCOL
         self.printed_bytes_per_s = 1 << 24
         self.interpreter = sys.executable
 
     def stage(self, name: str, *command: str, **changes: Any) -> None:
-        fields = {"kind": "command", "environment": {}, "timeout_s": 60.0, "device": False}
-        fields["reruns"] = 0
-        self._stages.append({"name": name, "command": command, **fields, **changes})
+        fields = {"kind": StageKind.COMMAND, "environment": {}, "timeout_s": 60.0, **changes}
+        self._stages.append(StagePlan(name=name, command=command, column=Column.NONE, **fields))
 
     def python(self, name: str, program: str, **changes: Any) -> None:
         self.stage(name, self.interpreter, "-c", program, **changes)
 
     def start(self) -> subprocess.Popen[bytes]:
-        program, job = self._folder / "agent.pyz", self._folder / "job.json"
+        program, document = self._folder / "agent.pyz", self._folder / "job.json"
         program.write_bytes(agent_archive())
-        document = {
-            "protocol": self.protocol,
-            "run_id": "run-1",
-            "platform": "cpu",
-            "workspace": str(self.workspace),
-            "results": str(self.results),
-            "environment": {"GREETING": "hello"},
-            "printed_bytes_per_s": self.printed_bytes_per_s,
-            "stages": self._stages,
-            "artifacts": self.artifacts,
-            "devices": self.devices,
-            "device_compiler": self.device_compiler,
-            "compiler_cache": None,
-        }
-        job.write_text(json.dumps(document))
+        told = AgentJob(
+            run_id="run-1",
+            platform="cpu",
+            workspace=str(self.workspace),
+            results=str(self.results),
+            environment={"GREETING": "hello"},
+            printed_bytes_per_s=self.printed_bytes_per_s,
+            stages=tuple(self._stages),
+            artifacts=tuple(ArtifactPlan(*artifact) for artifact in self.artifacts.items()),
+            devices=self.devices,
+            device_compiler=self.device_compiler,
+        )
+        document.write_text(json.dumps({**json.loads(told.to_json()), "protocol": self.protocol}))
         return subprocess.Popen(
-            [self.interpreter, str(program), str(job)], stdout=subprocess.PIPE, cwd="/"
+            [self.interpreter, str(program), str(document)], stdout=subprocess.PIPE, cwd="/"
         )
 
     def run(self) -> int:

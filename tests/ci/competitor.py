@@ -11,10 +11,10 @@ import random
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from ci.agent import lease
 from ci.agent.lease import Leases
+from ci.model.job import DeviceJob
 
 LEASES = 200
 DOOMED = "doomed"
@@ -51,22 +51,25 @@ def make_leases(folder: Path, chance: random.Random) -> Leases:
             die()
         return False
 
-    def tell(_event: str, **_fields: Any) -> None:
-        """Nobody listens."""
-
-    plan = {
-        "count": chance.choice((1, 1, 2)),
-        "uuids": [],
-        "wait_s": 60,
-        "busy_memory": 0.1,
-        "folder": str(folder / "leases"),
-        "probe": ["cat", str(folder / "devices.json")],
-        "visible": "VISIBLE",
-        "visible_by": "uuid",
-        "user": "somebody",
-    }
-    job = {"run_id": sys.argv[2], "platform": "nvidia", "devices": plan}
-    return Leases(job, dict(os.environ), tell, stopped)
+    plan = DeviceJob(
+        count=chance.choice((1, 1, 2)),
+        uuids=(),
+        wait_s=60,
+        busy_memory=0.1,
+        folder=str(folder / "leases"),
+        probe=("cat", str(folder / "devices.json")),
+        visible="VISIBLE",
+        visible_by="uuid",
+        user="somebody",
+    )
+    return Leases(
+        plan,
+        run_id=sys.argv[2],
+        platform="nvidia",
+        environment=os.environ,
+        emit=lambda _: None,  # nobody listens
+        stopped=stopped,
+    )
 
 
 def begin(path: Path) -> None:

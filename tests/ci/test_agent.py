@@ -18,11 +18,10 @@ import pytest
 from agent_job import Job, printed_events, wait_for_end
 
 from ci.agent import machine
-from ci.agent.__main__ import PROTOCOL
-from ci.agent.event_log import Printer
-from ci.agent.output import PACE_S, StageOutput
-from ci.agent.stage import Stage
+from ci.agent.output import PACE_S, Printer, StageOutput
+from ci.agent.stage import Command, Stage
 from ci.engines.job import agent_modules
+from ci.model.job import PROTOCOL, StageKind
 from ci.util.files import REPOSITORY
 
 # Of the standard library of every Python from 3.8 on; what is added here must be, too.
@@ -33,6 +32,7 @@ OLD_MODULES = frozenset(
         "ctypes",
         "difflib",
         "dataclasses",
+        "enum",
         "fcntl",
         "functools",
         "hashlib",
@@ -187,7 +187,7 @@ def test_peak_memory_is_the_stage_s_own(job: Job) -> None:
 
 
 def test_pytest_stage_gets_its_logs(job: Job) -> None:
-    job.python("pytest", "import sys; print(*sys.argv[1:], sep='\\n')", kind="pytest")
+    job.python("pytest", "import sys; print(*sys.argv[1:], sep='\\n')", kind=StageKind.PYTEST)
     job.run()
     expected = [
         f"--report-log={job.results / 'pytest.jsonl'}",
@@ -213,11 +213,11 @@ def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the agent has no threads
 def test_signal_after_the_end_of_a_stage_is_no_error(tmp_path: Path) -> None:
-    stage = Stage(["true"], environment={}, workspace=str(tmp_path), timeout_s=60.0)
+    stage = Stage(Command(["true"], environment={}, workspace=tmp_path, timeout_s=60.0))
     with (tmp_path / "printed").open("wb") as printed:
         printer = Printer(printed.fileno())
         output = StageOutput(tmp_path / "log", printer, stage="build", bytes_per_s=1 << 20)
-        assert stage.follow(output)["exit_code"] == 0
+        assert stage.follow(output).exit_code == 0
         output.finish()
     stage.end()
 
@@ -360,11 +360,11 @@ def test_artifacts(job: Job) -> None:
     (job.workspace / "build/generated").mkdir(parents=True)
     (job.workspace / "build/generated/abs.h").write_text("// abs\n")
     (job.workspace / "build/.ninja_log").write_text("# ninja log v5\n")
-    job.artifacts = [
-        {"name": "generated", "path": "build/generated"},
-        {"name": "ninja_log", "path": "build/.ninja_log"},
-        {"name": "profile", "path": "build/profile"},
-    ]
+    job.artifacts = {
+        "generated": "build/generated",
+        "ninja_log": "build/.ninja_log",
+        "profile": "build/profile",
+    }
     assert job.run() == 0
     assert (job.results / "ninja_log").read_text() == "# ninja log v5\n"
     with tarfile.open(job.results / "generated.tar.gz") as archive:

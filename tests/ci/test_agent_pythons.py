@@ -12,6 +12,7 @@ from agent_job import Job
 from ci.agent.lease import detect
 from ci.engines import devices
 from ci.engines.job import agent_modules
+from ci.model.job import StageKind
 from ci.util.files import REPOSITORY
 from tests.compat.interpreters import find_interpreters, places
 
@@ -34,9 +35,9 @@ def test_a_job_on_every_python(pythons: list[str], tmp_path: Path) -> None:
         folder.mkdir()
         job = Job(folder)
         job.interpreter = python
-        job.artifacts = [{"name": "made", "path": "made"}]
+        job.artifacts = {"made": "made"}
         job.stage("install", "sh", "-c", "mkdir made; echo $GREETING >made/greeting")
-        job.python("pytest", "import sys; print(*sys.argv[1:], sep='\\n')", kind="pytest")
+        job.python("pytest", "import sys; print(*sys.argv[1:], sep='\\n')", kind=StageKind.PYTEST)
         assert job.run() == 0, python
         assert job.events("run_finished")[0]["exit_code"] == 0
         assert job.log("pytest").splitlines() == [

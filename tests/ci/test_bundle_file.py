@@ -16,7 +16,8 @@ from local_engine import LocalEngine
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.model.plan import CONTAINER_WHEELS, Column, StageKind, StagePlan
+from ci.model.job import Column, StageKind, StagePlan
+from ci.model.plan import CONTAINER_WHEELS
 from ci.plan import bundle as names
 from ci.plan import source
 from ci.plan.bundle import BundledImage, BundleDocument

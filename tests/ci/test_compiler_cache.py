@@ -10,6 +10,7 @@ import pytest
 from ci.agent.compiler_cache import CompilerCache, hits_and_misses, logged, printed
 from ci.engines.job import host_folder, is_empty, remove_empty_folder
 from ci.facts.notes import cache_notes
+from ci.model.job import CacheJob
 from ci.model.plan import CachePlan
 
 # Of ccache 4.7.5: a miss, a hit, a forced compilation, a link, a hit by the preprocessed source.
@@ -88,7 +89,7 @@ class Tool:
         (self.folder / "counters").write_text(text)
 
     def cache(self, *, cold: bool = False, **environment: str) -> CompilerCache:
-        job = {"folder": str(self.folder), "base": "/workspace", "cold": cold}
+        job = CacheJob(folder=str(self.folder), base="/workspace", cold=cold)
         return CompilerCache(job, {**self.environment, **environment}, self.results)
 
 
@@ -162,7 +163,7 @@ def test_without_the_tool_nothing_is_set(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_written_to(tool: Tool) -> None:
-    job = {"folder": "/proc/cache", "base": "/workspace", "cold": False}
+    job = CacheJob(folder="/proc/cache", base="/workspace", cold=False)
     cache = CompilerCache(job, tool.environment, tool.results)
     assert (cache.variables, cache.facts()) == ({}, None)
 

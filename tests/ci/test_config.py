@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ConfigError, ExitCode
-from ci.model.plan import Column, StageKind
+from ci.model.job import Column, StageKind
 from ci.model.platforms import PLATFORMS
 from ci.plan.load import load_config, load_site, schema_text
 from ci.util.files import REPOSITORY

@@ -144,17 +144,11 @@ def test_events_from_pieces_of_any_size(reader: EventReader, tmp_path: Path, siz
     for start in range(0, len(STREAM), size):
         reader.feed(STREAM[start : start + size])
     assert events(reader) == [
-        {"event": "stage_started", "time": 1.0, "monotonic": 1.0, "stage": "build"},
+        {"event": "stage_started", "stage": "build", "command": ()},
         {"event": "output", "stage": "build", "text": "café", "more": False},
         {"event": "engine", "text": "Traceback (most recent call last):"},
         {"event": "engine", "text": "[1, 2]"},
-        {
-            "event": "run_finished",
-            "time": 2.0,
-            "monotonic": 2.0,
-            "exit_code": 0,
-            "interrupted": False,
-        },
+        {"event": "run_finished", "exit_code": 0, "interrupted": False},
     ]
     assert reader.finished is not None
     assert reader.finished.exit_code == 0

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from agent_job import Job, printed_events, wait_for_end
 from ci.agent import lease
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
+from ci.model.events import Event, LeaseWaiting
+from ci.model.job import DeviceJob
 from ci.util.files import REPOSITORY
 
 GIBIBYTE = 2**30
@@ -53,28 +56,31 @@ class Machine:
     def has(self, *devices: Mapping[str, object], status: str = "devices", **more: object) -> None:
         self._answer.write_text(json.dumps({"status": status, "devices": devices, **more}))
 
-    def policy(self, **changes: object) -> dict[str, Any]:
-        return {
-            "count": 1,
-            "uuids": [],
-            "wait_s": 0,
-            "busy_memory": 0.1,
-            "folder": str(self.folder),
-            "probe": ["cat", str(self._answer)],
-            "visible": "CUDA_VISIBLE_DEVICES",
-            "visible_by": "uuid",
-            "user": "somebody",
-            **changes,
-        }
+    def policy(self, **changes: Any) -> DeviceJob:
+        policy = DeviceJob(
+            count=1,
+            uuids=(),
+            wait_s=0,
+            busy_memory=0.1,
+            folder=str(self.folder),
+            probe=("cat", str(self._answer)),
+            visible="CUDA_VISIBLE_DEVICES",
+            visible_by="uuid",
+            user="somebody",
+        )
+        return replace(policy, **changes)
 
-    def leases(self, run: str = "run-1", **changes: object) -> tuple[Leases, list[dict[str, Any]]]:
-        events: list[dict[str, Any]] = []
-
-        def tell(event: str, **fields: Any) -> None:
-            events.append({"event": event, **fields})
-
-        job = {"run_id": run, "platform": "nvidia", "devices": self.policy(**changes)}
-        return Leases(job, dict(os.environ), tell, lambda: False), events
+    def leases(self, run: str = "run-1", **changes: Any) -> tuple[Leases, list[Event]]:
+        events: list[Event] = []
+        leases = Leases(
+            self.policy(**changes),
+            run_id=run,
+            platform="nvidia",
+            environment=os.environ,
+            emit=events.append,
+            stopped=lambda: False,
+        )
+        return leases, events
 
 
 @pytest.fixture
@@ -93,7 +99,7 @@ def test_lease_names_its_devices_and_their_state_before_and_after(machine: Machi
     assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
     machine.has(device(0, memory_used=8 * GIBIBYTE), device(1, health="unhealthy"))
     leases.release()
-    assert [event["event"] for event in events] == ["lease_taken", "lease_released"]
+    assert [event.event for event in events] == ["lease_taken", "lease_released"]
     first, second = leases.records
     assert (first["uuid"], first["driver"], first["index"]) == ("GPU-0", "1.0", 0)
     assert first["before"]["memory_used"] == GIBIBYTE // 8
@@ -115,7 +121,7 @@ def test_stages_that_follow_each_other_keep_their_lease(machine: Machine) -> Non
 
 def test_a_framework_that_counts_its_devices_gets_indices(machine: Machine) -> None:
     machine.has(device(5), device(7))
-    leases, _ = machine.leases(uuids=["GPU-7"], visible="MLU_VISIBLE_DEVICES", visible_by="index")
+    leases, _ = machine.leases(uuids=("GPU-7",), visible="MLU_VISIBLE_DEVICES", visible_by="index")
     leases.check()
     leases.take("pytest")
     assert leases.variables == {"MLU_VISIBLE_DEVICES": "7"}
@@ -160,7 +166,7 @@ def test_a_device_that_nobody_knows_is_taken_by_its_name_only(machine: Machine) 
     message = r"device detection failed: the library does not load \(install gpustack-runtime"
     with pytest.raises(LeaseError, match=message):
         leases.check()
-    leases, _ = machine.leases(uuids=["GPU-9"])
+    leases, _ = machine.leases(uuids=("GPU-9",))
     leases.check()
     leases.take("pytest")
     assert leases.variables == {"CUDA_VISIBLE_DEVICES": "GPU-9"}
@@ -169,7 +175,7 @@ def test_a_device_that_nobody_knows_is_taken_by_its_name_only(machine: Machine) 
 
 
 def test_a_device_that_vanishes_is_not_taken(machine: Machine) -> None:
-    leases, _ = machine.leases(uuids=["GPU-3"])
+    leases, _ = machine.leases(uuids=("GPU-3",))
     leases.check()
     machine.has(device(0))
     with pytest.raises(LeaseError, match="GPU-3 is not there any more"):
@@ -181,8 +187,8 @@ def test_a_device_that_vanishes_is_not_taken(machine: Machine) -> None:
     ("policy", "message"),
     [
         ({"count": 5}, "devices.count is 5; found: GPU-0, GPU-1, GPU-2, GPU-3 \\(ask for fewer"),
-        ({"uuids": ["GPU-0"], "count": 2}, r"devices.count is 2; found: GPU-0 \(ask for fewer"),
-        ({"uuids": ["GPU-8"]}, r"no device GPU-8 \(devices.uuids\); found: GPU-0, GPU-1"),
+        ({"uuids": ("GPU-0",), "count": 2}, r"devices.count is 2; found: GPU-0 \(ask for fewer"),
+        ({"uuids": ("GPU-8",)}, r"no device GPU-8 \(devices.uuids\); found: GPU-0, GPU-1"),
     ],
 )
 def test_what_no_waiting_would_change_fails_at_once(
@@ -240,7 +246,7 @@ def test_a_taken_device_says_by_whom(machine: Machine) -> None:
     second.release()
     first.release()
     second.take("pytest")
-    assert [event["event"] for event in events] == ["lease_taken"]
+    assert [event.event for event in events] == ["lease_taken"]
     second.release()
 
 
@@ -255,9 +261,10 @@ def test_waiting_is_told_and_ends_with_the_lease_before(
     first.take("pytest")
     monkeypatch.setattr(lease.time, "sleep", lambda _: first.release())
     second.take("pytest")
-    assert [event["event"] for event in events] == ["lease_waiting", "lease_taken"]
+    assert [event.event for event in events] == ["lease_waiting", "lease_taken"]
     told = r"pytest waits for devices since \d+ s: GPU-0 is held by run run-1"
-    assert re.search(told, events[0]["text"])
+    assert isinstance(events[0], LeaseWaiting)
+    assert re.search(told, events[0].text)
     second.release()
 
 
@@ -348,7 +355,7 @@ def test_a_policy_that_cannot_be_met_fails_before_the_first_stage(
 
 
 def test_a_job_without_such_stages_asks_for_nothing(machine: Machine, job: Job) -> None:
-    job.devices = machine.policy(probe=["false"])
+    job.devices = machine.policy(probe=("false",))
     job.stage("install", "true")
     assert job.run() == 0
     assert not machine.folder.exists()

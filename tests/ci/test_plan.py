@@ -9,7 +9,8 @@ import pytest
 
 from ci.errors import ConfigError
 from ci.facts.platform_result import not_run_result
-from ci.model.plan import Column, EnginePlan, NetworkPlan, RunPlan, StageKind, SystemPackages
+from ci.model.job import Column, StageKind
+from ci.model.plan import EnginePlan, NetworkPlan, RunPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, make_plan

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from agent_job import Job
 
-from ci.agent.pytest_status import is_pytest
+from ci.agent.pytest_stage import is_pytest
+from ci.model.job import StageKind
 
 OURS = f"{sys.executable} -m pytest -p no:cacheprovider tests"
 RED = """\
@@ -46,7 +47,7 @@ def in_stage(
     job: Job, *command: str, environment: dict[str, str] | None = None
 ) -> tuple[int, object]:
     added = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "", **(environment or {})}
-    job.stage("pytest", *command, kind="pytest", environment=added)
+    job.stage("pytest", *command, kind=StageKind.PYTEST, environment=added)
     job.run()
     finished = job.finished("pytest")
     return finished["exit_code"], finished.get("pytest_status")

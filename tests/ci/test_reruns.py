@@ -13,13 +13,14 @@ import pytest
 from agent_job import Job
 from workplace import CONFIG, Workplace, new_workplace
 
-from ci.agent.reruns import MOST_TESTS, Reruns, failed_tests
+from ci.agent.pytest_stage import MOST_TESTS, Reruns, failed_tests
 from ci.cli import main
 from ci.facts.events import parse_events
 from ci.facts.notes import rerun_notes
 from ci.facts.result_files import ResultFiles
 from ci.model.details import Rerun
-from ci.model.events import RunRecord
+from ci.model.events import CommandEnd, Event, RerunsEnded, RunRecord
+from ci.model.job import Column, StageKind, StagePlan
 from ci.model.results import Harness, Product
 from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
@@ -72,7 +73,7 @@ def pytest_stage(job: Job, *arguments: str, reruns: int = 2) -> None:
     # Only the plug-ins that count: the others of a development environment take a second.
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": "/mine"}
     command = (sys.executable, "-m", "pytest", *options, "tests", *arguments)
-    job.stage("pytest", *command, kind="pytest", reruns=reruns, environment=environment)
+    job.stage("pytest", *command, kind=StageKind.PYTEST, reruns=reruns, environment=environment)
 
 
 def evidence(job: Job) -> tuple[Sequence[Rerun], Sequence[str], RunRecord]:
@@ -143,8 +144,8 @@ def like_pytest(job: Job, during: str, *arguments: str, **changes: Any) -> None:
 
 
 def test_the_first_attempt_is_the_run(job: Job) -> None:
-    like_pytest(job, "def during(): open('left', 'w')\n", kind="pytest", reruns=2)
-    job.artifacts = [{"name": "left", "path": "left"}]
+    like_pytest(job, "def during(): open('left', 'w')\n", kind=StageKind.PYTEST, reruns=2)
+    job.artifacts = {"left": "left"}
     job.run()
     kinds = [e["event"] for e in job.events() if e["event"] != "rerun_started"]
     again = ["artifact_missing", "rerun_finished", "rerun_finished"]
@@ -156,7 +157,7 @@ def test_the_first_attempt_is_the_run(job: Job) -> None:
 
 def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
     # The first attempt has to end in that time too, on a busy machine.
-    like_pytest(job, SLEEP, kind="pytest", reruns=3, timeout_s=5.0)
+    like_pytest(job, SLEEP, kind=StageKind.PYTEST, reruns=3, timeout_s=5.0)
     assert job.run() == 1
     (finished,) = job.events("rerun_finished")
     assert finished["timed_out"] is True
@@ -173,7 +174,9 @@ def test_interrupt_ends_the_reruns(job: Job) -> None:
     # The agent is the parent of the supervisor, which is the shell's.
     script = 'exec "$0" -c "$1" $(cut -d" " -f4 /proc/$PPID/stat) "$2" "$3" "$4"'
     program = INTERRUPT + LIKE_PYTEST
-    job.stage("pytest", "sh", "-c", script, sys.executable, program, kind="pytest", reruns=3)
+    job.stage(
+        "pytest", "sh", "-c", script, sys.executable, program, kind=StageKind.PYTEST, reruns=3
+    )
     assert job.run() == 130
     (finished,) = job.events("rerun_finished")
     assert finished["interrupted"] is True
@@ -208,16 +211,28 @@ def test_when_nothing_is_run_again(
     ]
     lines += ['{"$report_type": "SessionFinish", "exitstatus": 1}'] if end else []
     (tmp_path / "pytest.jsonl").write_text("\n".join(lines))
-    said: list[object] = []
-    reruns = Reruns(
-        {"name": "pytest", "reruns": 1},
-        results=tmp_path,
+    events: list[Event] = []
+    end = CommandEnd(seconds=1.0, exit_code=1, **outcome)
+    stage = StagePlan(
+        name="pytest",
+        kind=StageKind.PYTEST,
+        command=("pytest",),
         environment={},
-        emit=lambda _, **fields: said.append(fields["reason"]),
-        carry_out=lambda *_: {},
+        timeout_s=60.0,
+        column=Column.PYTEST,
+        reruns=1,
     )
-    assert reruns.possible({"timed_out": False, **outcome}) is (reason is None)
-    assert said == [reason] * bool(reason)
+    reruns = Reruns(
+        stage,
+        results=tmp_path,
+        python_path=None,
+        emit=events.append,
+        carry_out=lambda *_: end,
+    )
+    assert reruns.possible(end) is (reason is None)
+    text = f"pytest: no more reruns: {reason}"
+    ended = RerunsEnded(stage="pytest", reason=str(reason), text=text)
+    assert events == [ended] * bool(reason)
 
 
 def test_a_log_without_an_end_names_no_tests(tmp_path: Path) -> None:
@@ -243,7 +258,7 @@ def record(*events: dict[str, object]) -> RunRecord:
     return parse_events(json.dumps({**clocks, **event}) for event in events)
 
 
-ENDED = {"event": "rerun_finished", "attempt": 1}
+ENDED = {"event": "rerun_finished", "attempt": 1, "seconds": 1.0, "exit_code": 1}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from agent_job import Job
 from ci.agent import artifacts
 from ci.facts.build import MOST_TRACED, read_build, traced_seconds
 from ci.facts.files import ArchiveMember, members_of
+from ci.model.events import ArtifactCut
+from ci.model.job import ArtifactPlan
 
 DATA = Path(__file__).parent / "data"
 
@@ -101,10 +103,7 @@ def test_the_agent_brings_what_matches_a_pattern(job: Job) -> None:
     folder.mkdir(parents=True)
     (folder / "a.cc.json").write_text(json.dumps({"traceEvents": [span("Source", "a.h", 0, 9)]}))
     (folder / "a.cc.o").write_text("")
-    job.artifacts = [
-        {"name": "time_traces", "path": "build/**/CMakeFiles/*.json"},
-        {"name": "none", "path": "build/**/*.csv"},
-    ]
+    job.artifacts = {"time_traces": "build/**/CMakeFiles/*.json", "none": "build/**/*.csv"}
     assert job.run() == 0
     build = read_build(job.results)
     assert build is not None
@@ -118,11 +117,8 @@ def test_a_pattern_brings_the_largest_files_that_there_is_room_for(
     monkeypatch.setattr(artifacts, "LARGEST_MATCHES", 250)
     for name, size in {"a": 100, "b": 200, "c": 49}.items():
         (tmp_path / f"{name}.json").write_text(" " * size)
-    told: list[dict[str, Any]] = []
-    artifacts.collect(
-        str(tmp_path), tmp_path, lambda _, **fields: told.append(fields), name="x", path="*.json"
-    )
-    assert told == [{"name": "x", "path": "*.json", "left_out": 1}]
+    lack = artifacts.collect(ArtifactPlan(name="x", path="*.json"), tmp_path, tmp_path)
+    assert lack == ArtifactCut(name="x", path="*.json", left_out=1)
     assert [member.name for member in members_of(tmp_path / "x.tar.gz") or ()] == [
         "b.json",
         "c.json",

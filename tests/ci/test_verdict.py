@@ -28,7 +28,8 @@ from ci.model.events import (
     StageSkipped,
     StageStarted,
 )
-from ci.model.plan import Column, ContractPlan, StageKind, StagePlan
+from ci.model.job import Column, StageKind, StagePlan
+from ci.model.plan import ContractPlan
 from ci.model.results import ExecutionFacts, Grade, Harness, Product, Verdict
 from ci.model.tests import ClosingSummary, Outcome, PytestLog, TestOutcome
 
@@ -44,20 +45,19 @@ def stage(name: str, kind: StageKind = StageKind.COMMAND) -> StagePlan:
 
 STAGES = (stage("install"), stage("pytest", StageKind.PYTEST))
 FACTS = ExecutionFacts(engine="docker", engine_version="20.10", sync_seconds=0.1)
-TIME = {"time": 0.0, "monotonic": 0.0}
 
 
 def end(name: str, exit_code: int = 0, **more: Any) -> StageFinished:
-    fields = {"oom_kills": 0, "seconds": 12.0, **TIME, **more}
-    return StageFinished(event="stage_finished", stage=name, exit_code=exit_code, **fields)
+    fields = {"oom_kills": 0, "seconds": 12.0, **more}
+    return StageFinished(stage=name, exit_code=exit_code, **fields)
 
 
 def begin(name: str) -> StageStarted:
-    return StageStarted(event="stage_started", stage=name, **TIME)
+    return StageStarted(stage=name)
 
 
 def last(exit_code: int = 0) -> RunFinished:
-    return RunFinished(event="run_finished", exit_code=exit_code, **TIME)
+    return RunFinished(exit_code=exit_code)
 
 
 def log(*outcomes: Outcome, status: int | None = 0, **more: Any) -> PytestLog:
@@ -93,7 +93,13 @@ def texts(verdict: Verdict) -> str:
 def lease(event: str, waited_s: float, *, health: str = "healthy") -> Event:
     """An event as the agent writes it; it says more of a device than is judged."""
     device = {"uuid": "GPU-1", "index": 0, "health": health}
-    fields = {"stage": "pytest", "waited_s": waited_s, "devices": [device], **TIME}
+    fields = {
+        "stage": "pytest",
+        "waited_s": waited_s,
+        "devices": [device],
+        "time": 0.0,
+        "monotonic": 0.0,
+    }
     [event_read] = parse_events([json.dumps({"event": f"lease_{event}", **fields})]).events
     return event_read
 
@@ -101,19 +107,17 @@ def lease(event: str, waited_s: float, *, health: str = "healthy") -> Event:
 HELD = "GPU-1 is held by run x (nvidia) of user y"
 NO_LEASE = (
     LeaseFailed(
-        event="lease_failed",
         stage="pytest",
         reason=f"device lease timed out after 3600 s: {HELD}",
-        **TIME,
     ),
-    StageSkipped(event="stage_skipped", stage="pytest", reason="not run: no lease", **TIME),
+    StageSkipped(stage="pytest", reason="not run: no lease"),
 )
 FEW = "devices.count is 9; found: GPU-1"
 
 
 def again(attempt: int, **more: Any) -> RerunFinished:
     return RerunFinished(
-        event="rerun_finished", stage="pytest", attempt=attempt, **{**TIME, **more}
+        stage="pytest", attempt=attempt, **{"seconds": 1.0, "exit_code": 1, **more}
     )
 
 
@@ -167,7 +171,7 @@ CASES = {
         "device lease timed out after 3600 s: GPU-1 is held by run x (nvidia) of user y",
     ),
     "there are not as many devices": (
-        case(None, LeaseFailed(event="lease_failed", reason=FEW, **TIME), last(1), exit_code=1),
+        case(None, LeaseFailed(reason=FEW), last(1), exit_code=1),
         (Product.NOT_RUN, Harness.INFRASTRUCTURE),
         f"fact: {FEW}",
         FEW,
@@ -700,7 +704,7 @@ def test_a_stage_after_the_tests_counts_too() -> None:
 
 
 def test_a_stage_that_failing_tests_kept_from_running_is_no_failure_of_its_own() -> None:
-    skipped = StageSkipped(event="stage_skipped", stage="package", reason="not run", **TIME)
+    skipped = StageSkipped(stage="package", reason="not run")
     events = (end("install"), end("pytest", 1), skipped, last(1))
     given = replace(case(FAILING, *events, exit_code=1), stages=(*STAGES, stage("package")))
     assert "package" not in texts(judge(given))
@@ -716,8 +720,8 @@ def test_a_stage_that_never_ran_leaves_the_product_incomplete(pytest_exit: int) 
 
 
 def test_details_do_not_change_the_verdict() -> None:
-    missing = ArtifactMissing(event="artifact_missing", name="log", path="a/b", **TIME)
-    cut = ArtifactCut(event="artifact_cut", name="x", path="*.json", left_out=2, **TIME)
+    missing = ArtifactMissing(name="log", path="a/b")
+    cut = ArtifactCut(name="x", path="*.json", left_out=2)
     events = (end("install", oom_kills=1), end("pytest"), missing, cut, last())
     verdict = judge(case(PASSING, *events, exit_code=0))
     assert (verdict.product, verdict.harness) == (Product.PASSED, Harness.CLEAN)

@@ -17,7 +17,8 @@ from plans import copying_python, make_run_plan, write_project
 from ci.engines import Engine
 from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
-from ci.model.plan import EnginePlan, RunPlan, StagePlan
+from ci.model.job import StagePlan
+from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts
 
 

@@ -10,17 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ci.model.plan import (
-    ArtifactPlan,
-    Column,
-    ContainerPlan,
-    EnginePlan,
-    HostPlan,
-    ImagePlan,
-    RunPlan,
-    StageKind,
-    StagePlan,
-)
+from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
+from ci.model.plan import ContainerPlan, EnginePlan, HostPlan, ImagePlan, RunPlan
 from ci.plan.network import resolve_network
 
 OFFLINE_BASE = "infini-ops-base:bookworm"

@@ -15,7 +15,8 @@ import pytest
 from conftest import Bench
 from plans import OFFLINE_BASE, python_stage, stage
 
-from ci.model.plan import ImageArchive, NetworkPlan, RunPlan, StageKind
+from ci.model.job import StageKind
+from ci.model.plan import ImageArchive, NetworkPlan, RunPlan
 from ci.plan import source
 
 LOOK = """

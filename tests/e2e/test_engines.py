@@ -15,7 +15,8 @@ import pytest
 from conftest import Bench
 from plans import REQUIREMENTS, python_stage, stage
 
-from ci.model.plan import RunPlan, StageKind
+from ci.model.job import StageKind
+from ci.model.plan import RunPlan
 
 INSTALL = stage("install", "python", "-m", "pip", "install", ".", "--no-build-isolation")
 PYTEST = stage("pytest", "python", "-m", "pytest", "tests", kind=StageKind.PYTEST)

@@ -11,7 +11,7 @@ from conftest import Bench
 from plans import REQUIREMENTS, stage
 
 from ci.errors import ExitCode
-from ci.model.plan import StageKind
+from ci.model.job import StageKind
 from ci.model.results import Harness, Product, exit_code
 from ci.run.platform import judge_platform
 

@@ -23,7 +23,8 @@ from docker.client import DockerClient
 from plans import REQUIREMENTS, stage, write_project
 
 from ci.errors import ExitCode
-from ci.model.plan import Column, HostPlan, RunPlan, StageKind
+from ci.model.job import Column, StageKind
+from ci.model.plan import HostPlan, RunPlan
 from ci.model.results import Harness, PlatformResult, Product, exit_code
 from ci.report.table import table_rows
 from ci.run.platform import judge_platform

@@ -16,7 +16,8 @@ from typing import IO, cast
 
 from ci.engines import Engine, Observer
 from ci.errors import InfrastructureError
-from ci.model.plan import ArtifactPlan, Column, RunPlan, StageKind, StagePlan
+from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
+from ci.model.plan import RunPlan
 from ci.model.results import ImageFacts
 from ci.util.files import REPOSITORY
 from ci.util.process import run

@@ -1,0 +1,281 @@
+"""What the agent does for a stage of kind ``pytest``: its logs, its status, its reruns.
+
+The plugins that it gives to pytest are files of their own, ``status_plugin`` and ``rerun_plugin``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import re
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+from ci.agent.rerun_plugin import FILE_VARIABLE
+from ci.model.events import CommandEnd, Event, RerunFinished, RerunsEnded, RerunStarted
+from ci.model.job import StageKind, StagePlan
+from ci.util.lines import LONGEST_REPORT, LONGEST_SECONDS, SHORT, lines_of_file, parse_object
+
+PACKAGE = "infini_ci_status"
+METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1\n"
+ENTRY_POINTS = f"[pytest11]\n{PACKAGE} = {PACKAGE}\n"
+RERUN_PLUGIN = "infini_ci_rerun"
+
+INTERRUPTED = 2  # pytest's exit status
+# What lies in the folder may be the work of the code under test.
+MOST_STATUSES = 1000
+LONGEST_STATUS = 16  # bytes
+LARGEST_STATUS = 255
+
+MOST_TESTS = 200  # a suite of which more fail is not flaky, it is broken
+PHASES = ("TestReport", "SubtestReport")
+LARGEST_SESSION_STATUS = (1 << 31) - 1  # what a column of the store has room for
+
+
+def log_of(results: Path) -> Path:
+    """The per-test log of the run (pytest-reportlog)."""
+    return results / "pytest.jsonl"
+
+
+def added_arguments(results: Path) -> list[str]:
+    """What pytest is run with beside the stage's own arguments."""
+    return [f"--report-log={log_of(results)}", f"--junitxml={results / 'junit.xml'}"]
+
+
+# pytest's own exit status. A command such as ``sh -c 'pytest; clean-up'`` returns what its author
+# likes. A small plugin of pytest's reports pytest's own exit status. It is found through PYTHONPATH
+# only: a wrapper that cleans its environment has no plugin, rather than one that pytest cannot
+# import.
+
+
+class PytestStatus:
+    """The plugin in a folder of its own; without one, nothing is known."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+
+    def variables(self, python_path: str | None) -> dict[str, str]:
+        """Return what a stage with this ``PYTHONPATH`` gets on top of its environment."""
+        if self._folder is None:
+            return {}
+        return {"PYTHONPATH": os.pathsep.join(filter(None, [python_path, str(self._folder)]))}
+
+    def found(self) -> int | None:
+        """Return pytest's exit status; ``None``: not known.
+
+        Of several pytests that wrote the log, one that failed counts, and then one without an
+        end: what it would have found is in no log.
+        """
+        if self._folder is None:
+            return None
+        try:
+            with os.scandir(self._folder / "statuses") as entries:
+                statuses = [_status(it.path) for _, it in zip(range(MOST_STATUSES), entries)]
+        except OSError:
+            return None
+        if statuses in ([], [None]):
+            return None
+        failed = [status for status in statuses if status]
+        return min(failed, default=INTERRUPTED if None in statuses else 0)
+
+
+def _status(path: str) -> int | None:
+    """Read the exit status in a file; None for what is no such file."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            text = os.read(file, LONGEST_STATUS)
+        finally:
+            os.close(file)
+    except OSError:
+        return None
+    return int(text) if text.isdigit() and int(text) <= LARGEST_STATUS else None
+
+
+@contextmanager
+def status_of(stage: StagePlan, log: Path) -> Iterator[PytestStatus]:
+    """Ask the pytests that write ``log`` for their status, where a stage wraps one."""
+    if stage.kind is not StageKind.PYTEST or is_pytest(stage.command):  # its code is pytest's
+        yield PytestStatus()
+        return
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="infini-ci-status-"))
+        metadata = folder / f"{PACKAGE}-1.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(METADATA, encoding="utf-8")
+        (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+        (folder / f"{PACKAGE}.py").write_bytes(_plugin("status_plugin"))
+        (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
+        (folder / "statuses").mkdir()
+        status = PytestStatus(folder)
+    except OSError:  # no room: nothing is known, and the tests run all the same
+        status = PytestStatus()
+    try:
+        yield status
+    finally:
+        if folder is not None:
+            shutil.rmtree(str(folder), ignore_errors=True)  # the suite may have made it a link
+
+
+def is_pytest(command: Sequence[str]) -> bool:
+    """Tell whether a command is pytest itself: ``pytest``, ``python -I -m pytest``."""
+    program, arguments = Path(command[0]).name, iter(command[1:])
+    if not re.match(r"python[0-9.]*$", program):
+        return program in ("pytest", "py.test")
+    for argument in arguments:
+        if argument in ("-X", "-W"):
+            next(arguments, None)
+        elif argument == "-m":
+            return next(arguments, None) == "pytest"
+        elif not argument.startswith("-") or argument == "-c":
+            return False
+    return False
+
+
+def _plugin(name: str) -> bytes:
+    return pkgutil.get_data(__package__ or "", f"{name}.py") or b""
+
+
+# Runs a command: its name, its arguments, its environment on top of the stage's, its time limit.
+CarryOut = Callable[[str, Sequence[str], Mapping[str, str], float], CommandEnd]
+
+
+class Reruns:
+    """Further attempts at what failed in a pytest stage: evidence of flakiness, for no verdict."""
+
+    def __init__(
+        self,
+        stage: StagePlan,
+        *,
+        results: Path,
+        python_path: str | None,
+        emit: Callable[[Event], None],
+        carry_out: CarryOut,
+    ) -> None:
+        self._stage = stage
+        self._results = results
+        self._python_path = python_path
+        self._emit = emit
+        self._carry_out = carry_out
+        self._tests = failed_tests(log_of(results))
+        self._last: set[str] = set()
+
+    def possible(self, end: CommandEnd) -> bool:
+        """Tell whether there is something to run again; where not, an event says why."""
+        tests = self._tests
+        if end.ended_early or tests is None:
+            self._end("pytest did not get to its end")
+        elif not tests:
+            self._end("pytest failed, and none of its tests did")
+        elif len(tests) > MOST_TESTS:
+            self._end(f"{len(tests)} tests failed, more than {MOST_TESTS} are not flaky")
+        else:
+            return True
+        return False
+
+    def run(self) -> None:
+        """Make all attempts, as often as the stage says, in the time that it had itself."""
+        limit_s, most = self._stage.timeout_s, self._stage.reruns
+        deadline = time.monotonic() + limit_s
+        with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
+            Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(_plugin("rerun_plugin"))
+            for attempt in range(1, most + 1):
+                end = self._attempt(attempt, Path(folder), deadline)
+                if end.timed_out:
+                    self._end(f"{attempt} of {most} took their time limit of {limit_s:g} s")
+                if end.ended_early:
+                    return
+
+    def _attempt(self, attempt: int, folder: Path, deadline: float) -> CommandEnd:
+        name = self._stage.name
+        log = self._results / f"pytest.rerun-{attempt}.jsonl"
+        tests = folder / "tests.json"
+        chosen = {"tests": self._tests, "last": sorted(self._last)}
+        tests.write_text(json.dumps(chosen), encoding="utf-8")
+        path = os.pathsep.join(filter(None, [str(folder), self._python_path]))
+        text = f"{name}: rerun {attempt} of what failed ({len(self._tests or ())})"
+        self._emit(RerunStarted(stage=name, attempt=attempt, text=text))
+        end = self._carry_out(
+            f"{name}.rerun-{attempt}",
+            [*self._stage.command, "-p", RERUN_PLUGIN, f"--report-log={log}"],
+            {FILE_VARIABLE: str(tests), "PYTHONPATH": path},
+            max(deadline - time.monotonic(), 0.0),
+        )
+        self._last |= unfinished_tests(log)  # what kills the process comes after all others
+        self._emit(RerunFinished(stage=name, attempt=attempt, **asdict(end)))
+        return end
+
+    def _end(self, reason: str) -> None:
+        text = f"{self._stage.name}: no more reruns: {reason}"
+        self._emit(RerunsEnded(stage=self._stage.name, reason=reason, text=text))
+
+
+def failed_tests(log: Path) -> list[str] | None:
+    """The tests of a per-test log that failed or erred; ``None``: the session has no end."""
+    failed: dict[str, None] = {}
+    ended = False
+    for record in _records(log, '"outcome": "failed"', '"SessionFinish"'):
+        ended |= record["$report_type"] == "SessionFinish"
+        if record["$report_type"] in PHASES and record["outcome"] == "failed":
+            failed[record["nodeid"]] = None
+    return list(failed) if ended else None
+
+
+def unfinished_tests(log: Path) -> set[str]:
+    """The tests of a per-test log that began and have no end."""
+    begun: set[str] = set()
+    ended: set[str] = set()
+    for record in _records(log, '"TestReport"'):
+        if record["$report_type"] == "TestReport":
+            (begun if record["when"] == "setup" else ended).add(record["nodeid"])
+    return begun - ended
+
+
+def _records(log: Path, *marks: str) -> Iterator[dict[str, Any]]:
+    """The lines with one of the marks: a log of 17,000 tests is 30 MB, and few of them failed."""
+    if not log.is_file():
+        return
+    for line in lines_of_file(log, LONGEST_REPORT):
+        if any(mark in line for mark in marks):
+            with suppress(ValueError):  # cut off where the process died, or not pytest's
+                yield parse_report(line)
+
+
+def parse_report(line: str) -> dict[str, Any]:
+    """Read a record of a per-test log: the fields that anybody here reads are checked.
+
+    The log is written by the process under test. Records of other kinds than those below are as
+    pytest or a plugin wrote them. Raises ``ValueError`` for a line that pytest does not write.
+    """
+    # A call for each integer would take a tenth of the reader's time; in a short line none is long
+    # enough to take any.
+    record = parse_object(line, any_integer=len(line) < SHORT)
+    kind = record.get("$report_type")
+    # In one expression for each kind: a call for each field takes a quarter of the reader's time.
+    # A bool is an int to isinstance, and no status.
+    if kind == "TestReport" or kind == "SubtestReport":
+        duration = record.get("duration") or 0.0
+        sound = (
+            type(record.get("nodeid")) is str
+            and type(record.get("when")) is str
+            and type(record.get("outcome")) is str
+            and type(duration) in (int, float)
+            and 0 <= duration <= LONGEST_SECONDS
+        )
+    elif kind == "CollectReport":
+        sound = type(record.get("nodeid")) is str and type(record.get("outcome")) is str
+    elif kind == "SessionFinish":
+        status = record.get("exitstatus")
+        sound = type(status) is int and abs(status) <= LARGEST_SESSION_STATUS
+    else:
+        sound = type(kind) is str
+    if not sound:
+        raise ValueError(f"not a record of pytest's: {line:.100}")
+    return record
