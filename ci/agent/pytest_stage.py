@@ -48,41 +48,59 @@ def added_arguments(results: Path) -> list[str]:
     return [f"--report-log={log_of(results)}", f"--junitxml={results / 'junit.xml'}"]
 
 
-# pytest's own exit status. A command such as ``sh -c 'pytest; clean-up'`` returns what its author
-# likes. A small plugin of pytest's reports pytest's own exit status. It is found through PYTHONPATH
-# only: a wrapper that cleans its environment has no plugin, rather than one that pytest cannot
-# import.
+def python_path(*folders: str | None) -> str:
+    """A ``PYTHONPATH`` of the folders that there are."""
+    return os.pathsep.join(filter(None, folders))
 
 
-class PytestStatus:
-    """The plugin in a folder of its own; without one, nothing is known."""
+# A command such as `sh -c 'pytest; clean-up'` returns what its author likes; a small plugin of
+# pytest's reports pytest's own exit status. It is found through PYTHONPATH only: a wrapper that
+# cleans its environment has no plugin, rather than one that pytest cannot import.
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
 
-    def variables(self, python_path: str | None) -> dict[str, str]:
-        """Return what a stage with this ``PYTHONPATH`` gets on top of its environment."""
-        if self._folder is None:
-            return {}
-        return {"PYTHONPATH": os.pathsep.join(filter(None, [python_path, str(self._folder)]))}
-
-    def found(self) -> int | None:
-        """Return pytest's exit status; ``None``: not known.
-
-        Of several pytests that wrote the log, one that failed counts, and then one without an
-        end: what it would have found is in no log.
-        """
-        if self._folder is None:
-            return None
+@contextmanager
+def status_folder(stage: StagePlan, log: Path) -> Iterator[Path | None]:
+    """Make a folder with the plugin, for a stage that wraps a pytest which writes ``log``."""
+    folder: Path | None = None
+    if stage.kind is StageKind.PYTEST and not is_pytest(stage.command):  # its code is pytest's
         try:
-            with os.scandir(self._folder / "statuses") as entries:
-                statuses = [_status(it.path) for _, it in zip(range(MOST_STATUSES), entries)]
-        except OSError:
-            return None
-        if statuses in ([], [None]):
-            return None
-        failed = [status for status in statuses if status]
-        return min(failed, default=INTERRUPTED if None in statuses else 0)
+            folder = Path(tempfile.mkdtemp(prefix="infini-ci-status-"))
+            metadata = folder / f"{PACKAGE}-1.dist-info"
+            metadata.mkdir()
+            (metadata / "METADATA").write_text(METADATA, encoding="utf-8")
+            (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+            (folder / f"{PACKAGE}.py").write_bytes(_plugin("status_plugin"))
+            (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
+            (folder / "statuses").mkdir()
+        except OSError:  # no room: nothing is known, and the tests run all the same
+            _remove(folder)
+            folder = None
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(str(folder), ignore_errors=True)  # the suite may have made it a link
+
+
+def pytest_status(folder: Path) -> int | None:
+    """Return pytest's exit status; ``None``: not known.
+
+    Of several pytests that wrote the log, one that failed counts, and then one without an end:
+    what it would have found is in no log.
+    """
+    try:
+        with os.scandir(folder / "statuses") as entries:
+            statuses = [_status(it.path) for _, it in zip(range(MOST_STATUSES), entries)]
+    except OSError:
+        return None
+    if statuses in ([], [None]):
+        return None
+    failed = [status for status in statuses if status]
+    return min(failed, default=INTERRUPTED if None in statuses else 0)
 
 
 def _status(path: str) -> int | None:
@@ -96,32 +114,6 @@ def _status(path: str) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() and int(text) <= LARGEST_STATUS else None
-
-
-@contextmanager
-def status_of(stage: StagePlan, log: Path) -> Iterator[PytestStatus]:
-    """Ask the pytests that write ``log`` for their status, where a stage wraps one."""
-    if stage.kind is not StageKind.PYTEST or is_pytest(stage.command):  # its code is pytest's
-        yield PytestStatus()
-        return
-    folder: Path | None = None
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="infini-ci-status-"))
-        metadata = folder / f"{PACKAGE}-1.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(METADATA, encoding="utf-8")
-        (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
-        (folder / f"{PACKAGE}.py").write_bytes(_plugin("status_plugin"))
-        (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
-        (folder / "statuses").mkdir()
-        status = PytestStatus(folder)
-    except OSError:  # no room: nothing is known, and the tests run all the same
-        status = PytestStatus()
-    try:
-        yield status
-    finally:
-        if folder is not None:
-            shutil.rmtree(str(folder), ignore_errors=True)  # the suite may have made it a link
 
 
 def is_pytest(command: Sequence[str]) -> bool:
@@ -155,13 +147,13 @@ class Reruns:
         stage: StagePlan,
         *,
         results: Path,
-        python_path: str | None,
+        environment: Mapping[str, str],
         emit: Callable[[Event], None],
         carry_out: CarryOut,
     ) -> None:
         self._stage = stage
         self._results = results
-        self._python_path = python_path
+        self._python_path = environment.get("PYTHONPATH")
         self._emit = emit
         self._carry_out = carry_out
         self._tests = failed_tests(log_of(results))
@@ -199,7 +191,7 @@ class Reruns:
         tests = folder / "tests.json"
         chosen = {"tests": self._tests, "last": sorted(self._last)}
         tests.write_text(json.dumps(chosen), encoding="utf-8")
-        path = os.pathsep.join(filter(None, [str(folder), self._python_path]))
+        path = python_path(str(folder), self._python_path)
         text = f"{name}: rerun {attempt} of what failed ({len(self._tests or ())})"
         self._emit(RerunStarted(stage=name, attempt=attempt, text=text))
         end = self._carry_out(

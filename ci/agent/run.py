@@ -16,7 +16,14 @@ from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, describe_machine, describe_tools
 from ci.agent.output import EventLog, StageOutput
-from ci.agent.pytest_stage import Reruns, added_arguments, log_of, status_of
+from ci.agent.pytest_stage import (
+    Reruns,
+    added_arguments,
+    log_of,
+    pytest_status,
+    python_path,
+    status_folder,
+)
 from ci.agent.stage import Command, Stage
 from ci.model.events import (
     CommandEnd,
@@ -138,11 +145,12 @@ class Run:
         added = added_arguments(self._results) if stage.kind is StageKind.PYTEST else []
         command = (*stage.command, *added)
         self._log.emit(StageStarted(stage=stage.name, command=command))
-        with status_of(stage, log_of(self._results)) as status:
-            variables = status.variables(self._stage_environment(stage).get("PYTHONPATH"))
+        with status_folder(stage, log_of(self._results)) as folder:
+            own = self._stage_environment(stage).get("PYTHONPATH")
+            variables = {"PYTHONPATH": python_path(own, str(folder))} if folder else {}
             end = self._carry_out(stage, stage.name, command, variables, stage.timeout_s)
-            found = status.found()
-        self._log.emit(StageFinished(stage=stage.name, **asdict(end), pytest_status=found))
+            status = pytest_status(folder) if folder else None
+        self._log.emit(StageFinished(stage=stage.name, **asdict(end), pytest_status=status))
         return end
 
     def _carry_out(
@@ -184,7 +192,7 @@ class Run:
             reruns = Reruns(
                 stage,
                 results=self._results,
-                python_path=self._stage_environment(stage).get("PYTHONPATH"),
+                environment=self._stage_environment(stage),
                 emit=self._log.emit,
                 carry_out=partial(self._carry_out, stage),
             )

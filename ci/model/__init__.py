@@ -1,1 +1,1 @@
-"""What a run is: its plan, its events, its tests and its results."""
+"""What a run is: platforms, plans, the agent's job, events, tests, results."""

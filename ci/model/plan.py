@@ -1,4 +1,7 @@
-"""A run as it is planned: frozen values, which the planning makes and the engines carry out."""
+"""A run as it is planned: frozen values, which the planning makes and the engines carry out.
+
+The parts that the agent gets as they are, stages and artifacts, are in ``ci.model.job``.
+"""
 
 from __future__ import annotations
 

@@ -74,11 +74,7 @@ class PytestLog:
     """Bytes of the longest of them, where one is longer than a line may be."""
 
     def count(self, outcome: Outcome) -> int:
-        return self._counts[outcome]
-
-    @property
-    def _counts(self) -> Counter[Outcome]:
-        return Counter(test.outcome for test in self.tests)
+        return sum(test.outcome is outcome for test in self.tests)
 
     def named(self, *outcomes: Outcome) -> tuple[str, ...]:
         """Node ids of the tests with one of the outcomes, in order of the log."""

@@ -7,8 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from ci.facts.events import MOST_EVENTS, parse_events
-from ci.model.events import RunRecord, StageSkipped
+from ci.facts.events import MOST_EVENTS, parse_event, parse_events
+from ci.model.events import (
+    EVENTS,
+    ArtifactCut,
+    ArtifactMissing,
+    Event,
+    LeaseFailed,
+    LeaseReleased,
+    LeaseTaken,
+    LeaseWaiting,
+    Output,
+    RerunFinished,
+    RerunsEnded,
+    RerunStarted,
+    RunFinished,
+    RunRecord,
+    RunStarted,
+    StageFinished,
+    StageSkipped,
+    StageStarted,
+)
 from ci.util.lines import LONGEST_EVENT, lines_of_file
 from ci.util.text import unreadable
 
@@ -39,6 +58,41 @@ def test_a_recorded_run() -> None:
     assert record.unreadable_lines == 0
 
 
+DEVICE = {"uuid": "GPU-1", "health": "healthy", "index": 0, "memory_used": None}
+WRITTEN: tuple[Event, ...] = (
+    RunStarted(protocol=3, run_id="r", platform="cpu", pid=7, machine={"cores": 2, "os": None}),
+    StageStarted(stage="build", command=("make", "-j")),
+    StageFinished(stage="build", seconds=0.5, exit_code=-3, signal=9, timed_out=True),
+    StageFinished(stage="build", seconds=0.5, exit_code=0, interrupted=True, pytest_status=0),
+    StageSkipped(stage="pytest", reason="not run: build failed"),
+    LeaseWaiting(stage="pytest", text="waits", waited_s=1.5),
+    LeaseTaken(stage="pytest", waited_s=2, devices=(DEVICE,), text="has GPU-1"),
+    LeaseReleased(devices=(DEVICE,), text="given back"),
+    LeaseFailed(stage=None, reason="no device", text="no device"),
+    ArtifactMissing(name="log", path="build/log"),
+    ArtifactCut(name="traces", path="*.json", left_out=3),
+    RerunStarted(stage="pytest", attempt=1, text="rerun 1"),
+    RerunFinished(stage="pytest", attempt=1, seconds=1.0, exit_code=139, oom_kills=0),
+    RerunsEnded(stage="pytest", reason="time", text="no more"),
+    RunFinished(exit_code=130, interrupted=True),
+    Output(stage="build", text="half \udce9", more=True),
+)
+
+
+def test_every_event_that_is_written_is_read_back() -> None:
+    assert {event.event for event in WRITTEN} == set(EVENTS)
+    for event in WRITTEN:
+        assert parse_event(event.to_json(time=1.0, monotonic=2.0)) == event
+
+
+def test_a_line_denies_nothing_that_is_rare() -> None:
+    line = json.loads(StageFinished(stage="build", seconds=0.5, exit_code=0).to_json(time=1.0))
+    assert list(line) == [
+        *("event", "time", "stage", "seconds", "exit_code", "signal", "timed_out", "cpu_user_s"),
+        *("cpu_system_s", "peak_rss_bytes", "oom_kills", "memory_limit_hits"),
+    ]
+
+
 def test_a_truncated_last_line_is_left_out() -> None:
     record = parse_events([*LINES[:4], LINES[4][:50]])
     assert record.unfinished_stages == ("pytest",)
@@ -67,7 +121,14 @@ def test_events_and_fields_of_a_newer_agent_are_ignored() -> None:
         event("run_finished", exit_code=0).replace("1.0", "NaN"),
         event("lease_taken", stage="pytest", waited_s=-1.0),
         event("lease_taken", stage="pytest", waited_s=0.0, devices=[{"uuid": 1}]),
-        event("rerun_finished", stage="pytest", attempt="1"),
+        event("rerun_finished", stage="pytest", attempt="1", seconds=1.0, exit_code=1),
+        event("rerun_finished", stage="pytest", seconds=1.0, exit_code=1),
+        event("lease_released", devices=[{"uuid": "GPU-1"}]),
+        event("lease_released", devices=[{"uuid": "GPU-1", "health": None}]),
+        event("run_started", run_id="r", platform="cpu", protocol=3, pid=7, machine={"a": []}),
+        finished().replace('"time": 1.0', '"time": true'),
+        *(json.dumps({"event": "output", "stage": "a", "text": text}) for text in (1, None, [])),
+        json.dumps({"event": "output", "stage": "a", "text": "b", "more": 1}),
         *(finished(seconds=seconds) for seconds in ("x", -1.0, 1e300, None, [])),
         finished().replace("2.0", "1e999"),
         finished(exit_code="1" * 5000),

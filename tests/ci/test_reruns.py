@@ -225,7 +225,7 @@ def test_when_nothing_is_run_again(
     reruns = Reruns(
         stage,
         results=tmp_path,
-        python_path=None,
+        environment={},
         emit=events.append,
         carry_out=lambda *_: end,
     )
