@@ -13,7 +13,7 @@ from ci.agent.machine import printed_by
 from ci.model.job import CacheJob
 
 STATISTICS = "ccache.txt"  # in the results: every compilation, and what came of it
-LARGEST = "5G"
+LARGEST = "5G"  # ccache's own default, whatever a configuration file of the image says
 HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 
 

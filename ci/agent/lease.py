@@ -17,9 +17,9 @@ from ci.model.events import Event, LeaseReleased, LeaseTaken, LeaseWaiting
 from ci.model.job import DeviceJob
 from ci.util.lines import parse_object
 
-POLL_S = 0.5
+POLL_S = 0.5  # between two attempts, each a few system calls; a lease lasts minutes
 PROBE_PAUSE_S = 5.0  # free devices that are not fit are looked at again after it
-SIGN_OF_LIFE_S = 60.0
+SIGN_OF_LIFE_S = 60.0  # between events while nothing changes; a reader bounds their number
 
 STATE = ("health", "memory_used", "utilisation")  # what a stage can change
 
@@ -209,7 +209,7 @@ def _all(reasons: list[str]) -> str:
 
 
 PROBE_TIMEOUT_S = 60.0  # a driver without its daemon takes seconds for each device to wake up
-KILL_TIMEOUT_S = 5.0
+KILL_TIMEOUT_S = 5.0  # what SIGKILL has not ended by then hangs in the kernel
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ci.util.lines import parse_object
 # Anybody may make a lock, and remove none of another's; as /tmp and /run/lock are.
 FOLDER_MODE = 0o1777
 FILE_MODE = 0o666
+LONGEST_OWNER = 1 << 16  # bytes; a run writes some hundred
 REAP_GRACE_S = 20.0  # what a dead run left has SIGTERM's time to end; its supervisor takes 12 s
 
 
@@ -69,10 +70,17 @@ class LockFolder:
             owner = _read(descriptor)
         finally:
             os.close(descriptor)
-        if _is_dead(owner):
-            self._reap(name, owner)
-            return f"what is left of {_called(owner)}, which has died"
-        return _called(owner)
+        if owner is None:
+            return "a run that does not say which"
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(owner["since"]))
+        run = f"run {owner['run']} ({owner['platform']}) of user {owner['user']} since {since}"
+        mine = _identity()
+        here = all(owner[key] == mine[key] for key in ("boot", "namespace"))
+        # Of an owner elsewhere nobody here can say whether it has died.
+        if not here or _started(owner["pid"]) == owner["started"]:
+            return run
+        self._reap(name, owner)
+        return f"what is left of {run}, which has died"
 
     def _open(self, name: str) -> int:
         """Open a lock's file, or make it.
@@ -157,30 +165,14 @@ def _started(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def _is_dead(owner: dict[str, Any]) -> bool:
-    """Tell whether an owner has died; of one elsewhere nobody here can say so."""
-    if "pid" not in owner:
-        return False
-    mine = _identity()
-    here = all(owner[name] == mine[name] for name in ("boot", "namespace"))
-    return here and bool(_started(owner["pid"]) != owner["started"])
-
-
-def _read(descriptor: int) -> dict[str, Any]:
+def _read(descriptor: int) -> dict[str, Any] | None:
     """The owner that a lock's file names; none yet where it is only just being written."""
     try:
-        owner = parse_object(os.pread(descriptor, 65536, 0).decode(errors="replace"))
+        owner = parse_object(os.pread(descriptor, LONGEST_OWNER, 0).decode(errors="replace"))
         # Containers can write to it.
         words = [owner[name] for name in ("run", "platform", "user", "boot", "namespace")]
         time.gmtime(owner["since"])
     except (ValueError, KeyError, TypeError, OverflowError):
-        return {}
+        return None
     sound = all(type(word) is str for word in words) and type(owner.get("pid")) is int
-    return owner if sound and "started" in owner else {}
-
-
-def _called(owner: dict[str, Any]) -> str:
-    if "run" not in owner:
-        return "a run that does not say which"
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(owner["since"]))
-    return f"run {owner['run']} ({owner['platform']}) of user {owner['user']} since {since}"
+    return owner if sound and "started" in owner else None

@@ -14,7 +14,7 @@ from typing import Mapping, Sequence
 from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
-PROBE_TIMEOUT_S = 60.0
+PROBE_TIMEOUT_S = 60.0  # tools answer in a second; of one that hangs nothing is known
 CPUINFO = Path("/proc/cpuinfo")
 # What narrows a build of this library to some operators.
 SELECTION = "INFINI_OPS_TORCH_OPS"

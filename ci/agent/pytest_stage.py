@@ -29,9 +29,9 @@ RERUN_PLUGIN = "infini_ci_rerun"
 
 INTERRUPTED = 2  # pytest's exit status
 # What lies in the folder may be the work of the code under test.
-MOST_STATUSES = 1000
-LONGEST_STATUS = 16  # bytes
-LARGEST_STATUS = 255
+MOST_STATUSES = 1000  # pytests in one stage
+LONGEST_STATUS = 16  # bytes; a status has three digits
+LARGEST_STATUS = 255  # of a process, to its parent
 
 MOST_TESTS = 200  # a suite of which more fail is not flaky, it is broken
 PHASES = ("TestReport", "SubtestReport")

@@ -26,7 +26,7 @@ from pathlib import Path
 from ci.agent.output import QUIET_S, StageOutput
 from ci.model.events import CommandEnd
 
-GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end
+GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; as `docker stop` has it
 LEFTOVER_GRACE_S = 2.0  # the same for what a finished stage leaves running
 LARGEST_PIPE = 1 << 20  # Linux lets nobody make one larger, so one read empties it
 SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
