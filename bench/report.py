@@ -20,7 +20,7 @@ from rich.text import Text
 
 from bench.context import ROOT
 from bench.rows import Goal, Measurement, Table
-from ci.agent.machine import machine
+from ci.agent.machine import machine_facts
 from ci.util.process import ProcessError, run
 
 SCHEMA_VERSION = 1
@@ -151,7 +151,7 @@ def write_report(report: Report, folder: Path) -> Sequence[Path]:
 
 def describe_machine() -> Machine:
     """Looks; a tool that is missing is an empty version."""
-    found = machine()
+    found = machine_facts()
     try:
         torch = version("torch")
     except PackageNotFoundError:

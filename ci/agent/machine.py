@@ -69,7 +69,7 @@ print(json.dumps({"python": platform.python_version(), "packages": packages}))
 """
 
 
-def describe_machine() -> dict[str, str | int | None]:
+def machine_facts() -> dict[str, str | int | None]:
     """Describe the machine as far as it can change how long a stage takes."""
     return {
         "hostname": platform.node(),
@@ -109,7 +109,7 @@ def _cpuid() -> set[str] | None:
     }
 
 
-def describe_tools(
+def tool_facts(
     variables: Mapping[str, str], workspace: Path, device_compiler: str | None = None
 ) -> dict[str, object]:
     """Describe the Python and its packages, and the build tools."""

@@ -14,7 +14,7 @@ from typing import Mapping, Sequence
 from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
-from ci.agent.machine import build_settings, describe_machine, describe_tools
+from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.output import EventLog, StageOutput
 from ci.agent.pytest_stage import (
     Reruns,
@@ -71,7 +71,7 @@ class Run:
         """Run everything and return the exit code: 0, 1, or 130 when interrupted."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._interrupt)
-        job, facts = self._job, describe_machine()
+        job, facts = self._job, machine_facts()
         built = build_settings([self._stage_environment(stage) for stage in job.stages])
         self._describe(machine=facts, **built)  # the rest is known when the stages have ended
         self._log.emit(
@@ -88,7 +88,7 @@ class Run:
             lack = collect(artifact, self._workspace, self._results)
             if lack is not None:
                 self._log.emit(lack)
-        tools = describe_tools(self._environment, self._workspace, job.device_compiler)
+        tools = tool_facts(self._environment, self._workspace, job.device_compiler)
         described = {"machine": facts, **built, **tools, "compiler_cache": self._cache.facts()}
         self._describe(**described)
         if self._reruns is not None and not self._interrupted:
