@@ -16,7 +16,7 @@ from ci.facts.files import lines_of, text_of
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.model.details import Details, Rerun
 from ci.model.events import RerunFinished, RunRecord
-from ci.model.plan import Column, StagePlan
+from ci.model.job import Column, StagePlan
 from ci.model.tests import Outcome, PytestLog
 from ci.util.lines import (
     LARGEST_DOCUMENT,
