@@ -6,11 +6,10 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from ci.analysis.comparison import Comparison, compare
+from ci.analysis.comparison import compare as compare_runs
 from ci.commands.options import add_format, add_results, one_of
 from ci.errors import ExitCode, UsageError
-from ci.report.comparison import comparison_json, comparison_markdown, print_comparison
-from ci.report.console import output
+from ci.report.comparison import ComparisonReport
 from ci.store.folder import existing_store
 from ci.util.files import REPOSITORY
 
@@ -23,7 +22,7 @@ WHAT = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=_compare)
+    parser.set_defaults(command=compare)
     parser.description = (
         "Show what changed between two runs: the tests, and what the stages cost. A commit stands"
         " for its newest run; a branch or a tag for the newest run of the commit nearest to it,"
@@ -53,28 +52,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def _compare(options: argparse.Namespace) -> int:
-    found = compare(
+def compare(options: argparse.Namespace) -> int:
+    """Show what changed; with ``--fail-on``, what cannot be judged is no success."""
+    found = compare_runs(
         partial(existing_store, options.results), options.source, options.base, options.head
     )
-    _print(found, options.format)
-    return _exit_code(found, options.fail_on)
-
-
-def _print(found: Comparison, form: str) -> None:
-    if form == "json":
-        print(comparison_json(found), end="")
-    elif form == "markdown":
-        print(comparison_markdown(found), end="")
-    else:
-        print_comparison(found, output())
-
-
-def _exit_code(found: Comparison, fail_on: str | None) -> ExitCode:
-    """What cannot be judged is no success, whatever the others are."""
-    if fail_on is None:
+    ComparisonReport(found).show(options.format)
+    if options.fail_on is None:
         return ExitCode.PASSED
-    if found.regression or (fail_on == SUSPECTED and found.suspected):
+    if found.regression or (options.fail_on == SUSPECTED and found.suspected):
         return ExitCode.REGRESSION
     if unjudged := list(found.unjudged()):
         remedy = "Name another run of it, or leave out --fail-on."

@@ -15,7 +15,8 @@ from ci.facts.contract import Contract, load_contract, written_contract
 from ci.facts.difference import ChangeKind, difference
 from ci.model.results import RunResult, kind
 from ci.plan.project import chosen_platforms, config_option, load_project
-from ci.report.comparison import tests_text
+from ci.report.comparison import tests_document
+from ci.report.document import output, print_document
 from ci.store.folder import existing_store
 from ci.util.files import REPOSITORY, write_atomically
 from ci.util.invocation import CONFIG_FILE
@@ -70,7 +71,7 @@ def _contract(options: argparse.Namespace) -> int:
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
     if before is not None and found is not None:
         base, head = contract_side("before", before), contract_side("now", contract)
-        print(tests_text(base, head, found), end="")
+        print_document(tests_document(base, head, found), output())
     if needs:
         print(f"outcomes that depend on the processor: passed with {'; '.join(needs)}")
     return ExitCode.PASSED

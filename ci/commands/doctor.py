@@ -14,7 +14,7 @@ from ci.model.platforms import Platform
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import SITE_FILE, Project, chosen_platforms, load_project, plan_run
-from ci.report.console import output
+from ci.report.document import output
 from ci.upkeep.doctor.checks import (
     Check,
     carry_out,

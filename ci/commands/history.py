@@ -7,20 +7,25 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ci.analysis.flaky import stored_flaky
+from ci.analysis.history import PlatformHistory, platform_history, project_of
+from ci.analysis.regressions import Environment, Shift, accepted_levels
 from ci.commands.options import add_format, add_results, whole
 from ci.errors import ExitCode, UsageError
+from ci.facts.measures import amount, measure_name, stage_and_quantity
+from ci.report.history import HistoryReport
+from ci.report.tests import FlakyReport
 from ci.store.folder import existing_store
+from ci.store.rows import Accepted
 from ci.util.text import first_names, near_match
 
 if TYPE_CHECKING:
-    from ci.analysis.history import PlatformHistory
-    from ci.analysis.regressions import Environment, Shift
-    from ci.store.store import Store
+    from ci.store.store import Store  # with SQLAlchemy: 0.3 s
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=_history)
+    parser.set_defaults(command=history)
     parser.description = (
         "Show what the stages of a platform cost over its runs, what changed and between which"
         " commits, and what of it is an open regression. Times are compared only where machine,"
@@ -52,31 +57,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def _history(options: argparse.Namespace) -> int:
+def history(options: argparse.Namespace) -> int:
+    """Show a platform's history or its flaky tests, or accept what got worse."""
     _refuse_contradictions(options)
-    from ci.analysis.history import platform_history
-
-    if options.flaky:
-        return _flaky(options)
+    platform, project = options.platform, options.project
     with existing_store(options.results) as store:
-        found = platform_history(
-            store,
-            options.platform,
-            project=options.project,
-            stage=options.stage,
-            last=options.last,
+        if options.flaky:
+            found = stored_flaky(store, platform, project_of(store, platform, project))
+            FlakyReport(platform, found).show(options.format)
+            return ExitCode.PASSED
+        record = platform_history(
+            store, platform, project=project, stage=options.stage, last=options.last
         )
         if options.accept:
-            _accept(store, found, options)
+            _accept(store, record, options)
             return ExitCode.PASSED
-    _show(found, options)
-    return _checked(found) if options.check else ExitCode.PASSED
-
-
-def _checked(found: PlatformHistory) -> ExitCode:
-    if not found.history.environments:  # no run got anywhere: that is no success
+    HistoryReport(record, options.check).show(options.format)
+    if not options.check:
+        return ExitCode.PASSED
+    if not record.history.environments:  # no run got anywhere: that is no success
         return ExitCode.PRODUCT_FAILURE
-    return ExitCode.REGRESSION if found.history.open else ExitCode.PASSED
+    return ExitCode.REGRESSION if record.history.open else ExitCode.PASSED
 
 
 def _refuse_contradictions(options: argparse.Namespace) -> None:
@@ -96,39 +97,7 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError("--accept: got --format markdown, expected table or json")
 
 
-def _flaky(options: argparse.Namespace) -> int:
-    from ci.analysis.flaky import stored_flaky
-    from ci.analysis.history import project_of
-    from ci.report.flaky import flaky_json, flaky_markdown, flaky_text
-
-    platform = options.platform
-    with existing_store(options.results) as store:
-        found = stored_flaky(store, platform, project_of(store, platform, options.project))
-    forms = {"json": flaky_json, "markdown": flaky_markdown, "table": flaky_text}
-    print(forms[options.format](platform, found), end="")
-    return ExitCode.PASSED
-
-
-def _show(found: PlatformHistory, options: argparse.Namespace) -> None:
-    from ci.report.history import check_text, history_json, history_markdown, print_history
-
-    if options.format == "json":
-        print(history_json(found), end="")
-    elif options.format == "markdown":
-        print(history_markdown(found, check=options.check), end="")
-    elif options.check:
-        print(check_text(found), end="")
-    else:
-        from ci.report.console import output
-
-        print_history(found, output())
-
-
 def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -> None:
-    from ci.analysis.regressions import accepted_levels
-    from ci.facts.measures import amount, measure_name, stage_and_quantity
-    from ci.store.rows import Accepted
-
     environment, shift = _shift_at(found, options)
     taken = []
     for measure, run, level in accepted_levels(environment, shift):

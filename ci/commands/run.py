@@ -15,7 +15,6 @@ from pathlib import Path
 from rich.console import Console
 
 from ci.commands.options import add_config, add_format, add_results, add_source, whole
-from ci.commands.report import print_run
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
@@ -27,6 +26,7 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import Project, chosen_platforms, load_project, plan_run
 from ci.plan.request import RunRequest, load_request, new_request, read_request
 from ci.plan.selection import selected_operators
+from ci.report.table import ResultsReport
 from ci.run.coordinator import Run, together
 from ci.run.progress import Progress
 from ci.run.records import Records
@@ -246,7 +246,7 @@ def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[R
     )
     result = run.execute()
     with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
-        print_run(result, options.format)
+        ResultsReport(result).show(options.format)
         if options.format == "table":
             print(f"\nresults: {results}")
             for command in run.install:

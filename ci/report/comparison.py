@@ -1,151 +1,104 @@
-"""A comparison: in a terminal, as Markdown, as JSON."""
+"""The report of a comparison; times in words and in rows."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from ci.analysis.cause import Explanation
+from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
-from ci.facts.difference import ChangedTest, ChangeKind, Difference, lines_of
-from ci.facts.measures import percent
+from ci.facts.difference import Change, Difference, Kind, lines_of
+from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
 from ci.model.tests import OperatorTest, Outcome
-from ci.report.changes import change_json
-from ci.report.console import say, text_table
-from ci.report.table import escape, table
-from ci.report.times import TIME_HEADINGS, advice, environment, headline, news, time_rows
-from ci.util.text import counted, printable
+from ci.report.document import (
+    Block,
+    Document,
+    Folded,
+    Heading,
+    Items,
+    Line,
+    Report,
+    Span,
+    Table,
+    named,
+)
+from ci.report.history import certainty, change_data, run_name, standing
+from ci.report.table import MISSING
+from ci.util.invocation import command
+from ci.util.text import SHORT, counted
 
 SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
 BROKEN = "the build fails now"
 MOST_SHOWN = 5  # names in a cell
-STYLES = {
+COLORS = {
     Judgement.REGRESSION: "red",
     Judgement.SUSPECTED: "yellow",
     Judgement.IMPROVEMENT: "green",
 }
 
 
-# Of tests alone
-
-
-def tests_text(base: Side, head: Side, found: Difference | None) -> str:
-    """The sides, then a paragraph for each kind of change."""
-    return "\n".join([*_side_lines(base, head), "", *_test_lines(found)]) + "\n"
-
-
-def _side_lines(base: Side, head: Side) -> Iterator[str]:
-    for name, side in (("base", base), ("head", head)):
-        yield f"{name}  {_side(side)}"
-
-
-def _side(side: Side) -> str:
-    origin = f" ({side.origin})" if side.origin else ""
-    tests = f"no tests: {side.missing}" if side.missing is not None else _counts(side)
-    return printable(f"{side.title}{origin}: {tests}")
-
-
-def _counts(side: Side) -> str:
-    counts = side.counts
-    return ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in Outcome if counts[outcome])
-
-
-def _test_lines(found: Difference | None) -> Iterator[str]:
-    if found is None:
-        yield "tests are not compared: one side has none"
-        return
-    for kind, told in _sections(found):
-        yield f"{kind} ({found.count(kind):,})"
-        yield from (f"  {printable(line)}" for line in told)
-        yield ""
-    yield _last(found)
-
-
-def _sections(found: Difference) -> Iterator[tuple[ChangeKind, list[str]]]:
-    for kind in ChangeKind:
-        if changes := found.of(kind):
-            yield kind, lines_of(changes)
-
-
-def _last(found: Difference) -> str:
-    unchanged = counted(found.unchanged, "test")
-    return f"{unchanged} unchanged" if found.changes else f"no difference: {unchanged}"
-
-
-# In a terminal
-
-
-def print_comparison(found: Comparison, console: Console) -> None:
+@dataclass(frozen=True)
+class ComparisonReport(Report):
     """What is the same for all platforms, then each of them."""
-    whole = len(found.platforms) == 1
-    if not whole:
-        count = counted(len(found.platforms), "platform")
-        say(console, f"{found.base} -> {found.head}: {count}")
-    for line in _notes(found):
-        say(console, line)
-    for platform in found.platforms:
+
+    found: Comparison
+
+    def document(self, *, page: bool) -> Document:
+        return self._page() if page else self._screen()
+
+    def _screen(self) -> Document:
+        """All measures of one platform; of several platforms, what is news."""
+        found = self.found
+        whole = len(found.platforms) == 1
+        heading: list[Block] = [Items([*_notes(found)])]
         if not whole:
-            say(console, "")
-            say(console, f"{platform.name}: {_verdict(platform)}", style="bold")
-        for line in _side_lines(platform.base, platform.head):
-            say(console, line)
-        for line in _operators(platform):
-            say(console, line)
-        say(console, "")
-        if whole and platform.is_newly_broken:
-            say(console, f"regression: {BROKEN}", style=STYLES[Judgement.REGRESSION])
-        _print_times(platform, console, whole=whole)
-        for line in _test_lines(platform.tests):
-            say(console, line)
+            count = counted(len(found.platforms), "platform")
+            yield f"{found.base} -> {found.head}: {count}", *heading
+        for platform in found.platforms:
+            if not whole:
+                heading = [Heading(2, f"{platform.name}: {_verdict(platform)}", style="bold")]
+            yield *heading, Items([*_sides(platform, " ")])
+            yield from _screen_times(platform, whole=whole)
+            yield from _tests(platform.tests)
+
+    def _page(self) -> Document:
+        """A row for each platform and what is news; the rest is folded."""
+        found = self.found
+        outcome = "suspected regression" if found.suspected else "no regression"
+        outcome = "regression" if found.regression else outcome
+        yield [Heading(3, f"{found.base} → {found.head}: {outcome}")]
+        if notes := [*_notes(found)]:
+            yield [Items(notes)]
+        verdicts = [(it.name, _verdict(it)) for it in found.platforms]
+        yield [Table(("Platform", "What changed"), verdicts)]
+        for platform in found.platforms:
+            times = platform.times
+            environment = (line.strip() for line in _environment(platform))
+            folded: list[Block] = [Items([*_sides(platform, ":"), *environment])]
+            if isinstance(times, Times):
+                news = [text for _, text in _news(times, platform.explanations)]
+                yield [Items([*news, *_advice(platform.head.platform, times)])]
+                folded.append(_time_table(times.changes))
+            folded += [block for section in _tests(platform.tests, page=True) for block in section]
+            yield [Folded(f"{platform.name}: runs, times and tests", folded)]
+
+    def data(self) -> dict[str, Any]:
+        """Everything, test by test and measure by measure."""
+        names = ("base", "head", "regression", "suspected", "only_base", "only_head", "notes")
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **named(self.found, *names),
+            "platforms": [*map(_platform_data, self.found.platforms)],
+        }
 
 
-def _print_times(platform: PlatformComparison, console: Console, *, whole: bool) -> None:
-    times = platform.times
-    for line in environment(times, platform.base):
-        say(console, line)
-    if isinstance(times, Times):
-        for change, sentence in news(times, platform.explanations):
-            say(console, sentence, style=STYLES.get(change.judgement, ""))
-        for line in advice(platform.head.platform, times):
-            say(console, line)
-        shown, rest = _shown(times, whole=whole)
-        if shown:
-            say(console, "")
-            console.print(_table(shown))
-        if rest:
-            say(console, rest)
-    say(console, "")
-
-
-def _shown(times: Times, *, whole: bool) -> tuple[Sequence[MeasureChange], str]:
-    """The rows of the table, and what is said of those that are none."""
-    shown = [change for change in times.changes if whole or change.judgement.is_news]
-    counts = [
-        f"{len(changes)} {judgement}{_seen(changes)}"
-        for judgement in Judgement
-        if not (whole or judgement.is_news) and (changes := times.of(judgement))
-    ]
-    return shown, f"measures without news: {', '.join(counts)}" if counts else ""
-
-
-def _seen(changes: Sequence[MeasureChange]) -> str:
-    """The least that would not have been noise, of the steadiest measure and of the noisiest."""
-    limits = [change.detectable for change in changes if change.detectable is not None]
-    return f" ({percent(min(limits))} to {percent(max(limits))} would be seen)" if limits else ""
-
-
-def _table(changes: Sequence[MeasureChange]) -> Table:
-    return text_table(
-        TIME_HEADINGS,
-        time_rows(changes),
-        numbers=(TIME_HEADINGS.base, TIME_HEADINGS.head, TIME_HEADINGS.change),
-        styles=[STYLES.get(change.judgement, "") for change in changes],
-    )
+def tests_document(base: Side, head: Side, found: Difference | None) -> Document:
+    """The sides, then a section for each kind of change: of tests alone, in a terminal."""
+    yield [Items([f"base  {_side(base)}", f"head  {_side(head)}"])]
+    yield from _tests(found)
 
 
 def _notes(found: Comparison) -> Iterator[str]:
@@ -156,18 +109,13 @@ def _notes(found: Comparison) -> Iterator[str]:
     yield from (f"note: {note}" for note in found.notes)
 
 
-def _operators(platform: PlatformComparison) -> Iterator[str]:
-    """What is compared of two runs that were built with different operators."""
-    if difference := platform.of_different_operators:
-        yield printable(f"selected operators differ: {difference}; compared are the tests of both")
-
-
 def _verdict(platform: PlatformComparison) -> str:
     """``2 tests vanished; regression: compile +38 s (+21 %)``."""
     return "; ".join(_differences(platform)) or "no difference"
 
 
 def _differences(platform: PlatformComparison) -> Iterator[str]:
+    times = platform.times
     if platform.of_different_operators:
         yield "selected operators differ"
     if platform.is_newly_broken:
@@ -175,158 +123,220 @@ def _differences(platform: PlatformComparison) -> Iterator[str]:
     if platform.tests is None:
         yield "no tests"
     else:
-        for kind in ChangeKind:
-            if count := platform.tests.count(kind):
-                yield f"{counted(count, 'test')} {kind}"
-    if isinstance(platform.times, NoTimes):
+        kinds = ((kind, platform.tests.count(kind)) for kind in Kind)
+        yield from (f"{counted(count, 'test')} {kind}" for kind, count in kinds if count)
+    if isinstance(times, NoTimes):
         yield "no times"
         return
     for judgement in Judgement:
-        changes = [it for it in platform.times.of(judgement) if _leads(platform.times, it)]
-        if judgement.is_news and changes:
-            yield f"{judgement}: {', '.join(map(headline, changes[:MOST_SHOWN]))}"
+        leading = (
+            it for it in times.of(judgement) if not it.steps or it.measure in times.headlines
+        )
+        if judgement.is_news and (names := [*map(_headline, leading)]):
+            yield f"{judgement}: {', '.join(names[:MOST_SHOWN])}"
 
 
-def _leads(times: Times, change: MeasureChange) -> bool:
-    return not change.steps or change.measure in times.headlines
+def _sides(platform: PlatformComparison, mark: str) -> Iterator[str]:
+    """Both, and how they differ where they were built with different operators."""
+    for name, side in (("base", platform.base), ("head", platform.head)):
+        yield f"{name}{mark} {_side(side)}"
+    if difference := platform.of_different_operators:
+        yield f"selected operators differ: {difference}; compared are the tests of both"
 
 
-# As Markdown, for a pull request
+def _side(side: Side) -> str:
+    origin = f" ({side.origin})" if side.origin else ""
+    counts = [f"{side.counts[it]:,} {it}" for it in Outcome if side.counts[it]]
+    tests = ", ".join(counts) if side.missing is None else f"no tests: {side.missing}"
+    return f"{side.title}{origin}: {tests}"
 
 
-def comparison_markdown(found: Comparison) -> str:
-    """A row for each platform and what is news; the rest is folded."""
-    lines = [f"### {escape(found.base)} → {escape(found.head)}: {_outcome(found)}", ""]
-    if notes := [f"* {escape(line)}" for line in _notes(found)]:
-        lines += [*notes, ""]
-    rows = [(it.name, _verdict(it)) for it in found.platforms]
-    lines += [table(("Platform", "What changed"), rows)]
-    for platform in found.platforms:
-        lines += [*_platform_markdown(platform), ""]
-    return "\n".join(lines).rstrip() + "\n"
+# Tests
 
 
-def _outcome(found: Comparison) -> str:
-    if found.regression:
-        return "regression"
-    return "suspected regression" if found.suspected else "no regression"
+def _tests(found: Difference | None, *, page: bool = False) -> Document:
+    if found is None:
+        text = "tests are not compared: one side has none"
+        yield [f"T{text[1:]}." if page else text]
+        return
+    for kind in Kind:
+        if changes := found.of(kind):
+            title = f"{kind.capitalize() if page else kind} ({found.count(kind):,})"
+            yield Heading(4, title), Items(lines_of(changes), indent="  ")
+    unchanged = counted(found.unchanged, "test")
+    yield [f"{unchanged} unchanged" if found.changes else f"no difference: {unchanged}"]
 
 
-def _platform_markdown(platform: PlatformComparison) -> Iterator[str]:
+# Times
+
+
+HEADINGS = ("Stage", "Quantity", "base", "head", "change", "judgement")
+
+
+def _time_table(changes: Sequence[MeasureChange]) -> Table:
+    styles = [COLORS.get(change.judgement, "") for change in changes]
+    return Table(HEADINGS, [*map(_row, changes)], numbers=HEADINGS[2:5], styles=styles)
+
+
+def _row(change: MeasureChange) -> Sequence[str]:
+    stage, quantity = stage_and_quantity(change.measure)
+    levels = [amount(level, quantity) for level in (change.before, change.after)]
+    size = growth(change.before, change.after, quantity) if change.delta else MISSING
+    judgement = change.judgement.value
+    if change.judgement is Judgement.WITHIN_NOISE and change.detectable is not None:
+        judgement += f" (a change of {percent(change.detectable)} would be seen)"
+    return stage, LABELS[quantity], *levels, size, judgement
+
+
+def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
+    times = platform.times
+    lines: list[Line] = [*_environment(platform)]
+    if whole and platform.is_newly_broken:
+        lines.insert(0, Span(f"regression: {BROKEN}", COLORS[Judgement.REGRESSION]))
+    if isinstance(times, NoTimes):
+        yield [Items(lines)]
+        return
+    for change, sentence in _news(times, platform.explanations):
+        lines.append(Span(sentence, COLORS.get(change.judgement, "")))
+    lines += _advice(platform.head.platform, times)
+    rest = [] if whole else [*_without_news(times)]
+    if shown := [it for it in times.changes if whole or it.judgement.is_news]:
+        yield [Items(lines)]
+        yield _time_table(shown), Items(rest)
+    else:
+        yield [Items([*lines, *rest])]
+
+
+def _without_news(times: Times) -> Iterator[str]:
+    """How many measures have none; and the least that would not have been noise.
+
+    The least is that of the steadiest measure, and that of the noisiest.
+    """
+    counts = []
+    for judgement in Judgement:
+        if not judgement.is_news and (changes := times.of(judgement)):
+            limits = [change.detectable for change in changes if change.detectable is not None]
+            seen = ""
+            if limits:
+                seen = f" ({percent(min(limits))} to {percent(max(limits))} would be seen)"
+            counts.append(f"{len(changes)} {judgement}{seen}")
+    if counts:
+        yield f"measures without news: {', '.join(counts)}"
+
+
+def _environment(platform: PlatformComparison) -> Iterator[str]:
+    """The key, or why no times are compared."""
     times = platform.times
     if isinstance(times, Times):
-        yield from (f"* {escape(text)}" for _, text in news(times, platform.explanations))
-        yield from (f"* {escape(text)}" for text in advice(platform.head.platform, times))
-        yield ""
-    yield f"<details><summary>{escape(platform.name)}: runs, times and tests</summary>"
-    yield ""
-    yield f"* base: {escape(_side(platform.base))}"
-    yield f"* head: {escape(_side(platform.head))}"
-    yield from (f"* {escape(line)}" for line in _operators(platform))
-    yield from (f"* {escape(text)}" for text in environment(times, platform.base))
-    yield ""
-    if isinstance(times, Times):
-        yield table(TIME_HEADINGS, time_rows(times.changes))
-    yield from _tests_markdown(platform.tests)
-    yield ""
-    yield "</details>"
+        yield f"environment: {times.key}"
+        if times.base.run_id != platform.base.run_id:
+            run = times.base.run_id
+            yield f"times of base: run {run}, the newest of BASE in this environment"
+    elif times.key is not None:
+        yield "times are not compared, the environment is another one:"
+        yield from (f"  {reason}" for reason in times.reasons)
+    else:
+        yield f"times are not compared: {'; '.join(times.reasons)}"
 
 
-def _tests_markdown(found: Difference | None) -> Iterator[str]:
-    if found is None:
-        yield "Tests are not compared: one side has none."
+def _news(times: Times, explanations: Sequence[Explanation]) -> Iterator[tuple[MeasureChange, str]]:
+    """What is to be known of the times, the worst first, each in a sentence."""
+    known = {it.measure: it.text for it in explanations}
+    for judgement in Judgement:
+        for change in times.of(judgement) if judgement.is_news else ():
+            if change.measure in known or not change.steps:
+                text = known.get(change.measure) or _headline(change)
+                yield change, f"{judgement}: {text}{''.join(_evidence(change))}"
+
+
+def _headline(change: MeasureChange) -> str:
+    """``compile +38 s (+21 %)``."""
+    return headline(change.measure, change.before, change.after)
+
+
+def _evidence(change: MeasureChange) -> Iterator[str]:
+    """Where it happened, and how sure that is."""
+    if not change.steps:
         return
-    for kind, told in _sections(found):
-        yield f"#### {escape(kind.capitalize())} ({found.count(kind):,})"
-        yield ""
-        yield from (f"* {escape(line)}" for line in told)
-        yield ""
-    yield _last(found)
+    first, last = change.steps[0], change.steps[-1]
+    yield f"; after {run_name(first.before_run)}, with {run_name(last.run)}"
+    if first is last:
+        yield f"; {certainty(first.point)}"
+    if change.judgement is Judgement.SUSPECTED:
+        yield f"; seen in {counted(last.runs_since, 'run')}"
+    if note := standing(last):
+        yield f"; {note}"
 
 
-# As JSON
+def _advice(platform: str, times: Times) -> Iterator[str]:
+    """What is not known yet, and what would tell."""
+    steps = [step for change in times.of(Judgement.SUSPECTED) for step in change.steps]
+    young = [step.runs_since for step in steps if not step.point.confirmed]
+    if not young:
+        return
+    commit = times.head.commit
+    checkout = f"git checkout {commit[:SHORT]} && " if commit and not times.head.dirty else ""
+    once = "was seen once, which cannot be told from a spike"
+    doubt = once if min(young) == 1 else "may still be chance"
+    sure = f"{POLICY.confirm} runs make sure, one more:"
+    yield f"what is suspected {doubt}; {sure} {checkout}{command('run', platform)}"
 
 
-def comparison_json(found: Comparison) -> str:
-    """Everything, test by test and measure by measure."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "base": found.base,
-        "head": found.head,
-        "regression": found.regression,
-        "suspected": found.suspected,
-        "only_base": found.only_base,
-        "only_head": found.only_head,
-        "notes": found.notes,
-        "platforms": [*map(_platform_json, found.platforms)],
-    }
-    return json.dumps(document, indent=2) + "\n"
+# For programs
 
 
-def _platform_json(platform: PlatformComparison) -> dict[str, object]:
+def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
+    tests = platform.tests
     return {
-        "base": _side_json(platform.base),
-        "head": _side_json(platform.head),
-        "regression": platform.regression,
-        "suspected": platform.suspected,
-        "tests": platform.tests and _tests_json(platform.tests),
-        "times": _times_json(platform),
+        "base": _side_data(platform.base),
+        "head": _side_data(platform.head),
+        **named(platform, "regression", "suspected"),
+        "tests": tests
+        and {
+            **named(tests, "regression", "unchanged"),
+            "counts": {kind.name.lower(): tests.count(kind) for kind in Kind},
+            "changes": {kind.name.lower(): [*map(_test_data, tests.of(kind))] for kind in Kind},
+        },
+        "times": _times_data(platform),
     }
 
 
-def _side_json(side: Side) -> dict[str, object]:
-    counts = {outcome.value: side.counts[outcome] for outcome in Outcome}
+def _side_data(side: Side) -> dict[str, Any]:
     names = ("name", "platform", "simulated", "selected", "origin", "missing")
-    return {name: getattr(side, name) for name in names} | {"counts": counts}
+    return named(side, *names) | {"counts": {it.value: side.counts[it] for it in Outcome}}
 
 
-def _tests_json(found: Difference) -> dict[str, object]:
-    return {
-        "regression": found.regression,
-        "unchanged": found.unchanged,
-        "counts": {_key(kind): found.count(kind) for kind in ChangeKind},
-        "changes": {_key(kind): [*map(_change, found.of(kind))] for kind in ChangeKind},
-    }
-
-
-def _key(kind: ChangeKind) -> str:
-    return kind.name.lower()
-
-
-def _change(change: ChangedTest) -> dict[str, object]:
+def _test_data(change: Change) -> dict[str, Any]:
     test = change.test
-    name: dict[str, object] = {"test": test, "count": change.count}
+    name: dict[str, Any] = {"test": test, "count": change.count}
     if isinstance(test, OperatorTest):
-        name = {"function": test.function, "overload": test.overload}
-        name |= {"dtype": test.variant, "slot": test.slot}
-    states = {"before": change.before, "after": change.after}
-    more = {key: getattr(change, key) for key in ("message", "seconds", "flaky")}
+        name = {**named(test, "function", "overload"), "dtype": test.variant, "slot": test.slot}
+    states = named(change, "before", "after")
+    more = named(change, "message", "seconds", "flaky")
     known = {key: value for key, value in more.items() if value is not None}
     return name | {key: state and str(state) for key, state in states.items()} | known
 
 
-def _times_json(platform: PlatformComparison) -> dict[str, Any]:
+def _times_data(platform: PlatformComparison) -> dict[str, Any]:
     times = platform.times
+    environment = times.key and asdict(times.key)
     if isinstance(times, NoTimes):
-        key = times.key and asdict(times.key)
-        return {"compared": False, "environment": key, "reasons": times.reasons}
+        return {"compared": False, "environment": environment, "reasons": times.reasons}
     causes = {it.measure: it.causes for it in platform.explanations}
+    names = ("measure", "base", "head", "before", "after", "relative", "detectable", "judgement")
     return {
         "compared": True,
-        "environment": asdict(times.key),
+        "environment": environment,
         "base_run": times.base.run_id,
         "head_run": times.head.run_id,
         "baseline_runs": len(times.before) + 1,
         "head_runs": times.head_runs,
         "measures": [
-            _measure_json(change) | {"cause": causes.get(change.measure)}
+            {
+                **named(change, *names),
+                "changes": [*map(change_data, change.steps)],
+                "cause": causes.get(change.measure),
+            }
             for change in times.changes
         ],
     }
-
-
-def _measure_json(change: MeasureChange) -> dict[str, Any]:
-    names = ("measure", "base", "head", "before", "after", "relative", "detectable")
-    found = {name: getattr(change, name) for name in names}
-    found["judgement"] = change.judgement.value
-    return found | {"changes": [change_json(step) for step in change.steps]}

@@ -1,24 +1,28 @@
-"""A platform's history: in a terminal, as Markdown, as JSON."""
+"""The report of a platform's history; changes of levels, and the runs around them, in words."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import NamedTuple
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from rich.console import Console
-
-from ci.analysis.changes import POLICY
+from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.history import PlatformHistory
-from ci.analysis.regressions import WALL_ALONE, Change, Environment, KeyChange, Series, Shift
-from ci.facts.measures import LABELS, Quantity, amount, measure_name, percent, stage_and_quantity
-from ci.report import changes as words
-from ci.report.console import say, text_table
-from ci.report.table import MISSING, escape, table
+from ci.analysis.regressions import WALL_ALONE, Change, Environment, Series, Shift
+from ci.facts.measures import (
+    LABELS,
+    Quantity,
+    amount,
+    headline,
+    measure_name,
+    percent,
+    stage_and_quantity,
+)
+from ci.report.document import Document, Heading, Items, Report, Table, named
+from ci.report.table import MISSING
 from ci.store.rows import Measured
 from ci.util.invocation import command
-from ci.util.text import counted, first_names, printable
+from ci.util.text import commit_name, counted, first_names
 
 SCHEMA_VERSION = 1
 MOST = 10
@@ -31,229 +35,110 @@ ALARMS = (
     " on."
 )
 TOO_FEW = f"too few to judge: it takes {POLICY.confirm} runs before a change and as many after it"
+_SURE = 0.999  # a probability is printed with three digits
 _ALARMING = ("open regression", "suspected regression")
 _KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
 
-
-class Row(NamedTuple):
-    """One measure of an environment."""
-
-    stage: str
-    quantity: str
-    level: str
-    since: str
-    detectable: str
-    runs: str
-    last: str
+Titled = tuple[str, list[str]]  # lines and what they are; one that is indented belongs to the last
 
 
-HEADINGS = Row(
-    "Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change"
-)
+@dataclass(frozen=True)
+class HistoryReport(Report):
+    """A table for each environment in use, and below it what changed, in words."""
+
+    record: PlatformHistory
+    check: bool = False
+    """Only what alarms, and what may soon."""
+
+    def document(self, *, page: bool) -> Document:
+        record = self.record
+        title = Heading(1, f"{record.project}: {record.platform}, {counted(record.runs, 'run')}")
+        if self.check:
+            yield title, Items(_alarms(record))
+            return
+        yield [title]
+        for number, environment in enumerate(record.history.environments, start=1):
+            key, span = str(environment.key), _span(environment.runs)
+            if page:
+                yield Heading(2, f"Environment {number}"), key, span
+            else:
+                yield f"environment {number}: {key}", span
+            yield [_table(environment)]
+            for heading, lines in _changes(record, environment):
+                yield Heading(3, heading), Items(lines, indent="  ")
+        for heading, lines in _environments(record):
+            yield Heading(2, heading), Items(lines, indent="  ")
+        yield [ALARMS]
+        yield [Items(_conclusion(record))]
+
+    def data(self) -> dict[str, Any]:
+        """Everything."""
+        record, history = self.record, self.record.history
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **named(record, "project", "platform", "runs"),
+            "regression": bool(history.open),
+            "environments": [_environment_data(record, it) for it in history.environments],
+            "past_environments": [*map(_key_data, history.past)],
+            "environment_changes": [
+                {"run": _run_data(it.run), "changes": it.changes} for it in history.key_changes
+            ],
+        }
 
 
-def print_history(record: PlatformHistory, console: Console) -> None:
-    """Print a table for each environment in use, and below it what changed, in words."""
-    say(console, title(record))
-    for number, environment in enumerate(record.history.environments, start=1):
-        say(console, "", f"environment {number}: {environment.key}", _span(environment.runs), "")
-        console.print(text_table(HEADINGS, _rows(environment), numbers=HEADINGS[2:6]))
-        for heading, lines in _sections(record, environment):
-            say(console, "", heading, *(f"  {line}" for line in lines))
-    for heading, lines in _beyond(record):
-        say(console, "", heading, *(f"  {line}" for line in lines))
-    say(console, "", ALARMS, "", *conclusion(record))
+def _conclusion(record: PlatformHistory) -> list[str]:
+    """Whether something alarms, and what could have been seen.
 
-
-def check_text(record: PlatformHistory) -> str:
-    """What alarms, and what may soon."""
-    return printable("\n".join([title(record), *_alarms(record)])) + "\n"
-
-
-def history_markdown(record: PlatformHistory, *, check: bool = False) -> str:
-    """The same for a pull request."""
-    if check:
-        return f"# {escape(title(record))}\n\n{_markdown_list(_alarms(record))}\n"
-    parts = [f"# {escape(title(record))}"]
-    for number, environment in enumerate(record.history.environments, start=1):
-        parts += [f"## Environment {number}", escape(str(environment.key)), _span(environment.runs)]
-        parts += [table(HEADINGS, _rows(environment)).rstrip()]
-        for heading, lines in _sections(record, environment):
-            parts += [f"### {escape(heading.capitalize())}", _markdown_list(lines)]
-    for heading, lines in _beyond(record):
-        parts += [f"## {escape(heading.capitalize())}", _markdown_list(lines)]
-    parts += [ALARMS, _markdown_list(conclusion(record))]
-    return "\n\n".join(parts) + "\n"
-
-
-def history_json(record: PlatformHistory) -> str:
-    """Everything."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "project": record.project,
-        "platform": record.platform,
-        "runs": record.runs,
-        "regression": bool(record.history.open),
-        "environments": [_environment_json(record, it) for it in record.history.environments],
-        "past_environments": [_key_json(it) for it in record.history.past],
-        "environment_changes": [
-            {"run": words.run_json(it.run), "changes": it.changes}
-            for it in record.history.key_changes
-        ],
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
-def title(record: PlatformHistory) -> str:
-    return f"{record.project}: {record.platform}, {counted(record.runs, 'run')}"
-
-
-def conclusion(record: PlatformHistory) -> list[str]:
-    """Whether something alarms, and what could have been seen."""
-    if not record.history.environments:
+    ``environment 1, 9 runs: the smallest change that would be seen: install 4 %, pytest 6 %``.
+    """
+    environments, found = record.history.environments, record.history.open
+    if not environments:
         return [f"nothing to judge: no stage of {counted(record.runs, 'run')} got to its end"]
-    found = record.history.open
-    count = counted(len(found), "open regression") if found else "no open regression"
-    return [count, *(_visible(*it) for it in enumerate(record.history.environments, start=1))]
+    lines = [counted(len(found), "open regression") if found else "no open regression"]
+    for number, environment in enumerate(environments, start=1):
+        series = environment.series
+        walls = [it for it in series if stage_and_quantity(it.measure)[1] is Quantity.WALL]
+        known = [
+            f"{measure_name(it.measure)} {percent(it.finding.detectable)}"
+            for it in walls or series
+            if it.finding.detectable is not None
+        ]
+        seen = f"the smallest change that would be seen: {', '.join(known)}" if known else TOO_FEW
+        lines.append(f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}")
+    return lines
 
 
 def _alarms(record: PlatformHistory) -> list[str]:
     """What alarms; what would, were it surer; and what could have been seen, and where."""
-    environments = [*enumerate(record.history.environments, start=1)]
-    lines: list[str] = []
-    for number, environment in environments:
-        place = f"environment {number}: " if len(environments) > 1 else ""
-        for heading, found in _sections(record, environment, _ALARMING):
-            lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
-    keys = [f"environment {number}: {environment.key}" for number, environment in environments]
-    return [*lines, *keys, *_too_new(record), *conclusion(record)]
-
-
-def _too_new(record: PlatformHistory) -> Iterator[str]:
-    """Why there is nothing to judge some runs by yet."""
     environments = record.history.environments
+    lines: list[str] = []
+    for number, environment in enumerate(environments, start=1):
+        place = f"environment {number}: " if len(environments) > 1 else ""
+        for heading, found in _changes(record, environment, _ALARMING):
+            lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
+    lines += [f"environment {number}: {it.key}" for number, it in enumerate(environments, start=1)]
+    # Why there is nothing to judge some runs by yet.
     young = {it.runs[0].run_id for it in environments if len(it.runs) < 2 * POLICY.confirm}
-    changes = [it for it in record.history.key_changes if it.run.run_id in young]
-    if changes:
-        yield counted(len(changes), "change") + " of the environment too new to judge runs by"
-        yield from (
-            f"  {line}" for line in [*map(_key_change, changes[:MOST]), *_more(len(changes))]
-        )
+    if new := _key_changes(record, young):
+        heading = counted(len(new), "change") + " of the environment too new to judge runs by"
+        lines += [heading, *(f"  {line}" for line in _first(new))]
+    return [*lines, *_conclusion(record)]
 
 
-def _visible(number: int, environment: Environment) -> str:
-    """``environment 1: the smallest change that would be seen: install 4 %, pytest 6 %``."""
-    walls = [it for it in environment.series if _is_wall(it)] or [*environment.series]
-    known = [
-        f"{measure_name(it.measure)} {percent(it.finding.detectable)}"
-        for it in walls
-        if it.finding.detectable is not None
+def _environments(record: PlatformHistory) -> Iterator[Titled]:
+    """When another environment came, and which there were."""
+    if changes := _key_changes(record):
+        yield counted(len(changes), "change") + " of the environment", _first(changes)
+    if past := [f"{it.key}: {_span(it.runs)}" for it in record.history.past]:
+        yield counted(len(past), "environment") + " of the past", _first(past)
+
+
+def _key_changes(record: PlatformHistory, run_ids: Container[str] | None = None) -> list[str]:
+    return [
+        f"{it.run.started_at:%Y-%m-%d} run {run_name(it.run)}: {'; '.join(it.changes)}"
+        for it in record.history.key_changes
+        if run_ids is None or it.run.run_id in run_ids
     ]
-    seen = f"the smallest change that would be seen: {', '.join(known)}" if known else TOO_FEW
-    return f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}"
-
-
-def _is_wall(series: Series) -> bool:
-    return stage_and_quantity(series.measure)[1] is Quantity.WALL
-
-
-def _rows(environment: Environment) -> list[Row]:
-    newest = {
-        change.measure: change for shift in environment.shifts[::-1] for change in shift.changes
-    }
-    return [_row(series, newest.get(series.measure)) for series in environment.series]
-
-
-def _row(series: Series, last: Change | None) -> Row:
-    finding = series.finding
-    stage, quantity = stage_and_quantity(series.measure)
-    detectable = finding.detectable
-    return Row(
-        stage=stage,
-        quantity=LABELS[quantity],
-        level=amount(series.level, quantity),
-        since=_relative(series.first, series.level) if finding.changes else MISSING,
-        detectable="too few" if detectable is None else percent(detectable),
-        runs=f"{series.runs:,}",
-        last=_last_change(last) if last else MISSING,
-    )
-
-
-def _last_change(change: Change) -> str:
-    size = _relative(change.point.before, change.point.after)
-    return f"{size} on {change.run.started_at:%Y-%m-%d}"
-
-
-def _relative(before: float, after: float) -> str:
-    return percent(after / before - 1, "+") if before else "from nothing"
-
-
-def _markdown_list(lines: Sequence[str]) -> str:
-    """What is indented belongs to the line before it."""
-    return "\n".join(
-        f"{'  ' if line.startswith(' ') else ''}* {escape(line.strip())}" for line in lines
-    )
-
-
-def _sections(
-    record: PlatformHistory, environment: Environment, kinds: Sequence[str] = _KINDS
-) -> Iterator[tuple[str, list[str]]]:
-    for kind in kinds:
-        shifts = [it for it in environment.shifts if words.verdict(it) == kind]
-        if shifts:
-            lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
-            yield counted(len(shifts), kind), [*lines, *_more(len(shifts))]
-    if drifts := [*_drifts(environment)]:
-        yield counted(len(drifts), "drift") + ", no single change", drifts
-
-
-def _drifts(environment: Environment) -> Iterator[str]:
-    """``install +8.0 % little by little since run-012 (commit 0123abcd)``."""
-    for series in environment.series:
-        drift, since = series.finding.drift, series.drifts_since
-        if drift is not None and since is not None:
-            interval = words.interval(drift.low, drift.high)
-            size = f"{measure_name(series.measure)} {percent(drift.relative, '+')}"
-            yield f"{size} little by little, {interval}, since {words.run_name(since)}"
-
-
-def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
-    change = shift.headline
-    yield record.causes.get((change.run.run_id, change.measure)) or words.headline(change)
-    yield f"  {words.levels(change)}"
-    yield f"  {words.where(change)}; seen for {counted(change.runs_since, 'run')}"
-    if shift.others:
-        yield f"  with it {first_names([words.headline(it) for it in shift.others], MOST)}"
-    yield from (f"  {note}" for note in _notes(shift))
-    if shift.is_open:
-        accept = ("--accept", change.run.run_id, "--reason", "TEXT")
-        yield f"  if it is all right: {command('history', record.platform, *accept)}"
-
-
-def _notes(shift: Shift) -> Iterator[str]:
-    """What became of the change that is record, and of others where something else did."""
-    own = words.standing(shift.headline)
-    if own is not None:
-        yield own
-    for change in shift.others:
-        if not change.wall_alone and (note := words.standing(change)) not in (None, own):
-            yield f"{measure_name(change.measure)}: {note}"
-
-
-def _beyond(record: PlatformHistory) -> Iterator[tuple[str, list[str]]]:
-    """What environments there were, and when another came."""
-    changes, past = record.history.key_changes, record.history.past
-    if changes:
-        lines = [*map(_key_change, changes[:MOST]), *_more(len(changes))]
-        yield counted(len(changes), "change") + " of the environment", lines
-    if past:
-        lines = [f"{it.key}: {_span(it.runs)}" for it in past[:MOST]]
-        yield counted(len(past), "environment") + " of the past", [*lines, *_more(len(past))]
-
-
-def _key_change(change: KeyChange) -> str:
-    when = f"{change.run.started_at:%Y-%m-%d}"
-    return f"{when} run {words.run_name(change.run)}: {'; '.join(change.changes)}"
 
 
 def _span(runs: Sequence[Measured]) -> str:
@@ -261,40 +146,193 @@ def _span(runs: Sequence[Measured]) -> str:
     return f"{counted(len(runs), 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
+def _first(lines: Sequence[str]) -> list[str]:
+    return [*lines[:MOST], *_more(len(lines))]
+
+
 def _more(count: int) -> list[str]:
     return [f"and {count - MOST:,} more: --format json has all"] if count > MOST else []
 
 
-def _environment_json(record: PlatformHistory, environment: Environment) -> dict[str, object]:
+HEADINGS = (
+    "Stage",
+    "Quantity",
+    "level",
+    "since the first run",
+    "detectable",
+    "runs",
+    "last change",
+)
+
+
+def _table(environment: Environment) -> Table:
+    newest = {
+        change.measure: change for shift in environment.shifts[::-1] for change in shift.changes
+    }
+    rows = [_row(series, newest.get(series.measure)) for series in environment.series]
+    return Table(HEADINGS, rows, numbers=HEADINGS[2:6])
+
+
+def _row(series: Series, last: Change | None) -> Sequence[str]:
+    stage, quantity = stage_and_quantity(series.measure)
+    finding, change = series.finding, MISSING
+    since = _relative(series.first, series.level) if finding.changes else MISSING
+    detectable = "too few" if finding.detectable is None else percent(finding.detectable)
+    if last is not None:
+        size = _relative(last.point.before, last.point.after)
+        change = f"{size} on {last.run.started_at:%Y-%m-%d}"
+    level = amount(series.level, quantity)
+    return stage, LABELS[quantity], level, since, detectable, f"{series.runs:,}", change
+
+
+def _relative(before: float, after: float) -> str:
+    return percent(after / before - 1, "+") if before else "from nothing"
+
+
+# What changed, in words
+
+
+def _changes(
+    record: PlatformHistory, environment: Environment, kinds: Sequence[str] = _KINDS
+) -> Iterator[Titled]:
+    for kind in kinds:
+        if shifts := [it for it in environment.shifts if _kind(it) == kind]:
+            lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
+            yield counted(len(shifts), kind), [*lines, *_more(len(shifts))]
+    drifts = []
+    for series in environment.series:
+        drift, since = series.finding.drift, series.drifts_since
+        if drift is not None and since is not None:
+            size = f"{measure_name(series.measure)} {percent(drift.relative, '+')}"
+            between = _interval(drift.low, drift.high)
+            drifts.append(f"{size} little by little, {between}, since {run_name(since)}")
+    if drifts:
+        yield counted(len(drifts), "drift") + ", no single change", drifts
+
+
+def _kind(shift: Shift) -> str:
+    """What a shift is called."""
+    change = shift.headline
+    if not change.is_worse:
+        return "improvement"
+    if shift.is_open:
+        return "open regression"
+    if not change.is_rise:
+        return "past regression"
+    return "small rise" if change.is_small else "suspected regression"
+
+
+def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
+    change = shift.headline
+    own, quantity = standing(change), stage_and_quantity(change.measure)[1]
+    then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
+    yield record.causes.get((change.run.run_id, change.measure)) or _headline(change)
+    yield f"  {then} -> {now}, {certainty(change.point)}"
+    place = f"after {run_name(change.before_run)}, with {run_name(change.run)}"
+    yield f"  {place}; seen for {counted(change.runs_since, 'run')}"
+    if shift.others:
+        yield f"  with it {first_names([*map(_headline, shift.others)], MOST)}"
+    if own is not None:
+        yield f"  {own}"
+    for other in shift.others:
+        if not other.wall_alone and (note := standing(other)) not in (None, own):
+            yield f"  {measure_name(other.measure)}: {note}"
+    if shift.is_open:
+        accept = ("--accept", change.run.run_id, "--reason", "TEXT")
+        yield f"  if it is all right: {command('history', record.platform, *accept)}"
+
+
+def _headline(change: Change) -> str:
+    """``compile +38 s (+21 %)``."""
+    return headline(change.measure, change.point.before, change.point.after)
+
+
+def standing(change: Change) -> str | None:
+    """What became of a change, or has to: ``accepted on 2026-01-01: REASON``."""
+    if change.accepted is not None:
+        return f"accepted on {change.accepted.accepted_at:%Y-%m-%d}: {change.accepted.reason}"
+    if change.undone is not None:
+        return f"undone with {run_name(change.undone)}"
+    if change.is_worse and change.is_small:
+        return f"too little to alarm: below {percent(POLICY.exact_alarm)}"
+    if not change.point.confirmed:
+        missing = max(1, POLICY.confirm - change.runs_since)
+        return f"young: {counted(missing, 'more run')} may confirm it"
+    if change.wall_alone:
+        return "CPU seconds did not change: the machine was busy, or it waited"
+    return None
+
+
+def certainty(point: ChangePoint) -> str:
+    """``95 % interval +17 % to +25 %, probability over 0.999``."""
+    size = f"{_interval(point.low, point.high)}, " if point.low < point.high else ""
+    sure = f"over {_SURE}" if point.probability > _SURE else f"{point.probability:.3f}"
+    return f"{size}probability {sure}"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"95 % interval {percent(low, '+')} to {percent(high, '+')}"
+
+
+def run_name(run: Measured) -> str:
+    """``20260101T120000Z-0123abcd-00ff (commit 0123456789ab)``."""
+    return f"{run.run_id} ({commit_name(run.commit, dirty=run.dirty)})"
+
+
+# For programs
+
+
+def _environment_data(record: PlatformHistory, environment: Environment) -> dict[str, Any]:
     return {
-        **_key_json(environment),
+        **_key_data(environment),
         "series": [
             {
-                "measure": it.measure,
-                "runs": it.runs,
-                "level": it.level,
+                **named(it, "measure", "runs", "level"),
                 "first_level": it.first,
                 "detectable": it.finding.detectable,
-                "drift": asdict(it.finding.drift) if it.finding.drift else None,
+                "drift": it.finding.drift and asdict(it.finding.drift),
             }
             for it in environment.series
         ],
         "shifts": [
             {
-                "kind": words.verdict(shift),
+                "kind": _kind(shift),
                 "open": shift.is_open,
                 "cause": record.causes.get((shift.headline.run.run_id, shift.headline.measure)),
-                "changes": [words.change_json(change) for change in shift.changes],
+                "changes": [*map(change_data, shift.changes)],
             }
             for shift in environment.shifts
         ],
     }
 
 
-def _key_json(environment: Environment) -> dict[str, object]:
+def _key_data(environment: Environment) -> dict[str, Any]:
     return {
         "key": asdict(environment.key),
         "runs": len(environment.runs),
-        "first_run": words.run_json(environment.runs[0]),
-        "last_run": words.run_json(environment.runs[-1]),
+        "first_run": _run_data(environment.runs[0]),
+        "last_run": _run_data(environment.runs[-1]),
     }
+
+
+def change_data(change: Change) -> dict[str, Any]:
+    """Everything; of what rose from nothing there is no relative size."""
+    point = change.point
+    return {
+        "measure": change.measure,
+        **named(point, "before", "after"),
+        "low": point.low if point.before else None,
+        "high": point.high if point.before else None,
+        **named(point, "probability", "confirmed"),
+        "open": change.is_open,
+        "wall_alone": change.wall_alone,
+        "last_run_before": _run_data(change.before_run),
+        "first_run_after": _run_data(change.run),
+        "runs_since": change.runs_since,
+        "accepted": change.accepted and change.accepted.reason,
+        "undone": change.undone and _run_data(change.undone),
+    }
+
+
+def _run_data(run: Measured) -> dict[str, Any]:
+    return {**named(run, "run_id", "commit", "dirty"), "started_at": run.started_at.isoformat()}

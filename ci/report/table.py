@@ -1,14 +1,10 @@
-"""Results as the strings of the table; seconds are rounded here and nowhere before."""
+"""The results of a run as a report; seconds are rounded here and nowhere before."""
 
 from __future__ import annotations
 
-import html
-import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ci.facts.measures import Quantity, amount
 from ci.model.results import (
@@ -19,59 +15,47 @@ from ci.model.results import (
     RunResult,
     StageResult,
 )
-from ci.report.console import plain, text_table
-from ci.util.text import commit_name, counted, printable
+from ci.report.document import Block, Document, Heading, Items, Report, Span, Table
+from ci.util.text import commit_name, counted
 
 MISSING = "-"
 NOT_RUN = "not run"
 NO_RESULT = "no result"  # it began, or may have begun
 LAUNCHER = "launcher"
+COLORS = {
+    Product.PASSED: "green",
+    Product.FAILED: "red",
+    Product.INCOMPLETE: "yellow",
+    Product.NOT_RUN: "yellow",
+}
 
 
 class Row(NamedTuple):
-    """One platform."""
+    """One platform; the defaults are the headings."""
 
-    platform: str
-    built: str
-    pytest_result: str
-    build_install: str
-    pytest: str
-    total: str
-    notes: str
-
-
-HEADINGS = Row(
-    platform="Platform",
-    built="Built",
-    pytest_result="`pytest` Result",
-    build_install="build/install",
-    pytest="pytest",
-    total="total",
-    notes="Notes",
-)
+    platform: str = "Platform"
+    built: str = "Built"
+    pytest_result: str = "`pytest` Result"
+    build_install: str = "build/install"
+    pytest: str = "pytest"
+    total: str = "total"
+    notes: str = "Notes"
 
 
 class StageRow(NamedTuple):
-    """One stage of a platform."""
+    """One stage of a platform; the defaults are the headings."""
 
-    stage: str
-    seconds: str
-    cpu_user: str
-    cpu_system: str
-    peak_memory: str
-    exit_code: str
-    in_total: str
+    stage: str = "Stage"
+    seconds: str = "wall"
+    cpu_user: str = "CPU user"
+    cpu_system: str = "CPU system"
+    peak_memory: str = "peak memory"
+    exit_code: str = "exit code"
+    in_total: str = "in total"
 
 
-STAGE_HEADINGS = StageRow(
-    stage="Stage",
-    seconds="wall",
-    cpu_user="CPU user",
-    cpu_system="CPU system",
-    peak_memory="peak memory",
-    exit_code="exit code",
-    in_total="in total",
-)
+HEADINGS, STAGE_HEADINGS = Row(), StageRow()
+_NO_FIGURES = StageRow(*[MISSING] * len(STAGE_HEADINGS))
 
 
 def origin(run: RunResult) -> str:
@@ -81,21 +65,24 @@ def origin(run: RunResult) -> str:
     return f"{commit}, {run.engine} engine, {started}"
 
 
+def results_table(platforms: Sequence[PlatformResult]) -> Table:
+    return Table(HEADINGS, table_rows(platforms))
+
+
 def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:
     """The rows of the results table."""
-    return [_row(platform) for platform in platforms]
-
-
-def _row(result: PlatformResult) -> Row:
-    return Row(
-        platform=result.label,
-        built={True: "Yes", False: "No", None: MISSING}[result.built],
-        pytest_result=_pytest(result.pytest) if result.pytest else _without_log(result),
-        build_install=whole_seconds(result.build_install_s),
-        pytest=whole_seconds(result.pytest_s),
-        total=whole_seconds(result.total_s),
-        notes=_sentence("; ".join(result.notes)),
-    )
+    return [
+        Row(
+            platform=result.label,
+            built={True: "Yes", False: "No", None: MISSING}[result.built],
+            pytest_result=_pytest(result.pytest) if result.pytest else _without_log(result),
+            build_install=whole_seconds(result.build_install_s),
+            pytest=whole_seconds(result.pytest_s),
+            total=whole_seconds(result.total_s),
+            notes=_sentence("; ".join(result.notes)),
+        )
+        for result in platforms
+    ]
 
 
 def _pytest(result: PytestResult) -> str:
@@ -111,14 +98,16 @@ def _without_log(result: PlatformResult) -> str:
 
 
 def _sentence(text: str) -> str:
-    if not text:
-        return ""
-    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" if text else ""
 
 
 def whole_seconds(seconds: float | None) -> str:
     """``889s``."""
-    return MISSING if seconds is None else f"{seconds:.0f}s"
+    return _figure("{:.0f}s", seconds)
+
+
+def _figure(form: str, value: float | None) -> str:
+    return MISSING if value is None else form.format(value)
 
 
 def stage_rows(result: PlatformResult) -> list[StageRow]:
@@ -127,9 +116,9 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
     rows = [
         StageRow(
             stage=stage.name,
-            seconds=_seconds(stage.seconds),
-            cpu_user=_seconds(stage.cpu_user_s),
-            cpu_system=_seconds(stage.cpu_system_s),
+            seconds=_figure("{:.1f} s", stage.seconds),
+            cpu_user=_figure("{:.1f} s", stage.cpu_user_s),
+            cpu_system=_figure("{:.1f} s", stage.cpu_system_s),
             peak_memory=_mebibytes(stage.peak_rss_bytes),
             exit_code=_exit(stage, NOT_RUN if stage.name in not_begun else NO_RESULT),
             in_total="yes" if stage.in_total else "no",
@@ -138,24 +127,9 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
     ]
     overhead = _launcher_seconds(result)
     if overhead is not None:
-        rows.append(
-            StageRow(LAUNCHER, _seconds(overhead), MISSING, MISSING, MISSING, MISSING, "no")
-        )
+        figures = {"seconds": f"{overhead:.1f} s", "in_total": "no"}
+        rows.append(_NO_FIGURES._replace(stage=LAUNCHER, **figures))
     return rows
-
-
-def build_text(build: BuildResult) -> str:
-    """What the build was made of, on one line; all of it lies within the stages."""
-    units = build.translation_units
-    compiled = "" if units is None else f" ({counted(units, 'translation unit')})"
-    parts = [
-        None if build.configure_s is None else f"configure {_seconds(build.configure_s)}",
-        None if build.compile_s is None else f"compile {_seconds(build.compile_s)}{compiled}",
-        None if build.link_s is None else f"link {_seconds(build.link_s)}",
-        None if build.generated_lines is None else f"{build.generated_lines:,} generated lines",
-        None if build.wheel_bytes is None else f"wheel {amount(build.wheel_bytes, Quantity.WHEEL)}",
-    ]
-    return f"build, within the stages: {', '.join(filter(None, parts))}"
 
 
 def _launcher_seconds(result: PlatformResult) -> float | None:
@@ -178,88 +152,59 @@ def _not_begun(result: PlatformResult) -> list[str]:
 
 
 def _exit(stage: StageResult, without_end: str) -> str:
-    if stage.seconds is None:
-        return without_end
-    return MISSING if stage.exit_code is None else str(stage.exit_code)
-
-
-def _seconds(seconds: float | None) -> str:
-    return MISSING if seconds is None else f"{seconds:.1f} s"
+    return without_end if stage.seconds is None else _figure("{}", stage.exit_code)
 
 
 def _mebibytes(count: int | None) -> str:
-    return MISSING if count is None else f"{count / 2**20:.0f} MiB"
+    return _figure("{:.0f} MiB", None if count is None else count / 2**20)
 
 
-COLORS = {
-    Product.PASSED: "green",
-    Product.FAILED: "red",
-    Product.INCOMPLETE: "yellow",
-    Product.NOT_RUN: "yellow",
-}
+def build_text(build: BuildResult) -> str:
+    """What the build was made of, on one line; all of it lies within the stages."""
+    units = build.translation_units
+    compiled = "" if units is None else f" ({counted(units, 'translation unit')})"
+    wheel = None if build.wheel_bytes is None else amount(build.wheel_bytes, Quantity.WHEEL)
+    parts = (
+        ("configure {:.1f} s", build.configure_s),
+        (f"compile {{:.1f}} s{compiled}", build.compile_s),
+        ("link {:.1f} s", build.link_s),
+        ("{:,} generated lines", build.generated_lines),
+        ("wheel {}", wheel),
+    )
+    known = [form.format(value) for form, value in parts if value is not None]
+    return f"build, within the stages: {', '.join(known)}"
 
 
-def print_results(run: RunResult, console: Console) -> None:
-    """Print the table, and below it for each platform its stages and evidence."""
-    console.print(f"{run.project}: {origin(run)}", highlight=False, markup=False)
-    console.print()
-    console.print(text_table(HEADINGS, table_rows(run.platforms)))
-    for platform in run.platforms:
-        console.print()
-        console.print(text_table(STAGE_HEADINGS, stage_rows(platform), title=platform.label))
-        if platform.build is not None:
-            console.print(plain(build_text(platform.build)))
-        for line in _verdict_lines(platform):
-            console.print(line)
+@dataclass(frozen=True)
+class ResultsReport(Report):
+    """A run: the table, and for each platform its stages and evidence."""
+
+    run: RunResult
+    wrap = True
+
+    def document(self, *, page: bool) -> Document:
+        run = self.run
+        if page:
+            yield Heading(1, f"{run.project}: {run.run_id}"), origin(run)
+        else:
+            yield [f"{run.project}: {origin(run)}"]
+        yield [results_table(run.platforms)]
+        yield from (_platform(result, page=page) for result in run.platforms)
+
+    def data(self) -> dict[str, Any]:
+        return self.run.model_dump(mode="json")
+
+    def json(self) -> str:
+        return self.run.to_json()
 
 
-def _verdict_lines(platform: PlatformResult) -> Iterator[Text]:
-    verdict = platform.verdict
-    product = (verdict.product, COLORS[verdict.product])
-    yield Text.assemble("product ", product, f", harness {verdict.harness}")
-    for evidence in verdict.evidence:
-        yield plain(f"  {evidence.grade}: {evidence.text}")
-
-
-# An underscore inside of a word, as most test names have it, marks nothing up.
-_MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
-
-
-def table_markdown(platforms: Sequence[PlatformResult]) -> str:
-    """The results table."""
-    return table(HEADINGS, table_rows(platforms))
-
-
-def results_markdown(run: RunResult) -> str:
-    """``results.md``: the table, then evidence and stages per platform."""
-    parts = [f"# {run.project}: {run.run_id}", origin(run), table_markdown(run.platforms)]
-    parts += [_platform(platform) for platform in run.platforms]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
-
-
-def _platform(result: PlatformResult) -> str:
+def _platform(result: PlatformResult, *, page: bool) -> Sequence[Block]:
     verdict = result.verdict
-    lines = [f"## {escape(result.label)}", ""]
-    lines += [f"Product: **{verdict.product}**. Harness: **{verdict.harness}**.", ""]
-    lines += [f"* {evidence.grade}: {escape(evidence.text)}" for evidence in verdict.evidence]
-    lines += ["", table(STAGE_HEADINGS, stage_rows(result))]
-    if result.build is not None:
-        text = build_text(result.build)
-        lines.append(f"{text[0].upper()}{text[1:]}.")
-    return "\n".join(lines)
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [_line(headings), "|" + "---|" * len(headings)]
-    lines += [_line([escape(text) for text in row]) for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def escape(text: str) -> str:
-    """One line that reads as it is, in a cell too: neither markup nor HTML."""
-    line = " ".join(printable(text).split())
-    return _MARKUP.sub(r"\\\g<0>", html.escape(line, quote=False))
+    product = Span(verdict.product, color=COLORS[verdict.product], strong=True)
+    evidence = Items([f"{it.grade}: {it.text}" for it in verdict.evidence], indent="  ")
+    stages = Table(STAGE_HEADINGS, stage_rows(result), title=result.label)
+    build = [build_text(result.build)] if result.build else []
+    if page:
+        judged = ("Product: ", product, ". Harness: ", Span(verdict.harness, strong=True), ".")
+        return [Heading(2, result.label), judged, evidence, stages, *map(_sentence, build)]
+    return [stages, *build, ("product ", product, f", harness {verdict.harness}"), evidence]

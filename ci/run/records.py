@@ -11,7 +11,7 @@ from ci.facts.result_files import ResultFiles
 from ci.model.details import Details
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RunRequest
-from ci.report.table import results_markdown
+from ci.report.table import ResultsReport
 from ci.store.folder import RESULTS_FILE, link_latest, make_folder, only_caller
 from ci.util.files import write_atomically
 
@@ -64,7 +64,7 @@ class Records:
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""
         write_atomically(self._folder / RESULTS_FILE, result.to_json())
-        write_atomically(self._folder / "results.md", results_markdown(result))
+        write_atomically(self._folder / "results.md", ResultsReport(result).markdown())
         if self._store is not None:
             self._store.save(result, self._unsaved)
         self._unsaved.clear()

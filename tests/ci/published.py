@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ci.model.results import (
@@ -14,6 +15,8 @@ from ci.model.results import (
     StageResult,
     Verdict,
 )
+from ci.report.document import markdown
+from ci.report.table import results_table
 
 # Label, passed, skipped, warnings, duration in the summary, seconds of build/install, pytest
 # and in total.
@@ -71,6 +74,11 @@ def platform_result(label: str, row: tuple[Any, ...], **changes: Any) -> Platfor
         "artifacts": {"events.jsonl": f"{label.lower()}/events.jsonl"},
     }
     return PlatformResult(**{**fields, **changes})
+
+
+def table_markdown(platforms: Sequence[PlatformResult]) -> str:
+    """The results table alone, as every page has it."""
+    return markdown([[results_table(platforms)]])
 
 
 def ascend_after_summary(row: tuple[Any, ...]) -> PlatformResult:

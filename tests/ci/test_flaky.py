@@ -14,7 +14,7 @@ from ci.cli import main
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import Rerun
 from ci.model.tests import Outcome, TestOutcome
-from ci.report.table import escape
+from ci.report.document import escape
 
 LETTERS = {"p": Outcome.PASSED, "f": Outcome.FAILED, "e": Outcome.ERROR, "s": Outcome.SKIPPED}
 

@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from published import PUBLISHED, platform_result
+from published import PUBLISHED, platform_result, table_markdown
 from rich.console import Console
 
 from ci.model.results import (
@@ -21,11 +21,9 @@ from ci.model.results import (
 )
 from ci.report.table import (
     HEADINGS,
+    ResultsReport,
     build_text,
-    print_results,
-    results_markdown,
     stage_rows,
-    table_markdown,
     table_rows,
     whole_seconds,
 )
@@ -35,7 +33,7 @@ REFERENCE = Path(__file__).parent / "data" / "published.md"
 
 def terminal(run: RunResult, width: int = 200) -> str:
     console = Console(file=StringIO(), width=width)
-    print_results(run, console)
+    ResultsReport(run).print(console)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -58,7 +56,7 @@ def test_a_narrow_terminal_loses_nothing(published: RunResult) -> None:
 
 
 def test_the_page_has_origin_evidence_and_stages(published: RunResult) -> None:
-    text = results_markdown(published)
+    text = ResultsReport(published).markdown()
     assert text.startswith("# infini-ops: 20260101T120000Z-0123abcd-00ff\n")
     assert "docker engine, 2026-01-01 12:00:00 UTC" in text
     assert "Product: **passed**. Harness: **exit_after_summary**." in text
@@ -83,7 +81,7 @@ def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult)
     result = published.platforms[0].model_copy(update={"build": build})
     run = published.model_copy(update={"platforms": (result,)})
     assert told in terminal(run)
-    assert f"\n\nB{told[1:]}.\n" in results_markdown(run)
+    assert f"\n\nB{told[1:]}.\n" in ResultsReport(run).markdown()
 
 
 def test_of_a_build_only_what_is_known_is_told() -> None:
@@ -109,8 +107,8 @@ def test_a_platform_that_was_not_run(published: RunResult) -> None:
     assert "| CPU | - | not run | - | - | - | Not run: cannot pull a\\|b at all. |" in (
         table_markdown(run.platforms)
     )
-    assert "* fact: cannot pull a\\|b at all" in results_markdown(run)
-    assert "| install | - | - | - | - | not run | yes |" in results_markdown(run)
+    assert "* fact: cannot pull a\\|b at all" in ResultsReport(run).markdown()
+    assert "| install | - | - | - | - | not run | yes |" in ResultsReport(run).markdown()
 
 
 def test_a_session_without_an_end_shows_what_it_counted() -> None:
@@ -134,7 +132,7 @@ def hostile(run: RunResult) -> RunResult:
 
 
 def test_a_page_shows_names_as_they_are(published: RunResult) -> None:
-    text = results_markdown(hostile(published))
+    text = ResultsReport(hostile(published)).markdown()
     shown = (
         r"t.py::test_x\[&lt;img src=x onerror=alert(1)&gt;\|\*\*b\*\*\|\`c\`\|\[d\](e)\]"
         " \\_\\_f\\_\\_\N{REPLACEMENT CHARACTER}"

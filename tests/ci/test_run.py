@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from local_engine import LocalEngine, facts, run_agent
+from published import table_markdown
 from workplace import CONFIG, PASSING, Workplace, new_workplace
 
 from ci.engines import Observer
@@ -19,7 +20,7 @@ from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.plan import RunPlan
 from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, exit_code
 from ci.plan.request import RunRequest, load_request
-from ci.report.table import stage_rows, table_markdown, table_rows
+from ci.report.table import stage_rows, table_rows
 from ci.store.folder import read_results
 from ci.store.store import Store
 

@@ -1,0 +1,210 @@
+"""One model of what a report says, and its renderings: in a terminal, as Markdown, as JSON.
+
+A document is a sequence of sections, and a section one of blocks. A terminal has a blank line
+between sections, Markdown between blocks. Texts are as tests and tools wrote them; each renderer
+escapes them.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich import box
+from rich import table as terminal
+from rich.console import Console, JustifyMethod
+from rich.text import Text
+
+from ci.util.text import printable
+
+FILE_WIDTH = 200  # characters of a line that is not printed on a terminal
+# An underscore inside of a word, as most test names have it, marks nothing up.
+_MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Text that stands out: by its color in a terminal, and on a page if it is strong."""
+
+    text: str
+    color: str = ""
+    strong: bool = False
+
+
+Line = str | Span | tuple[str | Span, ...]
+
+
+@dataclass(frozen=True)
+class Heading:
+    level: int
+    text: str
+    style: str = ""
+    """In a terminal, which has no levels."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list; a line that begins with spaces belongs to the one before it."""
+
+    lines: Sequence[Line]
+    indent: str = ""
+    """In a terminal, which has no bullets."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts; the headings are ours, and may have code in backticks."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: Collection[str] = ()
+    """Headings of the columns that are aligned on the right."""
+    styles: Sequence[str] = ()
+    """Of the rows, in a terminal."""
+    title: str = ""
+    """In a terminal; on a page, a heading precedes the table."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks that a page shows on request."""
+
+    summary: str
+    blocks: Sequence[Block]
+
+
+Block = Line | Heading | Items | Table | Folded  # a line is a paragraph
+Document = Iterable[Sequence[Block]]
+
+
+class Report(ABC):
+    """What a command found."""
+
+    wrap: ClassVar[bool] = False
+    """Whether a terminal wraps its lines; those that are not can be searched and copied."""
+
+    @abstractmethod
+    def document(self, *, page: bool) -> Document:
+        """What to read: on a page, such as a comment on a pull request, or in a terminal."""
+
+    @abstractmethod
+    def data(self) -> dict[str, Any]:
+        """Everything, for programs."""
+
+    def show(self, form: str) -> None:
+        """Print it as ``--format`` asks for."""
+        if form == "json":
+            print(self.json(), end="")
+        elif form == "markdown":
+            print(self.markdown(), end="")
+        else:
+            self.print(output())
+
+    def json(self) -> str:
+        return json.dumps(self.data(), indent=2) + "\n"
+
+    def markdown(self) -> str:
+        return markdown(self.document(page=True))
+
+    def print(self, console: Console) -> None:
+        print_document(self.document(page=False), console, wrap=self.wrap)
+
+
+def named(thing: object, *names: str) -> dict[str, Any]:
+    """The attributes of these names, for programs."""
+    return {name: getattr(thing, name) for name in names}
+
+
+def output() -> Console:
+    """The standard output; without a terminal there is no width to fit into."""
+    return Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
+
+
+def print_document(document: Document, console: Console, *, wrap: bool = False) -> None:
+    for number, section in enumerate(document):
+        if number:
+            console.print()
+        for block in section:
+            for shown in _printed(block):
+                console.print(shown, soft_wrap=isinstance(shown, Text) and not wrap)
+
+
+def _printed(block: Block) -> Iterator[Text | terminal.Table]:
+    match block:
+        case Heading(_, text, style):
+            yield _text(Span(text, style))
+        case Items(lines, indent):
+            yield from (_text(line, indent) for line in lines)
+        case Table():
+            yield _printed_table(block)
+        case Folded(summary, blocks):  # shown at once
+            yield _text(summary)
+            for inner in blocks:
+                yield from _printed(inner)
+        case _:
+            yield _text(block)
+
+
+def _printed_table(table: Table) -> terminal.Table:
+    title = _text(table.title) if table.title else None
+    shown = terminal.Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    for heading in table.headings:
+        justify: JustifyMethod = "right" if heading in table.numbers else "left"
+        shown.add_column(heading.replace("`", ""), justify=justify, overflow="fold")
+    for row, style in zip(table.rows, table.styles or [""] * len(table.rows), strict=True):
+        shown.add_row(*(Text(printable(cell), style) for cell in row))
+    return shown
+
+
+def _text(line: Line, indent: str = "") -> Text:
+    """As it is: what a test's name or a message holds is no markup."""
+    return Text.assemble(indent, *((printable(it.text), it.color) for it in _spans(line)))
+
+
+def _spans(line: Line) -> Iterator[Span]:
+    for part in line if isinstance(line, tuple) else (line,):
+        yield part if isinstance(part, Span) else Span(part)
+
+
+def markdown(document: Document) -> str:
+    lines = (line for section in document for block in section for line in _markdown(block))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown(block: Block) -> Iterator[str]:
+    """The lines of a block, and a blank one."""
+    match block:
+        case Heading(level, text):
+            yield f"{'#' * level} {escape(text)}"
+        case Items(lines):
+            for line in lines:
+                nested = isinstance(line, str) and line.startswith(" ")
+                yield f"{'  ' if nested else ''}* {escape(line)}"
+        case Table(headings, rows):
+            yield f"| {' | '.join(headings)} |"
+            yield "|" + "---|" * len(headings)
+            yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
+        case Folded(summary, blocks):
+            yield f"<details><summary>{escape(summary)}</summary>\n"
+            for inner in blocks:
+                yield from _markdown(inner)
+            yield "</details>"
+        case _:
+            yield escape(block)
+    yield ""
+
+
+def escape(line: Line) -> str:
+    """One line that reads as it is, in a cell too: neither markup nor HTML."""
+    text = ""
+    for span in _spans(line):
+        plain = html.escape(printable(span.text), quote=False)
+        marked = _MARKUP.sub(r"\\\g<0>", plain)
+        text += f"**{marked}**" if span.strong else marked
+    return " ".join(text.split())

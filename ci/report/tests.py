@@ -1,0 +1,98 @@
+"""Reports about tests: what their time went into, and which of them are flaky."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ci.analysis.durations import Costs, Share
+from ci.analysis.flaky import Flaky
+from ci.facts.measures import percent
+from ci.report.document import Block, Document, Heading, Items, Report, Table, named
+from ci.util.text import counted
+
+SCHEMA_VERSION = 1  # of both documents
+FLAKY_SHOWN = 20  # tests; JSON has them all
+ADVICE = (
+    "a flaky test needs mending; until then a quarantine can hold it, with a reference to the"
+    " defect, where the suite has one (as tests/ops has: quarantine.yaml)"
+)
+COST_HEADINGS = ("Tests", "Seconds", "Share", "Name")
+
+
+@dataclass(frozen=True)
+class SlowestReport(Report):
+    """``report --slowest``."""
+
+    costs: Mapping[str, Costs]
+    """By the platform's title."""
+    most: int
+    """Lines of each list."""
+
+    def document(self, *, page: bool) -> Document:
+        del page  # the same everywhere
+        for platform, cost in self.costs.items():
+            tests = counted(len(cost.tests), "test")
+            title = f"{platform}: {tests} took {cost.seconds:,.1f} s in all"
+            yield [Heading(2, title, style="bold")]
+            yield self._costliest("tests", cost, cost.tests)
+            yield self._costliest("operators and functions", cost, cost.functions)
+            yield self._costliest("families", cost, cost.families)
+        yield []
+
+    def _costliest(self, what: str, cost: Costs, shares: Sequence[Share]) -> Sequence[Block]:
+        shown = shares[: self.most]
+        seconds, share = sum(it.seconds for it in shown), percent(cost.share(shown))
+        took = f"{len(shown):,} of {len(shares):,} took {seconds:,.1f} s ({share})"
+        rows = [
+            (f"{it.tests:,}", f"{it.seconds:,.2f}", percent(cost.share([it])), it.name)
+            for it in shown
+        ]
+        table = Table(COST_HEADINGS, rows, numbers=COST_HEADINGS[:-1])
+        return Heading(3, f"The most expensive {what}: {took}"), table
+
+    def data(self) -> dict[str, Any]:
+        platforms = {}
+        for platform, cost in self.costs.items():
+            lists = {"slowest": cost.tests, "functions": cost.functions, "families": cost.families}
+            platforms[platform] = {"tests": len(cost.tests), "seconds": cost.seconds} | {
+                name: [share._asdict() for share in shares[: self.most]]
+                for name, shares in lists.items()
+            }
+        return {"schema_version": SCHEMA_VERSION, "platforms": platforms}
+
+
+@dataclass(frozen=True)
+class FlakyReport(Report):
+    """``history PLATFORM --flaky``: the tests with evidence of being flaky, from the store."""
+
+    platform: str
+    found: Sequence[Flaky]
+
+    def document(self, *, page: bool) -> Document:
+        del page  # the same everywhere
+        count = counted(len(self.found), "test") if self.found else "no test"
+        title = f"{count} both passed and failed at one commit in one environment"
+        lines = [f"{test.node_id}: {test}" for test in self.found[:FLAKY_SHOWN]]
+        if left := self.found[FLAKY_SHOWN:]:
+            lines.append(f"and {counted(len(left), 'test')} more")
+        advice = [ADVICE] if self.found else []
+        yield Heading(3, f"{self.platform}: {title}"), Items(lines, indent="  "), *advice
+
+    def data(self) -> dict[str, Any]:
+        """Everything, test by test."""
+        tests = [
+            {
+                "test": test.node_id,
+                **named(test, "failed", "tried"),
+                "rate": test.failed / test.tried,
+                "interval": test.interval,
+                "evidence": [
+                    {"commit": it.commit, "environment": it.key, **named(it, "failed", "tried")}
+                    for it in test.evidence
+                ],
+            }
+            for test in self.found
+        ]
+        return {"schema_version": SCHEMA_VERSION, "platform": self.platform, "tests": tests}
