@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ci.analysis.cause import Explanation
 from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
@@ -31,6 +30,7 @@ from ci.util.invocation import command
 from ci.util.text import SHORT, counted
 
 SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
+NEWS = [judgement for judgement in Judgement if judgement.is_news]
 BROKEN = "the build fails now"
 MOST_SHOWN = 5  # names in a cell
 COLORS = {
@@ -75,13 +75,11 @@ class ComparisonReport(Report):
         verdicts = [(it.name, _verdict(it)) for it in found.platforms]
         yield [Table(("Platform", "What changed"), verdicts)]
         for platform in found.platforms:
-            times = platform.times
             environment = (line.strip() for line in _environment(platform))
             folded: list[Block] = [Items([*_sides(platform, ":"), *environment])]
-            if isinstance(times, Times):
-                news = [text for _, text in _news(times, platform.explanations)]
-                yield [Items([*news, *_advice(platform.head.platform, times)])]
-                folded.append(_time_table(times.changes))
+            if isinstance(platform.times, Times):
+                yield [Items(_news(platform))]
+                folded.append(_table(platform.times.changes))
             folded += [block for section in _tests(platform.tests, page=True) for block in section]
             yield [Folded(f"{platform.name}: runs, times and tests", folded)]
 
@@ -111,29 +109,22 @@ def _notes(found: Comparison) -> Iterator[str]:
 
 def _verdict(platform: PlatformComparison) -> str:
     """``2 tests vanished; regression: compile +38 s (+21 %)``."""
-    return "; ".join(_differences(platform)) or "no difference"
-
-
-def _differences(platform: PlatformComparison) -> Iterator[str]:
-    times = platform.times
-    if platform.of_different_operators:
-        yield "selected operators differ"
+    tests, times = platform.tests, platform.times
+    found = ["selected operators differ"] if platform.of_different_operators else []
     if platform.is_newly_broken:
-        yield BROKEN
-    if platform.tests is None:
-        yield "no tests"
+        found.append(BROKEN)
+    if tests is None:
+        found.append("no tests")
     else:
-        kinds = ((kind, platform.tests.count(kind)) for kind in Kind)
-        yield from (f"{counted(count, 'test')} {kind}" for kind, count in kinds if count)
+        found += [f"{counted(tests.count(it), 'test')} {it}" for it in Kind if tests.count(it)]
     if isinstance(times, NoTimes):
-        yield "no times"
-        return
-    for judgement in Judgement:
-        leading = (
-            it for it in times.of(judgement) if not it.steps or it.measure in times.headlines
-        )
-        if judgement.is_news and (names := [*map(_headline, leading)]):
-            yield f"{judgement}: {', '.join(names[:MOST_SHOWN])}"
+        return "; ".join([*found, "no times"])
+    for judgement in NEWS:
+        changes = times.of(judgement)
+        leading = [it for it in changes if not it.steps or it.measure in times.headlines]
+        if leading:
+            found.append(f"{judgement}: {', '.join(map(_headline, leading[:MOST_SHOWN]))}")
+    return "; ".join(found) or "no difference"
 
 
 def _sides(platform: PlatformComparison, mark: str) -> Iterator[str]:
@@ -170,12 +161,12 @@ def _tests(found: Difference | None, *, page: bool = False) -> Document:
 # Times
 
 
-HEADINGS = ("Stage", "Quantity", "base", "head", "change", "judgement")
+COLUMNS = ("Stage", "Quantity", "base", "head", "change", "judgement")
 
 
-def _time_table(changes: Sequence[MeasureChange]) -> Table:
+def _table(changes: Sequence[MeasureChange]) -> Table:
     styles = [COLORS.get(change.judgement, "") for change in changes]
-    return Table(HEADINGS, [*map(_row, changes)], numbers=HEADINGS[2:5], styles=styles)
+    return Table(COLUMNS, [*map(_row, changes)], numbers=COLUMNS[2:5], styles=styles)
 
 
 def _row(change: MeasureChange) -> Sequence[str]:
@@ -189,25 +180,22 @@ def _row(change: MeasureChange) -> Sequence[str]:
 
 
 def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
-    times = platform.times
-    lines: list[Line] = [*_environment(platform)]
+    times, shown, rest = platform.times, [], ""
+    lines: list[Line] = [*_environment(platform), *_news(platform)]
     if whole and platform.is_newly_broken:
         lines.insert(0, Span(f"regression: {BROKEN}", COLORS[Judgement.REGRESSION]))
-    if isinstance(times, NoTimes):
+    if isinstance(times, Times):
+        shown = [change for change in times.changes if whole or change.judgement.is_news]
+        rest = "" if whole else _without_news(times)
+    last = [rest] if rest else []
+    if shown:
         yield [Items(lines)]
-        return
-    for change, sentence in _news(times, platform.explanations):
-        lines.append(Span(sentence, COLORS.get(change.judgement, "")))
-    lines += _advice(platform.head.platform, times)
-    rest = [] if whole else [*_without_news(times)]
-    if shown := [it for it in times.changes if whole or it.judgement.is_news]:
-        yield [Items(lines)]
-        yield _time_table(shown), Items(rest)
+        yield _table(shown), *last
     else:
-        yield [Items([*lines, *rest])]
+        yield Items(lines), *last
 
 
-def _without_news(times: Times) -> Iterator[str]:
+def _without_news(times: Times) -> str:
     """How many measures have none; and the least that would not have been noise.
 
     The least is that of the steadiest measure, and that of the noisiest.
@@ -220,8 +208,7 @@ def _without_news(times: Times) -> Iterator[str]:
             if limits:
                 seen = f" ({percent(min(limits))} to {percent(max(limits))} would be seen)"
             counts.append(f"{len(changes)} {judgement}{seen}")
-    if counts:
-        yield f"measures without news: {', '.join(counts)}"
+    return f"measures without news: {', '.join(counts)}" if counts else ""
 
 
 def _environment(platform: PlatformComparison) -> Iterator[str]:
@@ -239,14 +226,20 @@ def _environment(platform: PlatformComparison) -> Iterator[str]:
         yield f"times are not compared: {'; '.join(times.reasons)}"
 
 
-def _news(times: Times, explanations: Sequence[Explanation]) -> Iterator[tuple[MeasureChange, str]]:
-    """What is to be known of the times, the worst first, each in a sentence."""
-    known = {it.measure: it.text for it in explanations}
-    for judgement in Judgement:
-        for change in times.of(judgement) if judgement.is_news else ():
+def _news(platform: PlatformComparison) -> list[Line]:
+    """What is to be known of the times, the worst first, each in a sentence; then advice."""
+    times = platform.times
+    if isinstance(times, NoTimes):
+        return []
+    known = {it.measure: it.text for it in platform.explanations}
+    lines: list[Line] = []
+    for judgement in NEWS:
+        for change in times.of(judgement):
             if change.measure in known or not change.steps:
                 text = known.get(change.measure) or _headline(change)
-                yield change, f"{judgement}: {text}{''.join(_evidence(change))}"
+                sentence = f"{judgement}: {text}{''.join(_evidence(change))}"
+                lines.append(Span(sentence, COLORS.get(judgement, "")))
+    return [*lines, *_advice(platform.head.platform, times)]
 
 
 def _headline(change: MeasureChange) -> str:

@@ -154,15 +154,7 @@ def _more(count: int) -> list[str]:
     return [f"and {count - MOST:,} more: --format json has all"] if count > MOST else []
 
 
-HEADINGS = (
-    "Stage",
-    "Quantity",
-    "level",
-    "since the first run",
-    "detectable",
-    "runs",
-    "last change",
-)
+COLUMNS = ("Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change")
 
 
 def _table(environment: Environment) -> Table:
@@ -170,7 +162,7 @@ def _table(environment: Environment) -> Table:
         change.measure: change for shift in environment.shifts[::-1] for change in shift.changes
     }
     rows = [_row(series, newest.get(series.measure)) for series in environment.series]
-    return Table(HEADINGS, rows, numbers=HEADINGS[2:6])
+    return Table(COLUMNS, rows, numbers=COLUMNS[2:6])
 
 
 def _row(series: Series, last: Change | None) -> Sequence[str]:

@@ -18,7 +18,7 @@ ADVICE = (
     "a flaky test needs mending; until then a quarantine can hold it, with a reference to the"
     " defect, where the suite has one (as tests/ops has: quarantine.yaml)"
 )
-COST_HEADINGS = ("Tests", "Seconds", "Share", "Name")
+COLUMNS = ("Tests", "Seconds", "Share", "Name")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SlowestReport(Report):
             (f"{it.tests:,}", f"{it.seconds:,.2f}", percent(cost.share([it])), it.name)
             for it in shown
         ]
-        table = Table(COST_HEADINGS, rows, numbers=COST_HEADINGS[:-1])
+        table = Table(COLUMNS, rows, numbers=COLUMNS[:-1])
         return Heading(3, f"The most expensive {what}: {took}"), table
 
     def data(self) -> dict[str, Any]:
