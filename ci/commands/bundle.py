@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from ci.commands.options import add_config, add_format, add_source
+from ci.commands.options import add_config, add_format, add_source, config_file
 from ci.engines.docker import DockerEngine
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, UsageError
@@ -24,8 +24,6 @@ from ci.plan.project import chosen_platforms, load_project, plan_run
 from ci.plan.request import new_request
 from ci.run.progress import Progress
 from ci.upkeep.bundle.pack import Packer, commands
-from ci.util.files import REPOSITORY
-from ci.util.invocation import CONFIG_FILE
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def bundle(options: argparse.Namespace) -> int:
     """Pack platforms into one file, and say how to run it."""
-    config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
-    project = load_project(config, os.environ, read_pip_settings())
+    project = load_project(config_file(options), os.environ, read_pip_settings())
     chosen = chosen_platforms(project.config, options.platforms)
     output = options.output.absolute()
     with (

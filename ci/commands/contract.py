@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ci.analysis.comparison import contract_side
-from ci.commands.options import add_config, add_format, add_results
+from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, load_contract, written_contract
 from ci.facts.difference import ChangeKind, difference
@@ -18,15 +18,14 @@ from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.comparison import tests_document
 from ci.report.document import output, print_document
 from ci.store.folder import existing_store
-from ci.util.files import REPOSITORY, write_atomically
-from ci.util.invocation import CONFIG_FILE
+from ci.util.files import write_atomically
 
 OTHER_CONFIG = "Name its configuration with --config, another run with --run, or use --output."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=_contract)
+    parser.set_defaults(command=contract)
     parser.add_argument("platform", metavar="PLATFORM")
     parser.add_argument("--run", metavar="RUN", help="run id (default: the latest of the platform)")
     parser.add_argument(
@@ -46,13 +45,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "table", "json")
 
 
-def _contract(options: argparse.Namespace) -> int:
+def contract(options: argparse.Namespace) -> int:
+    """Write the contract of a platform from a run of it, and say what has changed."""
     with existing_store(options.results, run=options.run) as store:
         run = store.load(options.run, platform=options.platform)
-    config = (options.config or REPOSITORY / CONFIG_FILE).resolve()
+    config = config_file(options).resolve()
     path = options.output or _contract_file(config, options.platform, run)
     before = _contract_before(path)
-    contract, text = written_contract(
+    now, text = written_contract(
         run,
         options.platform,
         options.results,
@@ -61,8 +61,8 @@ def _contract(options: argparse.Namespace) -> int:
         base=_base(options.base, path, before),
     )
     write_atomically(path, text)
-    found = difference(before.suite, contract.suite) if before is not None else None
-    needs = sorted({state.needs for state in contract.suite.operators.values() if state.needs})
+    found = difference(before.suite, now.suite) if before is not None else None
+    needs = sorted({state.needs for state in now.suite.operators.values() if state.needs})
     if options.format == "json":
         changes = {kind: len(found.of(kind)) for kind in ChangeKind} if found is not None else None
         content = {"contract": str(path), "run_id": run.run_id, "changes": changes, "needs": needs}
@@ -70,7 +70,7 @@ def _contract(options: argparse.Namespace) -> int:
         return ExitCode.PASSED
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
     if before is not None and found is not None:
-        base, head = contract_side("before", before), contract_side("now", contract)
+        base, head = contract_side("before", before), contract_side("now", now)
         print_document(tests_document(base, head, found), output())
     if needs:
         print(f"outcomes that depend on the processor: passed with {'; '.join(needs)}")
@@ -86,11 +86,10 @@ def _contract_before(path: Path) -> Contract | None:
 
 def _base(asked: Path | None, path: Path, before: Contract | None) -> tuple[str, Contract] | None:
     """The contract to write differences from, and its name in the file."""
+    name = before.base if before is not None else None
     if asked is not None:
         name = os.path.relpath(asked, path.parent)
-    elif before is not None and before.base is not None:
-        name = before.base
-    else:
+    if name is None:
         return None
     base = load_contract(path.parent / name)
     if path.resolve() in _chain(path.parent / name):

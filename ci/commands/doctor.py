@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ci.commands.options import add_config, add_format, add_results
+from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.errors import CiError
-from ci.model.plan import EnginePlan, NetworkPlan, RunPlan
+from ci.model.plan import EnginePlan, RunPlan
 from ci.model.platforms import Platform
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
@@ -26,8 +26,6 @@ from ci.upkeep.doctor.checks import (
 from ci.upkeep.doctor.engine import cache, engine_check
 from ci.upkeep.doctor.network import network_checks
 from ci.util import prerequisites
-from ci.util.files import REPOSITORY
-from ci.util.invocation import CONFIG_FILE
 from ci.util.prerequisites import Finding, ok
 from ci.util.text import first_names
 
@@ -36,7 +34,7 @@ CONFIGURATION = "configuration"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=_doctor)
+    parser.set_defaults(command=doctor)
     parser.description = (
         "Check what runs of these platforms need, without running any: configuration, engine, disk,"
         " images, network, devices, clocks. Exits with 2 when the configuration is wrong, and with"
@@ -53,7 +51,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def doctor(options: argparse.Namespace) -> int:
+    """Check what runs need, and print what was found with what to do about it."""
     findings = list(_findings(options))
     if options.format == "json":
         print(findings_json(findings), end="")
@@ -63,20 +62,30 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _findings(options: argparse.Namespace) -> Iterator[Finding]:
-    config = options.config or REPOSITORY / CONFIG_FILE
     try:
-        project = load_project(config, os.environ, read_pip_settings())
+        project = load_project(config_file(options), os.environ, read_pip_settings())
         network = project.network()
-        names = options.platforms or list(project.config.platforms)
-        chosen = chosen_platforms(project.config, names)
+        configured = list(project.config.platforms)
+        chosen = chosen_platforms(project.config, options.platforms or configured)
     except CiError as error:
         yield from of_error(CONFIGURATION, error)
         return
-    yield ok(CONFIGURATION, f"{_files(project)}: {first_names(list(project.config.platforms), 7)}")
+    yield ok(CONFIGURATION, f"{_files(project)}: {first_names(configured, 7)}")
     plans, wrong = _plans(options, project, chosen)
     for mistake, unplanned in wrong.values():
         yield from of_error(f"{CONFIGURATION} of {', '.join(unplanned)}", mistake)
-    yield from carry_out([*_site_checks(project, network, options.results), *_engine_checks(plans)])
+    by_engine: dict[EnginePlan, list[RunPlan]] = {}
+    for plan in plans:
+        by_engine.setdefault(plan.engine, []).append(plan)
+    yield from carry_out(
+        [
+            Check(subject="git", look=lambda: [prerequisites.git(project.source)]),
+            Check(subject="results", look=lambda: [prerequisites.results(options.results)]),
+            Check(subject="cache", look=lambda: [cache()]),
+            *network_checks(network),
+            *(engine_check(engine, members) for engine, members in by_engine.items()),
+        ]
+    )
 
 
 def _plans(
@@ -104,17 +113,3 @@ def _files(project: Project) -> str:
     """The files that were read; the site's is where INFINI_CI_SITE says, or beside the other."""
     site = Path(project.environ.get("INFINI_CI_SITE") or project.folder / SITE_FILE)
     return f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
-
-
-def _site_checks(project: Project, network: NetworkPlan, folder: Path) -> Iterator[Check]:
-    yield Check(subject="git", look=lambda: [prerequisites.git(project.source)])
-    yield Check(subject="results", look=lambda: [prerequisites.results(folder)])
-    yield Check(subject="cache", look=lambda: [cache()])
-    yield from network_checks(network)
-
-
-def _engine_checks(plans: Sequence[RunPlan]) -> Iterable[Check]:
-    by_engine: dict[EnginePlan, list[RunPlan]] = {}
-    for plan in plans:
-        by_engine.setdefault(plan.engine, []).append(plan)
-    return [engine_check(engine, members) for engine, members in by_engine.items()]

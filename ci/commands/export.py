@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ci.commands.options import add_results, one_of
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.store.exporting import TABLES, Format, export
+from ci.store import exporting
+from ci.store.exporting import TABLES, Format
 from ci.store.folder import existing_store, make_folder
 from ci.util.text import counted
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=export_tables)
+    parser.set_defaults(command=export)
     parser.description = (
         "Write what the store holds as flat tables, one file each, for pandas, DuckDB or a"
         " spreadsheet; `run_id` and `platform` join them. Units stand in the columns' names:"
@@ -74,14 +75,14 @@ def _time(text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def export_tables(options: argparse.Namespace) -> int:
+def export(options: argparse.Namespace) -> int:
     """Export the chosen runs, the oldest first, and say what was written."""
     with existing_store(options.results) as store:
         run_ids = list(_chosen(store, options))
         if not run_ids:
             raise UsageError("export: no run is chosen", remedy="Leave out --since or --platform.")
         make_folder(options.output, "--output")
-        written = export(
+        written = exporting.export(
             store,
             run_ids,
             folder=options.output,

@@ -8,30 +8,27 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from rich.filesize import decimal
 
-from ci.commands.options import add_config, add_format, add_results
-from ci.engines import typed_errors
+from ci.commands.options import add_config, add_format, add_results, config_file
+from ci.engines.base import typed_errors
 from ci.engines.docker import DockerEngine
 from ci.engines.link import ERRORS, explain
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode
 from ci.plan.project import Project, load_project
+from ci.store.folder import run_folders
 from ci.upkeep.gc.engine import Usage, cache_items, container_items, image_items, last_runs
 from ci.upkeep.gc.folders import (
-    RunFolder,
     host_cache_items,
     results_items,
     run_folders,
     work_items,
 )
 from ci.upkeep.gc.items import Choice, Item, Kind, Limits, choose
-from ci.util.files import REPOSITORY
-from ci.util.invocation import CONFIG_FILE
 from ci.util.text import counted, mask_credentials, printable
 
 DAYS = 14.0
@@ -39,17 +36,9 @@ GIGABYTES = 50.0
 THIS_MACHINE = "this machine"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """An engine or this machine, and what of ours is on it."""
-
-    name: str
-    items: tuple[Item, ...]
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=_gc)
+    parser.set_defaults(command=gc)
     parser.description = (
         "Remove what runs have left: containers that ended, images, compiler caches, results and"
         " work folders. Only what this program made and labelled; never what a run uses that goes"
@@ -96,28 +85,26 @@ def _number(text: str) -> float:
     return value
 
 
-def _gc(options: argparse.Namespace) -> int:
-    project = load_project(options.config or REPOSITORY / CONFIG_FILE, os.environ)
-    limits = Limits(
-        age=timedelta(days=options.older_than), size_bytes=round(options.keep_size * 1e9)
-    )
+def gc(options: argparse.Namespace) -> int:
+    """Choose what is removed, remove it, and print what became of everything."""
+    project = load_project(config_file(options), os.environ)
+    age = timedelta(days=options.older_than)
+    limits = Limits(age=age, size_bytes=round(options.keep_size * 1e9))
     usages, silent = _usages(project, options.engine)
-    runs = run_folders(options.results)
     freed, images, listed = 0, False, []
     table = options.format == "table"
-    for place in _places(options, project, usages, runs):
-        choices = choose(place.items, limits, datetime.now(UTC))
+    for place, items in _places(options, project, usages):
+        choices = choose(items, limits, datetime.now(UTC))
         if table:
-            print(f"{place.name}:" if choices else f"{place.name}: nothing of ours")
+            print(f"{place}:" if choices else f"{place}: nothing of ours")
         for choice in choices:
-            why = None
+            failure = _failure(choice.item) if choice.removed and not options.dry_run else None
             if choice.removed:
-                why = None if options.dry_run else _failure(choice.item)
-                freed += 0 if why else choice.item.size_bytes
+                freed += 0 if failure else choice.item.size_bytes
+                images |= choice.item.kind is Kind.IMAGE
                 if table:
-                    _print_removed(choice, why, dry_run=options.dry_run)
-            listed.append(_json(place, choice, why))
-        images |= any(it.removed and it.item.kind is Kind.IMAGE for it in choices)
+                    _print_removed(choice, failure, dry_run=options.dry_run)
+            listed.append(_listed(place, choice, failure))
         if table:
             _print_kept([choice for choice in choices if not choice.removed])
     if table:
@@ -127,9 +114,8 @@ def _gc(options: argparse.Namespace) -> int:
         content = {"dry_run": options.dry_run, "freed_bytes": freed, "items": listed}
         print(json.dumps(content, indent=2))
     for error in silent:
-        print(
-            f"error: {mask_credentials(str(error))}\n{error.remedy or ''}".rstrip(), file=sys.stderr
-        )
+        message = "\n".join(filter(None, (mask_credentials(str(error)), error.remedy)))
+        print(f"error: {message}", file=sys.stderr)
     return ExitCode.INFRASTRUCTURE if silent else ExitCode.PASSED
 
 
@@ -155,14 +141,14 @@ def _engine_errors() -> AbstractContextManager[None]:
 
 
 def _places(
-    options: argparse.Namespace,
-    project: Project,
-    usages: Sequence[Usage],
-    runs: tuple[RunFolder, ...],
-) -> Iterator[Place]:
-    """Engines before this machine: what runs in their containers is needed here too."""
-    name = options.project or project.config.project
-    strangers = options.project is None
+    options: argparse.Namespace, project: Project, usages: Sequence[Usage]
+) -> Iterator[tuple[str, tuple[Item, ...]]]:
+    """What of ours is on each engine and on this machine, by its name.
+
+    Engines come before this machine: what runs in their containers is needed here too.
+    """
+    name, strangers = options.project or project.config.project, options.project is None
+    runs = run_folders(options.results)
     going_on = [run for run in runs if run.going_on]
     busy = {run.run_id for run in going_on}.union(*(usage.running for usage in usages))
     platforms = {platform for run in going_on for platform in run.platforms}
@@ -173,31 +159,10 @@ def _places(
                 *image_items(usage, name, platforms, strangers=strangers),
                 *cache_items(usage, name, platforms, last_runs(usage)),
             )
-        yield Place(name=f"Docker Engine of {usage.machine}", items=items)
+        yield f"Docker Engine of {usage.machine}", items
     work = work_items(runs, name, busy, strangers=strangers)
     caches = host_cache_items(name, platforms)
-    yield Place(name=THIS_MACHINE, items=(*caches, *results_items(runs, name, busy), *work))
-
-
-def _print_removed(choice: Choice, failure: str | None, *, dry_run: bool) -> None:
-    what = _described(choice.item)
-    if failure:
-        print(f"  cannot remove {what}: {failure}")
-    else:
-        print(f"  {'would remove' if dry_run else 'removed'} {what}: {choice.reason}")
-
-
-def _json(place: Place, choice: Choice, failure: str | None) -> dict[str, object]:
-    return {
-        "place": place.name,
-        "kind": choice.item.kind,
-        "name": printable(choice.item.name),
-        "bytes": choice.item.size_bytes,
-        "last_used": choice.item.used.isoformat(),
-        "removed": choice.removed and failure is None,
-        "reason": choice.reason,
-        "failure": failure,
-    }
+    yield THIS_MACHINE, (*caches, *results_items(runs, name, busy), *work)
 
 
 def _failure(item: Item) -> str | None:
@@ -209,27 +174,39 @@ def _failure(item: Item) -> str | None:
     return None
 
 
-def _described(item: Item) -> str:
-    """``image infini-ci/cpu:0123, 1.5 GB, last used 20 days ago``."""
+def _print_removed(choice: Choice, failure: str | None, *, dry_run: bool) -> None:
+    """``removed image infini-ci/cpu:0123, 1.5 GB, last used 20 days ago: not used for 14 days``."""
+    item = choice.item
     days = (datetime.now(UTC) - item.used) / timedelta(days=1)
-    return f"{item.kind} {printable(item.name)}, {decimal(item.size_bytes)}, last used {_ago(days)}"
-
-
-def _ago(days: float) -> str:
-    return f"{counted(round(days), 'day')} ago" if days >= 1 else "today"
+    ago = f"{counted(round(days), 'day')} ago" if days >= 1 else "today"
+    what = f"{item.kind} {printable(item.name)}, {decimal(item.size_bytes)}, last used {ago}"
+    if failure:
+        print(f"  cannot remove {what}: {failure}")
+    else:
+        print(f"  {'would remove' if dry_run else 'removed'} {what}: {choice.reason}")
 
 
 def _print_kept(kept: Sequence[Choice]) -> None:
-    for (kind, reason), group in groupby(
-        sorted(kept, key=lambda choice: (list(Kind).index(choice.item.kind), choice.reason)),
-        key=lambda choice: (choice.item.kind, choice.reason),
-    ):
-        sizes = [choice.item.size_bytes for choice in group]
-        print(f"  kept {_counted(kind, len(sizes))}, {decimal(sum(sizes))}: {reason}")
+    """``kept 2 images, 3.1 GB: used within 14 days``."""
+
+    def group(choice: Choice) -> tuple[int, str]:
+        return list(Kind).index(choice.item.kind), choice.reason
+
+    for (number, reason), choices in groupby(sorted(kept, key=group), key=group):
+        kind, sizes = list(Kind)[number], [choice.item.size_bytes for choice in choices]
+        of_runs = f"results of {counted(len(sizes), 'run')}"
+        what = of_runs if kind is Kind.RESULTS else counted(len(sizes), kind)
+        print(f"  kept {what}, {decimal(sum(sizes))}: {reason}")
 
 
-def _counted(kind: Kind, count: int) -> str:
-    """``results of 2 runs``, ``2 images``."""
-    if kind is Kind.RESULTS:
-        return f"results of {counted(count, 'run')}"
-    return counted(count, kind)
+def _listed(place: str, choice: Choice, failure: str | None) -> dict[str, object]:
+    return {
+        "place": place,
+        "kind": choice.item.kind,
+        "name": printable(choice.item.name),
+        "bytes": choice.item.size_bytes,
+        "last_used": choice.item.used.isoformat(),
+        "removed": choice.removed and failure is None,
+        "reason": choice.reason,
+        "failure": failure,
+    }

@@ -12,13 +12,13 @@ from pathlib import Path
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.store.folder import make_folder, open_store
-from ci.store.importing import Change, ImportedRun, Importer, runs_in
+from ci.store.importing import Change, Importer, runs_in
 from ci.util.text import counted, mask_credentials, printable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=import_runs)
+    parser.set_defaults(command=import_)
     parser.description = (
         "Take over runs that were made elsewhere: on other machines, or artifacts of a CI system,"
         " unpacked. Importing a run again changes nothing; one that has got further since, with"
@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def import_runs(options: argparse.Namespace) -> int:
+def import_(options: argparse.Namespace) -> int:
     """Import every run that can be; what cannot is told, and stops no other."""
     errors: list[CiError] = []
     taken: Counter[Change] = Counter()
@@ -55,15 +55,24 @@ def import_runs(options: argparse.Namespace) -> int:
                 imported = importer.take(folder)
             except (CiError, OSError) as error:
                 errors.append(_told(folder, error))
-            else:
-                taken[imported.change] += 1
-                listed.append(_json(imported))
-                if options.format == "table":
-                    _print(imported)
+                continue
+            taken[imported.change] += 1
+            run_id, change, notes = imported.run.run_id, imported.change, imported.notes
+            verdicts = {it.platform: it.verdict.product for it in imported.run.platforms}
+            listed.append(
+                {"run_id": run_id, "change": change, "platforms": verdicts, "notes": notes}
+            )
+            if options.format == "table":
+                print(
+                    f"{run_id}: {change}: {', '.join(f'{it} {how}' for it, how in verdicts.items())}"
+                )
+                for note in notes:
+                    print(f"  {printable(note)}")
     if options.format == "json":
         print(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
-    elif taken.total() + len(errors) > 1:
-        print(_summary(taken, errors))
+    elif taken.total() + len(errors) > 1:  # 3 runs imported, 1 run already here, 1 refused
+        parts = [f"{counted(taken[change], 'run')} {change}" for change in Change if taken[change]]
+        print(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
 
 
@@ -81,26 +90,3 @@ def _told(folder: Path, error: CiError | OSError) -> CiError:
     message = "\n".join(filter(None, (str(error), error.remedy)))
     print(f"error: {mask_credentials(printable(message))}", file=sys.stderr)
     return error
-
-
-def _print(imported: ImportedRun) -> None:
-    verdicts = (f"{result.platform} {result.verdict.product}" for result in imported.run.platforms)
-    print(f"{imported.run.run_id}: {imported.change}: {', '.join(verdicts)}")
-    for note in imported.notes:
-        print(f"  {printable(note)}")
-
-
-def _json(imported: ImportedRun) -> dict[str, object]:
-    verdicts = {result.platform: result.verdict.product for result in imported.run.platforms}
-    return {
-        "run_id": imported.run.run_id,
-        "change": imported.change,
-        "platforms": verdicts,
-        "notes": imported.notes,
-    }
-
-
-def _summary(taken: Counter[Change], errors: Sequence[CiError]) -> str:
-    """``3 runs imported, 1 run already here, 1 refused``."""
-    parts = [f"{counted(taken[change], 'run')} {change}" for change in Change if taken[change]]
-    return ", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])])

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from ci.util.invocation import RESULTS, RESULTS_VARIABLE
+from ci.util.files import REPOSITORY
+from ci.util.invocation import CONFIG_FILE, RESULTS, RESULTS_VARIABLE
 
 LONGEST_NUMBER = 10  # digits
 
@@ -37,6 +38,12 @@ def add_config(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="configuration (default: ci.yaml of --source or of this repository)",
     )
+
+
+def config_file(options: argparse.Namespace) -> Path:
+    """What `--config` names, else the file of `--source` or of this repository."""
+    folder: Path | None = getattr(options, "source", None)
+    return options.config or (folder or REPOSITORY) / CONFIG_FILE
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:

@@ -6,32 +6,30 @@ import argparse
 import json
 import os
 
-from ci.commands.options import add_config, add_format
+from ci.commands.options import add_config, add_format, config_file
 from ci.errors import ExitCode
 from ci.model.platforms import PLATFORMS, Platform
 from ci.model.results import title
 from ci.plan.project import Project, load_project
-from ci.util.files import REPOSITORY
-from ci.util.invocation import CONFIG_FILE
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=_platforms)
+    parser.set_defaults(command=platforms)
     add_config(parser)
     add_format(parser, "table", "json")
 
 
-def _platforms(options: argparse.Namespace) -> int:
-    project = load_project(options.config or REPOSITORY / CONFIG_FILE, os.environ)
+def platforms(options: argparse.Namespace) -> int:
+    """List the configured platforms, and those that are known beside them."""
+    project = load_project(config_file(options), os.environ)
     names = list(project.config.platforms)
     if options.format == "json":
         print(json.dumps(names))
         return ExitCode.PASSED
     for name in names:
         print(_described(project, PLATFORMS[name]))
-    others = [name for name in PLATFORMS if name not in names]
-    if others:
+    if others := [name for name in PLATFORMS if name not in names]:
         print(f"known, and not in {project.path.name}: {', '.join(others)}")
     return ExitCode.PASSED
 

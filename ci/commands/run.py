@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.commands.options import add_config, add_format, add_results, add_source, whole
+from ci.commands.options import add_config, add_format, add_results, add_source, config_file, whole
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
@@ -33,8 +33,6 @@ from ci.run.records import Records
 from ci.store.folder import open_store
 from ci.upkeep.bundle.unpack import opened_bundle
 from ci.util import prerequisites
-from ci.util.files import REPOSITORY
-from ci.util.invocation import CONFIG_FILE
 from ci.util.prerequisites import Level
 from ci.util.process import interrupts_go_to
 from ci.util.text import mask_credentials
@@ -42,7 +40,7 @@ from ci.util.text import mask_credentials
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=run)
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="what to run")
     parser.add_argument("--all", action="store_true", help="run every configured platform")
     parser.add_argument(
@@ -92,12 +90,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(output, "table", "markdown", "json")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run platforms: those that are named, those of an earlier run, or those of a bundle."""
+    if options.bundle and (options.source or options.config):
+        remedy = "Leave out --source and --config."
+        raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
+    if options.resume:
+        _refuse_changes(options)
     if options.bundle:
         return _run_bundle(options)
     with ThreadPoolExecutor(max_workers=1) as pool:  # meanwhile: pip takes 0.3 s to answer
         pip = pool.submit(read_pip_settings)
-        project, request = _earlier_run(options) if options.resume else _new_run(options)
+        if options.resume:
+            request = load_request(options.results, options.resume)
+            project = load_project(request.config, os.environ)
+        else:
+            project, request = _new_run(options)
         project = replace(project, pip=pip.result())
     plans = plan_run(
         project,
@@ -107,46 +115,24 @@ def _run(options: argparse.Namespace) -> int:
         results=options.results / request.run_id,
         options=request,
     )
-    return _begin(options, request, plans)
+    return _carry_out(options, request, plans)
 
 
 def _run_bundle(options: argparse.Namespace) -> int:
-    if options.source or options.config:
-        remedy = "Leave out --source and --config."
-        raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
-    earlier = _earlier(options) if options.resume else None
+    earlier = read_request(options.results, options.resume) if options.resume else None
     wanted = earlier.platforms if earlier else options.platforms
     with opened_bundle(options.bundle, wanted) as bundle:
-        project, request = (
-            bundle.resumed(earlier)
-            if earlier
-            else bundle.request(
+        if earlier:
+            project, request = bundle.resumed(earlier)
+        else:
+            project, request = bundle.request(
                 results=options.results, options=_run_options(options), select=options.select
             )
-        )
-        return _begin(options, request, bundle.plans(project, request, options.results))
-
-
-def _earlier(options: argparse.Namespace) -> RunRequest:
-    _refuse_changes(options)
-    return read_request(options.results, options.resume)
-
-
-def _begin(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
-    if options.dry_run:
-        return _describe(plans)
-    return _execute(options, request, plans)
-
-
-def _earlier_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
-    _refuse_changes(options)
-    request = load_request(options.results, options.resume)
-    return load_project(request.config, os.environ), request
+        return _carry_out(options, request, bundle.plans(project, request, options.results))
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
-    config = options.config or (options.source or REPOSITORY) / CONFIG_FILE
-    project = load_project(config, os.environ)
+    project = load_project(config_file(options), os.environ)
     platforms, source = _named(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
@@ -195,26 +181,49 @@ def _refuse_unfit_machine(
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
-    asked = (options.platforms, options.all, options.engine, options.source, options.config)
-    more = (options.reruns, options.select)
-    if any(asked) or options.cold or any(value is not None for value in more):
+    flags = (options.platforms, options.all, options.cold)
+    values = (options.engine, options.source, options.config)
+    if any((*flags, *values)) or (options.reruns, options.select) != (None, None):
         message = "--resume goes on with what the run was asked for"
         named = "--all, --engine, --source, --config, --cold, --reruns and --select"
-        remedy = f"Leave out PLATFORM, {named}."
-        raise UsageError(message, remedy=remedy)
+        raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
 
 
 def _named(project: Project, options: argparse.Namespace) -> list[str]:
     configured = list(project.config.platforms)
-    named = chosen_platforms(project.config, options.platforms)
+    named = [platform.name for platform in chosen_platforms(project.config, options.platforms)]
     if options.all and named:
         raise UsageError("run: --all and platforms are named", remedy="Leave one of them out.")
-    if options.all:
-        return configured
-    if not named:
+    if not (options.all or named):
         remedy = f"Configured: {', '.join(configured)}. All of them: --all."
         raise UsageError("run: no platform is named", remedy=remedy)
-    return [platform.name for platform in named]
+    return named or configured
+
+
+def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
+    if options.dry_run:
+        return _describe(plans)
+    results = options.results / request.run_id
+    coordinator = Run(
+        request=request,
+        plans=plans,
+        connect=select_engine,
+        results=results,
+        records=Records(results, partial(open_store, options.results)),
+        progress=Progress(Console(stderr=True)),
+        resumed=bool(options.resume),
+        jobs=options.jobs,
+    )
+    result = coordinator.execute()
+    with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
+        ResultsReport(result).show(options.format)
+        if options.format == "table":
+            print(f"\nresults: {results}")
+            for command in coordinator.install:
+                print(f"install what is missing: {command}")
+            if not all(platform.verdict.product.is_final for platform in result.platforms):
+                print(f"go on with what is missing: {coordinator.command_to_resume}")
+    return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
 
 
 def _describe(plans: Sequence[RunPlan]) -> int:
@@ -230,27 +239,3 @@ def _describe(plans: Sequence[RunPlan]) -> int:
     if refused:
         raise together(refused)
     return ExitCode.PASSED
-
-
-def _execute(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
-    results = options.results / request.run_id
-    run = Run(
-        request=request,
-        plans=plans,
-        connect=select_engine,
-        results=results,
-        records=Records(results, partial(open_store, options.results)),
-        progress=Progress(Console(stderr=True)),
-        resumed=bool(options.resume),
-        jobs=options.jobs,
-    )
-    result = run.execute()
-    with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
-        ResultsReport(result).show(options.format)
-        if options.format == "table":
-            print(f"\nresults: {results}")
-            for command in run.install:
-                print(f"install what is missing: {command}")
-            if not all(platform.verdict.product.is_final for platform in result.platforms):
-                print(f"go on with what is missing: {run.command_to_resume}")
-    return ExitCode.INTERRUPTED if run.interrupted else exit_code(result.platforms)
