@@ -11,6 +11,7 @@ from importlib import import_module
 
 from ci.errors import CiError, ExitCode
 from ci.util.invocation import command, under_way
+from ci.util.text import mask_credentials, near_match
 
 EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
@@ -52,8 +53,6 @@ def _carry_out(options: argparse.Namespace) -> int:
     try:
         return int(options.command(options))
     except CiError as error:
-        from ci.util.text import mask_credentials  # with the models of the configuration: 0.1 s
-
         print(f"error: {mask_credentials(str(error))}", file=sys.stderr)
         if error.remedy:
             print(error.remedy, file=sys.stderr)
@@ -74,7 +73,8 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     asked = next((word for word in words if not word.startswith("-")), None)
     parser, command = _parsers(asked)
     if asked is not None and command is None:
-        parser.error(f"unknown command '{asked}', {_expected(asked, COMMANDS)}")
+        expected = f"expected one of {', '.join(COMMANDS)}{near_match(asked, COMMANDS)}"
+        parser.error(f"unknown command '{asked}', {expected}")
     known = re.findall(r"--?[a-z-]+", (command or parser).format_usage())
     if asked is None and (unknown := [word for word in words if word not in (*known, "--help")]):
         parser.error("; ".join(_unknown(word, ["--help"]) for word in unknown))
@@ -85,16 +85,8 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _unknown(word: str, known: Iterable[str]) -> str:
-    from ci.util.text import near_match
-
     kind = "option" if word.startswith("-") else "argument"
     return f"unknown {kind} '{word}'{near_match(word.partition('=')[0], known)}"
-
-
-def _expected(name: str, known: Iterable[str]) -> str:
-    from ci.util.text import near_match
-
-    return f"expected one of {', '.join(known)}{near_match(name, known)}"
 
 
 def _parsers(

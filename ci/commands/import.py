@@ -63,9 +63,8 @@ def import_(options: argparse.Namespace) -> int:
                 {"run_id": run_id, "change": change, "platforms": verdicts, "notes": notes}
             )
             if options.format == "table":
-                print(
-                    f"{run_id}: {change}: {', '.join(f'{it} {how}' for it, how in verdicts.items())}"
-                )
+                told = ", ".join(f"{platform} {how}" for platform, how in verdicts.items())
+                print(f"{run_id}: {change}: {told}")
                 for note in notes:
                     print(f"  {printable(note)}")
     if options.format == "json":

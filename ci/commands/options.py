@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE, RESULTS, RESULTS_VARIABLE
+from ci.util.text import near_match
 
 LONGEST_NUMBER = 10  # digits
 
@@ -80,8 +81,6 @@ def one_of(names: Iterable[str]) -> Callable[[str], str]:
     def word(text: str) -> str:
         if text in known:
             return text
-        from ci.util.text import near_match  # with pydantic
-
         expected = f"expected one of {', '.join(known)}{near_match(text, known)}"
         raise argparse.ArgumentTypeError(f"got '{text}', {expected}")
 
