@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ci.commands.options import add_results, one_of
 from ci.errors import ExitCode, UsageError
@@ -15,9 +13,6 @@ from ci.store import exporting
 from ci.store.exporting import TABLES, Format
 from ci.store.folder import existing_store, make_folder
 from ci.util.text import counted
-
-if TYPE_CHECKING:
-    from ci.store.store import Store  # with SQLAlchemy: 0.3 s
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +73,14 @@ def _time(text: str) -> datetime:
 def export(options: argparse.Namespace) -> int:
     """Export the chosen runs, the oldest first, and say what was written."""
     with existing_store(options.results) as store:
-        run_ids = list(_chosen(store, options))
+        named = {store.load(run).run_id for run in options.run or ()}
+        run_ids = [
+            head.run_id
+            for head in reversed(store.heads())
+            if (not named or head.run_id in named)
+            and (not options.since or head.started_at >= options.since)
+            and (not options.platform or set(options.platform) & set(head.platforms))
+        ]
         if not run_ids:
             raise UsageError("export: no run is chosen", remedy="Leave out --since or --platform.")
         make_folder(options.output, "--output")
@@ -93,14 +95,3 @@ def export(options: argparse.Namespace) -> int:
     for path, rows in written.items():
         print(f"{path}: {counted(rows, 'row')} of {counted(len(run_ids), 'run')}")
     return ExitCode.PASSED
-
-
-def _chosen(store: Store, options: argparse.Namespace) -> Iterator[str]:
-    named = options.run and {store.load(run).run_id for run in options.run}
-    for head in reversed(store.heads()):
-        if (
-            (not named or head.run_id in named)
-            and (not options.since or head.started_at >= options.since)
-            and (not options.platform or set(options.platform) & set(head.platforms))
-        ):
-            yield head.run_id

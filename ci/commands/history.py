@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ci.analysis.flaky import stored_flaky
 from ci.analysis.history import PlatformHistory, platform_history, project_of
@@ -13,14 +13,12 @@ from ci.analysis.regressions import Environment, Shift, accepted_levels
 from ci.commands.options import add_format, add_results, whole
 from ci.errors import ExitCode, UsageError
 from ci.facts.measures import amount, measure_name, stage_and_quantity
+from ci.report.document import named
 from ci.report.history import HistoryReport
 from ci.report.tests import FlakyReport
 from ci.store.folder import existing_store
 from ci.store.rows import Accepted
 from ci.util.text import first_names, near_match
-
-if TYPE_CHECKING:
-    from ci.store.store import Store  # with SQLAlchemy: 0.3 s
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +68,10 @@ def history(options: argparse.Namespace) -> int:
             store, platform, project=project, stage=options.stage, last=options.last
         )
         if options.accept:
-            _accept(store, record, options)
+            accepted = list(_accepted(record, options))
+            for rise in accepted:
+                store.accept(rise)
+            _print_accepted(accepted, options.format)
             return ExitCode.PASSED
     HistoryReport(record, options.check).show(options.format)
     if not options.check:
@@ -97,28 +98,28 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError("--accept: got --format markdown, expected table or json")
 
 
-def _accept(store: Store, found: PlatformHistory, options: argparse.Namespace) -> None:
-    environment, shift = _shift_at(found, options)
-    taken = []
-    for measure, run, level in accepted_levels(environment, shift):
-        store.accept(
-            Accepted(
-                project=found.project,
-                platform=found.platform,
-                measure=measure,
-                run_id=run.run_id,
-                commit=run.commit,
-                level=level,
-                reason=options.reason.strip(),
-                accepted_at=datetime.now(UTC),
-            )
+def _accepted(found: PlatformHistory, options: argparse.Namespace) -> Iterator[Accepted]:
+    for measure, run, level in accepted_levels(*_shift_at(found, options)):
+        yield Accepted(
+            project=found.project,
+            platform=found.platform,
+            measure=measure,
+            run_id=run.run_id,
+            commit=run.commit,
+            level=level,
+            reason=options.reason.strip(),
+            accepted_at=datetime.now(UTC),
         )
-        taken.append({"measure": measure, "level": level, "run_id": run.run_id})
-        if options.format == "table":
-            highest = amount(level, stage_and_quantity(measure)[1])
-            print(f"accepted: {measure_name(measure)} up to {highest}, from {run.run_id} on")
-    if options.format == "json":
-        print(json.dumps({"accepted": taken}, indent=2))
+
+
+def _print_accepted(accepted: Sequence[Accepted], form: str) -> None:
+    if form == "json":
+        listed = [named(it, "measure", "level", "run_id") for it in accepted]
+        print(json.dumps({"accepted": listed}, indent=2))
+        return
+    for it in accepted:
+        highest = amount(it.level, stage_and_quantity(it.measure)[1])
+        print(f"accepted: {measure_name(it.measure)} up to {highest}, from {it.run_id} on")
 
 
 def _shift_at(found: PlatformHistory, options: argparse.Namespace) -> tuple[Environment, Shift]:

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ci.facts.measures import Quantity, amount
-from ci.model.results import (
-    BuildResult,
-    PlatformResult,
-    Product,
-    PytestResult,
-    RunResult,
-    StageResult,
-)
+from ci.model.results import BuildResult, PlatformResult, Product, RunResult
 from ci.report.document import Block, Document, Heading, Items, Report, Span, Table
 from ci.util.text import commit_name, counted
 
@@ -55,7 +48,6 @@ class StageRow(NamedTuple):
 
 
 HEADINGS, STAGE_HEADINGS = Row(), StageRow()
-_NO_FIGURES = StageRow(*[MISSING] * len(STAGE_HEADINGS))
 
 
 def origin(run: RunResult) -> str:
@@ -75,7 +67,7 @@ def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:
         Row(
             platform=result.label,
             built={True: "Yes", False: "No", None: MISSING}[result.built],
-            pytest_result=_pytest(result.pytest) if result.pytest else _without_log(result),
+            pytest_result=_pytest(result),
             build_install=whole_seconds(result.build_install_s),
             pytest=whole_seconds(result.pytest_s),
             total=whole_seconds(result.total_s),
@@ -85,16 +77,15 @@ def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:
     ]
 
 
-def _pytest(result: PytestResult) -> str:
-    if result.summary is not None:
-        return result.summary
-    counts = {name: getattr(result, name) for name in ("failed", "passed", "skipped", "errors")}
+def _pytest(result: PlatformResult) -> str:
+    pytest = result.pytest
+    if pytest is None:
+        return NOT_RUN if result.pytest_s is None and _not_begun(result) else NO_RESULT
+    if pytest.summary is not None:
+        return pytest.summary
+    counts = {name: getattr(pytest, name) for name in ("failed", "passed", "skipped", "errors")}
     parts = [f"{count} {name}" for name, count in counts.items() if count]
     return f"no summary; until its end: {', '.join(parts) or 'no test'}"
-
-
-def _without_log(result: PlatformResult) -> str:
-    return NOT_RUN if result.pytest_s is None and _not_begun(result) else NO_RESULT
 
 
 def _sentence(text: str) -> str:
@@ -106,29 +97,32 @@ def whole_seconds(seconds: float | None) -> str:
     return _figure("{:.0f}s", seconds)
 
 
-def _figure(form: str, value: float | None) -> str:
-    return MISSING if value is None else form.format(value)
+def _figure(form: str, value: float | None, unit: int = 1) -> str:
+    return MISSING if value is None else form.format(value / unit)
 
 
 def stage_rows(result: PlatformResult) -> list[StageRow]:
     """The rows of the breakdown: the stages, and what the engine took beside them."""
-    not_begun = _not_begun(result)
-    rows = [
-        StageRow(
-            stage=stage.name,
-            seconds=_figure("{:.1f} s", stage.seconds),
-            cpu_user=_figure("{:.1f} s", stage.cpu_user_s),
-            cpu_system=_figure("{:.1f} s", stage.cpu_system_s),
-            peak_memory=_mebibytes(stage.peak_rss_bytes),
-            exit_code=_exit(stage, NOT_RUN if stage.name in not_begun else NO_RESULT),
-            in_total="yes" if stage.in_total else "no",
+    rows, not_begun = [], _not_begun(result)
+    for stage in result.stages:
+        exit_code = MISSING if stage.exit_code is None else str(stage.exit_code)
+        if stage.seconds is None:
+            exit_code = NOT_RUN if stage.name in not_begun else NO_RESULT
+        rows.append(
+            StageRow(
+                stage=stage.name,
+                seconds=_figure("{:.1f} s", stage.seconds),
+                cpu_user=_figure("{:.1f} s", stage.cpu_user_s),
+                cpu_system=_figure("{:.1f} s", stage.cpu_system_s),
+                peak_memory=_figure("{:.0f} MiB", stage.peak_rss_bytes, 2**20),
+                exit_code=exit_code,
+                in_total="yes" if stage.in_total else "no",
+            )
         )
-        for stage in result.stages
-    ]
     overhead = _launcher_seconds(result)
     if overhead is not None:
-        figures = {"seconds": f"{overhead:.1f} s", "in_total": "no"}
-        rows.append(_NO_FIGURES._replace(stage=LAUNCHER, **figures))
+        took = f"{overhead:.1f} s"
+        rows.append(StageRow(LAUNCHER, took, MISSING, MISSING, MISSING, MISSING, "no"))
     return rows
 
 
@@ -149,14 +143,6 @@ def _not_begun(result: PlatformResult) -> list[str]:
             names.append(stage.name)
         ended = ended or bool(stage.exit_code)
     return names
-
-
-def _exit(stage: StageResult, without_end: str) -> str:
-    return without_end if stage.seconds is None else _figure("{}", stage.exit_code)
-
-
-def _mebibytes(count: int | None) -> str:
-    return _figure("{:.0f} MiB", None if count is None else count / 2**20)
 
 
 def build_text(build: BuildResult) -> str:

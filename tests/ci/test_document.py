@@ -1,0 +1,77 @@
+"""One document, rendered in a terminal and as Markdown; each escapes what it has to."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from ci.report.document import (
+    Document,
+    Folded,
+    Heading,
+    Items,
+    Span,
+    Table,
+    escape,
+    markdown,
+    print_document,
+)
+
+TABLE = Table(("`a`", "n"), [("x|y", "1"), ("[b]", "20")], numbers=("n",), styles=("", "red"))
+DOCUMENT: Document = [
+    [Heading(2, "A *title*"), ("It ", Span("passed", "green", strong=True), ".")],
+    [Items(["one", "  of it", Span("two", "red")], indent="> "), TABLE],
+    [Folded("more <here>", [Items([]), "the end"])],
+]
+
+
+def printed(document: Document, *, width: int = 80, color: bool = False, wrap: bool = False) -> str:
+    file = StringIO()
+    console = Console(file=file, width=width, color_system="standard" if color else None)
+    print_document(document, console, wrap=wrap)
+    return file.getvalue()
+
+
+def test_a_terminal_has_a_blank_line_between_sections() -> None:
+    lines = [line.rstrip() for line in printed(DOCUMENT).splitlines()]
+    assert lines[:6] == ["A *title*", "It passed.", "", "> one", ">   of it", "> two"]
+    assert lines[6:] == [
+        " a      n",
+        "──────────",
+        " x|y    1",
+        " [b]   20",
+        "",
+        "more <here>",
+        "the end",
+    ]
+
+
+def test_a_page_has_a_blank_line_between_blocks() -> None:
+    assert markdown(DOCUMENT) == (
+        "## A \\*title\\*\n\nIt **passed**.\n\n"
+        "* one\n  * of it\n* two\n\n"
+        "| `a` | n |\n|---|---|\n| x\\|y | 1 |\n| \\[b\\] | 20 |\n\n"
+        "<details><summary>more &lt;here&gt;</summary>\n\n\nthe end\n\n</details>\n"
+    )
+
+
+def test_colors_are_for_terminals() -> None:
+    shown = printed(DOCUMENT, color=True)
+    assert "It \x1b[32mpassed\x1b[0m." in shown
+    assert "> \x1b[31mtwo\x1b[0m" in shown
+    assert "\x1b" not in markdown(DOCUMENT)
+
+
+def test_lines_are_wrapped_on_request_only() -> None:
+    text = "word " * 10
+    assert printed([[text.strip()]], width=20).count("\n") == 1
+    assert printed([[text.strip()]], width=20, wrap=True).count("\n") == 3
+
+
+def test_no_renderer_obeys_what_a_text_holds() -> None:
+    hostile = "[red]a[/red] \x1b[31m<b>_c_ d_e\x07"
+    assert printed([[hostile]]) == "[red]a[/red] <b>_c_ d_e\N{REPLACEMENT CHARACTER}\n"
+    assert escape(("  ", hostile, "\n", Span("`x`", strong=True))) == (
+        "\\[red\\]a\\[/red\\] &lt;b&gt;\\_c\\_ d_e\N{REPLACEMENT CHARACTER} **\\`x\\`**"
+    )
