@@ -31,6 +31,8 @@ from ci.upkeep.gc.folders import (
 from ci.upkeep.gc.items import Choice, Item, Kind, Limits, choose
 from ci.util.text import counted, mask_credentials, printable
 
+# By judgement, not measured: after two weeks' absence a run can still be resumed, and images with
+# torch and a vendor's toolkit, of several GB each, stay for seven platforms.
 DAYS = 14.0
 GIGABYTES = 50.0
 THIS_MACHINE = "this machine"

@@ -32,7 +32,7 @@ from ci.util.text import SHORT, counted
 SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
 NEWS = [judgement for judgement in Judgement if judgement.is_news]
 BROKEN = "the build fails now"
-MOST_SHOWN = 5  # names in a cell
+MOST_SHOWN = 5  # measures in a cell, which is read at one glance; the table has all
 COLORS = {
     Judgement.REGRESSION: "red",
     Judgement.SUSPECTED: "yellow",

@@ -23,7 +23,8 @@ from rich.text import Text
 
 from ci.util.text import printable
 
-FILE_WIDTH = 200  # characters of a line that is not printed on a terminal
+# Characters of a line that is not printed on a terminal: the table of six platforms takes 187.
+FILE_WIDTH = 200
 # An underscore inside of a word, as most test names have it, marks nothing up.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 

@@ -26,7 +26,7 @@ from ci.util.text import commit_name, counted, first_names
 
 SCHEMA_VERSION = 1
 MOST = 10
-"""Lines of a kind; JSON has them all."""
+"""Lines of a kind, so that all kinds fit on two screens; JSON has every line."""
 ALARMS = (
     "What alarms: a level that rose for good, as far as enough later runs tell, that nobody has"
     " accepted and nothing has undone. A rise of wall time without one of CPU seconds alarms once"

@@ -13,7 +13,7 @@ from ci.report.document import Block, Document, Heading, Items, Report, Table, n
 from ci.util.text import counted
 
 SCHEMA_VERSION = 1  # of both documents
-FLAKY_SHOWN = 20  # tests; JSON has them all
+FLAKY_SHOWN = 20  # tests: a screen; JSON has them all
 ADVICE = (
     "a flaky test needs mending; until then a quarantine can hold it, with a reference to the"
     " defect, where the suite has one (as tests/ops has: quarantine.yaml)"
