@@ -14,20 +14,14 @@ from itertools import groupby
 from rich.filesize import decimal
 
 from ci.commands.options import add_config, add_format, add_results, config_file
-from ci.engines.base import typed_errors
+from ci.engines import typed_errors
 from ci.engines.docker import DockerEngine
 from ci.engines.link import ERRORS, explain
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode
 from ci.plan.project import Project, load_project
-from ci.store.folder import run_folders
 from ci.upkeep.gc.engine import Usage, cache_items, container_items, image_items, last_runs
-from ci.upkeep.gc.folders import (
-    host_cache_items,
-    results_items,
-    run_folders,
-    work_items,
-)
+from ci.upkeep.gc.folders import host_cache_items, results_items, run_folders, work_items
 from ci.upkeep.gc.items import Choice, Item, Kind, Limits, choose
 from ci.util.text import counted, mask_credentials, printable
 

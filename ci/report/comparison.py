@@ -9,7 +9,7 @@ from typing import Any
 from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
-from ci.facts.difference import Change, Difference, Kind, lines_of
+from ci.facts.difference import ChangedTest, ChangeKind, Difference, lines_of
 from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
 from ci.model.tests import OperatorTest, Outcome
 from ci.report.document import (
@@ -116,7 +116,9 @@ def _verdict(platform: PlatformComparison) -> str:
     if tests is None:
         found.append("no tests")
     else:
-        found += [f"{counted(tests.count(it), 'test')} {it}" for it in Kind if tests.count(it)]
+        found += [
+            f"{counted(tests.count(it), 'test')} {it}" for it in ChangeKind if tests.count(it)
+        ]
     if isinstance(times, NoTimes):
         return "; ".join([*found, "no times"])
     for judgement in NEWS:
@@ -150,7 +152,7 @@ def _tests(found: Difference | None, *, page: bool = False) -> Document:
         text = "tests are not compared: one side has none"
         yield [f"T{text[1:]}." if page else text]
         return
-    for kind in Kind:
+    for kind in ChangeKind:
         if changes := found.of(kind):
             title = f"{kind.capitalize() if page else kind} ({found.count(kind):,})"
             yield Heading(4, title), Items(lines_of(changes), indent="  ")
@@ -287,8 +289,10 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
         "tests": tests
         and {
             **named(tests, "regression", "unchanged"),
-            "counts": {kind.name.lower(): tests.count(kind) for kind in Kind},
-            "changes": {kind.name.lower(): [*map(_test_data, tests.of(kind))] for kind in Kind},
+            "counts": {kind.name.lower(): tests.count(kind) for kind in ChangeKind},
+            "changes": {
+                kind.name.lower(): [*map(_test_data, tests.of(kind))] for kind in ChangeKind
+            },
         },
         "times": _times_data(platform),
     }
@@ -299,7 +303,7 @@ def _side_data(side: Side) -> dict[str, Any]:
     return named(side, *names) | {"counts": {it.value: side.counts[it] for it in Outcome}}
 
 
-def _test_data(change: Change) -> dict[str, Any]:
+def _test_data(change: ChangedTest) -> dict[str, Any]:
     test = change.test
     name: dict[str, Any] = {"test": test, "count": change.count}
     if isinstance(test, OperatorTest):
