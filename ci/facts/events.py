@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ci.model.events import EVENTS, Event, Output, RunRecord
+from ci.model.events import EVENTS, Event, Output, RunRecord, RunStarted
 from ci.util.lines import CutLine, parse_object
 from ci.util.text import storable_json
 
@@ -43,6 +43,8 @@ def parse_event(line: str) -> Event | None:
     for device in getattr(event, "devices", ()):
         if type(device.get("uuid")) is not str or type(device.get("health")) is not str:
             raise ValueError("a device without a name or a state")
+    if isinstance(event, RunStarted) and bool in map(type, value.get("machine", {}).values()):
+        raise ValueError("a truth value among facts")  # pydantic takes it for a number
     return event
 
 

@@ -15,7 +15,7 @@ from ci.util.lines import LARGEST_INTEGER, LONGEST_SECONDS
 
 # As pydantic reads them, which otherwise takes "1" for a number and "yes" for a truth value.
 _INTEGER = 1 << 31  # what a column of the store has room for
-FLAG = {"strict": True}
+STRICT = {"strict": True}
 SECONDS = {"strict": True, "ge": 0, "le": LONGEST_SECONDS}
 COUNT = {"strict": True, "ge": 0, "lt": _INTEGER}
 BYTES = {"strict": True, "ge": 0, "le": LARGEST_INTEGER}
@@ -73,12 +73,12 @@ class CommandEnd:
     seconds: float = field(metadata=SECONDS)
     exit_code: int = field(metadata=EXIT_STATUS)
     signal: int | None = field(default=None, metadata=COUNT)
-    timed_out: bool = field(default=False, metadata=FLAG)
+    timed_out: bool = field(default=False, metadata=STRICT)
     cpu_user_s: float | None = field(default=None, metadata=SECONDS)
     cpu_system_s: float | None = field(default=None, metadata=SECONDS)
     peak_rss_bytes: int | None = field(default=None, metadata=BYTES)
     """Of the largest process."""
-    interrupted: bool = field(default=False, metadata=FLAG)
+    interrupted: bool = field(default=False, metadata=STRICT)
     """Ended because the run was to end."""
     oom_kills: int | None = field(default=None, metadata=COUNT)
     """Of any cause: the group's own limit, or a machine without memory."""
@@ -199,7 +199,7 @@ class RerunsEnded(StageEvent):
 class RunFinished(Event):
     event = "run_finished"
     exit_code: int = field(metadata=EXIT_STATUS)
-    interrupted: bool = field(default=False, metadata=FLAG)
+    interrupted: bool = field(default=False, metadata=STRICT)
 
 
 @dataclass(frozen=True)

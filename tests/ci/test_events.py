@@ -126,6 +126,7 @@ def test_events_and_fields_of_a_newer_agent_are_ignored() -> None:
         event("lease_released", devices=[{"uuid": "GPU-1"}]),
         event("lease_released", devices=[{"uuid": "GPU-1", "health": None}]),
         event("run_started", run_id="r", platform="cpu", protocol=3, pid=7, machine={"a": []}),
+        event("run_started", run_id="r", platform="cpu", protocol=3, pid=7, machine={"a": True}),
         finished().replace('"time": 1.0', '"time": true'),
         *(json.dumps({"event": "output", "stage": "a", "text": text}) for text in (1, None, [])),
         json.dumps({"event": "output", "stage": "a", "text": "b", "more": 1}),
