@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
@@ -37,7 +37,7 @@ RECORDS = frozenset(
     {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
     | {"host.lock", "ccache.txt"}
 )
-MOST_RERUNS = 100
+MOST_RERUNS = 100  # show a test that fails in 3 % of its runs with a certainty of 95 %
 LEAST_MEMORY_BYTES = 6 * 2**20  # an engine takes no less
 MOST_BYTES = 2**63 - 1  # an engine counts in signed 64 bits
 SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
@@ -55,65 +55,71 @@ class Model(BaseModel):
     )
 
 
+def _expected(what: str, *at: str | int, known: Iterable[str] = ()) -> PydanticCustomError:
+    """The error of a value that is not ``what``, at ``at`` below the value that is checked.
+
+    ``known`` is what it may be a misspelling of.
+    """
+    return PydanticCustomError("expected", what, {"at": at, "known": known})
+
+
 def _check_command(command: str) -> str:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise PydanticCustomError("command", f"a command line ({error})") from None
+        raise _expected(f"a command line ({error})") from None
     if not words:
-        raise PydanticCustomError("command", "a command line with at least one word")
-    operators = [word for word in words if word in SHELL_OPERATORS]
-    if operators:
-        message = f"one command: no shell runs it, so '{operators[0]}' has no meaning here"
-        raise PydanticCustomError("command", message)
+        raise _expected("a command line with at least one word")
+    for word in words:
+        if word in SHELL_OPERATORS:
+            raise _expected(f"one command: no shell runs it, so '{word}' has no meaning here")
     return command
 
 
 def _check_variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        message = "a variable's name of letters, digits and underscores"
-        raise PydanticCustomError("variable", message)
+        raise _expected("a variable's name of letters, digits and underscores")
     if name in RESERVED_VARIABLES:
-        message = "another variable: this one tells the tests which platform was asked for"
-        raise PydanticCustomError("variable", message)
+        what = "another variable: this one tells the tests which platform was asked for"
+        raise _expected(what)
     return name
 
 
 def _check_workspace_path(path: str) -> str:
     parts = PurePosixPath(path)
     if not path or parts.is_absolute() or ".." in parts.parts:
-        raise PydanticCustomError("path", "a relative path without '..'")
+        raise _expected("a relative path without '..'")
     return path
 
 
 def _check_pattern(path: str) -> str:
     if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
-        raise PydanticCustomError("pattern", "'**' as a whole part of the path only")
+        raise _expected("'**' as a whole part of the path only")
     return path
 
 
 def _check_artifact(name: str) -> str:
     if name in RECORDS or name.endswith(".log") or name.startswith("pytest.rerun-"):
-        raise PydanticCustomError("artifact", "a name that is no record of the run's own")
+        raise _expected("a name that is no record of the run's own")
     return name
 
 
 def _check_platform(name: str) -> str:
     if name not in PLATFORMS:
-        known = ", ".join(f"'{platform}'" for platform in PLATFORMS)
-        expected = f"one of {known}, or a new one that codegen/devices.py names"
-        raise PydanticCustomError("platform", expected, {"known": list(PLATFORMS)})
+        names = ", ".join(f"'{platform}'" for platform in PLATFORMS)
+        what = f"one of {names}, or a new one that codegen/devices.py names"
+        raise _expected(what, known=PLATFORMS)
     return name
 
 
 def _check_package(name: str) -> str:
     # apt-get takes a name that ends in "-" as a package to remove.
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?", name):
-        message = "a package's name alone: letters, digits, '+', '-', '.' and '_'"
-        raise PydanticCustomError("package", message)
+        raise _expected("a package's name alone: letters, digits, '+', '-', '.' and '_'")
     return name
 
 
+# As long as leaves room in the 255 bytes of a file's name for what is put around it.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
 Command = Annotated[str, AfterValidator(_check_command)]
 ArtifactName = Annotated[Name, AfterValidator(_check_artifact)]
@@ -125,8 +131,7 @@ ImageReference = Annotated[str, StringConstraints(pattern=IMAGE_REFERENCE)]
 WorkspacePath = Annotated[str, AfterValidator(_check_workspace_path)]
 ArtifactPath = Annotated[WorkspacePath, AfterValidator(_check_pattern)]
 ConfigPath = Annotated[str, StringConstraints(pattern=r"^[^/]")]
-
-
+# The longest name in Debian 12 has 75 characters.
 PackageName = Annotated[str, StringConstraints(max_length=128), AfterValidator(_check_package)]
 
 
@@ -210,18 +215,12 @@ class StageConfig(Model):
     than ``timeout_s``: evidence of flaky tests, which changes no verdict. ``--reruns`` wins."""
 
     @model_validator(mode="after")
-    def _only_tests_are_run_again(self) -> Self:
-        if self.reruns and self.kind is not StageKind.PYTEST:
-            raise PydanticCustomError(
-                "reruns", "0, or 'kind: pytest' for the stage", {"at": ["reruns"]}
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _pytest_counts_as_pytest(self) -> Self:
-        if self.kind is StageKind.PYTEST and self.column is Column.BUILD_INSTALL:
-            detail = {"at": ["column"]}
-            raise PydanticCustomError("column", "'pytest' or 'none' for a pytest stage", detail)
+    def _is_true_to_its_kind(self) -> Self:
+        tests = self.kind is StageKind.PYTEST
+        if self.reruns and not tests:
+            raise _expected("0, or 'kind: pytest' for the stage", "reruns")
+        if tests and self.column is Column.BUILD_INSTALL:
+            raise _expected("'pytest' or 'none' for a pytest stage", "column")
         return self
 
 
@@ -245,10 +244,9 @@ class DevicePolicy(Model):
     @model_validator(mode="after")
     def _as_many_as_named(self) -> Self:
         if len(set(self.uuids)) < len(self.uuids):
-            raise PydanticCustomError("devices", "each device once", {"at": ["uuids"]})
+            raise _expected("each device once", "uuids")
         if self.uuids and len(self.uuids) < self.count:
-            expected = f"at most {len(self.uuids)}, which is how many 'uuids' names"
-            raise PydanticCustomError("devices", expected, {"at": ["count"]})
+            raise _expected(f"at most {len(self.uuids)}, which is how many 'uuids' names", "count")
         return self
 
 
@@ -334,79 +332,56 @@ class Config(Model):
     selection: SelectionConfig | None = None
     """How a run can be narrowed to some operators (``--select``). By default it cannot."""
 
-    @field_validator("selection")
-    @classmethod
-    def _one_selection(
-        cls, selection: SelectionConfig | None, info: ValidationInfo
-    ) -> SelectionConfig | None:
-        parts = (*info.data.get("platforms", {}).values(), *info.data.get("stages", ()))
-        if selection and any(selection.variable in part.environment for part in parts):
-            expected = "a variable that no 'environment' of this file sets"
-            raise PydanticCustomError("selection", expected, {"at": ["variable"]})
-        return selection
-
     @field_validator("platforms")
     @classmethod
-    def _some_platform(cls, platforms: dict[str, PlatformConfig]) -> dict[str, PlatformConfig]:
-        if not platforms:
-            raise PydanticCustomError("platforms", "at least one platform")
-        return platforms
-
-    @field_validator("stages")
-    @classmethod
-    def _stage_names_are_unique(cls, stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
-        seen = {name: set(PLATFORMS) for name in ENGINE_STAGES}
-        for index, stage in enumerate(stages):
-            platforms = set(stage.platforms or PLATFORMS)
-            taken = seen.get(stage.name, set())
-            if platforms & taken:
-                expected = "a unique name ('image' and 'sync' are the engine's own)"
-                raise PydanticCustomError("stage", expected, {"at": [index, "name"]})
-            seen[stage.name] = platforms | taken
-        return stages
-
-    @field_validator("platforms")
-    @classmethod
-    def _built_for_themselves(
+    def _each_is_built_for_itself(
         cls, platforms: dict[str, PlatformConfig]
     ) -> dict[str, PlatformConfig]:
+        if not platforms:
+            raise _expected("at least one platform")
         for name, platform in platforms.items():
-            for variable, expected in contradictions(name, platform.environment):
-                at = [name, "environment", variable]
-                raise PydanticCustomError("options", expected, {"at": at})
+            for variable, what in contradictions(name, platform.environment):
+                raise _expected(what, name, "environment", variable)
         return platforms
 
     @field_validator("stages")
     @classmethod
-    def _stages_of_configured_platforms(
+    def _fit_the_platforms(
         cls, stages: tuple[StageConfig, ...], info: ValidationInfo
     ) -> tuple[StageConfig, ...]:
+        taken = {(name, platform) for name in ENGINE_STAGES for platform in PLATFORMS}
+        for index, stage in enumerate(stages):
+            own = {(stage.name, platform) for platform in stage.platforms or PLATFORMS}
+            if own & taken:
+                what = "a unique name ('image' and 'sync' are the engine's own)"
+                raise _expected(what, index, "name")
+            taken |= own
         configured = info.data.get("platforms", PLATFORMS)
         for index, stage in enumerate(stages):
             if stage.platforms == ():
-                at = [index, "platforms"]
-                raise PydanticCustomError("platforms", "at least one platform", {"at": at})
+                raise _expected("at least one platform", index, "platforms")
             for place, name in enumerate(stage.platforms or ()):
                 if name not in configured:
-                    at = [index, "platforms", place]
-                    expected = f"one of this file's platforms: {', '.join(configured)}"
-                    raise PydanticCustomError("platform", expected, {"at": at})
-        return stages
-
-    @field_validator("stages")
-    @classmethod
-    def _one_pytest_stage(
-        cls, stages: tuple[StageConfig, ...], info: ValidationInfo
-    ) -> tuple[StageConfig, ...]:
+                    what = f"one of this file's platforms: {', '.join(configured)}"
+                    raise _expected(what, index, "platforms", place)
         # Without a per-test log there is nothing to judge, and two would overwrite each other.
         suites = [stage for stage in stages if stage.kind is StageKind.PYTEST]
         for platform in info.data.get("platforms", ()):
             count = sum(platform in (suite.platforms or [platform]) for suite in suites)
             if count != 1:
                 where = f" on {platform}" if any(suite.platforms for suite in suites) else ""
-                expected = f"exactly one stage with 'kind: pytest'{where}, found {count}"
-                raise PydanticCustomError("stages", expected, {"at": []})
+                raise _expected(f"exactly one stage with 'kind: pytest'{where}, found {count}")
         return stages
+
+    @field_validator("selection")
+    @classmethod
+    def _has_its_own_variable(
+        cls, selection: SelectionConfig | None, info: ValidationInfo
+    ) -> SelectionConfig | None:
+        parts = (*info.data.get("platforms", {}).values(), *info.data.get("stages", ()))
+        if selection and any(selection.variable in part.environment for part in parts):
+            raise _expected("a variable that no 'environment' of this file sets", "variable")
+        return selection
 
 
 class SiteEngine(Model):
@@ -423,7 +398,7 @@ class SiteEngine(Model):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.docker_host is None) == (self.context is None):
-            raise PydanticCustomError("engine", "either 'docker_host' or 'context'")
+            raise _expected("either 'docker_host' or 'context'")
         return self
 
 
@@ -455,8 +430,7 @@ class SiteConfig(Model):
     def _names_of_their_own(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
         for name in ENGINES:
             if name in engines:
-                expected = f"another name: '{name}' is not for the site to define"
-                raise PydanticCustomError("engine", expected, {"at": [name]})
+                raise _expected(f"another name: '{name}' is not for the site to define", name)
         return engines
 
     @field_validator("platforms")
@@ -468,9 +442,8 @@ class SiteConfig(Model):
         for name, platform in platforms.items():
             # Where `engines` is wrong itself, that is what has to be said.
             if platform.engine and "engines" in info.data and platform.engine not in known:
-                expected = f"one of {', '.join(known)}, or one defined under 'engines'"
-                detail = {"at": [name, "engine"], "known": known}
-                raise PydanticCustomError("engine", expected, detail)
+                what = f"one of {', '.join(known)}, or one defined under 'engines'"
+                raise _expected(what, name, "engine", known=known)
         return platforms
 
 
@@ -486,18 +459,15 @@ _ON = frozenset({"ON", "1", "TRUE", "YES", "Y"})  # to CMake, in any case
 
 def contradictions(platform: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each variable that builds for something else, with what was expected of it."""
-    options = {name: list(_given(environment[name])) for name in VARIABLES if name in environment}
+    options = [
+        (variable, match["name"], match["value"].upper() in _ON)
+        for variable in VARIABLES
+        for match in _GIVEN.finditer(environment.get(variable, ""))
+    ]
     own = f"WITH_{platform.upper()}"
-    said = dict(pair for pairs in options.values() for pair in pairs)
-    for variable, pairs in options.items():
-        for name, is_on in pairs:
-            if is_on and _OPTIONS.get(name, platform) not in (platform, "cpu"):
-                yield variable, f"build option {own}=ON for this platform, not {name}=ON"
-    if any(name in said for name in _OPTIONS) and not said.get(own, said.get(DETECTION, True)):
-        variable = next(name for name, pairs in options.items() if pairs)
-        yield variable, f"build option {own}=ON for this platform"
-
-
-def _given(text: str) -> Iterator[tuple[str, bool]]:
-    for match in _GIVEN.finditer(text):
-        yield match["name"], match["value"].upper() in _ON
+    for variable, name, is_on in options:
+        if is_on and _OPTIONS.get(name, platform) not in (platform, "cpu"):
+            yield variable, f"build option {own}=ON for this platform, not {name}=ON"
+    said = {name: is_on for _, name, is_on in options}
+    if _OPTIONS.keys() & said and not said.get(own, said.get(DETECTION, True)):
+        yield options[0][0], f"build option {own}=ON for this platform"
