@@ -37,7 +37,7 @@ from ci.model.results import RunResult, kind, without_hardware
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.util.invocation import command
 from ci.util.text import first_names, near_match
-from ci.util.yaml import Document, Finding, Location, read_document
+from ci.util.yaml import Document, Finding, Location, listed, read_document
 
 SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
 KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
@@ -223,11 +223,7 @@ def load_contract(
     Raises:
         ConfigError: with all findings, each with its line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    document = read_document(text)
+    document = read_document(path)
     if document.data is None and document.findings:  # no YAML at all
         raise _wrong(path, document.findings)
     reader = _ContractReader(document=document)
@@ -246,9 +242,8 @@ def load_contract(
 
 
 def _wrong(path: Path, findings: Iterable[Finding]) -> ConfigError:
-    ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
     remedy = f"Correct it, or rewrite it with `{command('contract', path.stem)}`."
-    return ConfigError("\n".join(f.render(str(path)) for f in ordered), remedy=remedy)
+    return ConfigError(listed(findings, str(path)), remedy=remedy)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from ci.errors import ConfigError
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config, SiteConfig
 from ci.util.text import near_match
-from ci.util.yaml import Document, Finding, Location, read_document
+from ci.util.yaml import Document, Finding, Location, listed, read_document
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 
@@ -31,6 +31,9 @@ EXPECTED = {
     "missing": "a value; this key is required",
 }
 
+# Parts of pydantic's path to a value that are none of the file's.
+NO_PLACE = frozenset({"[key]", LIST_FORM, MAPPING_FORM})
+
 
 def load_config(path: Path) -> Config:
     """Load ``ci.yaml``; raises ``ConfigError`` with all findings."""
@@ -43,73 +46,42 @@ def load_site(path: Path) -> SiteConfig:
 
 
 def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:
-    document = read_document(_read(path, remedy))
-    config, findings = _validate(document, model)
-    if config is None or findings:
-        ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
-        raise ConfigError("\n".join(finding.render(path.name) for finding in ordered))
+    document = read_document(path, remedy=remedy)
+    findings = list(document.findings)
+    if document.data is not None or not findings:
+        try:
+            # Through JSON, since only there strict mode accepts a string for an enum member.
+            config = model.model_validate_json(json.dumps(document.data))
+        except ValidationError as error:
+            findings += [_finding(detail, document, model) for detail in error.errors()]
+    if findings:
+        raise ConfigError(listed(findings, path.name))
     return config
 
 
-def _read(path: Path, remedy: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file", remedy=remedy) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-
-
-def _validate(document: Document, model: type[ModelType]) -> tuple[ModelType | None, list[Finding]]:
-    findings = list(document.findings)
-    if document.data is None and findings:
-        return None, findings
-    try:
-        # Through JSON, since only there strict mode accepts a string for an enum member.
-        config = model.model_validate_json(json.dumps(document.data))
-    except ValidationError as error:
-        findings += [_finding(detail, document, model) for detail in error.errors()]
-        return None, findings
-    return config, findings
-
-
 def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> Finding:
+    """One finding of pydantic's, worded for people and with its line."""
     context: Mapping[str, Any] = detail.get("ctx", {})
-    no_place = ("[key]", LIST_FORM, MAPPING_FORM)
-    location: Location = tuple(part for part in detail["loc"] if part not in no_place)
+    location: Location = tuple(part for part in detail["loc"] if part not in NO_PLACE)
     location += tuple(context.get("at", ()))
-    value = _value_at(document.data, location)
-    if detail["type"] == "extra_forbidden":
-        known = _keys_of(_annotation_at(model, location[:-1]))
-        expected = "one of " + ", ".join(known)
-        text = f"got an unknown key, expected {expected}" + near_match(str(location[-1]), known)
-    elif detail["loc"][-1:] == ("[key]",):
-        known = list(context.get("known", ()))
-        text = f"got '{location[-1]}', expected {detail['msg']}" + near_match(
-            str(location[-1]), known
-        )
-    else:
-        expected = _expected(detail)
-        got = "nothing" if detail["type"] == "missing" else _got(value)
-        text = f"got {got}, expected {expected}" + near_match(value, _choices(detail))
-    return Finding(line=document.line_of(location), location=location, text=text)
-
-
-def _expected(detail: ErrorDetails) -> str:
-    context = detail.get("ctx", {})
-    if detail["type"] == "enum":
-        return "one of " + str(context.get("expected"))
-    if detail["type"] == "string_pattern_mismatch":
-        return f"a string that matches {context.get('pattern')}"
+    is_key = detail["loc"][-1:] == ("[key]",)
+    value = location[-1] if is_key else _value_at(document.data, location)
+    got, known = f"'{value}'" if is_key else _got(value), list(context.get("known", ()))
     message = detail["msg"].removeprefix("Input should be ")
-    return EXPECTED.get(detail["type"], message[:1].lower() + message[1:])
-
-
-def _choices(detail: ErrorDetails) -> list[str]:
-    context = detail.get("ctx", {})
-    if detail["type"] == "enum":
-        return re.findall(r"'([^']+)'", str(context.get("expected")))
-    return list(context.get("known", ()))
+    message = message.replace("String should have", "a string of")
+    expected = EXPECTED.get(detail["type"], message[:1].lower() + message[1:])
+    if detail["type"] == "extra_forbidden":
+        got, value, known = "an unknown key", location[-1], _known_keys(model, location[:-1])
+        expected = f"one of {', '.join(known)}"
+    elif detail["type"] == "missing":
+        got = "nothing"
+    elif detail["type"] == "enum":
+        expected = f"one of {context['expected']}"
+        known = re.findall(r"'([^']+)'", context["expected"])
+    elif detail["type"] == "string_pattern_mismatch":
+        expected = f"a string that matches {context['pattern']}"
+    text = f"got {got}, expected {expected}{near_match(value, known)}"
+    return Finding(line=document.line_of(location), location=location, text=text)
 
 
 def _got(value: object) -> str:
@@ -117,9 +89,9 @@ def _got(value: object) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    kinds: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
     if value is None:
         return "nothing (null)"
+    kinds: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
     return f"{json.dumps(value, ensure_ascii=False)} ({kinds[type(value)]})"
 
 
@@ -132,28 +104,16 @@ def _value_at(data: object, location: Location) -> object:
     return data
 
 
-def _annotation_at(model: type[BaseModel], location: Location) -> Any:
-    """The type that ``model`` declares at ``location``."""
-    annotation: Any = model
+def _known_keys(model: Any, location: Location) -> list[str]:
+    """The keys of the model that ``model`` declares at ``location``."""
     for part in location:
-        annotation = _plain(annotation)
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            annotation = annotation.model_fields[str(part)].annotation
-        else:
-            # dict[key, value] and tuple[item, ...]: the type of what is inside
-            annotation = get_args(annotation)[0 if isinstance(part, int) else -1]
-    return _plain(annotation)
-
-
-def _plain(annotation: Any) -> Any:
-    """Strip ``Annotated[...]`` and ``... | None``."""
-    while get_origin(annotation) in (Annotated, Union, UnionType):
-        annotation = get_args(annotation)[0]
-    return annotation
-
-
-def _keys_of(annotation: Any) -> list[str]:
-    return sorted(annotation.model_fields)
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            model = model.model_fields[str(part)].annotation
+        else:  # dict[key, value] and tuple[item, ...]: the type of what is inside
+            model = get_args(model)[0 if isinstance(part, int) else -1]
+        while get_origin(model) in (Annotated, Union, UnionType):  # and ``... | None``
+            model = get_args(model)[0]
+    return sorted(model.model_fields)
 
 
 def schema_text() -> str:

@@ -7,10 +7,13 @@ a billion values.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
+
+from ci.errors import ConfigError
 
 Location = tuple[str | int, ...]
 
@@ -28,13 +31,12 @@ class Finding:
     location: Location
     text: str
 
-    def render(self, file: str) -> str:
-        field = ".".join(str(part) for part in self.location)
-        return (
-            f"{file}:{self.line}: {field}: {self.text}"
-            if field
-            else (f"{file}:{self.line}: {self.text}")
-        )
+
+def listed(findings: Iterable[Finding], file: str) -> str:
+    """All findings in ``file``, one a line: ``ci.yaml:2: platforms.cpu: got ...``."""
+    ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
+    places = ((f"{file}:{it.line}", ".".join(map(str, it.location)), it.text) for it in ordered)
+    return "\n".join(": ".join(filter(None, place)) for place in places)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,20 +75,13 @@ class _Reader:
 
     def read(self, node: yaml.Node, location: Location, line: int | None = None) -> object:
         self.lines[location] = line = line or node.start_mark.line + 1
-        wrong = self._wrong(node, location)
-        if wrong:
-            self.findings.append(Finding(line=line, location=location, text=wrong))
+        # Neither must even be looked into.
+        if id(node) in self._seen or len(location) > DEEPEST:
+            alias = "got an alias of another value, expected the value itself"
+            text = alias if id(node) in self._seen else f"got more than {DEEPEST} levels"
+            self.findings.append(Finding(line=line, location=location, text=text))
             return None
         self._seen.add(id(node))
-        return self._value(node, location)
-
-    def _wrong(self, node: yaml.Node, location: Location) -> str | None:
-        """Why a value must not even be looked into."""
-        if id(node) in self._seen:
-            return "got an alias of another value, expected the value itself"
-        return f"got more than {DEEPEST} levels" if len(location) > DEEPEST else None
-
-    def _value(self, node: yaml.Node, location: Location) -> object:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
@@ -129,33 +124,35 @@ class _Reader:
         self.findings.append(Finding(line=line, location=location, text=text))
 
 
-def read_document(text: str) -> Document:
-    """Parse one YAML document; a syntax error is a document with that one finding."""
+def read_document(path: Path, *, remedy: str | None = None) -> Document:
+    """Parse a YAML file; a syntax error is a document with that one finding.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not there, with the ``remedy`` for that.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file", remedy=remedy) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
     try:
         loader = _Loader(text)
     except yaml.YAMLError as error:  # a control character, found before any parsing
         return _failed(1, "not valid YAML: " + str(error).splitlines()[0])
     try:
-        return _document(loader)
+        node = loader.get_single_node()
+        if node is None:
+            return Document(data={}, lines={}, findings=())
+        reader = _Reader(loader)
+        data = reader.read(node, ())
+        return Document(data=data, lines=reader.lines, findings=tuple(reader.findings))
     except yaml.MarkedYAMLError as error:
-        return _broken(error)
+        mark = error.problem_mark or error.context_mark
+        parts = ", ".join(filter(None, (error.context, error.problem)))
+        return _failed(mark.line + 1 if mark else 1, f"not valid YAML: {parts}")
     except RecursionError:
         return _failed(loader.line + 1, f"got more than {DEEPEST} levels")
-
-
-def _document(loader: _Loader) -> Document:
-    node = loader.get_single_node()
-    if node is None:
-        return Document(data={}, lines={}, findings=())
-    reader = _Reader(loader)
-    data = reader.read(node, ())
-    return Document(data=data, lines=reader.lines, findings=tuple(reader.findings))
-
-
-def _broken(error: yaml.MarkedYAMLError) -> Document:
-    mark = error.problem_mark or error.context_mark
-    parts = [part for part in (error.context, error.problem) if part]
-    return _failed(mark.line + 1 if mark else 1, "not valid YAML: " + ", ".join(parts))
 
 
 def _failed(line: int, text: str) -> Document:

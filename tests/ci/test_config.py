@@ -440,6 +440,14 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
             r"yaml:2: engines\.docker: got a mapping, expected another name: 'docker' is not for",
         ),
         (
+            "engines:\n  Lab: {context: a}\n",
+            r"yaml:2: engines\.Lab: got 'Lab', expected a string that matches \^\[a-z\]",
+        ),
+        (
+            f"engines:\n  {'x' * 65}: {{context: a}}\n",
+            r"x: got 'x+', expected a string of at most 64 characters$",
+        ),
+        (
             "engines: {lab: {docker_host: lab}}\nplatforms: {cpu: {engine: lab}}\n",
             r'^ci\.site\.yaml:1: engines\.lab\.docker_host: got "lab" \(string\), expected a'
             r" string that matches \^\(unix\|tcp\|ssh\)://\\S\+\$$",

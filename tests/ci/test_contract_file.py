@@ -438,5 +438,8 @@ def test_what_is_no_yaml_has_one_finding(path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cpu\.yaml: cannot be read"):
+    with pytest.raises(ConfigError, match=r"cpu\.yaml: no such file$"):
+        load_contract(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"cpu\.yaml: cannot be read: 'utf-8' codec can't decode"):
         load_contract(path)
