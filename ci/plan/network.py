@@ -13,19 +13,20 @@ from ci.model.plan import CONTAINER_CA_BUNDLE, NetworkPlan
 from ci.plan.config import NetworkConfig
 from ci.util.process import ProcessError, run
 
-WHEELHOUSE_PORT = 8421
 LOOPBACK = "127.0.0.1"
+WHEELHOUSE_PORT = 8421  # free for any use, and none that a service is known for
 
-# Where each setting is found in the environment, in order of precedence.
+# The variables of each setting: where it is found, in order of precedence, and where it is set,
+# in all of them, as curl reads only http_proxy and some tools only HTTP_PROXY.
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "pip_index_url": ("PIP_INDEX_URL",),
     "pip_extra_index_url": ("PIP_EXTRA_INDEX_URL",),
     "pip_trusted_host": ("PIP_TRUSTED_HOST",),
-    "pip_find_links": ("PIP_FIND_LINKS",),
-    "ca_bundle": ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
     "http_proxy": ("HTTP_PROXY", "http_proxy"),
     "https_proxy": ("HTTPS_PROXY", "https_proxy"),
     "no_proxy": ("NO_PROXY", "no_proxy"),
+    "pip_find_links": ("PIP_FIND_LINKS",),
+    "ca_bundle": ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
 }
 
 
@@ -37,77 +38,47 @@ def resolve_network(
     ``folder`` is what relative paths in the sections are relative to.
     """
     settings = network_settings(environ, *sections)
-    bundle = _ca_bundle(settings["ca_bundle"], folder)
+    bundle = folder / settings["ca_bundle"] if settings["ca_bundle"] else None
+    if bundle and not bundle.is_file():
+        got = f"got '{settings['ca_bundle']}', expected a PEM file"
+        remedy = "Correct ca_bundle, or the variable PIP_CERT or SSL_CERT_FILE."
+        raise ConfigError(f"network.ca_bundle: {got}", remedy=remedy)
     links, wheelhouse = _find_links(settings["pip_find_links"], folder)
-    port = next((s.wheelhouse_port for s in sections if s.wheelhouse_port), WHEELHOUSE_PORT)
-    served = f"http://{LOOPBACK}:{port}/"
-    common = _pip_variables(settings) | _proxy_variables(settings)
+    here = {
+        **settings,
+        "pip_find_links": " ".join([*links, str(wheelhouse)] if wheelhouse else links),
+        "ca_bundle": str(bundle) if bundle else None,
+    }
+    inside = {**here, "ca_bundle": CONTAINER_CA_BUNDLE if bundle else None}
+    port = None
+    if wheelhouse:
+        port = next((s.wheelhouse_port for s in sections if s.wheelhouse_port), WHEELHOUSE_PORT)
+        inside["pip_find_links"] = " ".join([*links, f"http://{LOOPBACK}:{port}/"])
+        if settings["http_proxy"] or settings["https_proxy"]:  # neither can reach this machine's
+            inside["no_proxy"] = ",".join(filter(None, (settings["no_proxy"], LOOPBACK)))
     return NetworkPlan(
-        environment=common
-        | _links_variable([*links, served] if wheelhouse else links)
-        | _ca_variables(CONTAINER_CA_BUNDLE if bundle else None)
-        | (_no_proxy_variables(settings) if wheelhouse else {}),
-        host_environment=common
-        | _links_variable([*links, str(wheelhouse)] if wheelhouse else links)
-        | _ca_variables(str(bundle) if bundle else None),
+        environment=_environment(inside),
+        host_environment=_environment(here),
         ca_bundle=bundle,
         wheelhouse=wheelhouse,
-        wheelhouse_port=port if wheelhouse else None,
+        wheelhouse_port=port,
     )
 
 
 def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> dict[str, str | None]:
     """Return every setting but the port: of the environment, else of the first section."""
-    return {name: _setting(name, environ, sections) for name in VARIABLES}
+    found: dict[str, str | None] = {}
+    for name, variables in VARIABLES.items():
+        values = [environ.get(variable) for variable in variables]
+        values += [getattr(section, name) for section in sections]
+        found[name] = next(filter(None, values), None)
+    return found
 
 
-def _setting(
-    name: str, environ: Mapping[str, str], sections: tuple[NetworkConfig, ...]
-) -> str | None:
-    values = [environ.get(variable) for variable in VARIABLES[name]]
-    values += [getattr(section, name) for section in sections]
-    return next((value for value in values if value), None)
-
-
-def _pip_variables(settings: Mapping[str, str | None]) -> dict[str, str]:
-    names = ("pip_index_url", "pip_extra_index_url", "pip_trusted_host")
-    return {name.upper(): value for name in names if (value := settings[name])}
-
-
-def _proxy_variables(settings: Mapping[str, str | None]) -> dict[str, str]:
-    # Both spellings: curl reads only http_proxy, some tools only HTTP_PROXY.
-    variables: dict[str, str] = {}
-    for name in ("http_proxy", "https_proxy", "no_proxy"):
-        if value := settings[name]:
-            variables |= {name: value, name.upper(): value}
-    return variables
-
-
-def _no_proxy_variables(settings: Mapping[str, str | None]) -> dict[str, str]:
-    """The served wheelhouse is on loopback, which no proxy can reach."""
-    if not (settings["http_proxy"] or settings["https_proxy"]):
-        return {}
-    value = ",".join(filter(None, (settings["no_proxy"], LOOPBACK)))
-    return {"no_proxy": value, "NO_PROXY": value}
-
-
-def _links_variable(links: list[str]) -> dict[str, str]:
-    return {"PIP_FIND_LINKS": " ".join(links)} if links else {}
-
-
-def _ca_variables(path: str | None) -> dict[str, str]:
-    names = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-    return dict.fromkeys(names, path) if path else {}
-
-
-def _ca_bundle(value: str | None, folder: Path) -> Path | None:
-    if value is None:
-        return None
-    path = folder / value
-    if not path.is_file():
-        remedy = "Correct ca_bundle, or the variable PIP_CERT or SSL_CERT_FILE."
-        raise ConfigError(f"network.ca_bundle: got '{value}', expected a PEM file", remedy=remedy)
-    return path
+def _environment(settings: Mapping[str, str | None]) -> dict[str, str]:
+    return {
+        variable: value for name, value in settings.items() if value for variable in VARIABLES[name]
+    }
 
 
 def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None]:
@@ -118,7 +89,7 @@ def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None
         path = folder / (unquote(urlsplit(word).path) if word.startswith("file:") else word)
         if path.is_dir():
             folders.append(path)
-        elif path.exists() or _is_address(word):
+        elif path.exists() or ("://" in word and not word.startswith("file:")):
             links.append(word)
         else:
             remedy = "Correct pip_find_links, or the variable PIP_FIND_LINKS."
@@ -130,10 +101,7 @@ def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None
     return links, folders[0] if folders else None
 
 
-def _is_address(word: str) -> bool:
-    return "://" in word and not word.startswith("file:")
-
-
+# Of pip's own options, and what they are here.
 FIELDS: Mapping[str, str] = {
     "index-url": "pip_index_url",
     "extra-index-url": "pip_extra_index_url",
@@ -141,7 +109,7 @@ FIELDS: Mapping[str, str] = {
     "find-links": "pip_find_links",
     "cert": "ca_bundle",
 }
-TIMEOUT_S = 30
+TIMEOUT_S = 30  # pip takes 0.3 s
 
 
 def read_pip_settings() -> NetworkConfig:
