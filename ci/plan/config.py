@@ -425,6 +425,10 @@ class SiteConfig(Model):
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
 
+    def of(self, platform: str) -> SitePlatform:
+        """What is different for a platform, if anything."""
+        return self.platforms.get(platform, SitePlatform())
+
     @field_validator("engines")
     @classmethod
     def _names_of_their_own(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -73,7 +74,6 @@ class PlanInputs:
     run_id: str
     source: Path
     results: Path  # results/<run-id>
-    python: str
     context: Mapping[str, bytes]
     requirements: Path
     base_image: str | None  # the site's own
@@ -104,9 +104,10 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
     """Plan one platform's run."""
     wanted = config.platforms[platform.name]
     packages = _system_packages(config, wanted)
-    devices = _device_plan(platform, wanted, inputs.devices)
-    selection = None
-    if config.selection is not None:
+    devices, selection = None, None
+    if platform.devices and inputs.devices.count and not wanted.simulated:
+        devices = DevicePlan(facts=platform.devices, **inputs.devices.model_dump())
+    if config.selection:
         variable = config.selection.variable
         selection = SelectionPlan(variable=variable, operators=inputs.options.selected)
     return RunPlan(
@@ -136,7 +137,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         network=inputs.network,
         image=_image_plan(platform, wanted, packages, inputs),
         container=_container_plan(config.project, platform, wanted, inputs, devices),
-        host=HostPlan(python=inputs.python, requirements=inputs.requirements),
+        host=HostPlan(python=sys.executable, requirements=inputs.requirements),
         engine=inputs.engine,
         devices=devices,
         cache=CachePlan(
@@ -148,22 +149,6 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
         contract=inputs.contract,
         selection=selection,
         system_packages=packages,
-    )
-
-
-def _device_plan(
-    platform: Platform, wanted: PlatformConfig, policy: DevicePolicy
-) -> DevicePlan | None:
-    if platform.devices is None or wanted.simulated or policy.count == 0:
-        return None
-    return DevicePlan(
-        facts=platform.devices,
-        count=policy.count,
-        uuids=policy.uuids,
-        exposure=policy.exposure,
-        privileged=policy.privileged,
-        wait_s=policy.wait_s,
-        busy_memory=policy.busy_memory,
     )
 
 
@@ -219,8 +204,8 @@ def _image_plan(
                 remedy=f"COPY the file {PACKAGES_IN_CONTEXT} of the build context and install the"
                 " names on its lines `apt NAME` or `dnf NAME`, or leave out `system_packages:`.",
             )
-        lines = [*(f"apt {name}\n" for name in packages.apt)]
-        lines += [f"dnf {name}\n" for name in packages.dnf]
+        of_each = asdict(packages).items()
+        lines = [f"{manager} {name}\n" for manager, names in of_each for name in names]
         context = {**context, PACKAGES_IN_CONTEXT: "".join(lines).encode()}
     made_of = {
         BASE_IMAGE_INPUT: base_image,

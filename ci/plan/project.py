@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,19 +70,17 @@ class Project:
     def base_image(self, platform: str) -> str | None:
         """This site's own base image, if it has one."""
         variable = f"INFINI_CI_BASE_IMAGE_{platform.upper()}"
-        if named := self.environ.get(variable):
-            if not re.fullmatch(IMAGE_REFERENCE, named):
-                message = f"{variable}: got '{named}', expected a string that matches"
-                raise ConfigError(f"{message} {IMAGE_REFERENCE}", remedy=f"Correct {variable}.")
-            return named
-        section = self.site.platforms.get(platform)
-        return section.base_image if section else None
+        named = self.environ.get(variable)
+        if named and not re.fullmatch(IMAGE_REFERENCE, named):
+            message = f"{variable}: got '{named}', expected a string that matches"
+            raise ConfigError(f"{message} {IMAGE_REFERENCE}", remedy=f"Correct {variable}.")
+        return named or self.site.of(platform).base_image
 
     def engine(self, platform: str, asked: str | None) -> EnginePlan:
         """Where a platform runs: ``asked`` on the command line, else what this site says."""
-        section = self.site.platforms.get(platform)
         variable = f"INFINI_CI_ENGINE_{platform.upper()}"
-        name = asked or self.environ.get(variable) or (section and section.engine) or "auto"
+        of_the_site = self.environ.get(variable) or self.site.of(platform).engine
+        name = asked or of_the_site or "auto"
         if name in ENGINES:
             return EnginePlan(name=name, kind=name)
         if found := self.site.engines.get(name):
@@ -98,8 +95,7 @@ class Project:
 
     def devices(self, platform: str) -> DevicePolicy:
         """Which devices a run of a platform takes."""
-        section = self.site.platforms.get(platform)
-        return (section and section.devices) or self.config.platforms[platform].devices
+        return self.site.of(platform).devices or self.config.platforms[platform].devices
 
 
 def load_project(
@@ -112,50 +108,45 @@ def load_project(
     path = path.resolve()
     named = environ.get("INFINI_CI_SITE")
     site_path = Path(named) if named else path.parent / SITE_FILE
-    config, site, wrong = None, None, []
+    config, site, wrong = None, SiteConfig(), []
     try:
         config = load_config(path)
     except ConfigError as error:
         wrong.append(error)
     try:
-        site = load_site(site_path) if named or site_path.exists() else SiteConfig()
-        if site_path.parent.resolve() != path.parent:
-            site = _with_its_own_files(site, site_path.parent.resolve())
+        if named or site_path.exists():
+            site = load_site(site_path)
+        if (folder := site_path.parent.resolve()) != path.parent:
+            update = {"network": _with_full_names(site.network, folder)}
+            site = site.model_copy(update=update)
     except ConfigError as error:
         wrong.append(error)
-    if config is None or site is None:
+    if config is None or wrong:
         remedy = next((error.remedy for error in wrong if error.remedy), None)
         raise ConfigError("\n".join(map(str, wrong)), remedy=remedy)
     return Project(path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig())
 
 
-def _with_its_own_files(site: SiteConfig, folder: Path) -> SiteConfig:
-    """A site's file elsewhere, with what it names relative to itself in full."""
-    network = site.network
-    found = {
-        word: str(folder / word)
-        for word in f"{network.pip_find_links or ''} {network.ca_bundle or ''}".split()
-        if (folder / word).exists()
-    }
-    links = (found.get(word, word) for word in (network.pip_find_links or "").split())
-    update = {
-        "pip_find_links": " ".join(links) or None,
-        "ca_bundle": found.get(network.ca_bundle or "", network.ca_bundle),
-    }
-    return site.model_copy(update={"network": network.model_copy(update=update)})
+def _with_full_names(network: NetworkConfig, folder: Path) -> NetworkConfig:
+    """The section of a file elsewhere, where names are relative to that."""
+    full: dict[str, str | None] = {}
+    for field in ("pip_find_links", "ca_bundle"):
+        words = (getattr(network, field) or "").split()
+        names = [str(folder / word) if (folder / word).exists() else word for word in words]
+        full[field] = " ".join(names) or None
+    return network.model_copy(update=full)
 
 
 def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ...]:
     """The named platforms, once each; raises ``UsageError`` for those not configured."""
     known = config.platforms
-    if unknown := [name for name in names if name not in known]:
-        configured = f"configured: {', '.join(known)}"
-        raise UsageError(
-            "\n".join(
-                f"unknown platform '{name}', {configured}{near_match(name, known)}"
-                for name in unknown
-            )
-        )
+    unknown = [
+        f"unknown platform '{name}', configured: {', '.join(known)}{near_match(name, known)}"
+        for name in names
+        if name not in known
+    ]
+    if unknown:
+        raise UsageError("\n".join(unknown))
     return tuple(PLATFORMS[name] for name in dict.fromkeys(names))
 
 
@@ -175,10 +166,9 @@ def plan_run(
     network = project.network()
     plans = []
     for platform in platforms:
-        wanted = project.config.platforms[platform.name].requirements
-        requirements = (
-            _file(project, "requirements", platform, wanted) if wanted else DEFAULT_REQUIREMENTS
-        )
+        requirements = DEFAULT_REQUIREMENTS
+        if named := project.config.platforms[platform.name].requirements:
+            requirements = _file(project, "requirements", platform, named)
         contract = _contract(project, platform, source)
         if options.selected and contract and contract.suite and project.config.selection:
             refuse_typos(options.selected, contract.suite, project.config.selection, source)
@@ -186,7 +176,6 @@ def plan_run(
             run_id=run_id,
             source=source.resolve(),
             results=results.resolve(),
-            python=sys.executable,
             context=_context(project, platform, requirements, network),
             requirements=requirements,
             base_image=project.base_image(platform.name),

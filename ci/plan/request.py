@@ -59,8 +59,9 @@ def new_request(
     state of the sources of a bundle when they were packed.
     """
     folder = source_folder.resolve()
-    for path in (folder, project.path):
-        _refuse_unwritable(path)
+    for path in map(str, (folder, project.path)):
+        if (written := storable(path)) != path:
+            raise UsageError(f"{written}: this name is not UTF-8", remedy="Rename the folder.")
     state = packed or source.state(folder)
     now = datetime.now(UTC).replace(microsecond=0)
     commit = state.commit[:8] if state.commit else "nogit"
@@ -112,12 +113,6 @@ def read_request(results: Path, run_id: str) -> RunRequest:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None
 
 
-def _refuse_unwritable(path: Path) -> None:
-    written = storable(str(path))
-    if written != str(path):
-        raise UsageError(f"{written}: this name is not UTF-8", remedy="Rename the folder.")
-
-
 def changed_sources(request: RunRequest, results: Path) -> str | None:
     """How the sources differ from those that the run began with; ``None``: not at all."""
     packed = request.bundle is not None  # the commit is what the bundle says
@@ -134,19 +129,18 @@ def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
     digest = hashlib.sha256()
     for relative in source.files(folder, packed=packed):
         path = folder / relative
-        if not path.is_relative_to(results.resolve()):
-            entry = (str(relative), *_entry(path))
-            digest.update(repr(entry).encode())
+        if path.is_relative_to(results.resolve()):
+            continue
+        entry: tuple[str, ...]
+        if path.is_symlink():
+            entry = ("link", str(path.readlink()))
+        elif path.is_dir():  # of a submodule that is not checked out
+            entry = ("folder",)
+        else:
+            executable = path.stat().st_mode & 0o100
+            entry = ("program" if executable else "file", _file_digest(path))
+        digest.update(repr((str(relative), *entry)).encode())
     return digest.hexdigest()
-
-
-def _entry(path: Path) -> tuple[str, ...]:
-    if path.is_symlink():
-        return ("link", str(path.readlink()))
-    if path.is_dir():  # of a submodule that is not checked out
-        return ("folder",)
-    executable = path.stat().st_mode & 0o100
-    return ("program" if executable else "file", _file_digest(path))
 
 
 def _file_digest(path: Path) -> str:

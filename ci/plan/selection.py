@@ -9,19 +9,15 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ci.errors import UsageError
+from ci.model.tests import Suite
 from ci.plan import source
+from ci.plan.config import SelectionConfig
 from ci.util.text import near_match
 
-if TYPE_CHECKING:
-    from ci.model.tests import Suite
-    from ci.plan.config import SelectionConfig
-
-
 OPTION = "--select"
-EVERYTHING = "all"
+FILES = (".yaml", ".yml")  # what is selected is in a file, where the name ends so
 
 
 def selected_operators(
@@ -46,32 +42,26 @@ def selected_operators(
         remedy = "Name there the environment variable that it reads: `selection: {variable: NAME}`."
         raise UsageError(message, remedy=remedy)
     text = (environ.get(section.variable, "") if option is None else option).strip()
-    if _names_a_file(text):
+    if text.endswith(FILES):
         return _file(text, folder.resolve(), section.variable if option is None else OPTION)
     words = text.replace(",", " ").split()
-    return None if words in ([], [EVERYTHING]) else ",".join(words)
-
-
-def _names_a_file(text: str) -> bool:
-    return text.endswith((".yaml", ".yml"))
+    return None if words in ([], ["all"]) else ",".join(words)
 
 
 def _file(text: str, folder: Path, origin: str) -> str:
     """A file of the sources, relative to them; named from here or from there."""
     path = next((at / text for at in (Path.cwd(), folder) if (at / text).is_file()), None)
     if path is None:
-        raise UsageError(f"{origin}: there is no file {text}", remedy=_in_the_sources(folder))
-    path = path.resolve()
-    copied = path.is_relative_to(folder) and path.relative_to(folder) in source.files(folder)
-    if not copied:
-        message = f"{origin}: {path} is not among the sources that a run copies"
-        raise UsageError(message, remedy=_in_the_sources(folder))
-    return path.relative_to(folder).as_posix()
-
-
-def _in_the_sources(folder: Path) -> str:
-    return (
-        f"Name a file of {folder} that git does not ignore, or the operators: {OPTION} 'abs,add'."
+        wrong = f"there is no file {text}"
+    else:
+        path = path.resolve()
+        if path.is_relative_to(folder) and path.relative_to(folder) in source.files(folder):
+            return path.relative_to(folder).as_posix()
+        wrong = f"{path} is not among the sources that a run copies"
+    raise UsageError(
+        f"{origin}: {wrong}",
+        remedy=f"Name a file of {folder} that git does not ignore, or the operators:"
+        f" {OPTION} 'abs,add'.",
     )
 
 
@@ -80,18 +70,14 @@ def refuse_typos(selected: str, suite: Suite, section: SelectionConfig, folder: 
 
     What is like nothing that is known may be new: the build decides.
     """
-    if _names_a_file(selected):
+    if selected.endswith(FILES):
         return
     known = {test.overload.partition(".")[0] for test in suite.operators}
     known |= {path.stem for pattern in section.files for path in folder.glob(pattern)}
-    unknown = [word for word in selected.split(",") if not fnmatch.filter(known, word)]
-    hints = {word: near_match(word.strip("*"), known) for word in unknown}
-    if wrong := [
-        f"selected operators: '{word}' is no known operator{hint}"
-        for word, hint in hints.items()
-        if hint
-    ]:
-        remedy = (
-            f"Correct it; patterns, such as 'fft_*', go in quotes. All operators: {OPTION} all."
-        )
-        raise UsageError("\n".join(wrong), remedy=remedy)
+    wrong = []
+    for word in dict.fromkeys(selected.split(",")):
+        if not fnmatch.filter(known, word) and (hint := near_match(word.strip("*"), known)):
+            wrong.append(f"selected operators: '{word}' is no known operator{hint}")
+    if wrong:
+        remedy = "Correct it; patterns, such as 'fft_*', go in quotes. All operators:"
+        raise UsageError("\n".join(wrong), remedy=f"{remedy} {OPTION} all.")

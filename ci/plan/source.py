@@ -79,8 +79,11 @@ def write_archive(
             path, name = folder / relative, Path(prefix) / relative
             if relative in without:
                 continue
-            if reason := _unfit(path, root):
-                left_out.append(f"{printable(relative)} ({reason})")
+            if not _real(path).is_relative_to(root):
+                left_out.append(f"{printable(relative)} (a link out of the tree)")
+                continue
+            if path.is_dir() and not path.is_symlink():
+                left_out.append(f"{printable(relative)} (a submodule that is not checked out)")
                 continue
             for parent in reversed(name.parents):
                 if parent not in folders:
@@ -93,15 +96,6 @@ def write_archive(
 def printable(name: Path | str) -> str:
     """Return the name of a file as text: names are bytes, and not always UTF-8."""
     return os.fsencode(name).decode(errors="replace")
-
-
-def _unfit(path: Path, root: Path) -> str | None:
-    """Say why ``path`` cannot be part of an archive, if so."""
-    if not _real(path).is_relative_to(root):
-        return "a link out of the tree"
-    if path.is_dir() and not path.is_symlink():
-        return "a submodule that is not checked out"
-    return None
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: int) -> None:

@@ -29,7 +29,6 @@ INPUTS = PlanInputs(
     run_id="20260101T000000Z-abc-1234",
     source=Path("/source"),
     results=Path("/results/run"),
-    python="python3",
     context={"Dockerfile": b"FROM x", "requirements-cpu.txt": b"pytest"},
     requirements=Path("/requirements.txt"),
     base_image=None,
