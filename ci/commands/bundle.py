@@ -20,8 +20,8 @@ from ci.errors import ExitCode, UsageError
 from ci.model.plan import RunPlan
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import chosen_platforms, load_project, plan_run
-from ci.plan.request import new_request
+from ci.plan.project import chosen_platforms, load_project
+from ci.plan.request import new_request, plan_request
 from ci.run.progress import Progress
 from ci.upkeep.bundle.pack import Packer, commands
 
@@ -64,14 +64,7 @@ def bundle(options: argparse.Namespace) -> int:
             results=Path(folder),
             options=RunOptions(engine=options.engine or "auto"),
         )
-        plans = plan_run(
-            project,
-            chosen,
-            run_id=request.run_id,
-            source=request.source,
-            results=Path(folder),
-            options=request,
-        )
+        plans = plan_request(project, request, Path(folder))
         packer = Packer(
             project=project,
             request=request,

@@ -24,8 +24,14 @@ from ci.plan.config import MOST_RERUNS
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, chosen_platforms, load_project, plan_run
-from ci.plan.request import RunRequest, load_request, new_request, read_request
-from ci.plan.selection import selected_operators
+from ci.plan.request import (
+    RunRequest,
+    load_request,
+    new_request,
+    plan_request,
+    read_request,
+    selected_operators,
+)
 from ci.report.table import ResultsReport
 from ci.run.coordinator import Run, together
 from ci.run.progress import Progress
@@ -107,15 +113,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             project, request = _new_run(options)
         project = replace(project, pip=pip.result())
-    plans = plan_run(
-        project,
-        chosen_platforms(project.config, request.platforms),
-        run_id=request.run_id,
-        source=request.source,
-        results=options.results / request.run_id,
-        options=request,
-    )
-    return _carry_out(options, request, plans)
+    return _carry_out(options, request, plan_request(project, request, options.results))
 
 
 def _run_bundle(options: argparse.Namespace) -> int:
@@ -136,9 +134,7 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
     platforms, source = _named(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
-    selected = selected_operators(
-        project.config.selection, options.select, project.environ, source, project.path
-    )
+    selected = selected_operators(project, options.select, source)
     request = new_request(
         project,
         platforms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from ci.facts.contract import load_contract
 from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, RunPlan
 from ci.model.platforms import PLATFORMS, Platform
 from ci.model.results import title
+from ci.model.tests import Suite
 from ci.plan.config import ENGINES, IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig, SiteConfig
 from ci.plan.load import load_config, load_site
 from ci.plan.network import resolve_network
@@ -24,7 +26,6 @@ from ci.plan.planning import (
     RunOptions,
     make_plan,
 )
-from ci.plan.selection import refuse_typos
 from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE
 from ci.util.text import near_match
@@ -43,6 +44,7 @@ RECIPE_FILES = (
 )
 DEVICES_REQUIREMENTS = "requirements-devices.txt"  # what detects the devices
 SITE_FILE = "ci.site.yaml"
+SELECTION_FILES = (".yaml", ".yml")  # a selection that ends so is in a file of the source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +172,9 @@ def plan_run(
         if named := project.config.platforms[platform.name].requirements:
             requirements = _file(project, "requirements", platform, named)
         contract = _contract(project, platform, source)
-        if options.selected and contract and contract.suite and project.config.selection:
-            refuse_typos(options.selected, contract.suite, project.config.selection, source)
+        selection = project.config.selection
+        if options.selected and selection and contract and contract.suite:
+            refuse_typos(options.selected, contract.suite, source, selection.files)
         inputs = PlanInputs(
             run_id=run_id,
             source=source.resolve(),
@@ -224,6 +227,25 @@ def config_option(config: Path) -> str | None:
     """
     own = config.is_relative_to(REPOSITORY) and config != REPOSITORY / CONFIG_FILE
     return str(config.relative_to(REPOSITORY)) if own else None
+
+
+def refuse_typos(selected: str, suite: Suite, source: Path, files: Sequence[str]) -> None:
+    """Raise ``UsageError`` for a name that a platform's contract lacks, but for one letter or two.
+
+    Names of ``files`` of the source, without their suffix, are known too. What is like nothing that
+    is known may be new: the build decides.
+    """
+    if selected.endswith(SELECTION_FILES):
+        return
+    known = {test.overload.partition(".")[0] for test in suite.operators}
+    known |= {path.stem for pattern in files for path in source.glob(pattern)}
+    wrong = []
+    for word in dict.fromkeys(selected.split(",")):
+        if not fnmatch.filter(known, word) and (hint := near_match(word.strip("*"), known)):
+            wrong.append(f"selected operators: '{word}' is no known operator{hint}")
+    if wrong:
+        remedy = "Correct it; patterns, such as 'fft_*', go in quotes. All operators: --select all."
+        raise UsageError("\n".join(wrong), remedy=remedy)
 
 
 def _context(

@@ -17,13 +17,15 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ci.errors import UsageError
+from ci.model.plan import RunPlan
 from ci.plan import source
 from ci.plan.planning import AS_CONFIGURED, RunOptions
-from ci.plan.project import Project
+from ci.plan.project import SELECTION_FILES, Project, chosen_platforms, plan_run
 from ci.plan.source import SourceState
 from ci.util.text import first_names, near_match, storable
 
 REQUEST_FILE = "request.json"
+SELECT = "--select"
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 
 
@@ -77,6 +79,60 @@ def new_request(
         platforms=tuple(platforms),
         started_at=now,
         **options.model_dump(),
+    )
+
+
+def selected_operators(project: Project, option: str | None, folder: Path) -> str | None:
+    """Return what ``option`` or, without it, the caller's variable selects; ``None``: everything.
+
+    What a name or a pattern stands for is known to the project's build. Here a selection is brought
+    into one form. ``folder`` has the sources. A file among them is named relative to it, as a
+    container has it elsewhere.
+
+    Raises:
+        UsageError: the project has no way to select, or a file is not copied with the sources.
+    """
+    section = project.config.selection
+    if section is None:
+        if option is None:
+            return None
+        message = f"{SELECT}: {project.path} does not say how the build learns what is selected"
+        remedy = "Name there the environment variable that it reads: `selection: {variable: NAME}`."
+        raise UsageError(message, remedy=remedy)
+    origin = section.variable if option is None else SELECT
+    text = (project.environ.get(section.variable, "") if option is None else option).strip()
+    if text.endswith(SELECTION_FILES):
+        return _selection_file(text, folder.resolve(), origin)
+    words = text.replace(",", " ").split()
+    return None if words in ([], ["all"]) else ",".join(words)
+
+
+def _selection_file(text: str, folder: Path, origin: str) -> str:
+    """A file of the sources, relative to them; named from here or from there."""
+    path = next((at / text for at in (Path.cwd(), folder) if (at / text).is_file()), None)
+    if path is None:
+        wrong = f"there is no file {text}"
+    else:
+        path = path.resolve()
+        if path.is_relative_to(folder) and path.relative_to(folder) in source.files(folder):
+            return path.relative_to(folder).as_posix()
+        wrong = f"{path} is not among the sources that a run copies"
+    raise UsageError(
+        f"{origin}: {wrong}",
+        remedy=f"Name a file of {folder} that git does not ignore, or the operators:"
+        f" {SELECT} 'abs,add'.",
+    )
+
+
+def plan_request(project: Project, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
+    """Plan every platform of a run; ``results`` is the folder of all runs."""
+    return plan_run(
+        project,
+        chosen_platforms(project.config, request.platforms),
+        run_id=request.run_id,
+        source=request.source,
+        results=results / request.run_id,
+        options=request,
     )
 
 

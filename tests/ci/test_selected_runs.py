@@ -19,8 +19,9 @@ from ci.facts.operators import selection_of
 from ci.facts.suite import UNSELECTED, narrowed
 from ci.model.results import PlatformResult
 from ci.model.tests import OperatorTest, Outcome, Selection, State, Suite
-from ci.plan.config import SelectionConfig
-from ci.plan.selection import refuse_typos, selected_operators
+from ci.plan.config import Config, NetworkConfig, SelectionConfig, SiteConfig
+from ci.plan.project import Project, refuse_typos
+from ci.plan.request import selected_operators
 from ci.store.folder import read_results
 
 CONFIG = """\
@@ -128,8 +129,21 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
 class TestWhatIsAskedFor:
     SECTION = SelectionConfig(variable="TINY_OPERATORS")
 
-    def asked(self, folder: Path, option: str | None = None, **environ: str) -> str | None:
-        return selected_operators(self.SECTION, option, environ, folder, folder / "ci.yaml")
+    def asked(
+        self,
+        folder: Path,
+        option: str | None = None,
+        section: SelectionConfig | None = SECTION,
+        **environ: str,
+    ) -> str | None:
+        project = Project(
+            path=folder / "ci.yaml",
+            config=Config(project="tiny", platforms={"cpu": {}}, selection=section),
+            site=SiteConfig(),
+            environ=environ,
+            pip=NetworkConfig(),
+        )
+        return selected_operators(project, option, folder)
 
     @pytest.mark.parametrize("text", ["abs,fft_*", "abs fft_*", " abs, fft_*,\n"])
     def test_names_and_patterns_have_one_form(self, tmp_path: Path, text: str) -> None:
@@ -171,11 +185,10 @@ class TestWhatIsAskedFor:
             assert Counter(str(caught.value.remedy).split())["--select"] == 1, remedy
 
     def test_a_project_that_cannot_be_narrowed(self, tmp_path: Path) -> None:
-        config = tmp_path / "ci.yaml"
         with pytest.raises(UsageError, match=r"--select: .*/ci\.yaml does not say how") as caught:
-            selected_operators(None, "abs", {}, tmp_path, config)
+            self.asked(tmp_path, "abs", section=None)
         assert "selection: {variable: NAME}" in str(caught.value.remedy)
-        assert selected_operators(None, None, {"TINY_OPERATORS": "abs"}, tmp_path, config) is None
+        assert self.asked(tmp_path, section=None, TINY_OPERATORS="abs") is None
 
 
 def suite(*overloads: str, **functions: Counter[State]) -> Suite:
@@ -188,8 +201,8 @@ PASSED = State(Outcome.PASSED)
 
 class TestTypingErrors:
     def refuse(self, folder: Path, selected: str) -> None:
-        section = SelectionConfig(variable="OPERATORS", files=("bases/*.h",))
-        refuse_typos(selected, suite("gelu.out", "fft_fft.out", "fft_ifft.out"), section, folder)
+        known = suite("gelu.out", "fft_fft.out", "fft_ifft.out")
+        refuse_typos(selected, known, folder, ["bases/*.h"])
 
     def test_what_is_nearly_a_known_name(self, tmp_path: Path) -> None:
         (tmp_path / "bases").mkdir()

@@ -17,9 +17,8 @@ from ci.model.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
 from ci.plan import bundle as names
 from ci.plan.bundle import BundledImage, BundleDocument
 from ci.plan.planning import AS_CONFIGURED, RunOptions
-from ci.plan.project import Project, chosen_platforms, load_project, plan_run
-from ci.plan.request import RunRequest, new_request, unchanged
-from ci.plan.selection import selected_operators
+from ci.plan.project import Project, load_project
+from ci.plan.request import RunRequest, new_request, plan_request, selected_operators, unchanged
 from ci.plan.source import SourceState
 from ci.upkeep.bundle.file import AGAIN, BundleReader, open_archive
 from ci.util.text import near_match
@@ -44,9 +43,7 @@ class OpenBundle:
         """Load the project and describe a run of it; the commit is the one that was packed."""
         project = self._project()
         source = self.folder / "source"
-        selected = selected_operators(
-            project.config.selection, select, project.environ, source, project.path
-        )
+        selected = selected_operators(project, select, source)
         request = new_request(
             project,
             self.platforms,
@@ -76,15 +73,7 @@ class OpenBundle:
 
     def plans(self, project: Project, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
         """Plan the run with images and wheels of the bundle."""
-        plans = plan_run(
-            project,
-            chosen_platforms(project.config, self.platforms),
-            run_id=request.run_id,
-            source=request.source,
-            results=results / request.run_id,
-            options=request,
-        )
-        return tuple(map(self._bundled, plans))
+        return tuple(map(self._bundled, plan_request(project, request, results)))
 
     def _bundled(self, plan: RunPlan) -> RunPlan:
         image = self.document.images[plan.platform]
