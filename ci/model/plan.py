@@ -53,6 +53,7 @@ class NetworkPlan:
 
 CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
 CONTAINER_WHEELS = "/opt/infini-ci/wheels"
+BASE_IMAGE_INPUT = "base image"  # among the inputs of an image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +229,3 @@ def base_image_remedy(platform: str) -> str:
         f" INFINI_CI_BASE_IMAGE_{platform.upper()} or as platforms.{platform}.base_image in"
         " ci.site.yaml"
     )
-
-
-BASE_IMAGE_INPUT = "base image"

@@ -1,7 +1,7 @@
 """The platforms this program knows: facts that hold for any project on them.
 
 Their names and torch device types are those of ``codegen/devices.py``; a device that is added
-there is a platform here, and what a project needs beside stands in its ``ci.yaml``.
+there is a platform here, and what else a project needs is set in its ``ci.yaml``.
 """
 
 from __future__ import annotations

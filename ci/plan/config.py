@@ -201,6 +201,7 @@ class StageConfig(Model):
     column: Column | None = None
     """Column of the table that the seconds count in: by default ``pytest`` for a stage of
     that kind and ``build_install`` for a command; ``none`` keeps it out of the total."""
+    # Three times the slowest build known here: 35 minutes on two cores.
     timeout_s: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT_S)] = 7200.0
     """Seconds after which the stage's whole process group is ended."""
     environment: Environment = Field(default_factory=dict)
@@ -227,6 +228,7 @@ class StageConfig(Model):
 class DevicePolicy(Model):
     """Which devices of a platform a run takes, and how; a processor needs none."""
 
+    # No machine has 64; more is a typing error.
     count: Annotated[int, Field(ge=0, le=64)] = 1
     """How many a run needs at once; with 0 it runs without any device."""
     uuids: tuple[str, ...] = ()
@@ -238,6 +240,7 @@ class DevicePolicy(Model):
     """Run the container privileged, for drivers that do not work otherwise; the notes say so."""
     wait_s: Annotated[float, Field(ge=0, le=LONGEST_TIMEOUT_S)] = 3600.0
     """Seconds to wait for free devices."""
+    # A driver takes some memory of an idle device too.
     busy_memory: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Fraction of its memory in use above which a device that nobody leases is busy."""
 
@@ -392,6 +395,7 @@ class SiteEngine(Model):
     ``ssh://user@host:port``, which is reached through a forwarded socket."""
     context: str | None = None
     """A Docker context of this machine, in place of an address."""
+    # No engine has as many processors; more is a typing error.
     capacity: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Platforms that run on it at once; by default as many as it has processors."""
 
@@ -449,6 +453,9 @@ class SiteConfig(Model):
                 what = f"one of {', '.join(known)}, or one defined under 'engines'"
                 raise _expected(what, name, "engine", known=known)
         return platforms
+
+
+# Build options in a platform's environment
 
 
 # What scikit-build-core and setuptools' CMake extensions hand to CMake.

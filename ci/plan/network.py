@@ -1,4 +1,7 @@
-"""Network settings of the site: ``network:`` sections and environment become a NetworkPlan."""
+"""How this site reaches its package index: environment, ``network:`` sections and pip's settings.
+
+They are merged into one NetworkPlan.
+"""
 
 from __future__ import annotations
 

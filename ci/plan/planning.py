@@ -38,6 +38,21 @@ from ci.model.plan import (
 from ci.model.platforms import OFFLINE_BASE_COMMAND, OFFLINE_BASE_IMAGE, Platform
 from ci.plan.config import Config, DevicePolicy, PlatformConfig, StageConfig
 
+DOCKERFILE = "Dockerfile"
+CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
+PACKAGES_IN_CONTEXT = "system-packages"
+ENTRY_IN_CONTEXT = "enter"
+ENTRY = "/opt/recipe/enter"  # where this program's own recipe puts it
+USER = "1000"  # as the recipes make it; by number, as its files are put in by number
+WORKSPACE = "/workspace"
+RESULTS = "/results"
+
+# Settings that an image build takes as arguments. The certificates come in the context: they
+# are too long for an argument.
+_BUILD_ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_FIND_LINKS")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
+
 
 class RunOptions(BaseModel):
     """What the command line can say of a run; a resumed run keeps it."""
@@ -82,22 +97,6 @@ class PlanInputs:
     devices: DevicePolicy
     contract: ContractPlan | None = None
     options: RunOptions = AS_CONFIGURED
-
-
-DOCKERFILE = "Dockerfile"
-CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
-PACKAGES_IN_CONTEXT = "system-packages"
-ENTRY_IN_CONTEXT = "enter"
-ENTRY = "/opt/recipe/enter"  # where this program's own recipe puts it
-USER = "1000"  # as the recipes make it; by number, as its files are put in by number
-WORKSPACE = "/workspace"
-RESULTS = "/results"
-
-# Settings that an image build takes as arguments. The certificates come in the context: they
-# are too long for an argument.
-_BUILD_ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_FIND_LINKS")
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-_PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
 
 
 def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan:

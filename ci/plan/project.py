@@ -1,4 +1,7 @@
-"""Reads what planning needs: configuration, recipes, requirements, the site's settings."""
+"""Reads what planning needs: configuration, the site's settings, recipes, requirements, contracts.
+
+``load_project`` reads what holds for any run, ``plan_run`` what a run of some platforms needs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was asked for: kept in its folder, and compared when somebody goes on with it.
+"""What a run was asked for: kept in its folder, and compared when it is resumed.
 
 A result is credited to a commit, so whoever resumes a run has to find the files and the
 configuration that it began with.
