@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            os.fchmod(descriptor, 0o644)
-        Path(temporary).replace(path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # what a full disk says
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-
+from typing import BinaryIO
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -29,3 +15,30 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def user_cache() -> Path:
     """The user's folder, as the XDG base directory specification has it; it may not be there."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "infini-ci")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that appears at ``path`` when the block ends well, and not before."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        if error.filename is None:  # what a full disk says
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise

@@ -19,13 +19,9 @@ RESULTS_VARIABLE = "INFINI_CI_RESULTS"
 RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
 # Commands that take an option of the one under way.
-TAKERS = {
-    "source": ("run", "bundle"),
-    "config": ("run", "bundle", "doctor", "gc", "contract", "platforms"),
-    "results": (
-        *("run", "report", "compare", "contract", "history", "import", "export", "doctor", "gc"),
-    ),
-}
+TAKE_SOURCE = ("run", "bundle")
+TAKE_CONFIG = ("run", "bundle", "doctor", "gc", "contract", "platforms")
+TAKE_RESULTS = ("run", *SESSIONS, "contract", "import", "export", "doctor", "gc")
 
 _options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
 
@@ -54,7 +50,8 @@ def command(name: str, *words: object) -> str:
         session = name
     else:  # the environment of the session that is under way has what it needs
         python = Path(sys.executable)
-        here = python.is_relative_to(REPOSITORY) and _shell_folder() == REPOSITORY
+        shell = Path(os.environ.get("PWD") or Path.cwd()).resolve()  # nox changes to its file's
+        here = python.is_relative_to(REPOSITORY) and shell == REPOSITORY
         shown = python.relative_to(REPOSITORY) if here else python
         text = shlex.join([str(shown), "-m", "ci", name, *arguments])
         return text if here else f"cd {shlex.quote(str(REPOSITORY))} && {text}"
@@ -66,14 +63,14 @@ def _same_options(name: str, arguments: list[str]) -> Iterator[str]:
     options = _options.get()
     config: Path | None = getattr(options, "config", None)
     source: Path = getattr(options, "source", None) or REPOSITORY
-    if name in TAKERS["config"] and not {"--config", "--resume"} & set(arguments):
-        if source != REPOSITORY and name in TAKERS["source"]:
+    if name in TAKE_CONFIG and not {"--config", "--resume"} & set(arguments):
+        if source != REPOSITORY and name in TAKE_SOURCE:
             yield from ("--source", str(source))
         elif source != REPOSITORY and config is None:
             config = source / CONFIG_FILE
         if config is not None:
             yield from ("--config", str(config))
-    if name in TAKERS["results"] and "--results" not in arguments:
+    if name in TAKE_RESULTS and "--results" not in arguments:
         yield from map(str, results_option(getattr(options, "results", RESULTS)))
 
 
@@ -98,8 +95,3 @@ def _python_path() -> str:
     folders = [Path(folder).resolve() for folder in value.split(os.pathsep) if folder]
     needed = REPOSITORY in folders and Path.cwd() != REPOSITORY
     return f"PYTHONPATH={shlex.quote(value)} " if needed else ""
-
-
-def _shell_folder() -> Path:
-    """Where the user is; nox works in the folder of its file."""
-    return Path(os.environ.get("PWD") or Path.cwd()).resolve()

@@ -1,4 +1,7 @@
-"""A finding of a check: its subject, its level and the remedy. Standard library only."""
+"""What runs need of this machine: checks, their findings, and the one line that installs the rest.
+
+Standard library only: ``noxfile.py`` checks before anything is installed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Level(StrEnum):
 class Finding:
     """One answer of a check: what was found and, unless it is ok, what to do.
 
-    ``package`` names what the distribution's packages would add, as in ``prerequisites.PACKAGES``.
+    ``package`` is the key in ``PACKAGES`` of what would add what is missing.
     ``configuration``: a problem is one of the configuration, not of the infrastructure.
     """
 
@@ -75,28 +78,20 @@ def problem(
 
 
 LITTLE_BYTES = 5 * 10**9  # less has been too little for one platform's build
-TOO_LITTLE_BYTES = 5 * 10**8
+TOO_LITTLE_BYTES = 5 * 10**8  # an environment of pip and pytest alone takes a tenth of it
 # torch, the build tools and what they build; without a build, TOO_LITTLE_BYTES.
 BUILD_BYTES = 2 * 10**9
+# GCC takes 1.3 GB for torch's headers, less for what does without; one runs on each processor.
 LITTLE_MEMORY_BYTES = 4 * 10**9
 TOO_LITTLE_MEMORY_BYTES = 10**9
 
-# The packages of each manager. Fedora and its kin have venv in the interpreter's own package.
-_RPM = {
-    "git": "git",
-    "venv": "{python}",
-    "compiler": "gcc-c++",
-    "headers": "{python}-devel",
-}
-PACKAGES: Mapping[str, Mapping[str, str]] = {
-    "apt-get": {
-        "git": "git",
-        "venv": "{python}-venv",
-        "compiler": "g++",
-        "headers": "{python}-dev",
-    },
-    "dnf": _RPM,
-    "yum": _RPM,
+# What Debian and its kin call a package, and what Fedora and its kin do: they have venv in the
+# interpreter's own.
+PACKAGES = {
+    "git": ("git", "git"),
+    "venv": ("{python}-venv", "{python}"),
+    "compiler": ("g++", "gcc-c++"),
+    "headers": ("{python}-dev", "{python}-devel"),
 }
 INSTALL = {
     "apt-get": "apt-get update && apt-get install --yes --no-install-recommends",
@@ -108,7 +103,7 @@ COMPILERS = ("c++", "CC", "g++", "clang++")  # the order in which CMake looks fo
 # Where else a compiler may be chosen.
 CMAKE_SETTINGS = ("CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE")
 CHOSEN = re.compile("CMAKE_(CXX_COMPILER|TOOLCHAIN_FILE)\\b")
-COMPILE_S = 60.0
+COMPILE_S = 60.0  # GCC takes 0.3 s; a wrapper may first ask a server for a licence
 # Also linked: a compiler without its library compiles this. CMake links such programs too.
 PROGRAM = """\
 #include <string>
@@ -119,7 +114,8 @@ BUILD_FILES = ("CMakeLists.txt", "meson.build")
 BUILD_TOOLS = ("cython", "meson-python", "nanobind", "pybind11", "scikit-build")
 
 DOCKER_SOCKET = "unix:///var/run/docker.sock"
-CONNECT_S = 2.0
+CONNECT_S = 2.0  # an engine of this network that answers does so within milliseconds
+GIT_S = 5.0  # neither question reads more than a few files
 
 
 def git(source: Path) -> Finding:
@@ -127,12 +123,11 @@ def git(source: Path) -> Finding:
     folders = (source, *source.resolve().parents)
     repository = next((folder for folder in folders if (folder / ".git").exists()), None)
     try:
-        version = run(["git", "--version"], timeout_s=5).stdout.strip()
+        version = run(["git", "--version"], timeout_s=GIT_S).stdout.strip()
     except ProcessError as error:
         if repository is not None:
             expected = "git: a result names the commit of its sources"
-            found = problem("git", str(error), expected=expected, remedy=None)
-            return _with_package(found, "git")
+            return _lacking("git", str(error), package="git", expected=expected)
         version = "no git"
     if repository is None:
         return warning(
@@ -141,7 +136,7 @@ def git(source: Path) -> Finding:
             expected="sources in git: without it no result names its commit",
             remedy="Clone the repository, or run git init there.",
         )
-    inside = run(["git", "-C", str(source), "rev-parse", "--git-dir"], check=False, timeout_s=5)
+    inside = run(["git", "-C", str(source), "rev-parse", "--git-dir"], check=False, timeout_s=GIT_S)
     if inside.exit_code == 0:
         return ok("git", version)
     said = (inside.stderr.strip() or f"exit code {inside.exit_code}").splitlines()[0]
@@ -180,10 +175,18 @@ def disk(
     """Judge how much is free."""
     found = f"{where}: {_gigabytes(free)} free"
     remedy = f"{command('gc')} removes what old runs left. {remedy}"
-    if free < least:
-        return problem(subject, found, expected=f"at least {_gigabytes(least)}", remedy=remedy)
-    if free < LITTLE_BYTES:
-        return warning(subject, found, expected=_gigabytes(LITTLE_BYTES), remedy=remedy)
+    return _judge_room(subject, found, free, least=least, little=LITTLE_BYTES, remedy=remedy)
+
+
+def _judge_room(
+    subject: str, found: str, available: int, *, least: int, little: int, remedy: str
+) -> Finding:
+    """With less than ``least`` bytes a run fails, with less than ``little`` it may."""
+    if available < least:
+        expected = f"at least {_gigabytes(least)}"
+        return problem(subject, found, expected=expected, remedy=remedy)
+    if available < little:
+        return warning(subject, found, expected=_gigabytes(little), remedy=remedy)
     return ok(subject, found)
 
 
@@ -213,7 +216,7 @@ def venv() -> Finding:
     if not missing:
         return ok(subject, version)
     found = f"{version} has no {' and no '.join(missing)}, so it makes no virtual environment"
-    return _of_python(problem(subject, found, remedy=None), "venv")
+    return _lacking_python(subject, found, package="venv")
 
 
 def headers() -> Finding:
@@ -221,8 +224,7 @@ def headers() -> Finding:
     path = Path(sysconfig.get_path("include"), "Python.h")
     if path.is_file():
         return ok("Python headers", str(path.parent))
-    found = problem("Python headers", f"{path} is not there", remedy=None)
-    return _of_python(found, "headers")
+    return _lacking_python("Python headers", f"{path} is not there", package="headers")
 
 
 def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
@@ -240,10 +242,8 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
     found = next(filter(None, (shutil.which(name, path=search) for name in COMPILERS)), None)
     words = shlex.split(named) or ([found] if found else [])
     if not words:
-        looked_for = f"none of {', '.join(COMPILERS)} is on PATH"
-        return _with_package(
-            problem(subject, looked_for, expected=expected, remedy=None), "compiler"
-        )
+        text = f"none of {', '.join(COMPILERS)} is on PATH"
+        return _lacking(subject, text, package="compiler", expected=expected)
     if shutil.which(words[0], path=search) is None:
         text = f"CXX names '{words[0]}', which was not found"
         return problem(subject, text, expected=expected, remedy="Correct CXX, or unset it.")
@@ -263,28 +263,31 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
         except ProcessError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = next((line for line in lines if "error" in line), lines[-1])
-            return problem(
-                subject,
-                f"{shown} does not build a program of C++17: {reason}",
-                expected=expected,
-                remedy="Install a newer compiler, and name it in CXX where another is found first.",
-            )
+            text = f"{shown} does not build a program of C++17: {reason}"
+            remedy = "Install a newer compiler, and name it in CXX where another is found first."
+            return problem(subject, text, expected=expected, remedy=remedy)
     return ok(subject, f"{shown} builds C++17")
 
 
 def memory(*, builds: bool) -> Finding:
     """How much memory a run may take: of the machine, and of the container around this."""
-    subject, available = "memory", _available_memory()
-    if available is None:
-        return ok(subject, "this machine does not report it")
-    found = f"{_gigabytes(available)} available"
-    remedy = "End other programs, or build with fewer processes: CMAKE_BUILD_PARALLEL_LEVEL=1"
-    if builds and available < TOO_LITTLE_MEMORY_BYTES:
-        expected = f"at least {_gigabytes(TOO_LITTLE_MEMORY_BYTES)}"
-        return problem(subject, found, expected=expected, remedy=remedy)
-    if available < LITTLE_MEMORY_BYTES:
-        return warning(subject, found, expected=_gigabytes(LITTLE_MEMORY_BYTES), remedy=remedy)
-    return ok(subject, found)
+    found: list[int] = []
+    with suppress(OSError, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines}
+        found.append((kilobytes["MemAvailable:"] + kilobytes["SwapFree:"]) * 1024)
+    with suppress(OSError, ValueError):  # a container's own limit, "max" where it has none
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    if not found:
+        return ok("memory", "this machine does not report it")
+    return _judge_room(
+        "memory",
+        f"{_gigabytes(min(found))} available",
+        min(found),
+        least=TOO_LITTLE_MEMORY_BYTES if builds else 0,
+        little=LITTLE_MEMORY_BYTES,
+        remedy="End other programs, or build with fewer processes: CMAKE_BUILD_PARALLEL_LEVEL=1",
+    )
 
 
 def host_engine(source: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -364,7 +367,11 @@ def refuse(what: str, findings: Iterable[Finding]) -> None:
     problems = [found for found in findings if found.level is Level.PROBLEM]
     if problems:
         subjects = ", ".join(found.subject for found in problems)
-        lines = "".join(f"\n  {_in_a_line(found)}" for found in problems)
+        lines = ""
+        for found in problems:
+            lines += f"\n  {found.subject}: {found.found}"
+            lines += f"; expected {found.expected}" if found.expected else ""
+            lines += f". {found.remedy}" if found.remedy and not found.package else ""
         message = f"this machine lacks what {what}: {subjects}{lines}"
         raise PrerequisiteError(message, remedy=install_line(problems))
 
@@ -372,7 +379,7 @@ def refuse(what: str, findings: Iterable[Finding]) -> None:
 def install_line(findings: Iterable[Finding]) -> str | None:
     """The command that installs every package that a problem is about, if there are any."""
     missing = [found.package for found in findings if found.level is Level.PROBLEM]
-    return _install_line([name for name in dict.fromkeys(missing) if name])
+    return _install([name for name in dict.fromkeys(missing) if name])
 
 
 def docker_answers(environ: Mapping[str, str]) -> bool:
@@ -384,11 +391,10 @@ def docker_answers(environ: Mapping[str, str]) -> bool:
     home = Path(environ.get("HOME") or "/")
     settings = Path(environ.get("DOCKER_CONFIG") or home / ".docker", "config.json")
     if not environ.get("DOCKER_HOST"):
-        try:
-            chosen = "currentContext" in settings.read_text(errors="replace")
-        except OSError:
-            chosen = False
-        if chosen or environ.get("DOCKER_CONTEXT"):
+        chosen = bool(environ.get("DOCKER_CONTEXT"))
+        with suppress(OSError):
+            chosen |= "currentContext" in settings.read_text(errors="replace")
+        if chosen:
             return True
     address = urlsplit(url)
     try:
@@ -404,22 +410,18 @@ def docker_answers(environ: Mapping[str, str]) -> bool:
     return True
 
 
-def _in_a_line(found: Finding) -> str:
-    text = f"{found.subject}: {found.found}"
-    text += f"; expected {found.expected}" if found.expected else ""
-    return text if found.package or not found.remedy else f"{text}. {found.remedy}"
+def _lacking(subject: str, found: str, *, package: str, expected: str | None = None) -> Finding:
+    """A problem that a package of the distribution solves."""
+    lacking = problem(subject, found, expected=expected, remedy=_install([package]))
+    return replace(lacking, package=package)
 
 
-def _with_package(found: Finding, package: str) -> Finding:
-    return replace(found, package=package, remedy=_install_line([package]))
-
-
-def _of_python(found: Finding, package: str) -> Finding:
+def _lacking_python(subject: str, found: str, *, package: str) -> Finding:
     """What only the distribution's own Python has a package for."""
     if _packaged_python() is not None:
-        return _with_package(found, package)
+        return _lacking(subject, found, package=package)
     remedy = "Use a complete Python, such as the distribution's: no package has this for another."
-    return replace(found, remedy=remedy)
+    return problem(subject, found, remedy=remedy)
 
 
 def _packaged_python() -> str | None:
@@ -447,28 +449,18 @@ def install_command(manager: str, names: Sequence[str]) -> str:
     return f"su -c {shlex.quote(command)}"
 
 
-def _install_line(missing: Sequence[str]) -> str | None:
+def _install(missing: Sequence[str]) -> str | None:
     if not missing:
         return None
     manager = package_manager()
+    python = (_packaged_python() if manager else None) or "python3"
+    names = [
+        (fedora if manager in ("dnf", "yum") else debian).format(python=python)
+        for debian, fedora in map(PACKAGES.__getitem__, missing)
+    ]
     if manager is None:
-        names = [PACKAGES["apt-get"][name].format(python="python3") for name in missing]
         return f"Install what Debian calls {', '.join(names)}."
-    python = _packaged_python() or "python3"
-    return install_command(
-        manager, [PACKAGES[manager][name].format(python=python) for name in missing]
-    )
-
-
-def _available_memory() -> int | None:
-    found: list[int] = []
-    with suppress(OSError, ValueError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines}
-        found.append((kilobytes["MemAvailable:"] + kilobytes["SwapFree:"]) * 1024)
-    with suppress(OSError, ValueError):  # a container's own limit, "max" where it has none
-        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(found, default=None)
+    return install_command(manager, names)
 
 
 def _gigabytes(count: int) -> str:

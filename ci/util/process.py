@@ -17,7 +17,7 @@ from typing import IO, cast
 
 from ci.errors import InfrastructureError
 
-LAST_LINES = 20  # what an error message quotes of a long output
+LAST_LINES = 20  # of a program's output: its error comes last, and the message fits a terminal
 STORE_VARIABLE = "INFINI_CI_DB"  # URL of the store, password included
 
 
@@ -81,21 +81,20 @@ def run(
         raise
     finally:
         timer.cancel()
+    wrong = None
     if expired.is_set():
-        raise ProcessError(
-            f"{shlex.join(command)} took longer than {timeout_s:g} s and was ended"
-            + _quoted(stderr or stdout)
-        )
-    result = ProcessResult(
+        wrong = f"took longer than {timeout_s:g} s and was ended"
+    elif check and process.returncode != 0:
+        wrong = f"failed with exit code {process.returncode}"
+    if wrong is not None:
+        raise ProcessError(f"{shlex.join(command)} {wrong}{last_lines(stderr or stdout)}")
+    return ProcessResult(
         command=tuple(command),
         exit_code=process.returncode,
         stdout=stdout,
         stderr=stderr,
         seconds=monotonic() - start,
     )
-    if check and result.exit_code != 0:
-        raise _failure(result)
-    return result
 
 
 def _start(
@@ -147,16 +146,9 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _failure(result: ProcessResult) -> ProcessError:
-    return ProcessError(
-        f"{shlex.join(result.command)} failed with exit code {result.exit_code}"
-        + _quoted(result.stderr or result.stdout)
-    )
-
-
-def _quoted(output: str) -> str:
-    lines = output.strip().splitlines()[-LAST_LINES:]
-    return "".join(f"\n    {line}" for line in lines)
+def last_lines(output: str) -> str:
+    """The end of a program's output, as a message quotes it: each line below it, indented."""
+    return "".join(f"\n    {line}" for line in output.strip().splitlines()[-LAST_LINES:])
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -78,11 +78,8 @@ def unreadable(lines: int, longest: int) -> str:
 def first_names(names: Sequence[str], most: int = 5) -> str:
     """``a, b, c, d, e and 3 more``; a name is as long as a project makes it, and is shortened."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(_shortened, names[:most])) + more
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+    short = (name[:LONGEST_NAME] + "..." * (len(name) > LONGEST_NAME) for name in names[:most])
+    return ", ".join(short) + more
 
 
 def printable(text: str) -> str:

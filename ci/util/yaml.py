@@ -75,12 +75,12 @@ class _Reader:
 
     def read(self, node: yaml.Node, location: Location, line: int | None = None) -> object:
         self.lines[location] = line = line or node.start_mark.line + 1
-        # Neither must even be looked into.
-        if id(node) in self._seen or len(location) > DEEPEST:
-            alias = "got an alias of another value, expected the value itself"
-            text = alias if id(node) in self._seen else f"got more than {DEEPEST} levels"
-            self.findings.append(Finding(line=line, location=location, text=text))
-            return None
+        # What must not even be looked into.
+        if id(node) in self._seen:
+            text = "got an alias of another value, expected the value itself"
+            return self._report(line, location, text)
+        if len(location) > DEEPEST:
+            return self._report(line, location, f"got more than {DEEPEST} levels")
         self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
@@ -91,19 +91,17 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, object]:
         values: dict[str, object] = {}
         for key_node, value_node in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-            if key is None:
-                self._report(key_node, location, "got a list or mapping as a key, expected a name")
-                continue
-            if _NO_TEXT.search(key):
-                self._report(key_node, location, f"got {key!a} as a key, expected a name")
-                continue
-            place = (*location, key)
-            if key in values:
-                first = self.lines[place]
-                self._report(key_node, place, f"got a duplicate key, first given on line {first}")
-                continue
-            values[key] = self.read(value_node, place, key_node.start_mark.line + 1)
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._report(line, location, "got a list or mapping as a key, expected a name")
+            elif _NO_TEXT.search(key):
+                self._report(line, location, f"got {key!a} as a key, expected a name")
+            elif key in values:
+                place = (*location, key)
+                text = f"got a duplicate key, first given on line {self.lines[place]}"
+                self._report(line, place, text)
+            else:
+                values[key] = self.read(value_node, (*location, key), line)
         return values
 
     def _scalar(self, node: yaml.Node, location: Location) -> object:
@@ -111,17 +109,17 @@ class _Reader:
             value = self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError):
             value = NotImplemented
+        line = node.start_mark.line + 1
         if isinstance(value, str) and _NO_TEXT.search(value):
-            self._report(node, location, f"got {value!a}, expected text")
-            return None
+            return self._report(line, location, f"got {value!a}, expected text")
         if value is None or isinstance(value, str | int | float):
             return value
-        self._report(node, location, f"got the type {node.tag}, expected plain YAML")
-        return None
+        return self._report(line, location, f"got the type {node.tag}, expected plain YAML")
 
-    def _report(self, node: yaml.Node, location: Location, text: str) -> None:
-        line = node.start_mark.line + 1
+    def _report(self, line: int, location: Location, text: str) -> object:
+        """Note what is wrong with a value, which is None then."""
         self.findings.append(Finding(line=line, location=location, text=text))
+        return None
 
 
 def read_document(path: Path, *, remedy: str | None = None) -> Document:

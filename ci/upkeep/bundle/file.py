@@ -6,17 +6,17 @@ import hashlib
 import json
 import tarfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import SEEK_END, BufferedIOBase, BytesIO
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, cast
+from typing import cast
 
 from pydantic import ValidationError
 
 from ci.errors import UsageError
 from ci.plan.bundle import DOCUMENT, FOLDER, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
+from ci.util.files import replacing
 
 AGAIN = "Copy it again, or make it anew with `python -m ci bundle`."
 VERSION = BundleDocument.model_fields["version"].default
@@ -54,16 +54,11 @@ class BundleWriter:
 @contextmanager
 def new_bundle(path: Path) -> Iterator[BundleWriter]:
     """Write a bundle; it appears at ``path`` when the block ends well, and not before."""
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
-                yield BundleWriter(archive)
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    with (
+        replacing(path) as file,
+        tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        yield BundleWriter(archive)
 
 
 class BundleReader:
@@ -74,7 +69,14 @@ class BundleReader:
         self._archive = archive
         self._entries = _entries(path, archive)
         self.document = _document(path, self.open(DOCUMENT))
-        self._compare()
+        sizes = {name: entry.size for name, entry in self._entries.items() if name != DOCUMENT}
+        expected = {name: member.size for name, member in self.document.members.items()}
+        for name in sorted(sizes.keys() | expected.keys()):
+            got, wanted = (
+                f"{of[name]:,} bytes" if name in of else "nothing" for of in (sizes, expected)
+            )
+            if got != wanted:
+                raise _refusal(path, f"{name}: {got}, expected {wanted}")
 
     def open(self, name: str) -> BufferedIOBase:
         """Open a member for reading."""
@@ -94,34 +96,21 @@ class BundleReader:
                 message = f"{name}: sha256 is {digest}, expected {member.sha256}"
                 raise _refusal(self.path, message)
 
-    def _compare(self) -> None:
-        """Members and their sizes have to be those that the document names."""
-        sizes = {name: entry.size for name, entry in self._entries.items() if name != DOCUMENT}
-        expected = {name: member.size for name, member in self.document.members.items()}
-        for name in sorted(sizes.keys() | expected.keys()):
-            got, wanted = sizes.get(name), expected.get(name)
-            if got != wanted:
-                message = f"{name}: {_size(got)}, expected {_size(wanted)}"
-                raise _refusal(self.path, message)
-
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[BundleReader]:
     """Open a bundle; raises ``UsageError`` for whatever is none, or is not whole."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        message = f"--bundle: {path} cannot be read: {error.strerror}"
-        raise UsageError(message, remedy="Name a file that `python -m ci bundle` made.") from None
-    with file, _tar(path, file) as archive:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
+            archive = stack.enter_context(tarfile.open(fileobj=file, mode="r:"))
+        except OSError as error:
+            message = f"--bundle: {path} cannot be read: {error.strerror}"
+            remedy = "Name a file that `python -m ci bundle` made."
+            raise UsageError(message, remedy=remedy) from None
+        except tarfile.TarError as error:
+            raise _refusal(path, f"no tar file: {error}") from None
         yield BundleReader(path, archive)
-
-
-def _tar(path: Path, file: IO[bytes]) -> tarfile.TarFile:
-    try:
-        return tarfile.open(fileobj=file, mode="r:")
-    except tarfile.TarError as error:
-        raise _refusal(path, f"no tar file: {error}") from None
 
 
 def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
@@ -154,10 +143,6 @@ def _document(path: Path, file: BufferedIOBase) -> BundleDocument:
         return BundleDocument.model_validate_json(text)
     except ValidationError as error:
         raise _refusal(path, f"{DOCUMENT}: {error}") from None
-
-
-def _size(size: int | None) -> str:
-    return "nothing" if size is None else f"{size:,} bytes"
 
 
 def _refusal(path: Path, why: str) -> UsageError:
