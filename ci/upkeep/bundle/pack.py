@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,6 @@ from ci.engines.docker import DockerEngine
 from ci.engines.link import typed_sdk_errors
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.model.plan import RunPlan
-from ci.model.results import ImageFacts
 from ci.plan import bundle as names
 from ci.plan import source
 from ci.plan.bundle import BundledImage, BundleDocument
@@ -40,20 +39,19 @@ PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
 # Of an image of 1,557 MB (2 cores): level 1 takes 16 CPU-s and leaves 523 MB, level 3 takes 21 for
 # 499, and without compression the disk is the bottleneck: 21 s of wall time instead of 26.
 COMPRESSION_LEVEL = 1
-GZIP = 31  # zlib's name of the format
-LARGEST_SHARE = 0.6  # of an image's size that it takes when compressed
+GZIP = 31  # zlib's largest window, and its sign for this format
+LARGEST_SHARE = 0.6  # of an image's size that it takes when compressed; of that one a third
 README_TEMPLATE = Path(__file__).with_name("readme.md")
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A platform whose image and wheels are there."""
+    """A platform whose image is on an engine, and whose wheels are in a folder."""
 
     plan: RunPlan
     engine: DockerEngine
-    image: ImageFacts
-    size: int
-    layers: tuple[str, ...]
+    image: BundledImage
     wheels: Path
 
 
@@ -96,7 +94,7 @@ class Packer:
                 commit=self.request.commit,
                 dirty=self.request.dirty,
                 created_at=datetime.now(UTC),
-                python=_python(),
+                python=PYTHON,
                 machine=machine.machine(),
                 config=configuration.path,
                 images={
@@ -115,12 +113,18 @@ class Packer:
         image = engine.prepare(plan, shown)
         finished = {"event": "stage_finished", "stage": "image", "exit_code": 0}
         shown.event({**finished, "seconds": image.seconds, "reason": image.reason})
-        size, layers = engine.images.inspect(_id(image))
+        digest = str(image.digest)
+        size, layers = engine.images.inspect(digest)
+        bundled = BundledImage(
+            member=f"{names.IMAGES}{plan.platform}.tar.gz",
+            tag=image.reference,
+            id=digest,
+            layers=layers,
+            size=size,
+        )
         wheels = self.folder / names.WHEELS / plan.platform
         collect(engine, plan, image, wheels, wanted=self.wheels, observer=shown)
-        return Prepared(
-            plan=plan, engine=engine, image=image, size=size, layers=layers, wheels=wheels
-        )
+        return Prepared(plan=plan, engine=engine, image=bundled, wheels=wheels)
 
     def _add_program(self, writer: BundleWriter) -> None:
         """What runs the bundle: it has to be no other than what packed it."""
@@ -154,20 +158,13 @@ class Packer:
     def _add_image(self, writer: BundleWriter, each: Prepared, folder: Path) -> BundledImage:
         for path in sorted(each.wheels.iterdir()):
             writer.add_file(f"{names.WHEELS}{each.plan.platform}/{path.name}", path)
-        name = f"{names.IMAGES}{each.plan.platform}.tar.gz"
-        text = f"packing {each.image.reference}"
+        text = f"packing {each.image.tag}"
         self.progress.event(each.plan.label, {"event": "engine", "text": text})
         # Its size has to stand before it. Not in the temporary folder, which may be in memory.
         with typed_sdk_errors("the Docker Engine"), TemporaryFile(dir=folder) as file:
-            compress(each.engine.images.save(_id(each.image)), file)
-            writer.add(name, file)
-        return BundledImage(
-            member=name,
-            tag=each.image.reference,
-            id=_id(each.image),
-            layers=each.layers,
-            size=each.size,
-        )
+            compress(each.engine.images.save(each.image.id), file)
+            writer.add(each.image.member, file)
+        return each.image
 
 
 def readme(request: RunRequest, output: Path) -> str:
@@ -178,7 +175,7 @@ def readme(request: RunRequest, output: Path) -> str:
         platforms=", ".join(request.platforms),
         commit=commit + (", with uncommitted changes" if request.dirty else ""),
         machine=machine.machine(),
-        python=_python(),
+        python=PYTHON,
         commands=commands(output),
     )
 
@@ -186,17 +183,14 @@ def readme(request: RunRequest, output: Path) -> str:
 def commands(output: Path) -> str:
     """Return what is typed on the other machine, beside the file."""
     name = shlex.quote(output.name)
-    program, wheels, requirements = (
-        names.FOLDER + member
-        for member in (names.PROGRAM, names.PROGRAM_WHEELS, names.PROGRAM_REQUIREMENTS)
-    )
+    program = names.FOLDER + names.PROGRAM
+    wheels = names.FOLDER + names.PROGRAM_WHEELS
+    requirements = names.FOLDER + names.PROGRAM_REQUIREMENTS
     install = f"pip install --no-index --find-links {wheels} --requirement {requirements}"
-    return "\n".join(
-        (
-            f"tar -xf {name} {program.rstrip('/')}",
-            f"python3 -m venv venv && venv/bin/{install}",
-            f"PYTHONPATH={program} venv/bin/python -m ci run --bundle {name}",
-        )
+    return (
+        f"tar -xf {name} {program.rstrip('/')}\n"
+        f"python3 -m venv venv && venv/bin/{install}\n"
+        f"PYTHONPATH={program} venv/bin/python -m ci run --bundle {name}"
     )
 
 
@@ -211,20 +205,12 @@ def compress(chunks: Iterable[bytes], file: BinaryIO) -> None:
 def _check_space(output: Path, prepared: Sequence[Prepared]) -> None:
     if not output.parent.is_dir():
         raise UsageError(f"--output: there is no folder {output.parent}")
-    sizes = [each.size for each in prepared]
+    sizes = [each.image.size for each in prepared]
     needed = int(LARGEST_SHARE * (sum(sizes) + max(sizes)))  # each once beside the bundle
     free = shutil.disk_usage(output.parent).free
     if free < needed:
         message = f"--output: {free:,} bytes are free in {output.parent}, up to {needed:,} needed"
         raise InfrastructureError(message, remedy="Make room, or name a file on another disk.")
-
-
-def _id(image: ImageFacts) -> str:
-    return str(image.digest)
-
-
-def _python() -> str:
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +223,12 @@ class Configuration:
 
 def find_configuration(project: Project, request: RunRequest) -> Configuration:
     """Find out which files of the configuration the sources do not hold already."""
-    files = [project.path, *_named_files(project, request)]
+    files = [project.path]
+    for name in request.platforms:  # recipes and requirements, as far as they are the project's own
+        wanted = project.config.platforms[name]
+        named = filter(None, (wanted.recipe, wanted.requirements))
+        paths = [Path(os.path.normpath(project.folder / file)) for file in named]
+        files += filter(Path.is_file, paths)
     listed = {request.source / name for name in source.files(request.source)}
     if listed.issuperset(files):
         return Configuration(path=f"source/{project.path.relative_to(request.source)}", files={})
@@ -251,21 +242,15 @@ def find_configuration(project: Project, request: RunRequest) -> Configuration:
     )
 
 
-def _named_files(project: Project, request: RunRequest) -> Iterator[Path]:
-    """Recipes and requirements, as far as they are the project's own."""
-    for name in request.platforms:
-        wanted = project.config.platforms[name]
-        for file in filter(None, (wanted.recipe, wanted.requirements)):
-            path = Path(os.path.normpath(project.folder / file))
-            if path.is_file():
-                yield path
-
-
 def site_settings(
     project: Project, request: RunRequest, configuration: Configuration
 ) -> tuple[str, list[str]]:
     """Return this site's file without secrets, and what is left out of it."""
-    _refuse_credentials(project)
+    # The configuration goes in as it is, mostly as a part of the sources.
+    settings = project.config.network.model_dump(exclude_none=True)
+    if secret := [name for name, value in settings.items() if "@" in str(value)]:
+        message = f"{project.path}: network.{secret[0]} may hold a password, and would be packed"
+        raise ConfigError(message, remedy=f"Move it to {SITE_FILE}, which is not.")
     sections = (project.site.network, project.config.network, project.pip)
     found = network_settings(project.environ, *sections)
     settings = {name: value for name, value in found.items() if value}
@@ -278,12 +263,3 @@ def site_settings(
     platforms = {name: {"base_image": base} for name, base in bases.items() if base}
     text = yaml.safe_dump({"network": network, "platforms": platforms})
     return text, [f"network.{name}: it may hold a password" for name in secret]
-
-
-def _refuse_credentials(project: Project) -> None:
-    """The configuration goes in as it is, mostly as a part of the sources."""
-    settings = project.config.network.model_dump(exclude_none=True)
-    secret = [name for name, value in settings.items() if "@" in str(value)]
-    if secret:
-        message = f"{project.path}: network.{secret[0]} may hold a password, and would be packed"
-        raise ConfigError(message, remedy=f"Move it to {SITE_FILE}, which is not.")

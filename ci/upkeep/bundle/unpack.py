@@ -15,7 +15,7 @@ from ci.engines.archives import extract
 from ci.errors import InfrastructureError, UsageError
 from ci.model.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
 from ci.plan import bundle as names
-from ci.plan.bundle import BundledImage, BundleDocument
+from ci.plan.bundle import BundleDocument
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, plan_request, selected_operators, unchanged
@@ -76,27 +76,32 @@ class OpenBundle:
         return tuple(map(self._bundled, plan_request(project, request, results)))
 
     def _bundled(self, plan: RunPlan) -> RunPlan:
-        image = self.document.images[plan.platform]
-        wheels = self.folder / names.WHEELS / plan.platform
         if plan.engine.kind == "host":
             message = f"--bundle: {plan.platform} would run on the host engine"
             raise UsageError(message, remedy="Its image needs a Docker Engine: --engine docker.")
         kind = "docker"  # no other engine can take the place of one that does not answer
-        return replace(
-            plan,
-            engine=replace(plan.engine, kind=kind, name=plan.engine.name.replace("auto", kind)),
-            image=replace(plan.needed_image, tag=image.tag, archive=self._archive(image)),
-            network=_offline(plan.network, wheels if wheels.is_dir() else None),
-            container=replace(plan.container, network_mode=None),
-        )
-
-    def _archive(self, image: BundledImage) -> ImageArchive:
-        return ImageArchive(
+        image = self.document.images[plan.platform]
+        archive = ImageArchive(
             bundle=self.path,
             member=names.FOLDER + image.member,
             id=image.id,
             layers=image.layers,
             size=image.size,
+        )
+        wheels = self.folder / names.WHEELS / plan.platform
+        # pip looks at the bundle's wheels and nowhere else.
+        only_wheels = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": CONTAINER_WHEELS}
+        network = NetworkPlan(
+            environment={**plan.network.environment, **only_wheels},
+            ca_bundle=plan.network.ca_bundle,
+            wheels=wheels if wheels.is_dir() else None,
+        )
+        return replace(
+            plan,
+            engine=replace(plan.engine, kind=kind, name=plan.engine.name.replace("auto", kind)),
+            image=replace(plan.needed_image, tag=image.tag, archive=archive),
+            network=network,
+            container=replace(plan.container, network_mode=None),
         )
 
 
@@ -113,7 +118,6 @@ def opened_bundle(path: Path, wanted: Sequence[str]) -> Iterator[OpenBundle]:
         platforms = _chosen(reader.document, wanted)
         images = reader.document.images.items()
         reader.verify(without=[image.member for name, image in images if name not in platforms])
-        _check_space(reader, Path(folder))
         _unpack(reader, Path(folder), platforms)
         yield OpenBundle(
             path=path.resolve(),
@@ -132,7 +136,8 @@ def _chosen(document: BundleDocument, wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wanted or document.images))
 
 
-def _check_space(reader: BundleReader, folder: Path) -> None:
+def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> None:
+    """Put all but the images into ``folder``."""
     images = {image.member for image in reader.document.images.values()}
     members = reader.document.members.items()
     needed = sum(member.size for name, member in members if name not in images)
@@ -140,13 +145,12 @@ def _check_space(reader: BundleReader, folder: Path) -> None:
     if free < needed:
         message = f"{free:,} bytes are free in {folder.parent}, the bundle needs {needed:,}"
         raise InfrastructureError(message, remedy="Make room, or set TMPDIR.")
-
-
-def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> None:
     wheels = [f"{names.WHEELS}{platform}/" for platform in platforms]
     for below in ("site/", names.CONFIG, *wheels):
         for name in reader.names(below):
-            path = folder / _safe(name)
+            if ".." in PurePosixPath(name).parts:
+                raise UsageError(f"the bundle holds a file named {name}", remedy=AGAIN)
+            path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with reader.open(name) as content, path.open("wb") as file:
                 shutil.copyfileobj(content, file)
@@ -154,16 +158,3 @@ def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> Non
         refused = extract(cast(BinaryIO, archive), folder / "source")
     if refused:
         raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=AGAIN)
-
-
-def _safe(name: str) -> PurePosixPath:
-    path = PurePosixPath(name)
-    if ".." in path.parts:
-        raise UsageError(f"the bundle holds a file named {name}", remedy=AGAIN)
-    return path
-
-
-def _offline(network: NetworkPlan, wheels: Path | None) -> NetworkPlan:
-    """Let pip look at the bundle's wheels and nowhere else."""
-    environment = {**network.environment, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": CONTAINER_WHEELS}
-    return NetworkPlan(environment=environment, ca_bundle=network.ca_bundle, wheels=wheels)

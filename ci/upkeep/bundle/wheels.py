@@ -20,12 +20,11 @@ from ci.model.job import ArtifactPlan, Column, StageKind, StagePlan
 from ci.model.plan import RunPlan
 from ci.model.results import ImageFacts
 from ci.util.files import REPOSITORY
-from ci.util.process import run
+from ci.util.process import last_lines, run
 
 COLLECTOR = Path(__file__).with_name("collect_wheels.py")
 FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name
-TIMEOUT_S = 3600.0
-LAST_LINES = 20
+TIMEOUT_S = 3600.0  # of several GB where torch is downloaded, at 1 MB/s
 
 
 def program_requirements() -> list[str]:
@@ -72,10 +71,16 @@ def collect(
     if facts.interrupted:
         raise KeyboardInterrupt
     if facts.exit_code != 0:
-        message = f"the wheels of {plan.platform} cannot be collected{_tail(plan.results)}"
+        log = plan.results / "wheels.log"
+        said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        message = f"the wheels of {plan.platform} cannot be collected{last_lines(said)}"
         raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
     destination.mkdir(parents=True)
-    _extract_wheels(plan.results / f"{FOLDER}.tar.gz", destination)
+    with tarfile.open(plan.results / f"{FOLDER}.tar.gz", mode="r:gz") as members:
+        for member in filter(tarfile.TarInfo.isreg, members):
+            content = cast(IO[bytes], members.extractfile(member))
+            with (destination / Path(member.name).name).open("wb") as file:
+                shutil.copyfileobj(content, file)
 
 
 def pip_arguments(stage: StagePlan) -> list[str] | None:
@@ -92,17 +97,3 @@ def _build_requirements(source: Path) -> list[str]:
     document = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     section = document.get("build-system", {})
     return list(section.get("requires", ("setuptools", "wheel")))
-
-
-def _tail(results: Path) -> str:
-    log = results / "wheels.log"
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    return "".join(f"\n    {line}" for line in lines[-LAST_LINES:])
-
-
-def _extract_wheels(archive: Path, destination: Path) -> None:
-    with tarfile.open(archive, mode="r:gz") as members:
-        for member in filter(tarfile.TarInfo.isreg, members):
-            content = cast(IO[bytes], members.extractfile(member))
-            with (destination / Path(member.name).name).open("wb") as file:
-                shutil.copyfileobj(content, file)
