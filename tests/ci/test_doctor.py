@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from ci import cli
+from ci.agent.lease import Detection
 from ci.errors import ConfigError, ExitCode, InfrastructureError
 from ci.model.plan import DevicePlan, EnginePlan, Exposure, ImagePlan, NetworkPlan
 from ci.model.platforms import PLATFORMS
@@ -31,7 +32,6 @@ from ci.upkeep.doctor.checks import (
     print_findings,
 )
 from ci.upkeep.doctor.devices import (
-    Probe,
     judge_files,
     judge_probe,
     judge_runtimes,
@@ -43,7 +43,6 @@ from ci.upkeep.doctor.engine import (
     judge_engine,
     judge_unpullable,
     parse_free,
-    parse_time,
 )
 from ci.upkeep.doctor.network import (
     ca_bundle,
@@ -306,7 +305,7 @@ def test_an_engine_with_more_capacity_than_processors() -> None:
 
 
 def test_times_and_sizes_of_an_engine() -> None:
-    moment = parse_time("2026-11-21T11:12:24.783448692Z")
+    moment = datetime.fromisoformat("2026-11-21T11:12:24.783448692Z")
     assert moment == datetime(2026, 11, 21, 11, 12, 24, 783448, tzinfo=UTC)
     printed = "Filesystem 1024-blocks Used Available Capacity Mounted on\noverlay 100 60 40 60% /\n"
     assert parse_free(printed) == 40 * 1024
@@ -362,8 +361,7 @@ def device(uuid: str, *, used: float | None = 0, health: str = "healthy") -> dic
 
 
 def judged(plan: DevicePlan, *found: dict[str, Any]) -> Finding:
-    [finding] = judge_probe("devices", plan, Probe(status="devices", devices=found), HELD)
-    return finding
+    return judge_probe("devices", plan, Detection("devices", devices=found), HELD)
 
 
 def test_free_devices() -> None:
@@ -397,9 +395,9 @@ def test_more_devices_than_there_are() -> None:
 
 
 def test_what_is_not_detected() -> None:
-    [none] = judge_probe("devices", policy(), Probe(status="none", reason="not on the bus"), {})
+    none = judge_probe("devices", policy(), Detection("none", "not on the bus"), {})
     assert (none.level, none.found) == (Level.PROBLEM, "not on the bus")
-    [hidden] = judge_probe("devices", policy(), Probe(status="unknown", reason="no library"), {})
+    hidden = judge_probe("devices", policy(), Detection("unknown", "no library"), {})
     assert (hidden.level, hidden.found) == (Level.UNKNOWN, "detection failed: no library")
 
 

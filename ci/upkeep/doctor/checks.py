@@ -1,4 +1,4 @@
-"""Checks are carried out all at once, each within its own time."""
+"""Checks, which are carried out all at once, and how their findings are printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from ci.util.prerequisites import Finding, Level, install_line, ok, unknown, war
 from ci.util.text import counted, mask_credentials, printable
 
 REQUEST_S = 5.0  # one question over the network
-CHECK_S = 8.0  # one check
+CHECK_S = 8.0  # one check: a request, what comes before it, and the reading of its answer
+LARGEST_CLOCK_DIFFERENCE_S = 60.0  # results bear minutes; NTP keeps clocks within a second
+COLORS = {
+    Level.OK: "green",
+    Level.UNKNOWN: "magenta",
+    Level.WARNING: "yellow",
+    Level.PROBLEM: "red",
+}
+WIDTH = max(map(len, Level)) + 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,27 +70,14 @@ def carry_out(checks: Sequence[Check]) -> list[Finding]:
     findings: list[Finding] = []
     for worker in workers:
         worker.join(max(0.0, start + worker.check.limit_s - monotonic()))
-        findings += _result(worker)
+        if worker.is_alive():
+            took = f"no answer within {worker.check.limit_s:g} s"
+            findings += [*worker.findings, unknown(worker.check.subject, took)]
+        elif worker.error is not None:
+            raise worker.error
+        else:
+            findings += worker.findings
     return findings
-
-
-def _result(worker: _Worker) -> Iterable[Finding]:
-    if worker.is_alive():
-        took = f"no answer within {worker.check.limit_s:g} s"
-        return [*worker.findings, unknown(worker.check.subject, took)]
-    if worker.error is not None:
-        raise worker.error
-    return worker.findings
-
-
-COLORS = {
-    Level.OK: "green",
-    Level.UNKNOWN: "magenta",
-    Level.WARNING: "yellow",
-    Level.PROBLEM: "red",
-}
-WIDTH = max(map(len, Level)) + 2
-LARGEST_CLOCK_DIFFERENCE_S = 60.0
 
 
 def of_error(subject: str, error: CiError) -> Iterator[Finding]:
@@ -125,13 +120,17 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """Print a line for each finding, with what to do about it below, and the counts."""
     for found in findings:
-        console.print(_line(found), soft_wrap=True)
-        if found.expected:
-            console.print(_below("expected", found.expected), soft_wrap=True)
-        if found.remedy:
-            console.print(_below("remedy", found.remedy), soft_wrap=True)
+        level = (f"{found.level:{WIDTH}}", COLORS[found.level])
+        text = Text.assemble(level, _shown(f"{found.subject}: {found.found}"))
+        for what, more in (("expected", found.expected), ("remedy", found.remedy)):
+            text.append(f"\n{'':{WIDTH}}{what}: {_shown(more)}" if more else "")
+        console.print(text, soft_wrap=True)
     counts = Counter(found.level for found in findings)
-    summary = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
+    summary = ", ".join(
+        counted(number, level) if level in (Level.WARNING, Level.PROBLEM) else f"{number} {level}"
+        for level in Level
+        if (number := counts[level])
+    )
     console.print(summary, highlight=False, markup=False)
     if install := install_line(findings):
         console.print(f"install what is missing: {install}", soft_wrap=True, highlight=False)
@@ -149,19 +148,6 @@ def findings_json(findings: Sequence[Finding]) -> str:
         "findings": listed,
     }
     return json.dumps(document, indent=2) + "\n"
-
-
-def _counted(count: int, level: Level) -> str:
-    return counted(count, level) if level in (Level.WARNING, Level.PROBLEM) else f"{count} {level}"
-
-
-def _line(found: Finding) -> Text:
-    level = (f"{found.level:{WIDTH}}", COLORS[found.level])
-    return Text.assemble(level, _shown(f"{found.subject}: {found.found}"))
-
-
-def _below(what: str, text: str) -> Text:
-    return Text.assemble(" " * WIDTH, f"{what}: ", _shown(text))
 
 
 def _shown(text: str) -> str:

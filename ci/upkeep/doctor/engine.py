@@ -32,64 +32,70 @@ from ci.util.text import counted
 CONNECT_S = 25.0  # by ssh, perhaps over a slow line; the checks of the engine come on top
 OLDEST = (20, 10)  # what this program is tested with
 DISK_REMEDY = "docker system df shows the rest."
+# The kernel's names of processors, and the registries'.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def engine_check(plan: EnginePlan, plans: Sequence[RunPlan]) -> Check:
     """One engine, and what its platforms need of it."""
-    return Check(
-        subject=f"engine {plan.name}", look=partial(_findings, plan, plans), limit_s=CONNECT_S
-    )
+    look = partial(_findings, plan, plans)
+    return Check(subject=f"engine {plan.name}", look=look, limit_s=CONNECT_S)
 
 
 def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     engine = select_engine(plan)
+    subject = f"engine {plan.name}"
     if isinstance(engine, DockerEngine):
-        yield from _docker_findings(plan, plans, engine.client)
+        client, info = engine.client, engine.client.info()
+        arrived = datetime.now(UTC)
+        yield judge_engine(subject, plan, info)
+        yield clock(f"clock of {subject}", datetime.fromisoformat(info["SystemTime"]), arrived)
+        disk_check = partial(disk_findings, client, info, plans)
+        checks = [Check(subject=f"disk of {subject}", look=disk_check)]
+        for run in plans:
+            image = partial(image_findings, run, client, info)
+            checks.append(Check(subject=f"image of {run.platform}", look=image))
+            checks.append(_device_check(run, info))
+        yield from carry_out(checks)
     elif isinstance(engine, HostEngine):
-        yield from host_engine("; ".join(engine.notes) or None, plans)
-        yield from carry_out(
-            [
-                Check(
-                    subject=f"devices of {run.platform}",
-                    look=partial(device_findings, run, here=True, runtimes=None),
-                )
-                for run in plans
-            ]
+        yield from _host_findings("; ".join(engine.notes), plans)
+        yield from carry_out([_device_check(run, None) for run in plans])
+
+
+def _device_check(run: RunPlan, info: Mapping[str, Any] | None) -> Check:
+    look = partial(device_findings, run, info)
+    return Check(subject=f"devices of {run.platform}", look=look)
+
+
+def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
+    """The host engine: a virtual environment of this Python in the temporary folder."""
+    subject = "engine host"
+    if notes:
+        yield warning(
+            subject,
+            f"runs go to this machine, {notes}",
+            expected="the engine that is named there",
+            remedy="Start it, correct the address, or unset it.",
         )
-
-
-def _docker_findings(
-    plan: EnginePlan, plans: Sequence[RunPlan], client: DockerClient
-) -> Iterator[Finding]:
-    info = client.info()
-    arrived = datetime.now(UTC)
-    subject, here = f"engine {plan.name}", is_here(info)
-    yield judge_engine(subject, plan, info)
-    yield clock(f"clock of {subject}", parse_time(info["SystemTime"]), arrived)
-    checks = [Check(subject=f"disk of {subject}", look=partial(disk_findings, client, info, plans))]
-    for run in plans:
-        image = partial(image_findings, run, client, info)
-        checks.append(Check(subject=f"image of {run.platform}", look=image))
-        runtimes = tuple(info.get("Runtimes") or ())
-        devices = partial(device_findings, run, here=here, runtimes=runtimes)
-        checks.append(Check(subject=f"devices of {run.platform}", look=devices))
-    yield from carry_out(checks)
+    processors = len(os.sched_getaffinity(0))
+    python = f"a virtual environment on this machine, Python {platform.python_version()}"
+    yield ok(subject, f"{python}, {platform.machine()}, {processors} processors")
+    yield from dict.fromkeys(found for plan in plans for found in prerequisites_of(plan))
 
 
 def judge_engine(subject: str, plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
     """Judge what an engine says about itself."""
     version, processors = str(info["ServerVersion"]), int(info["NCPU"])
+    usual = plan.docker_host or "the usual one of this machine"
     found = (
-        f"Docker Engine {version} on {info['Name']}, {how(plan)}, {info['Architecture']},"
+        f"Docker Engine {version} on {info['Name']},"
+        f" {usual if plan.context is None else f'context {plan.context}'}, {info['Architecture']},"
         f" {counted(processors, 'processor')}, {decimal(info['MemTotal'])} of memory"
     )
-    if _version(version) < OLDEST:
-        return warning(
-            subject,
-            found,
-            expected=f"{OLDEST[0]}.{OLDEST[1]} or newer",
-            remedy="Update it: nothing older has been tried.",
-        )
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
+        expected = f"{OLDEST[0]}.{OLDEST[1]} or newer"
+        remedy = "Update it: nothing older has been tried."
+        return warning(subject, found, expected=expected, remedy=remedy)
     if plan.capacity is not None and plan.capacity > processors:
         return warning(
             subject,
@@ -98,22 +104,6 @@ def judge_engine(subject: str, plan: EnginePlan, info: Mapping[str, Any]) -> Fin
             remedy=f"Lower engines.{plan.name}.capacity in ci.site.yaml.",
         )
     return ok(subject, found)
-
-
-def how(plan: EnginePlan) -> str:
-    """How an engine is reached, in words."""
-    if plan.context is not None:
-        return f"context {plan.context}"
-    return plan.docker_host or "the usual one of this machine"
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
-
-
-def parse_time(text: str) -> datetime:
-    """Parse a time of Go's, which has nanoseconds."""
-    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
 
 
 def disk_findings(
@@ -156,36 +146,25 @@ def parse_free(printed: str) -> int:
     return int(printed.splitlines()[-1].split()[3]) * 1024
 
 
-# The kernel's names of processors, and the registries'.
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
 def image_findings(
     plan: RunPlan, client: DockerClient, info: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Whether the image is there, and else its base, here or in a registry."""
-    image = plan.needed_image
-    subject = f"image of {plan.platform}"
-    reason = ImageBuilder(client).reason(plan)
+    image, images = plan.needed_image, ImageBuilder(client)
+    reason = images.reason(plan)
     if reason is None:
-        yield ok(subject, f"{image.tag} is there")
+        yield ok(f"image of {plan.platform}", f"{image.tag} is there")
         return
-    yield ok(subject, f"{image.tag} will be built: {reason}")
-    yield from _base_findings(plan.platform, image, client, info)
-
-
-def _base_findings(
-    platform: str, image: ImagePlan, client: DockerClient, info: Mapping[str, Any]
-) -> Iterator[Finding]:
-    subject = f"base image of {platform}"
-    if base := ImageBuilder(client).find(image.base_image):
+    yield ok(f"image of {plan.platform}", f"{image.tag} will be built: {reason}")
+    subject = f"base image of {plan.platform}"
+    if base := images.find(image.base_image):
         yield ok(subject, f"{image.base_image} is there")
         yield from judge_architecture(subject, [base.attrs["Architecture"]], info)
         return
     try:
         answer = client.images.get_registry_data(image.base_image)
     except APIError as error:
-        yield judge_unpullable(platform, image, explain(error))
+        yield judge_unpullable(plan.platform, image, explain(error))
         return
     yield ok(subject, f"{image.base_image} can be pulled")
     platforms = answer.attrs.get("Platforms") or ()
@@ -220,25 +199,9 @@ def judge_architecture(
 
 def cache() -> Finding:
     """The user's folder of caches: a run goes on without it, an image build does not."""
-    path = user_cache()
-    found = prerequisites.folder("cache", path, remedy="Name another folder with XDG_CACHE_HOME.")
+    remedy = "Name another folder with XDG_CACHE_HOME."
+    found = prerequisites.folder("cache", user_cache(), remedy=remedy)
     if found.level is not Level.PROBLEM:
         return found
     expected = "a folder with room, for the compiler cache and the locks of image builds"
     return warning("cache", found.found, expected=expected, remedy=str(found.remedy))
-
-
-def host_engine(note: str | None, plans: Sequence[RunPlan]) -> Iterator[Finding]:
-    """The host engine: a virtual environment of this Python in the temporary folder."""
-    subject = "engine host"
-    if note is not None:
-        yield warning(
-            subject,
-            f"runs go to this machine, {note}",
-            expected="the engine that is named there",
-            remedy="Start it, correct the address, or unset it.",
-        )
-    processors = len(os.sched_getaffinity(0))
-    python = f"a virtual environment on this machine, Python {platform.python_version()}"
-    yield ok(subject, f"{python}, {platform.machine()}, {processors} processors")
-    yield from dict.fromkeys(found for plan in plans for found in prerequisites_of(plan))

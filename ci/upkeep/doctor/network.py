@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -30,22 +30,15 @@ INDEX_REMEDY = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a server answered, and when."""
-
-    status: int
-    date: datetime | None
-    arrived: datetime
-
-
 def network_checks(network: NetworkPlan) -> Iterator[Check]:
     """The checks that a site's settings ask for."""
     if (bundle := network.ca_bundle) is not None:
         yield Check(subject="CA bundle", look=lambda: [ca_bundle(bundle)])
-    indexes = index_urls(network.environment)
-    yield from (_index_check(url, network) for url in indexes if not _is_folder(url))
-    folders = [url for url in indexes if _is_folder(url)]
+    urls = index_urls(network.environment)
+    folders = [url for url in urls if url.startswith(("file:", "/"))]
+    for url in urls:
+        if url not in folders:
+            yield Check(subject=INDEX, look=partial(index_findings, url, network))
     if folders:
         yield Check(subject=INDEX, look=lambda: map(index_folder, folders))
     if (folder := network.wheelhouse) is not None:
@@ -62,29 +55,6 @@ def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
     return (*found, *(url for url in pages if not url.startswith("http://127.0.0.1:")))
 
 
-def _index_check(url: str, network: NetworkPlan) -> Check:
-    def look() -> Iterator[Finding]:
-        try:
-            answer = ask(url, network)
-        except requests.RequestException as error:
-            yield problem(
-                subject,
-                f"{mask_credentials(url)} cannot be reached from this machine: {_root(error)}",
-                remedy=INDEX_REMEDY,
-            )
-            return
-        yield judge_index(subject, url, answer.status)
-        if answer.date is not None:
-            yield clock(f"clock of {urlsplit(url).hostname}", answer.date, answer.arrived)
-
-    subject = INDEX
-    return Check(subject=subject, look=look)
-
-
-def _is_folder(url: str) -> bool:
-    return url.startswith(("file:", "/"))
-
-
 def index_folder(url: str) -> Finding:
     """Judge an index that is a folder of this machine, which pip here reads and a container not."""
     path = Path(unquote(urlsplit(url).path)).parent
@@ -94,27 +64,31 @@ def index_folder(url: str) -> Finding:
     return warning(INDEX, f"{path} is not there", expected=expected, remedy=INDEX_REMEDY)
 
 
-def ask(url: str, network: NetworkPlan) -> Answer:
+def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
     """Ask for the head of a page, through the site's proxy and with its certificates."""
     settings = network.host_environment
     bypass = should_bypass_proxies(url, no_proxy=settings.get("no_proxy"))
     proxies = {name: settings.get(f"{name}_proxy", "") for name in ("http", "https")}
     trusted = urlsplit(url).hostname in settings.get("PIP_TRUSTED_HOST", "").split()
-    with requests.Session() as session:
-        session.trust_env = False  # the settings have been read, in their order of precedence
-        response = session.head(
-            url,
-            proxies={} if bypass else {name: proxy for name, proxy in proxies.items() if proxy},
-            verify=not trusted and str(network.ca_bundle or True),
-            timeout=REQUEST_S,
-            allow_redirects=True,
-        )
-    told = response.headers.get("Date")
-    return Answer(
-        status=response.status_code,
-        date=parsedate_to_datetime(told) if told else None,
-        arrived=datetime.now(UTC),
-    )
+    try:
+        with requests.Session() as session:
+            session.trust_env = False  # the settings have been read, in their order of precedence
+            response = session.head(
+                url,
+                proxies={} if bypass else {name: proxy for name, proxy in proxies.items() if proxy},
+                verify=not trusted and str(network.ca_bundle or True),
+                timeout=REQUEST_S,
+                allow_redirects=True,
+            )
+    except requests.RequestException as error:
+        found = f"{mask_credentials(url)} cannot be reached from this machine: {_root(error)}"
+        yield problem(INDEX, found, remedy=INDEX_REMEDY)
+        return
+    arrived = datetime.now(UTC)
+    yield judge_index(INDEX, url, response.status_code)
+    if date := response.headers.get("Date"):
+        subject = f"clock of {urlsplit(url).hostname}"
+        yield clock(subject, parsedate_to_datetime(date), arrived)
 
 
 def judge_index(subject: str, url: str, status: int) -> Finding:
