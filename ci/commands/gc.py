@@ -20,9 +20,18 @@ from ci.engines.link import ERRORS, explain
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode
 from ci.plan.project import Project, load_project
-from ci.upkeep.gc.engine import Usage, cache_items, container_items, image_items, last_runs
-from ci.upkeep.gc.folders import host_cache_items, results_items, run_folders, work_items
-from ci.upkeep.gc.items import Choice, Item, Kind, Limits, choose
+from ci.upkeep.gc import (
+    Choice,
+    Item,
+    Kind,
+    Limits,
+    Scope,
+    Usage,
+    choose,
+    engine_items,
+    machine_items,
+    run_folders,
+)
 from ci.util.text import counted, mask_credentials, printable
 
 # By judgement, not measured: after two weeks' absence a run can still be resumed, and images with
@@ -143,22 +152,19 @@ def _places(
 
     Engines come before this machine: what runs in their containers is needed here too.
     """
-    name, strangers = options.project or project.config.project, options.project is None
     runs = run_folders(options.results)
     going_on = [run for run in runs if run.going_on]
-    busy = {run.run_id for run in going_on}.union(*(usage.running for usage in usages))
-    platforms = {platform for run in going_on for platform in run.platforms}
+    scope = Scope(
+        project=options.project or project.config.project,
+        strangers=options.project is None,
+        runs={run.run_id for run in going_on}.union(*(usage.running for usage in usages)),
+        platforms={platform for run in going_on for platform in run.platforms},
+    )
     for usage in usages:
         with _engine_errors():
-            items = (
-                *container_items(usage, name, busy),
-                *image_items(usage, name, platforms, strangers=strangers),
-                *cache_items(usage, name, platforms, last_runs(usage)),
-            )
+            items = tuple(engine_items(usage, scope))
         yield f"Docker Engine of {usage.machine}", items
-    work = work_items(runs, name, busy, strangers=strangers)
-    caches = host_cache_items(name, platforms)
-    yield THIS_MACHINE, (*caches, *results_items(runs, name, busy), *work)
+    yield THIS_MACHINE, tuple(machine_items(runs, scope))
 
 
 def _failure(item: Item) -> str | None:

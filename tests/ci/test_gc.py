@@ -18,8 +18,7 @@ from filelock import FileLock
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.upkeep.gc.engine import image_size
-from ci.upkeep.gc.items import Item, Kind, Limits, choose
+from ci.upkeep.gc import Item, Kind, Limits, choose, image_size
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GB = 10**9

@@ -22,7 +22,7 @@ from ci import cli
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode
 from ci.upkeep.doctor.engine import disk_findings
-from ci.upkeep.gc.engine import Usage, last_used
+from ci.upkeep.gc import Usage, last_used
 from ci.util.prerequisites import Level
 
 pytestmark = pytest.mark.docker
