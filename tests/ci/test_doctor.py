@@ -214,7 +214,7 @@ def test_disks(free: int, level: Level) -> None:
     [(200, Level.OK), (404, Level.OK), (401, Level.PROBLEM), (503, Level.PROBLEM)],
 )
 def test_answers_of_an_index(status: int, level: Level) -> None:
-    found = judge_index("index", "https://me:pw@host/simple/pip/", status)
+    found = judge_index("https://me:pw@host/simple/pip/", status)
     assert found.level is level
     assert "pw" not in found.found
     assert ("password" in (found.remedy or "")) is (status == 401)
@@ -286,7 +286,7 @@ def test_wheelhouses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["20.10.24+dfsg1", "27.3.1", "29.0.0-rc.1"])
 def test_an_engine_that_will_do(version: str) -> None:
-    found = judge_engine("engine gpus", ENGINE, {**INFO, "ServerVersion": version})
+    found = judge_engine(ENGINE, {**INFO, "ServerVersion": version})
     assert found.level is Level.OK
     assert found.found == (
         f"Docker Engine {version} on gpu-1, ssh://gpu-1, x86_64, 64 processors, 512.0 GB of memory"
@@ -294,12 +294,12 @@ def test_an_engine_that_will_do(version: str) -> None:
 
 
 def test_an_engine_that_is_too_old() -> None:
-    found = judge_engine("engine gpus", ENGINE, {**INFO, "ServerVersion": "19.03.15"})
+    found = judge_engine(ENGINE, {**INFO, "ServerVersion": "19.03.15"})
     assert (found.level, found.expected) == (Level.WARNING, "20.10 or newer")
 
 
 def test_an_engine_with_more_capacity_than_processors() -> None:
-    found = judge_engine("engine gpus", replace(ENGINE, capacity=65), INFO)
+    found = judge_engine(replace(ENGINE, capacity=65), INFO)
     assert found.level is Level.WARNING
     assert "engines.gpus.capacity" in (found.remedy or "")
 

@@ -48,7 +48,7 @@ def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     if isinstance(engine, DockerEngine):
         client, info = engine.client, engine.client.info()
         arrived = datetime.now(UTC)
-        yield judge_engine(subject, plan, info)
+        yield judge_engine(plan, info)
         yield clock(f"clock of {subject}", datetime.fromisoformat(info["SystemTime"]), arrived)
         disk_check = partial(disk_findings, client, info, plans)
         checks = [Check(subject=f"disk of {subject}", look=disk_check)]
@@ -83,8 +83,9 @@ def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     yield from dict.fromkeys(found for plan in plans for found in prerequisites_of(plan))
 
 
-def judge_engine(subject: str, plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
+def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
     """Judge what an engine says about itself."""
+    subject = f"engine {plan.name}"
     version, processors = str(info["ServerVersion"]), int(info["NCPU"])
     usual = plan.docker_host or "the usual one of this machine"
     found = (

@@ -85,21 +85,20 @@ def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
         yield problem(INDEX, found, remedy=INDEX_REMEDY)
         return
     arrived = datetime.now(UTC)
-    yield judge_index(INDEX, url, response.status_code)
+    yield judge_index(url, response.status_code)
     if date := response.headers.get("Date"):
         subject = f"clock of {urlsplit(url).hostname}"
         yield clock(subject, parsedate_to_datetime(date), arrived)
 
 
-def judge_index(subject: str, url: str, status: int) -> Finding:
+def judge_index(url: str, status: int) -> Finding:
     """Judge what an index answers; one without the probed package answers too."""
     shown = mask_credentials(url)
     if status < 400 or status == 404:
-        return ok(subject, f"{shown} answers ({status})")
+        return ok(INDEX, f"{shown} answers ({status})")
     denied = "Its user name or password is wrong or missing." if status in (401, 403, 407) else None
-    return problem(
-        subject, f"{shown} answers {status}", expected="200", remedy=denied or INDEX_REMEDY
-    )
+    found = f"{shown} answers {status}"
+    return problem(INDEX, found, expected="200", remedy=denied or INDEX_REMEDY)
 
 
 def ca_bundle(path: Path) -> Finding:
@@ -108,9 +107,8 @@ def ca_bundle(path: Path) -> Finding:
     try:
         context.load_verify_locations(cafile=path)
     except (ssl.SSLError, OSError) as error:
-        return problem(
-            "CA bundle", f"{path} cannot be loaded: {error}", expected="PEM", remedy=CA_REMEDY
-        )
+        found = f"{path} cannot be loaded: {error}"
+        return problem("CA bundle", found, expected="PEM", remedy=CA_REMEDY)
     return judge_certificates(path, context.get_ca_certs(), datetime.now(UTC))
 
 
@@ -119,12 +117,8 @@ def judge_certificates(
 ) -> Finding:
     """Judge the certificates of a bundle as ``ssl`` describes them."""
     if not certificates:
-        return problem(
-            "CA bundle",
-            f"{path} holds no certificate of an authority",
-            expected="at least one",
-            remedy=CA_REMEDY,
-        )
+        found = f"{path} holds no certificate of an authority"
+        return problem("CA bundle", found, expected="at least one", remedy=CA_REMEDY)
     expired = [
         _common_name(certificate)
         for certificate in certificates
