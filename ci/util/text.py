@@ -78,7 +78,8 @@ def unreadable(lines: int, longest: int) -> str:
 def first_names(names: Sequence[str], most: int = 5) -> str:
     """``a, b, c, d, e and 3 more``; a name is as long as a project makes it, and is shortened."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    short = (name[:LONGEST_NAME] + "..." * (len(name) > LONGEST_NAME) for name in names[:most])
+    shown = names[:most]
+    short = (it if len(it) <= LONGEST_NAME else f"{it[:LONGEST_NAME]}..." for it in shown)
     return ", ".join(short) + more
 
 
