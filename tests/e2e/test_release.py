@@ -280,10 +280,15 @@ def test_the_generated_source_is_kept(results: Path, platform: Platform, release
 @of_each_release
 def test_the_store_has_the_run(results: Path, document: dict[str, Any]) -> None:
     with sqlite3.connect(results.parent / "ci.db") as store:
-        tables = {name for (name,) in store.execute("select name from sqlite_master")}
-        assert {"runs", "stages", "details"} <= tables
         runs = [run for (run,) in store.execute("select run_id from runs")]
+        stored = dict(store.execute("select platform, document from platforms"))
+        [(described,)] = store.execute("select count(*) from details")
     assert runs == [document["run_id"]]
+    rows = {row["platform"]: row for row in document["platforms"]}
+    assert {name: json.loads(text)["stages"] for name, text in stored.items()} == {
+        name: row["stages"] for name, row in rows.items()
+    }
+    assert described == len(rows)
 
 
 @of_each_release
