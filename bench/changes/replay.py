@@ -1,7 +1,7 @@
 """Runs come one after the other, and each time a method looks at all that there is.
 
 Series that several people marked are scored as the Turing benchmark scores, where the whole series
-is seen at once, and nobody is right alone: van den Burg and Williams, An Evaluation of Change
+is seen at once, and no single reader is right: van den Burg and Williams, An Evaluation of Change
 Point Detection Algorithms, https://arxiv.org/abs/2003.06222.
 """
 
@@ -99,7 +99,7 @@ def _near(place: int, others: Iterable[int]) -> int | None:
 
 def score(marks: Sequence[Iterable[int]], places: Iterable[int], count: int) -> Score:
     """``marks`` has the places of each person, in a series of ``count`` values."""
-    # The first value begins a level in everybody's eyes; so somebody who marked nothing can agree.
+    # To every reader the first value begins a level, so one who marked nothing can agree.
     people = [sorted({0, *person}) for person in marks]
     reported = sorted({0, *places})
     marked = sorted({mark for person in people for mark in person})

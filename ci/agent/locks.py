@@ -76,7 +76,7 @@ class LockFolder:
         run = f"run {owner['run']} ({owner['platform']}) of user {owner['user']} since {since}"
         mine = _identity()
         here = all(owner[key] == mine[key] for key in ("boot", "namespace"))
-        # Of an owner elsewhere nobody here can say whether it has died.
+        # Whether an owner elsewhere has died cannot be seen from here.
         if not here or _started(owner["pid"]) == owner["started"]:
             return run
         self._reap(name, owner)

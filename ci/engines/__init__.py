@@ -28,7 +28,7 @@ class EngineMachine:
     """Where an engine runs its plans.
 
     Two engines of one ``identity`` are the same one, whatever they are called here, and
-    ``processors`` is how many platforms run there at once where nobody says it.
+    ``processors`` is how many platforms run there at once where no capacity is set.
     """
 
     identity: str

@@ -25,7 +25,7 @@ CONTAINER_PROBE: Final = ("/opt/devices/bin/python", "/opt/infini-ci/devices.py"
 
 
 def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:
-    """What the agent is told about devices; ``probe`` is a Python and the program it runs."""
+    """The devices of the agent's job; ``probe`` is a Python and the program it runs."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a number without a name, as in many containers
@@ -77,7 +77,7 @@ def check_exposure(platform: str, devices: DevicePlan) -> None:
 
 
 def container_devices(devices: DevicePlan, found: FoundFiles | None = None) -> dict[str, Any]:
-    """Return the options; files stand as patterns where nobody has looked for them (``None``)."""
+    """Return the options; without ``found`` the files are patterns."""
     facts = devices.facts
     options: dict[str, Any] = {"volumes": [lease_volume(devices)]}
     match exposure_of(devices):
@@ -107,7 +107,7 @@ def lease_volume(devices: DevicePlan) -> str:
 HOST = "/host"  # where the container has the machine's files, read-only
 HELPER_LABEL = "infini-ci.helper"
 
-# Runs as root, as nobody else can make a folder for everybody, but with no capability.
+# Runs as root, who alone can make a folder for all users, but with no capability.
 PROGRAM = f"""
 import glob, json, os, stat, sys
 wanted = json.loads(sys.argv[1])

@@ -1,7 +1,8 @@
 """Pure planning: configuration and request become one frozen ``RunPlan`` per platform.
 
 Nothing here does any I/O; whatever must be known about the machine (environment
-variables, file contents, hashes) comes in as values.
+variables, file contents, hashes) comes in as values. The one exception is the path of this
+Python, from which the host engine makes its environment.
 """
 
 from __future__ import annotations
