@@ -64,8 +64,8 @@ class Contract:
     """The contract that this one differs from, relative to the file."""
 
 
-# The outcomes of an overload's tests by variant, by function, slot and overload.
-_Overload = tuple[str, int, str]
+# Where the file has an entry: its section, then a function, or function, slot and overload.
+_Place = tuple[str | int, ...]
 
 
 # Writing
@@ -86,6 +86,7 @@ def contract_text(
     """
     suite = contract.suite
     _refuse_unfit(suite)
+    entries, inherited = _entries(suite), _entries(base.suite) if base else {}
     lines = [
         *_head(contract, config, torch_version, date),
         f"schema_version: {SCHEMA_VERSION}",
@@ -95,8 +96,8 @@ def contract_text(
         f"device: {_scalar(suite.device) if suite.device else 'null'}",
         "dtypes:",
         *(f"  {name}: {' '.join(members)}" for name, members in DTYPE_CLASSES.items()),
-        *_operator_lines(_by_overload(suite), _by_overload(base.suite) if base else {}),
-        *_test_lines(suite.functions, base.suite.functions if base else {}),
+        *_section("operators", entries, inherited),
+        *_section("tests", entries, inherited),
     ]
     return "\n".join(lines) + "\n"
 
@@ -146,57 +147,44 @@ def _head(
     ]
 
 
-def _operator_lines(
-    operators: Mapping[_Overload, Mapping[str, State]],
-    inherited: Mapping[_Overload, Mapping[str, State]],
-) -> Iterator[str]:
-    changed = sorted(
-        name
-        for name in operators.keys() | inherited.keys()
-        if operators.get(name) != inherited.get(name)
-    )
-    yield "operators:" if changed else "operators: {}"
-    slots = {name[:2] for name in operators}
-    functions = {function for function, _ in slots}
-    place: tuple[str, int] | tuple[()] = ()
-    for name in changed:
-        function, slot, overload = name
-        if place[:1] != (function,):
-            yield f"  {_scalar(function)}:" + ("" if function in functions else " null")
-        if place != (function, slot) and function in functions:
-            yield f"    slot {slot}:" + ("" if (function, slot) in slots else " null")
-        place = (function, slot)
-        if place in slots:
-            variants: dict[str, set[str]] = defaultdict(set)
-            for variant, state in operators.get(name, {}).items():
-                variants[str(state)].add(variant)
-            dtypes = {state: abbreviated(names) for state, names in variants.items()}
-            yield f"      {_scalar(overload)}: {_outcomes(dtypes)}"
-
-
-def _by_overload(suite: Suite) -> dict[_Overload, dict[str, State]]:
-    found: dict[_Overload, dict[str, State]] = defaultdict(dict)
+def _entries(suite: Suite) -> dict[_Place, str]:
+    """What the file has of each overload, and of each other function."""
+    variants: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for test, state in suite.operators.items():
-        found[test.function, test.slot, test.overload][test.variant] = state
-    return found
+        place = ("operators", test.function, test.slot, test.overload)
+        variants[place][str(state)].add(test.variant)
+    entries = {
+        place: _outcomes({state: _scalar(abbreviated(names)) for state, names in states.items()})
+        for place, states in variants.items()
+    }
+    for name, counts in suite.functions.items():
+        entries["tests", name] = _outcomes({str(state): str(n) for state, n in counts.items()})
+    return entries
 
 
-def _test_lines(
-    functions: Mapping[str, Counter[State]], inherited: Mapping[str, Counter[State]]
+def _section(
+    name: str, entries: Mapping[_Place, str], inherited: Mapping[_Place, str]
 ) -> Iterator[str]:
-    names = functions.keys() | inherited.keys()
-    changed = sorted(name for name in names if functions.get(name) != inherited.get(name))
-    yield "tests:" if changed else "tests: {}"
-    for name in changed:
-        counts = {str(state): str(count) for state, count in functions.get(name, {}).items()}
-        yield f"  {_scalar(name)}: {_outcomes(counts)}"
+    """A section's entries that differ from the inherited ones; ``null``: only those are there."""
+    both = (place for place in entries.keys() | inherited.keys() if place[0] == name)
+    changed = sorted(place for place in both if entries.get(place) != inherited.get(place))
+    yield f"{name}:" if changed else f"{name}: {{}}"
+    existing = {place[:depth] for place in entries for depth in range(2, len(place) + 1)}
+    written = set()
+    for place in changed:
+        for depth in range(2, len(place) + 1):
+            at, key = place[:depth], place[depth - 1]
+            if at not in written:
+                written.add(at)
+                title = f"slot {key}" if isinstance(key, int) else _scalar(key)
+                value = entries.get(at, "" if at in existing else "null")
+                yield f"{'  ' * (depth - 1)}{title}: {value}".rstrip()
+            if at not in existing:
+                break
 
 
-def _outcomes(values: Mapping[str, str]) -> str:
+def _outcomes(texts: Mapping[str, str]) -> str:
     """``floating bool``, all of which pass, or ``{passed: floating, no sample: bool}``."""
-    texts = {state: text if text.isdigit() else _scalar(text) for state, text in values.items()}
-    if not texts:
-        return "null"
     if [*texts] == ["passed"]:
         return texts["passed"]
     passed_first = sorted(texts, key=lambda state: (not state.startswith("passed"), state))
@@ -224,11 +212,11 @@ def load_contract(
         ConfigError: with all findings, each with its line.
     """
     document = read_document(path)
-    if document.data is None and document.findings:  # no YAML at all
-        raise _wrong(path, document.findings)
-    reader = _ContractReader(document=document)
-    inherited = reader.base(path, bases)
-    contract = reader.read(inherited.suite if inherited else None)
+    findings = [*document.findings]
+    if document.data is None and findings:  # no YAML at all
+        raise _wrong(path, findings)
+    reader = _ContractReader(document=document, findings=findings)
+    contract = reader.read(reader.base(path, bases))
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
     if simulated is not None and contract.simulated is not simulated:
@@ -236,8 +224,8 @@ def load_contract(
         of, asked = kind(simulated=contract.simulated), kind(simulated=simulated)
         text = f"got a contract of a {of} {contract.platform}, expected one of a {asked} one"
         reader.report(("simulated",), f"{text}; name a folder for each with `contracts`")
-    if reader.findings:
-        raise _wrong(path, reader.findings)
+    if findings:
+        raise _wrong(path, findings)
     return contract
 
 
@@ -251,8 +239,12 @@ class _ContractReader:
     """Takes a document apart, and collects what is wrong with it."""
 
     document: Document
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding]
+    inherited: Suite | None = None
+    """What is listed differs from this."""
     classes: dict[str, list[str]] = field(default_factory=dict)
+    replaced: set[Location] = field(default_factory=set)
+    """Places at which nothing of what is inherited counts."""
 
     def base(self, path: Path, bases: int) -> Contract | None:
         """The contract that the one in ``path`` is based on, if it is."""
@@ -270,8 +262,8 @@ class _ContractReader:
             return load_contract(path.parent / name, bases=bases + 1)
         return None
 
-    def read(self, inherited: Suite | None) -> Contract:
-        self.findings += self.document.findings
+    def read(self, base: Contract | None) -> Contract:
+        self.inherited = base.suite if base else None
         root = self._mapping((), self.document.data)
         for name in root:
             if name not in KEYS:
@@ -285,55 +277,42 @@ class _ContractReader:
             self.expected(("schema_version",), version, f"1 to {SCHEMA_VERSION}")
         for name, members in self._mapping(("dtypes",), root.get("dtypes", {})).items():
             self.classes[name] = self._text(("dtypes", name), members).split()
-        device = root.get("device")
+        device, simulated = root.get("device"), root.get("simulated", False)
         suite = Suite(
             device=None if device is None else self._text(("device",), device),
-            operators=self._operators(root.get("operators", {}), inherited),
-            functions=self._functions(root.get("tests", {}), inherited),
+            operators=self._operators(root.get("operators", {})),
+            functions=self._functions(root.get("tests", {})),
             others=None,
         )
-        simulated = root.get("simulated", False)
         if not isinstance(simulated, bool):
             self.expected(("simulated",), simulated, "true or false")
         platform = self._text(("platform",), root.get("platform", ""))
-        base = root.get("base")
+        relative = root["base"] if base else None
         return Contract(
             platform=platform,
             suite=suite,
             simulated=simulated is True,
-            base=base if isinstance(base, str) else None,
+            base=relative if isinstance(relative, str) else None,
         )
 
-    def _operators(self, value: object, inherited: Suite | None) -> dict[OperatorTest, State]:
-        found = _by_overload(inherited) if inherited else {}
-        for function, slots in self._mapping(("operators",), value).items():
+    def _operators(self, value: object) -> dict[OperatorTest, State]:
+        found: dict[OperatorTest, State] = {}
+        for function, slots in self._entries(("operators",), value):
             place: Location = ("operators", function)
-            if self._is_left_out(place, slots, inherited):
-                found = {name: states for name, states in found.items() if name[0] != function}
-                continue
-            for key, overloads in self._mapping(place, slots).items():
+            for key, overloads in self._entries(place, slots):
                 number = re.fullmatch(r"slot (0|[1-9]\d*)", key, re.ASCII)
                 if number is None:
                     self.report((*place, key), f"got '{key}', expected a slot, such as 'slot 8'")
-                slot = (function, int(number[1]) if number else 0)
-                if self._is_left_out((*place, key), overloads, inherited):
-                    found = {name: states for name, states in found.items() if name[:2] != slot}
-                    continue
-                for overload, dtypes in self._mapping((*place, key), overloads).items():
-                    at = (*place, key, overload)
-                    found.pop((*slot, overload), None)
-                    if not self._is_left_out(at, dtypes, inherited):
-                        found[*slot, overload] = dict(self._variants(at, dtypes))
-        return {
-            OperatorTest(*name, variant): state
-            for name, states in found.items()
-            for variant, state in states.items()
-        }
-
-    def _is_left_out(self, place: Location, value: object, inherited: Suite | None) -> bool:
-        """``null`` takes out what the base has; without a base it is a value that is missing."""
-        is_wrong = any(finding.location == place for finding in self.document.findings)
-        return value is None and inherited is not None and not is_wrong
+                slot = int(number[1]) if number else 0
+                for overload, dtypes in self._entries((*place, key), overloads):
+                    for variant, state in self._variants((*place, key, overload), dtypes):
+                        found[OperatorTest(function, slot, overload, variant)] = state
+        inherited = self.inherited.operators if self.inherited else {}
+        for test, state in inherited.items():
+            place = ("operators", test.function, f"slot {test.slot}", test.overload)
+            if self.replaced.isdisjoint(place[:depth] for depth in (2, 3, 4)):
+                found[test] = state
+        return found
 
     def _variants(self, place: Location, value: object) -> Iterator[tuple[str, State]]:
         seen: set[str] = set()
@@ -355,31 +334,43 @@ class _ContractReader:
                     seen.add(variant)
                     yield variant, state
 
-    def _functions(self, value: object, inherited: Suite | None) -> dict[str, Counter[State]]:
-        found = dict(inherited.functions) if inherited else {}
-        for function, outcomes in self._mapping(("tests",), value).items():
-            place: Location = ("tests", function)
-            found.pop(function, None)
-            if self._is_left_out(place, outcomes, inherited):
-                continue
+    def _entries(self, place: Location, value: object) -> Iterator[tuple[str, object]]:
+        """The items of a mapping.
+
+        ``null`` takes out what the base has; without a base it is a value that is missing.
+        """
+        for name, item in self._mapping(place, value).items():
+            at = (*place, name)
+            if item is None and self.inherited is not None and not self._is_wrong(at):
+                self.replaced.add(at)
+                yield name, {}
+            else:
+                yield name, item
+
+    def _functions(self, value: object) -> dict[str, Counter[State]]:
+        found: dict[str, Counter[State]] = {}
+        for function, outcomes in self._entries(("tests",), value):
             states: Counter[State] = Counter()
-            for at, state, count in self._states(place, outcomes):
+            for at, state, count in self._states(("tests", function), outcomes):
                 if state.needs is not None:
                     self.report(at, "got an outcome by processor, which only operators have")
                 elif type(count) is int and count > 0:
                     states[state] = count
                 else:
                     self.expected(at, count, "a number of tests")
-            found[function] = states
-        return found
+            if states:
+                found[function] = states
+        old = self.inherited.functions if self.inherited else {}
+        return found | {n: old[n] for n in old if ("tests", n) not in self.replaced}
 
     def _states(self, place: Location, value: object) -> Iterator[tuple[Location, State, object]]:
         """The value of each outcome; a value alone is that of the tests that pass."""
+        if value == {} and place not in self.replaced:
+            self.expected(place, value, "at least one outcome")
+        self.replaced.add(place)
         if not isinstance(value, dict):
             yield place, OUTCOMES["passed"], value
             return
-        if not value:
-            self.expected(place, value, "at least one outcome")
         for name, item in value.items():
             at = (*place, name)
             state = OUTCOMES.get(name)
@@ -406,10 +397,13 @@ class _ContractReader:
         return ""
 
     def expected(self, place: Location, value: object, what: str) -> None:
-        if any(finding.location == place for finding in self.findings):
-            return  # it has no value because something is wrong with it
-        got = "nothing" if value is None or value == "" else repr(value)
-        self.report(place, f"got {got}, expected {what}")
+        if not self._is_wrong(place):
+            got = "nothing" if value is None or value == "" else repr(value)
+            self.report(place, f"got {got}, expected {what}")
+
+    def _is_wrong(self, place: Location) -> bool:
+        """Whether there is a finding already, which may be why there is no value."""
+        return any(finding.location == place for finding in self.findings)
 
     def report(self, place: Location, text: str) -> None:
         line = self.document.line_of(place)
