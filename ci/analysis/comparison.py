@@ -313,7 +313,7 @@ class _StoredRuns:
         platform, after = head[1], self._store.outcomes(*head)
         found = run_difference(self._store.outcomes(*base), after)
         if failing := {change.test for change in found.of(ChangeKind.NEWLY_FAILING)}:
-            tests = {name for name in after.bad if suite_name(name, after.device) in failing}
+            tests = {name for name in after.failures if suite_name(name, after.device) in failing}
             flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
             # A newly failing test that is known to be flaky fails all the same.
             known = {suite_name(test.node_id, after.device): str(test) for test in flaky}

@@ -96,7 +96,7 @@ def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
 def _evidence(group: Attempts) -> dict[str, FlakyEvidence]:
     failed, passed = Counter[str](), Counter[str]()
     for run in group.runs:
-        failed.update(run.bad)
+        failed.update(run.failures.keys())
     failed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.bad)
     for run in group.runs:
         states = {name: run.states.get(name) for name in failed}

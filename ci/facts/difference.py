@@ -113,8 +113,8 @@ def run_difference(base: Outcomes, head: Outcomes) -> Difference:
     changes = _changes(before, after, _one_sided(here, there, changed, device))
     known = sum(change.before is not None for change in changes)
     failing = {change.test for change in changes if change.kind is ChangeKind.NEWLY_FAILING}
-    messages = head.messages(head.bad) if failing else {}
-    said = {suite_name(name, head.device): text for name, text in messages.items()}
+    messages = head.failures.items() if failing else ()
+    said = {suite_name(name, head.device): text for name, text in messages}
     with_messages = (
         replace(change, message=said.get(change.test)) if change.test in failing else change
         for change in changes

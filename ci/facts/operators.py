@@ -7,8 +7,9 @@ operator tests, and nothing here concerns it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from ci.model.results import OverloadCount, is_compiled_only, kind
@@ -32,22 +33,18 @@ LARGEST_NUMBER = (1 << 31) - 1  # what a column of the store has room for
 # Reading
 
 
-def _recorded(properties: object, name: str) -> object:
-    """What a test recorded under a name; ``None``: nothing, or nothing readable."""
-    for pair in properties if isinstance(properties, list) else []:
-        if isinstance(pair, list) and len(pair) == 2 and pair[0] == name:
-            value: object = pair[1]
-            return value
-    return None
-
-
-def processor_of(properties: object) -> Processor | None:
-    """The record of what the processor can do, which the first test of a process makes."""
-    return read_processor(_recorded(properties, "processor"))
+def recorded(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a test recorded, by names; what is no pair of a name and a value is left out."""
+    properties = report.get("user_properties")
+    return {
+        pair[0]: pair[1]
+        for pair in (properties if isinstance(properties, list) else ())
+        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
+    }
 
 
 def read_processor(facts: object) -> Processor | None:
-    """What ``Processor.facts`` or a test wrote; ``None`` where it is neither."""
+    """What ``Processor.facts`` wrote, or the first test of a process; ``None``: neither."""
     match facts:
         case {"torch": str(torch), "onednn": str() | None as onednn, "features": list(features)}:
             names = frozenset(name for name in features if isinstance(name, str))
@@ -55,9 +52,9 @@ def read_processor(facts: object) -> Processor | None:
     return None
 
 
-def selection_of(properties: object) -> Selection | None:
-    """The record of what the library was narrowed to, by the first test of a process."""
-    match _recorded(properties, "selection"):
+def read_selection(facts: object) -> Selection | None:
+    """What the library was narrowed to, as the first test of a process wrote it."""
+    match facts:
         case {
             "asked": str(asked),
             "operators": list(operators),
@@ -75,12 +72,6 @@ def selection_of(properties: object) -> Selection | None:
     return None
 
 
-def quarantine_of(properties: object) -> str | None:
-    """The reference of the quarantine's entry for a test, be it an operator's or not."""
-    reference = _recorded(properties, "quarantine")
-    return reference if isinstance(reference, str) else None
-
-
 _TYPES: dict[str, type] = {
     **dict.fromkeys(OperatorRecord.__dataclass_fields__, str),
     **dict.fromkeys(("slot", "executed", "ran_slot"), int),
@@ -88,18 +79,14 @@ _TYPES: dict[str, type] = {
 }
 
 
-def operator_record(properties: object) -> OperatorRecord | None:
-    """Read ``user_properties`` as the per-test log has them: a list of names and values."""
-    pairs = properties if isinstance(properties, list) else []
+def operator_record(properties: Mapping[str, Any]) -> OperatorRecord | None:
+    """What the test of an operator recorded, as far as it can be read."""
     known: dict[str, Any] = {
-        pair[0]: pair[1]
-        for pair in pairs
+        name: value
+        for name, value in properties.items()
         # A bool is an int to isinstance, and no slot.
-        if isinstance(pair, list)
-        and len(pair) == 2
-        and isinstance(pair[0], str)
-        and type(pair[1]) is _TYPES.get(pair[0])
-        and not (type(pair[1]) is int and abs(pair[1]) > LARGEST_NUMBER)
+        if type(value) is _TYPES.get(name)
+        and not (type(value) is int and abs(value) > LARGEST_NUMBER)
     }
     return OperatorRecord(**known) if "overload" in known else None
 
@@ -129,49 +116,48 @@ def skip_reason(record: OperatorRecord | None, message: str | None) -> str | Non
 
 
 @dataclass
-class _OverloadTests:
-    """What the tests of one overload on one slot and device add up to."""
+class _Overloads:
+    """Those of one slot and device, by what any of their tests did."""
 
-    active: bool = False
-    executed: bool = False
-    passed: bool = False
-    failed: bool = False
-    kernel: str | None = None
-
-    @property
-    def good(self) -> bool:
-        return self.executed and self.passed and not self.failed
+    active: set[str] = field(default_factory=set)
+    executed: set[str] = field(default_factory=set)
+    passed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    kernels: dict[str, str] = field(default_factory=dict)
 
 
 def overload_counts(tests: Iterable[TestOutcome]) -> tuple[OverloadCount, ...]:
     """Count overloads by slot and device, where they are active and where they really ran."""
     # By slot, device and whether that is a simulated one.
-    found: dict[tuple[int, str, bool], dict[str, _OverloadTests]] = defaultdict(
-        lambda: defaultdict(_OverloadTests)
-    )
+    found: dict[tuple[int, str, bool], _Overloads] = defaultdict(_Overloads)
     for test in tests:
         record = test.operator
         if record is None or record.slot is None or record.device is None:
             continue
         simulated = bool(record.simulated)
-        asked = found[record.slot, record.device, simulated][record.overload]
-        asked.active |= record.active is not False  # unknown where it failed before it could ask
+        asked = found[record.slot, record.device, simulated]
+        if record.active is not False:  # unknown where it failed before it could ask
+            asked.active.add(record.overload)
         slot = record.slot if record.ran_slot is None else record.ran_slot
-        ran = found[slot, record.ran_device or record.device, simulated][record.overload]
-        ran.kernel = record.kernel or ran.kernel
-        ran.executed |= record.ran
-        ran.passed |= test.outcome.good and record.ran
-        ran.failed |= test.outcome.bad
+        ran = found[slot, record.ran_device or record.device, simulated]
+        if record.kernel:
+            ran.kernels[record.overload] = record.kernel
+        if record.ran:
+            ran.executed.add(record.overload)
+            if test.outcome.good:
+                ran.passed.add(record.overload)
+        if test.outcome.bad:
+            ran.failed.add(record.overload)
     counts = []
-    for (slot, device, simulated), overloads in sorted(found.items()):
-        passed = [overload for overload in overloads.values() if overload.good]
-        kernels = Counter(overload.kernel for overload in passed)
+    for (slot, device, simulated), overloads in sorted(found.items(), key=itemgetter(0)):
+        passed = overloads.passed - overloads.failed
+        kernels = Counter(overloads.kernels.get(name) for name in passed)
         counts.append(
             OverloadCount(
                 slot=slot,
                 device=device,
-                active=sum(overload.active for overload in overloads.values()),
-                executed=sum(overload.executed for overload in overloads.values()),
+                active=len(overloads.active),
+                executed=len(overloads.executed),
                 passed=len(passed),
                 simulated=simulated,
                 kernels={name: kernels[name] for name in KERNELS} if simulated else {},

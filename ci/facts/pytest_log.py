@@ -15,9 +15,9 @@ from typing import Any
 from ci.agent.pytest_stage import parse_report
 from ci.facts.operators import (
     operator_record,
-    processor_of,
-    quarantine_of,
-    selection_of,
+    read_processor,
+    read_selection,
+    recorded,
     skip_reason,
 )
 from ci.model.tests import (
@@ -75,16 +75,21 @@ class _Attempt:
     operator: OperatorRecord | None = None
     quarantine: str | None = None
 
-    def add(self, report: Mapping[str, Any]) -> None:
+    def add(self, report: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
         self.seconds += float(report.get("duration") or 0.0)
         self.ended |= report.get("when") in ("teardown", _WORKER_CRASH_PHASE)
         self.rerun |= report.get("outcome") == "rerun"
-        if properties := report.get("user_properties"):
+        if properties:
             self.operator = operator_record(properties)
-            self.quarantine = quarantine_of(properties)
+            reference = properties.get("quarantine")
+            self.quarantine = reference if isinstance(reference, str) else None
         self.keep(_phase_outcome(report), _reason(report))
 
-    def result(self, node_id: str, outcome: Outcome) -> TestOutcome:
+    def result(self, node_id: str) -> TestOutcome | None:
+        """The test, unless a part of it is missing that could still change how it ended."""
+        outcome = self.outcome
+        if outcome is None or not (self.ended or outcome.bad):
+            return None
         skipped = outcome is Outcome.SKIPPED
         return TestOutcome(
             node_id=node_id,
@@ -148,7 +153,7 @@ class _LogReader:
         if kind == "TestReport":
             self._test(record)
         elif kind == "SubtestReport" and record["outcome"] == "failed":
-            self.attempts.setdefault(record["nodeid"], _Attempt()).add(record)
+            self.attempts.setdefault(record["nodeid"], _Attempt()).add(record, recorded(record))
         elif kind == "CollectReport" and record["outcome"] != "passed":
             attempt = self.attempts.setdefault(record["nodeid"], _Attempt(ended=True))
             failed = record["outcome"] == "failed"
@@ -166,11 +171,10 @@ class _LogReader:
             self.attempts[node_id] = known = _Attempt()
         elif report["when"] == "setup":
             known.ended = False  # run once more: the worse of both counts
-        known.add(report)
-        if self.processor is None:
-            self.processor = processor_of(report.get("user_properties"))
-        if self.selection is None:
-            self.selection = selection_of(report.get("user_properties"))
+        properties = recorded(report)
+        known.add(report, properties)
+        self.processor = self.processor or read_processor(properties.get("processor"))
+        self.selection = self.selection or read_selection(properties.get("selection"))
         message = report.get("longrepr")
         if isinstance(message, str) and _WORKER_CRASH.match(message):
             cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]
@@ -178,12 +182,9 @@ class _LogReader:
 
     def result(self) -> PytestLog:
         attempts = self.attempts.items()
+        tests = (attempt.result(node_id) for node_id, attempt in attempts)
         return PytestLog(
-            tests=tuple(
-                attempt.result(node_id, attempt.outcome)
-                for node_id, attempt in attempts
-                if attempt.outcome is not None and (attempt.ended or attempt.outcome.bad)
-            ),
+            tests=tuple(test for test in tests if test is not None),
             warnings=self.warnings,
             exit_status=self.exit_status,
             running=tuple(node_id for node_id, attempt in attempts if not attempt.ended),

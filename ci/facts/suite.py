@@ -202,38 +202,31 @@ def spelled_out(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
     return [prefix + member for member in classes.get(dtype, [dtype])]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """How to read each column; ``digest`` is of names and endings, ``None``: unknown."""
-
-    names: Callable[[], Sequence[str]]
-    endings: Callable[[], Sequence[Ending]]
-    seconds: Callable[[], Sequence[float]]
-    digest: tuple[str, str] | None = None
-
-
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """All tests of a run on one platform."""
+    """All tests of a run on one platform, in columns that are read when they are needed."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    read_names: Callable[[], Sequence[str]]
+    read_endings: Callable[[], Sequence[Ending]]
+    read_seconds: Callable[[], Sequence[float]]
+    digest: tuple[str, str] | None = None
+    """Of names and endings; ``None``: unknown."""
 
     def ended_as(self, other: Outcomes) -> bool:
         """Whether every test ended as in the other run, with the same words."""
-        digest = self._columns.digest
-        return digest is not None and digest == other._columns.digest
+        return self.digest is not None and self.digest == other.digest
 
     @cached_property
     def names(self) -> Sequence[str]:
-        return self._columns.names()
+        return self.read_names()
 
     @cached_property
     def endings(self) -> Sequence[Ending]:
-        return self._columns.endings()
+        return self.read_endings()
 
     @cached_property
     def seconds(self) -> Sequence[float]:
-        return self._columns.seconds()
+        return self.read_seconds()
 
     @cached_property
     def device(self) -> str | None:
@@ -247,12 +240,13 @@ class Outcomes:
         return dict(zip(self.names, states, strict=True))
 
     @cached_property
-    def bad(self) -> Sequence[str]:
-        """The node ids of those that failed or erred; tests that ended alike share an ending."""
-        known = {id(ending): ending for ending in self.endings}
-        bad = {key for key, ending in known.items() if ending.state.outcome.bad}
+    def failures(self) -> Mapping[str, str | None]:
+        """The messages of the tests that failed or erred, by node id."""
+        # Tests that ended alike share an ending: there are few to look into.
+        endings = {id(ending): ending for ending in self.endings}
+        bad = {key: ending.message for key, ending in endings.items() if ending.state.outcome.bad}
         rows = zip(self.names, self.endings, strict=True)
-        return [name for name, ending in rows if id(ending) in bad] if bad else []
+        return {name: bad[id(ending)] for name, ending in rows if id(ending) in bad} if bad else {}
 
     @cached_property
     def passed_seconds(self) -> Mapping[str, float]:
@@ -261,21 +255,13 @@ class Outcomes:
         passed = Outcome.PASSED
         return {name: seconds for name, (state, _), seconds in rows if state.outcome is passed}
 
-    def messages(self, names: Iterable[str]) -> dict[str, str | None]:
-        """The messages of these tests."""
-        wanted = frozenset(names)
-        rows = zip(self.names, self.endings, strict=True)
-        return {name: ending.message for name, ending in rows if name in wanted}
-
 
 def outcomes_of(tests: Iterable[TestOutcome]) -> Outcomes:
     """Tests that are objects already."""
     ordered = list({test.node_id: test for test in tests}.values())
     endings = [Ending(State(test.outcome, test.skip_reason), test.reason) for test in ordered]
     return Outcomes(
-        Columns(
-            names=lambda: [test.node_id for test in ordered],
-            endings=lambda: endings,
-            seconds=lambda: [test.seconds for test in ordered],
-        )
+        read_names=lambda: [test.node_id for test in ordered],
+        read_endings=lambda: endings,
+        read_seconds=lambda: [test.seconds for test in ordered],
     )

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, func, select
 
 from ci.facts.environment_key import EnvironmentKey, successors
-from ci.facts.suite import Columns, Outcomes
+from ci.facts.suite import Outcomes
 from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import reading
@@ -251,7 +251,9 @@ def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 def _outcomes(places: dict[str, int], content: bytes) -> Outcomes:
     endings = blobs.endings(content, places.values())
-    return Outcomes(Columns(names=lambda: [*places], endings=lambda: endings, seconds=_unknown))
+    return Outcomes(
+        read_names=lambda: [*places], read_endings=lambda: endings, read_seconds=_unknown
+    )
 
 
 def _unknown() -> Sequence[float]:

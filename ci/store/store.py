@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ci.errors import InfrastructureError, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
-from ci.facts.suite import Columns, Outcomes, outcomes_of
+from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import BuildDetails, Details, Rerun
 from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
 from ci.model.tests import TestOutcome
@@ -119,13 +119,12 @@ class Store(Queries):
             if row is None or row.durations is None:
                 self._outcomes[place] = outcomes_of(())
             else:
-                columns = Columns(
-                    names=lambda: self._shared(row.node_ids, blobs.names),
-                    endings=lambda: self._shared(row.outcomes, blobs.endings),
-                    seconds=lambda: blobs.seconds(row.durations),
+                self._outcomes[place] = Outcomes(
+                    read_names=lambda: self._shared(row.node_ids, blobs.names),
+                    read_endings=lambda: self._shared(row.outcomes, blobs.endings),
+                    read_seconds=lambda: blobs.seconds(row.durations),
                     digest=(row.node_ids, row.outcomes),
                 )
-                self._outcomes[place] = Outcomes(columns)
         return self._outcomes[place]
 
     def _shared(self, digest: str, decode: Callable[[bytes], Sequence[Any]]) -> Sequence[Any]:

@@ -18,7 +18,7 @@ from ci.facts.difference import (
     lines_of,
     run_difference,
 )
-from ci.facts.suite import Columns, Outcomes, abbreviated, outcomes_of, suite_of
+from ci.facts.suite import Outcomes, abbreviated, outcomes_of, suite_of
 from ci.model.tests import OperatorTest, Outcome, State, Suite, TestOutcome
 
 PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)
@@ -140,8 +140,16 @@ def test_runs_that_ended_alike_are_not_looked_at() -> None:
     def never() -> list[Any]:
         pytest.fail("a column is decoded")
 
-    columns = Columns(names=lambda: ["a", "b"], endings=never, seconds=never, digest=("x", "y"))
-    found = run_difference(Outcomes(columns), Outcomes(columns))
+    base, head = (
+        Outcomes(
+            read_names=lambda: ["a", "b"],
+            read_endings=never,
+            read_seconds=never,
+            digest=("x", "y"),
+        )
+        for _ in range(2)
+    )
+    found = run_difference(base, head)
     assert (found.changes, found.unchanged) == ((), 2)
 
 

@@ -10,7 +10,7 @@ import operator_log
 import pytest
 from operator_log import FINISH, SIMULATED, lines, properties
 
-from ci.facts.operators import operator_record, overload_counts
+from ci.facts.operators import operator_record, overload_counts, recorded
 from ci.facts.pytest_log import parse_log
 from ci.model.results import OverloadCount
 from ci.model.tests import SKIP_REASONS, OperatorRecord, PytestLog
@@ -48,7 +48,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "recorded",
+    "properties",
     [
         *(
             None,
@@ -64,8 +64,8 @@ def test_a_record_is_read_as_it_was_written() -> None:
         *([["slot", 8]], [None], [[["overload"], "x"]], [["overload", "a", "b"]]),
     ],
 )
-def test_a_test_that_says_nothing_is_no_operator_test(recorded: object) -> None:
-    assert operator_record(recorded) is None
+def test_a_test_that_says_nothing_is_no_operator_test(properties: object) -> None:
+    assert operator_record(recorded({"user_properties": properties})) is None
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,8 @@ def test_a_test_that_says_nothing_is_no_operator_test(recorded: object) -> None:
     ],
 )
 def test_what_cannot_be_read_is_left_open(name: str, value: object) -> None:
-    record = operator_record([["overload", "add.out"], [name, value], ["color", "red"]])
+    properties = [["overload", "add.out"], [name, value], ["color", "red"]]
+    record = operator_record(recorded({"user_properties": properties}))
     assert record == OperatorRecord(overload="add.out")
 
 

@@ -207,7 +207,7 @@ def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, st
     for run_id, some in found.items():
         states = store.outcomes(run_id, "moore").states
         assert some.states.items() <= states.items()
-    assert sorted(found["run-1"].bad) == ["a", "b"]
+    assert sorted(found["run-1"].failures) == ["a", "b"]
     assert store.outcomes_of_some({"a"}, suites, "nvidia") == {}
 
 
