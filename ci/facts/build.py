@@ -7,8 +7,9 @@ import posixpath
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -38,26 +39,25 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
 
     ``stages`` are those that build, whose logs are read.
     """
-    log = BuildLog()
-    for stage in stages:
-        log.read(lines_of(folder / f"{stage}.log"))
+    logs = chain.from_iterable(lines_of(folder / f"{stage}.log") for stage in stages)
+    configure_s, wheel_bytes = read_logs(logs)
     commands = parse_ninja_log(text_of(folder / NINJA_LOG) or "")
     members = members_of(folder / GENERATED)
     # Lines of every generated file; binary ones have none.
     generated = {m.name: m.content.count(b"\n") for m in members or () if b"\0" not in m.content}
     units = [command for command in commands if command.kind is UnitKind.COMPILE]
     result = BuildResult(
-        configure_s=log.configure_s,
+        configure_s=configure_s,
         compile_s=wall_seconds(commands, UnitKind.COMPILE),
         link_s=wall_seconds(commands, UnitKind.LINK),
         translation_units=len(units) if commands else None,
-        wheel_bytes=log.wheel_bytes,
+        wheel_bytes=wheel_bytes,
         generated_lines=None if members is None else sum(generated.values()),
     )
     cached = cached_units(text_of(folder / STATISTICS), commands)
     details = BuildDetails(
         units=tuple(
-            Unit(output=it.output, kind=it.kind, seconds=it.seconds, cached=cached(it))
+            Unit(output=it.output, kind=it.kind, seconds=it.seconds, cached=cached.get(it.output))
             # The most expensive first.
             for it in sorted(commands, key=lambda it: (it.start - it.end, it.output))
         ),
@@ -79,25 +79,21 @@ _FOLDER = re.compile(r"Processing (?!.*\.(?:whl|zip|tar(?:\.\w+)?|tgz)\b).+\n?")
 _WHEEL = re.compile(r"  Created wheel for \S+: filename=\S+ size=(\d{1,15}) .*\n?")
 
 
-class BuildLog:
-    """What the logs of the stages that build report, gathered line by line."""
-
-    def __init__(self) -> None:
-        self.configure_s: float | None = None
-        self.wheel_bytes: int | None = None
-        self._own_is_next = False
-
-    def read(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            if " done (" in line and (match := _CONFIGURED.fullmatch(line)):
-                # Of all the projects and configurations.
-                self.configure_s = (self.configure_s or 0.0) + float(match[1])
-            elif _FOLDER.fullmatch(line):
-                self._own_is_next = True
-            elif self._own_is_next and (match := _WHEEL.fullmatch(line)):
-                # pip builds what it was pointed at before what that depends on.
-                self._own_is_next = False
-                self.wheel_bytes = self.wheel_bytes or int(match[1])
+def read_logs(lines: Iterable[str]) -> tuple[float | None, int | None]:
+    """The seconds of configuring, and the bytes of the wheel, from the stages that build."""
+    configure_s = wheel_bytes = None
+    own_is_next = False
+    for line in lines:
+        if " done (" in line and (match := _CONFIGURED.fullmatch(line)):
+            # Of all the projects and configurations.
+            configure_s = (configure_s or 0.0) + float(match[1])
+        elif _FOLDER.fullmatch(line):
+            own_is_next = True
+        elif own_is_next and (match := _WHEEL.fullmatch(line)):
+            # pip builds what it was pointed at before what that depends on.
+            own_is_next = False
+            wheel_bytes = wheel_bytes or int(match[1])
+    return configure_s, wheel_bytes
 
 
 # ``.ninja_log``: what Ninja ran, and when
@@ -151,7 +147,12 @@ def parse_ninja_log(text: str) -> list[Command]:
     outputs: dict[tuple[int, int, int, str], list[str]] = {}
     for output, command in owner.items():
         outputs.setdefault(command, []).append(output)
-    return [_command(names, *command[:3]) for command, names in outputs.items()]
+    commands = []
+    for (invocation, start, end, _), names in outputs.items():
+        of_kind = {_kind(name): name for name in reversed(names)}  # the first of each
+        kind = next(kind for kind in UnitKind if kind in of_kind)
+        commands.append(Command(without_place(of_kind[kind]), kind, invocation, start, end))
+    return commands
 
 
 def wall_seconds(commands: Iterable[Command], kind: UnitKind) -> float | None:
@@ -165,13 +166,6 @@ def wall_seconds(commands: Iterable[Command], kind: UnitKind) -> float | None:
         total += max(0, end - max(start, covered))
         place = (invocation, max(end, covered))
     return total / 1000
-
-
-def _command(names: list[str], invocation: int, start: int, end: int) -> Command:
-    kinds = {name: _kind(name) for name in names}
-    kind = next((k for k in UnitKind if k in kinds.values()), UnitKind.OTHER)
-    output = next(name for name in names if kinds[name] is kind)
-    return Command(without_place(output), kind, invocation, start, end)
 
 
 def _kind(output: str) -> UnitKind:
@@ -189,27 +183,22 @@ def _kind(output: str) -> UnitKind:
 _OUTSIDE = "__/"  # CMake's folder for a source above its own: ``__/generated/table.cc.o``
 
 
-def cached_units(log: str | None, commands: Iterable[Command]) -> Callable[[Command], bool | None]:
-    """Whether the cache had a unit; ``None`` where its log does not show it."""
+def cached_units(log: str | None, commands: Iterable[Command]) -> dict[str, bool]:
+    """Whether the cache had a unit, by its output; nothing where its log does not show it."""
     outcomes = _hits(log or "")
     sources: dict[str, list[str]] = defaultdict(list)  # by the last part of their names
     for source in outcomes:
         sources[source.rpartition("/")[2]].append(source)
-    units: dict[str, list[Command]] = defaultdict(list)
-    source_of: dict[str, str] = {}
+    outputs: dict[str, list[str]] = defaultdict(list)
     for command in commands:
         if command.kind is UnitKind.COMPILE and (found := _source(command.output, sources)):
-            units[found].append(command)
-            source_of[command.output] = found
-
-    def cached(command: Command) -> bool | None:
-        source = source_of.get(command.output)
-        if source is None:
-            return None
+            outputs[found].append(command.output)
+    cached: dict[str, bool] = {}
+    for source, made in outputs.items():
         # One source can be compiled for several targets, which the log does not distinguish.
-        last = set(outcomes[source][-len(units[source]) :])
-        return last.pop() if len(last) == 1 else None
-
+        last = set(outcomes[source][-len(made) :])
+        if len(last) == 1:
+            cached |= dict.fromkeys(made, last.pop())
     return cached
 
 
@@ -281,20 +270,17 @@ def traced_seconds(members: Iterable[ArchiveMember]) -> dict[str, float]:
     """
     total: defaultdict[str, float] = defaultdict(float)
     for member in members:
-        if member.name.endswith(".json"):
-            for what, time in _own_times(_spans(_events(member.content))).items():
+        if not member.name.endswith(".json"):
+            continue
+        try:
+            trace = parse_json(member.content.decode(errors="replace"))
+        except ValueError:
+            continue
+        if isinstance(trace, dict) and isinstance(events := trace.get("traceEvents"), list):
+            for what, time in _own_times(_spans(events)).items():
                 total[what] += time
     most = heapq.nlargest(MOST_TRACED, total, key=lambda what: (total[what], what))
     return {what: round(total[what] / 1e6, 6) for what in most if total[what] > 0}
-
-
-def _events(content: bytes) -> list[Any]:
-    try:
-        trace = parse_json(content.decode(errors="replace"))
-    except ValueError:
-        return []
-    events = trace.get("traceEvents") if isinstance(trace, dict) else None
-    return events if isinstance(events, list) else []
 
 
 def _spans(events: Iterable[Any]) -> Iterator[_Span]:
@@ -302,27 +288,24 @@ def _spans(events: Iterable[Any]) -> Iterator[_Span]:
     for event in events:
         match event:
             case {"ph": "X", "ts": int() | float() as start, "dur": int() | float() as duration}:
-                yield _Span(_thread(event), start, start + duration, _what(event))
+                yield _span(event, start, start + duration)
             case {"ph": "b", "ts": int() | float() as start}:  # of clang 18 on, for sources
-                begun = _Span(_thread(event), start, start, _what(event))
+                begun = _span(event, start, start)
             case {"ph": "e", "ts": int() | float() as end} if begun:
                 yield begun._replace(end=end)  # it writes the two one after the other
                 begun = None
 
 
-def _what(event: Mapping[str, Any]) -> str:
-    """``template std::vector<int>``; nothing for what is of no interest."""
+def _span(event: Mapping[str, Any], start: float, end: float) -> _Span:
+    """``template std::vector<int>``; without a name where it is of no interest."""
     kind, arguments = _KINDS.get(str(event.get("name"))), event.get("args")
     detail = arguments.get("detail") if isinstance(arguments, dict) else None
-    if kind is None or not isinstance(detail, str) or not detail:
-        return ""
-    # A header that the compiler brings is named from where the compiler is.
-    name = without_place(posixpath.normpath(detail)) if kind == "source" else detail
-    return f"{kind} {name}"[:LONGEST_NAME]
-
-
-def _thread(event: Mapping[str, Any]) -> tuple[object, object]:
-    return str(event.get("pid")), str(event.get("tid"))
+    what = ""
+    if kind is not None and isinstance(detail, str) and detail:
+        # A header that the compiler brings is named from where the compiler is.
+        name = without_place(posixpath.normpath(detail)) if kind == "source" else detail
+        what = f"{kind} {name}"[:LONGEST_NAME]
+    return _Span((str(event.get("pid")), str(event.get("tid"))), start, end, what)
 
 
 def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:

@@ -78,6 +78,10 @@ class Difference:
     def count(self, kind: ChangeKind) -> int:
         return sum(change.count for change in self.of(kind))
 
+    def headline(self, kind: ChangeKind) -> str:
+        """``3 tests vanished``."""
+        return f"{counted(self.count(kind), 'test')} {kind}"
+
     @property
     def regression(self) -> bool:
         return any(change.kind.regression for change in self.changes)
@@ -172,29 +176,21 @@ def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator
 def _by_count(
     base: Mapping[str, Counter[State]], head: Mapping[str, Counter[State]]
 ) -> Iterator[ChangedTest]:
-    """Tests of one function are alike: what is missing there is what is too much here."""
+    """Tests of one function are alike: what is missing there is what is too much here.
+
+    As many as possible are taken from both at once; what one has too many of has no partner. Never
+    one by one: a contract counts as many as somebody writes into it.
+    """
     for name in sorted({*base, *head}):
         here, there = base.get(name, Counter()), head.get(name, Counter())
-        for before, after, count in _pairs(here - there, there - here):
+        lost, gained = here - there, there - here
+        while lost or gained:
+            before, after = _first(lost), _first(gained)
+            count = min(side[state] for side, state in ((lost, before), (gained, after)) if state)
             if kind := _kind(before, after):
                 yield ChangedTest(kind=kind, test=name, before=before, after=after, count=count)
-
-
-def _pairs(
-    lost: Counter[State], gained: Counter[State]
-) -> Iterator[tuple[State | None, State | None, int]]:
-    """Take as many as possible from both at once; what one has too many of has no partner.
-
-    Never one by one: a contract counts as many as somebody writes into it.
-    """
-    while lost or gained:
-        before, after = _first(lost), _first(gained)
-        counts = [lost[before]] if before else []
-        counts += [gained[after]] if after else []
-        count = min(counts)
-        yield before, after, count
-        lost = lost - Counter({before: count} if before else {})
-        gained = gained - Counter({after: count} if after else {})
+            lost = lost - Counter({before: count} if before else {})
+            gained = gained - Counter({after: count} if after else {})
 
 
 def _first(states: Counter[State]) -> State | None:
@@ -311,8 +307,3 @@ def _how(change: ChangedTest) -> str:
     said = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
     told = f"{ending}: {said}" if said else ending
     return f"{told}; {change.flaky}" if change.flaky else told
-
-
-def headline(kind: ChangeKind, found: Difference) -> str:
-    """``3 tests vanished``."""
-    return f"{counted(found.count(kind), 'test')} {kind}"

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ci.facts.case import Case
-from ci.facts.difference import ChangeKind, headline, lines_of
+from ci.facts.difference import ChangeKind, lines_of
 from ci.facts.verdict import BREACHES, code_after_summary, exit_status
 from ci.model.details import Rerun
-from ci.model.events import RunRecord
+from ci.model.events import LeaseFailed, LeaseTaken, RerunsEnded, RunRecord
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.util.invocation import command
@@ -32,14 +32,17 @@ _HARNESS = {
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Notes on a run that was judged."""
     failed = case.tests.named(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
-    waited = case.record.lease_wait_s
+    tests = case.tests.tests if case.tests else ()
+    waited = sum(lease.waited_s for lease in case.record.every(LeaseTaken))
     return (
         *_verdict_notes(case, verdict),
         *_selection_notes(case),
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case),
-        *_operator_notes(case),
+        *_executed(case.overloads),
+        *_kernels(case.overloads),
+        *_operator_notes(tests),
         *([f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else ()),
         *([HOST] if case.facts.engine == "host" else ()),
         *case.facts.notes,
@@ -78,7 +81,7 @@ def cache_notes(environment: Mapping[str, object]) -> list[str]:
 def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
     if case.facts.interrupted:
         return ["interrupted"]
-    if failed := case.record.lease_failed:
+    if failed := case.record.first(LeaseFailed):
         return [failed.reason]
     notes = [*case.misplaced] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
@@ -138,21 +141,8 @@ def _contract_notes(case: Case) -> list[str]:
         if kind is not ChangeKind.NEWLY_FAILING and (changes := case.changes.of(kind)):
             # The count, and for what breaks the contract its largest group.
             group = f": {lines_of(changes, 1)[0]}" if kind in BREACHES else ""
-            found.append(headline(kind, case.changes) + group)
+            found.append(case.changes.headline(kind) + group)
     return [f"contract: {'; '.join(found)}; update with: {update}"] if found else []
-
-
-def _operator_notes(case: Case) -> list[str]:
-    if case.tests is None:
-        return []
-    tests = case.tests.tests
-    return [
-        *_executed(case.overloads),
-        *_kernels(case.overloads),
-        *_beyond_the_processor(tests),
-        *_quarantined(tests),
-        *_differing(tests),
-    ]
 
 
 def _executed(counts: Sequence[OverloadCount]) -> list[str]:
@@ -184,15 +174,13 @@ def _kernels(counts: Sequence[OverloadCount]) -> Iterator[str]:
         )
 
 
-def _beyond_the_processor(tests: Sequence[TestOutcome]) -> Iterator[str]:
-    needs = [t.operator.needs for t in tests if t.skip_reason == INSTRUCTION_SET and t.operator]
-    if needs:
+def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[str]:
+    """What operator tests recorded of the processor, of their quarantine and of the CPU."""
+    lacking = (test.operator for test in tests if test.skip_reason == INSTRUCTION_SET)
+    if needs := [record.needs for record in lacking if record]:
         what = "; ".join(dict.fromkeys(need for need in needs if need))
         yield f"{counted(len(needs), 'test')} skipped, the processor lacks {what}"
-
-
-def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:
-    """Tests that fail as their quarantine expects, and the references of those that pass."""
+    # Tests that fail as their quarantine expects, and those that pass.
     held: Counter[str] = Counter()
     stale: Counter[str] = Counter()
     for test in tests:
@@ -203,17 +191,11 @@ def _quarantined(tests: Sequence[TestOutcome]) -> Iterator[str]:
     if stale:
         parts = [f"{name} in part" if name in held else name for name in sorted(stale)]
         yield f"quarantine stale: {', '.join(parts)}"
-
-
-def _differing(tests: Sequence[TestOutcome]) -> Iterator[str]:
-    names = {
-        test.operator.overload
-        for test in tests
-        if test.operator is not None and (test.operator.against_cpu or "").startswith("differs")
-    }
-    if names:
-        count = counted(len(names), "overload")
-        yield f"not as on the CPU: {count}: {first_names(sorted(names))}"
+    records = [test.operator for test in tests if test.operator]
+    differing = {it.overload for it in records if (it.against_cpu or "").startswith("differs")}
+    if differing:
+        count = counted(len(differing), "overload")
+        yield f"not as on the CPU: {count}: {first_names(sorted(differing))}"
 
 
 # Reruns
@@ -224,42 +206,32 @@ def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecor
 
     ``3 failed tests passed in 5 of 6 reruns: flaky``; the reruns of all that ended alike together.
     """
-    if not record.reruns and record.reruns_ended is None:
+    ended = record.first(RerunsEnded)
+    if not record.reruns and ended is None:
         return []
     attempts: dict[str, list[bool]] = {node_id: [] for node_id in failed}
     for rerun in reruns:
         if rerun.outcome.good or rerun.outcome.bad:
             attempts[rerun.node_id].append(rerun.outcome.good)
-    endings: dict[str, list[list[bool]]] = defaultdict(list)
+    # Those that failed again, that passed now and then, always, and that have no result.
+    groups: dict[int, list[list[bool]]] = defaultdict(list)
     for passed in attempts.values():
-        endings[_ending(passed)].append(passed)
-    notes = [_rerun_note(ending, tests) for ending, tests in sorted(endings.items())]
-    if ended := record.reruns_ended:
+        groups[any(passed) + all(passed) if passed else 3].append(passed)
+    notes = [_rerun_note(tests) for _, tests in sorted(groups.items())]
+    if ended is not None:
         notes.append(f"no {'more ' if record.reruns else ''}reruns: {ended.reason}")
     return notes
 
 
-FLAKY = "flaky"
-ALONE = "flaky, or dependent on the tests before"  # which a rerun does without
-FAILS = "fails"
-UNKNOWN = "unknown"
-
-
-def _ending(passed: Sequence[bool]) -> str:
-    if not passed:
-        return UNKNOWN
-    if all(passed):
-        return ALONE
-    return FLAKY if any(passed) else FAILS
-
-
-def _rerun_note(ending: str, tests: Sequence[Sequence[bool]]) -> str:
+def _rerun_note(tests: Sequence[Sequence[bool]]) -> str:
+    """On tests that ended alike, each with whether it passed in its reruns."""
     which = counted(len(tests), "failed test")
-    reruns = sum(map(len, tests))
-    if ending == UNKNOWN:
+    reruns, passed = sum(map(len, tests)), sum(map(sum, tests))
+    if not reruns:
         return f"{which} without a result in any rerun"
-    if ending == FAILS:
+    if not passed:
         return f"{which} failed again in all {counted(reruns, 'rerun')}"
-    passed = sum(map(sum, tests))
-    share = "all" if passed == reruns else f"{passed:,} of"
+    share, ending = f"{passed:,} of", "flaky"
+    if passed == reruns:  # without the tests before
+        share, ending = "all", "flaky, or dependent on the tests before"
     return f"{which} passed in {share} {counted(reruns, 'rerun')}: {ending}"

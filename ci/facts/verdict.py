@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from signal import Signals
 
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
-from ci.facts.difference import ChangeKind, headline, lines_of
-from ci.model.events import RunRecord, StageFinished
+from ci.facts.difference import ChangeKind, lines_of
+from ci.model.events import ArtifactCut, ArtifactMissing, LeaseFailed, RunRecord, StageFinished
 from ci.model.job import StagePlan
 from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome, PytestLog
@@ -179,16 +179,13 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
 
 
 def _broken_contract(case: Case) -> list[Evidence]:
-    found = case.changes
-    if found is None:
-        return []
-    evidence = []
+    found, evidence = case.changes, []
     for kind in BREACHES:
-        if changes := found.of(kind):
+        if found and (changes := found.of(kind)):
             first, *others = lines_of(changes)
-            evidence.append(f"contract: {headline(kind, found)}: {first}")
-            evidence += [f"contract: {kind}: {line}" for line in others]
-    return [*map(fact, evidence)]
+            evidence.append(fact(f"contract: {found.headline(kind)}: {first}"))
+            evidence += [fact(f"contract: {kind}: {line}") for line in others]
+    return evidence
 
 
 def _no_log(case: Case) -> str:
@@ -229,7 +226,7 @@ def _harness(case: Case) -> HarnessOpinion:
     """Return the first that applies, from the most to the least certain."""
     if case.facts.interrupted or any(end.interrupted for end in case.ends):
         return Harness.INFRASTRUCTURE, [fact("the run was interrupted by its caller")]
-    if failed := case.record.lease_failed:
+    if failed := case.record.first(LeaseFailed):
         return Harness.INFRASTRUCTURE, [fact(failed.reason)]
     for end in case.ends:
         if end.timed_out:
@@ -356,11 +353,11 @@ def _details(case: Case) -> list[Evidence]:
     ]
     texts += [
         f"artifact {missing.name} is missing: there is no {missing.path}"
-        for missing in case.record.missing_artifacts
+        for missing in case.record.every(ArtifactMissing)
     ]
     texts += [
         f"artifact {cut.name} is without {counted(cut.left_out, 'file')} of {cut.path}"
-        for cut in case.record.cut_artifacts
+        for cut in case.record.every(ArtifactCut)
     ]
     sources: Sequence[tuple[str, RunRecord | PytestLog | ExecutionFacts | None]] = (
         ("events.jsonl has {}", case.record),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Mapping, NamedTuple, Tuple, TypeVar
+from typing import Any, ClassVar, Mapping, Tuple, TypeVar
 
 from ci.util.lines import LARGEST_INTEGER, LONGEST_SECONDS
 
@@ -224,14 +224,6 @@ EVENTS: Mapping[str, type[Event]] = {
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 
-class DeviceChange(NamedTuple):
-    """A device that was of another health after a lease than before it."""
-
-    uuid: str
-    before: str
-    after: str
-
-
 @dataclass(frozen=True)
 class RunRecord:
     """What the agent wrote about one run; empty when it never started."""
@@ -259,26 +251,10 @@ class RunRecord:
         return tuple(e.stage for e in self.every(StageStarted) if e.stage not in finished)
 
     @property
-    def missing_artifacts(self) -> tuple[ArtifactMissing, ...]:
-        return self.every(ArtifactMissing)
-
-    @property
-    def cut_artifacts(self) -> tuple[ArtifactCut, ...]:
-        return self.every(ArtifactCut)
-
-    @property
-    def lease_wait_s(self) -> float:
-        """Seconds in which stages waited for devices."""
-        return sum(lease.waited_s for lease in self.every(LeaseTaken))
-
-    @property
-    def lease_failed(self) -> LeaseFailed | None:
-        return self.first(LeaseFailed)
-
-    @property
-    def changed_devices(self) -> tuple[DeviceChange, ...]:
+    def changed_devices(self) -> tuple[tuple[str, str, str], ...]:
+        """Devices of another health after a lease than before it: uuid, before and after."""
         return tuple(
-            DeviceChange(before["uuid"], before["health"], after["health"])
+            (before["uuid"], before["health"], after["health"])
             for taken, released in zip(self.every(LeaseTaken), self.every(LeaseReleased))
             for before, after in zip(taken.devices, released.devices)
             if before["health"] != after["health"]
@@ -288,10 +264,6 @@ class RunRecord:
     def reruns(self) -> dict[int, RerunFinished]:
         """By attempt; one without an end is not there."""
         return {end.attempt: end for end in self.every(RerunFinished)}
-
-    @property
-    def reruns_ended(self) -> RerunsEnded | None:
-        return self.first(RerunsEnded)
 
     @property
     def run_finished(self) -> RunFinished | None:

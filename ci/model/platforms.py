@@ -85,24 +85,14 @@ OFFLINE_BASE_COMMAND: Final = ("docker/make-base-image",)
 
 # The images are those that the vendors' users start from.
 _KNOWN: Final = (
-    Platform(
-        name="cpu",
-        label="CPU",
-        base_image="python:3.11-slim-bookworm",
-        offline_base=True,
-    ),
+    Platform(name="cpu", label="CPU", base_image="python:3.11-slim-bookworm", offline_base=True),
     Platform(
         name="nvidia",
         label="NVIDIA",
         base_image="nvcr.io/nvidia/pytorch:25.12-py3",
         devices=DeviceFacts(
             manufacturer="nvidia",
-            files=(
-                "/dev/nvidia[0-9]*",
-                "/dev/nvidiactl",
-                "/dev/nvidia-uvm*",
-                "/dev/nvidia-caps/*",
-            ),
+            files=("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-caps/*"),
             request=True,
             cdi="nvidia.com/gpu",
             visible="CUDA_VISIBLE_DEVICES",

@@ -116,9 +116,7 @@ def _verdict(platform: PlatformComparison) -> str:
     if tests is None:
         found.append("no tests")
     else:
-        found += [
-            f"{counted(tests.count(it), 'test')} {it}" for it in ChangeKind if tests.count(it)
-        ]
+        found += [tests.headline(it) for it in ChangeKind if tests.of(it)]
     if isinstance(times, NoTimes):
         return "; ".join([*found, "no times"])
     for judgement in NEWS:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ci.facts.measures import Quantity, amount
-from ci.model.results import BuildResult, PlatformResult, Product, RunResult
+from ci.model.results import BuildResult, PlatformResult, Product, RunResult, StageResult
 from ci.report.document import Block, Document, Heading, Items, Report, Span, Table
 from ci.util.text import commit_name, counted
 
 MISSING = "-"
 NOT_RUN = "not run"
 NO_RESULT = "no result"  # it began, or may have begun
-LAUNCHER = "launcher"
 COLORS = {
     Product.PASSED: "green",
     Product.FAILED: "red",
@@ -103,8 +102,12 @@ def _figure(form: str, value: float | None, unit: int = 1) -> str:
 
 def stage_rows(result: PlatformResult) -> list[StageRow]:
     """The rows of the breakdown: the stages, and what the engine took beside them."""
-    rows, not_begun = [], _not_begun(result)
-    for stage in result.stages:
+    rows, not_begun, stages = [], _not_begun(result), [*result.stages]
+    overhead = _launcher_seconds(result)
+    if overhead is not None:
+        launcher = StageResult(name="launcher", seconds=overhead, exit_code=None, in_total=False)
+        stages.append(launcher)
+    for stage in stages:
         exit_code = MISSING if stage.exit_code is None else str(stage.exit_code)
         if stage.seconds is None:
             exit_code = NOT_RUN if stage.name in not_begun else NO_RESULT
@@ -119,10 +122,6 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
                 in_total="yes" if stage.in_total else "no",
             )
         )
-    overhead = _launcher_seconds(result)
-    if overhead is not None:
-        took = f"{overhead:.1f} s"
-        rows.append(StageRow(LAUNCHER, took, MISSING, MISSING, MISSING, MISSING, "no"))
     return rows
 
 

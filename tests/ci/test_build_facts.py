@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ci.facts.build import (
-    BuildLog,
     cached_units,
     compiler_flags,
     parse_ninja_log,
     read_build,
+    read_logs,
     wall_seconds,
 )
 from ci.model.details import UnitKind
@@ -212,7 +212,8 @@ def test_kinds_of_commands(output: str, kind: str) -> None:
 
 def hits_of(log: str, *outputs: str) -> list[bool | None]:
     commands = parse_ninja_log(ninja_log(*(f"0 {n} 0 {o} {n}" for n, o in enumerate(outputs))))
-    return list(map(cached_units(log, commands), commands))
+    cached = cached_units(log, commands)
+    return [cached.get(command.output) for command in commands]
 
 
 def test_what_the_cache_had() -> None:
@@ -245,30 +246,27 @@ def test_a_source_of_two_targets_is_known_where_both_are_alike(
 
 
 def test_several_configurations_add_up() -> None:
-    log = BuildLog()
-    log.read(["-- Configuring done (1.5s)\n", "-- Generating done (0.25s)\n"])
-    log.read(
-        ["  -- Configuring done (2.0s)\n", "-- Configuring done\n", "x -- Generating done (9s)"]
-    )
-    assert log.configure_s == 3.75
+    lines = ["-- Configuring done (1.5s)\n", "-- Generating done (0.25s)\n"]
+    lines += [
+        "  -- Configuring done (2.0s)\n",
+        "-- Configuring done\n",
+        "x -- Generating done (9s)",
+    ]
+    assert read_logs(lines) == (3.75, None)
 
 
 @pytest.mark.parametrize(
     "source", ["./dist/own-1.0.tar.gz", "own-1.0-py3-none-any.whl (from x==1)", "/w/own.zip"]
 )
 def test_a_wheel_of_what_is_no_folder_is_not_the_project_s(source: str) -> None:
-    log = BuildLog()
-    log.read(
-        [f"Processing {source}\n", "  Created wheel for own: filename=o.whl size=9 sha256=0\n"]
-    )
-    assert log.wheel_bytes is None
+    created = "  Created wheel for own: filename=o.whl size=9 sha256=0\n"
+    assert read_logs([f"Processing {source}\n", created]) == (None, None)
 
 
 def test_numbers_that_cannot_be_are_none() -> None:
-    log = BuildLog()
-    log.read([f"-- Configuring done ({'9' * 400}.0s)\n", "Processing /w\n"])
-    log.read([f"  Created wheel for own: filename=own.whl size={'9' * 5000} sha256=0\n"])
-    assert (log.configure_s, log.wheel_bytes) == (None, None)
+    lines = [f"-- Configuring done ({'9' * 400}.0s)\n", "Processing /w\n"]
+    lines += [f"  Created wheel for own: filename=own.whl size={'9' * 5000} sha256=0\n"]
+    assert read_logs(lines) == (None, None)
 
 
 # Flags

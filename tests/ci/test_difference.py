@@ -14,7 +14,6 @@ from ci.facts.difference import (
     ChangeKind,
     Difference,
     difference,
-    headline,
     lines_of,
     run_difference,
 )
@@ -269,7 +268,7 @@ def test_two_hundred_vanished_tests_of_one_dtype_are_one_line() -> None:
     )
     head = suite({node_id(f"op{n}.out", "bool"): PASSED for n in range(200)})
     found = difference(base, head)
-    assert headline(ChangeKind.VANISHED, found) == "200 tests vanished"
+    assert found.headline(ChangeKind.VANISHED) == "200 tests vanished"
     assert lines_of(found.of(ChangeKind.VANISHED)) == [
         "float16 of op0.out, op1.out, op10.out, op100.out, op101.out and 195 more"
         " (slot 8; was passed)"

@@ -51,7 +51,7 @@ def test_a_recorded_run() -> None:
     assert (pytest_stage.exit_code, pytest_stage.signal) == (139, 11)
     [skipped] = [event for event in record.events if isinstance(event, StageSkipped)]
     assert (skipped.stage, skipped.reason) == ("after", "not run: pytest failed")
-    assert [missing.path for missing in record.missing_artifacts] == ["nope"]
+    assert [missing.path for missing in record.every(ArtifactMissing)] == ["nope"]
     assert record.run_finished is not None
     assert record.run_finished.exit_code == 1
     assert record.unfinished_stages == ()
