@@ -71,6 +71,18 @@ _Place = tuple[str | int, ...]
 # Writing
 
 
+_HEAD = """\
+# What the suite is expected to do on {platform}. A run fails if a test vanishes or
+# begins to skip.
+{simulated}#
+# Written{day} from a run{torch}:
+#   python -m ci contract {platform}{option}
+# rewrites it from the latest run; people review what changes.
+# One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests
+# are counted by function.
+"""
+
+
 def contract_text(
     contract: Contract,
     *,
@@ -87,8 +99,15 @@ def contract_text(
     suite = contract.suite
     _refuse_unfit(suite)
     entries, inherited = _entries(suite), _entries(base.suite) if base else {}
+    note = without_hardware(contract.platform).capitalize()
+    head = _HEAD.format(
+        platform=contract.platform,
+        simulated=f"#\n# {note}.\n" if contract.simulated else "",
+        day=f" on {date:%Y-%m-%d}" if date else "",
+        torch=f", torch {torch_version}" if torch_version else "",
+        option=f" --config {config}" if config else "",
+    )
     lines = [
-        *_head(contract, config, torch_version, date),
         f"schema_version: {SCHEMA_VERSION}",
         *([f"base: {_scalar(contract.base)}"] if contract.base else []),
         f"platform: {_scalar(contract.platform)}",
@@ -99,7 +118,7 @@ def contract_text(
         *_section("operators", entries, inherited),
         *_section("tests", entries, inherited),
     ]
-    return "\n".join(lines) + "\n"
+    return head + "\n".join(lines) + "\n"
 
 
 def _refuse_unfit(suite: Suite) -> None:
@@ -123,28 +142,6 @@ def _refuse_unfit(suite: Suite) -> None:
     if unknown:
         message = f"skipped without a reason that is known: {first_names(sorted(unknown))}"
         raise UsageError(message, remedy=f"Known: {', '.join(SKIP_REASONS)}.")
-
-
-def _head(
-    contract: Contract, config: str | None, torch_version: str | None, date: datetime | None
-) -> list[str]:
-    torch = f", torch {torch_version}" if torch_version else ""
-    day = f" on {date:%Y-%m-%d}" if date else ""
-    note = without_hardware(contract.platform)
-    simulated = ["#", f"# {note.capitalize()}."] if contract.simulated else []
-    option = f" --config {config}" if config else ""
-    return [
-        f"# What the suite is expected to do on {contract.platform}. A run fails if a test vanishes"
-        " or",
-        "# begins to skip.",
-        *simulated,
-        "#",
-        f"# Written{day} from a run{torch}:",
-        f"#   python -m ci contract {contract.platform}{option}",
-        "# rewrites it from the latest run; people review what changes.",
-        "# One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests",
-        "# are counted by function.",
-    ]
 
 
 def _entries(suite: Suite) -> dict[_Place, str]:

@@ -33,10 +33,15 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Notes on a run that was judged."""
     failed = case.tests.named(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
     tests = case.tests.tests if case.tests else ()
+    if case.selection is not None:
+        selected = [str(case.selection)]
+    else:
+        unknown = f"selected {case.selected}; no test says what of it the library has"
+        selected = [unknown] if case.selected and case.tests else []
     waited = sum(lease.waited_s for lease in case.record.every(LeaseTaken))
     return (
         *_verdict_notes(case, verdict),
-        *_selection_notes(case),
+        *selected,
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case),
@@ -49,19 +54,9 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     )
 
 
-def _selection_notes(case: Case) -> list[str]:
-    if case.selection is not None:
-        return [str(case.selection)]
-    if case.selected and case.tests:
-        return [f"selected {case.selected}; no test says what of it the library has"]
-    return []
-
-
 def _simulated_notes(case: Case) -> list[str]:
-    if not case.simulated:
-        return []
     if not case.compiled_only or case.tests is None:
-        return [COMPILED_ONLY if case.compiled_only else SIMULATED]
+        return [COMPILED_ONLY if case.compiled_only else SIMULATED] if case.simulated else []
     skipped = [t for t in case.tests.tests if t.operator and t.operator.reason == NO_DEVICE]
     what, _, rest = COMPILED_ONLY.partition(";")
     return [f"{what}, {counted(len(skipped), 'test')} skipped;{rest}"]

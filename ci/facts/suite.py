@@ -56,17 +56,12 @@ def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> 
 
     A run that does not record its processor has proved no reason to skip.
     """
-
-    def settled(test: OperatorTest, state: State) -> State:
-        if state.needs is None:
-            return state
-        actual = found.operators.get(test)
-        is_excused = processor is not None and not processor.has(state.needs)
-        if is_excused and actual == LACKS_INSTRUCTIONS:
-            return actual
-        return State(state.outcome, state.reason)
-
-    operators = {test: settled(test, state) for test, state in expected.operators.items()}
+    operators = dict(expected.operators)
+    for test, state in expected.operators.items():
+        if state.needs is not None:
+            is_lacking = processor is not None and not processor.has(state.needs)
+            is_excused = is_lacking and found.operators.get(test) == LACKS_INSTRUCTIONS
+            operators[test] = LACKS_INSTRUCTIONS if is_excused else state._replace(needs=None)
     return replace(expected, operators=operators)
 
 
