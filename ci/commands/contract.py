@@ -11,7 +11,7 @@ from pathlib import Path
 from ci.analysis.comparison import contract_side
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts.contract import Contract, load_contract, written_contract
+from ci.facts.contract import Contract, ContractBase, load_contract, written_contract
 from ci.facts.difference import ChangeKind, difference
 from ci.model.results import RunResult, kind
 from ci.plan.project import chosen_platforms, config_option, load_project
@@ -84,9 +84,9 @@ def _contract_before(path: Path) -> Contract | None:
         return None
 
 
-def _base(asked: Path | None, path: Path, before: Contract | None) -> tuple[str, Contract] | None:
-    """The contract to write differences from, and its name in the file."""
-    name = before.base if before is not None else None
+def _base(asked: Path | None, path: Path, before: Contract | None) -> ContractBase | None:
+    """The contract to write differences from."""
+    name = before.base.name if before is not None and before.base is not None else None
     if asked is not None:
         name = os.path.relpath(asked, path.parent)
     if name is None:
@@ -94,14 +94,14 @@ def _base(asked: Path | None, path: Path, before: Contract | None) -> tuple[str,
     base = load_contract(path.parent / name)
     if path.resolve() in _chain(path.parent / name):
         raise UsageError(f"--base: {asked} is based on {path} itself")
-    return name, base
+    return ContractBase(name, base)
 
 
 def _chain(path: Path) -> Iterator[Path]:
     """A contract's file and those of its bases."""
     yield path.resolve()
-    if name := load_contract(path).base:
-        yield from _chain(path.parent / name)
+    if base := load_contract(path).base:
+        yield from _chain(path.parent / base.name)
 
 
 def _contract_file(config: Path, name: str, run: RunResult) -> Path:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import yaml
 
@@ -60,8 +61,15 @@ class Contract:
     platform: str
     suite: Suite
     simulated: bool = False
-    base: str | None = None
-    """The contract that this one differs from, relative to the file."""
+    base: ContractBase | None = None
+    """The contract that this one differs from."""
+
+
+class ContractBase(NamedTuple):
+    """Another contract, and its file, relative to the one that is based on it."""
+
+    name: str
+    contract: Contract
 
 
 # Where the file has an entry: its section, then a function, or function, slot and overload.
@@ -86,19 +94,17 @@ _HEAD = """\
 def contract_text(
     contract: Contract,
     *,
-    base: Contract | None = None,
     config: str | None = None,
     torch_version: str | None = None,
     date: datetime | None = None,
 ) -> str:
     """The file's content; raises ``UsageError`` for what no contract can hold.
 
-    ``base`` is the contract that ``contract.base`` names. ``config`` names the configuration,
-    where it is not the usual one.
+    ``config`` names the configuration, where it is not the usual one.
     """
-    suite = contract.suite
+    suite, base = contract.suite, contract.base
     _refuse_unfit(suite)
-    entries, inherited = _entries(suite), _entries(base.suite) if base else {}
+    entries, inherited = _entries(suite), _entries(base.contract.suite) if base else {}
     note = without_hardware(contract.platform).capitalize()
     head = _HEAD.format(
         platform=contract.platform,
@@ -109,7 +115,7 @@ def contract_text(
     )
     lines = [
         f"schema_version: {SCHEMA_VERSION}",
-        *([f"base: {_scalar(contract.base)}"] if contract.base else []),
+        *([f"base: {_scalar(base.name)}"] if base else []),
         f"platform: {_scalar(contract.platform)}",
         *(["simulated: true"] if contract.simulated else []),
         f"device: {_scalar(suite.device) if suite.device else 'null'}",
@@ -243,7 +249,7 @@ class _ContractReader:
     replaced: set[Location] = field(default_factory=set)
     """Places at which nothing of what is inherited counts."""
 
-    def base(self, path: Path, bases: int) -> Contract | None:
+    def base(self, path: Path, bases: int) -> ContractBase | None:
         """The contract that the one in ``path`` is based on, if it is."""
         root = self.document.data
         if not isinstance(root, dict) or "base" not in root:
@@ -256,11 +262,11 @@ class _ContractReader:
         elif not (path.parent / name).is_file():
             self.report(("base",), f"got '{name}', and there is no such file")
         else:
-            return load_contract(path.parent / name, bases=bases + 1)
+            return ContractBase(name, load_contract(path.parent / name, bases=bases + 1))
         return None
 
-    def read(self, base: Contract | None) -> Contract:
-        self.inherited = base.suite if base else None
+    def read(self, base: ContractBase | None) -> Contract:
+        self.inherited = base.contract.suite if base else None
         root = self._mapping((), self.document.data)
         for name in root:
             if name not in KEYS:
@@ -284,13 +290,7 @@ class _ContractReader:
         if not isinstance(simulated, bool):
             self.expected(("simulated",), simulated, "true or false")
         platform = self._text(("platform",), root.get("platform", ""))
-        relative = root["base"] if base else None
-        return Contract(
-            platform=platform,
-            suite=suite,
-            simulated=simulated is True,
-            base=relative if isinstance(relative, str) else None,
-        )
+        return Contract(platform=platform, suite=suite, simulated=simulated is True, base=base)
 
     def _operators(self, value: object) -> dict[OperatorTest, State]:
         found: dict[OperatorTest, State] = {}
@@ -420,11 +420,11 @@ def written_contract(
     *,
     config: str | None,
     before: Contract | None = None,
-    base: tuple[str, Contract] | None = None,
+    base: ContractBase | None = None,
 ) -> tuple[Contract, str]:
     """The contract that a run makes, and its text.
 
-    ``base`` is the contract to list the differences from, with the name that the file has for it.
+    ``base`` is the contract to list the differences from.
     Conditions of other processors in it and in ``before``, the contract so far, are kept.
 
     Raises:
@@ -447,16 +447,11 @@ def written_contract(
     device, simulated = PLATFORMS[platform].torch_device, result.simulated
     if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
         raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
-    contract = Contract(
-        platform=platform,
-        suite=_on_any_processor(log, [it.suite for it in (before, base and base[1]) if it]),
-        simulated=simulated,
-        base=base[0] if base else None,
-    )
+    suite = _on_any_processor(log, [it.suite for it in (before, base and base.contract) if it])
+    contract = Contract(platform=platform, suite=suite, simulated=simulated, base=base)
     torch = result.facts("packages").get("torch")
     text = contract_text(
         contract,
-        base=base[1] if base else None,
         config=config,
         torch_version=torch if isinstance(torch, str) else None,
         date=run.started_at,

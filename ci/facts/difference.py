@@ -141,18 +141,16 @@ def _one_sided(
     device: str | None,
 ) -> Set[tuple[str, int]]:
     """The slots of functions of which one side has no test at all."""
-    one_sided = [name for name in changed if name not in here or name not in there]
-    names = [suite_name(name, device) for name in one_sided]
-    slots = {name[:2] for name in names if isinstance(name, OperatorTest)}
-    return {
-        slot for slot in slots if not (_has(here, device, *slot) and _has(there, device, *slot))
-    }
-
-
-def _has(side: Iterable[str], device: str | None, function: str, slot: int) -> bool:
-    """Whether there is any test of a function on a slot: as a rule one of the first."""
-    start, end = f"{function}[", f"-{device}-slot{slot}]"
-    return any(name.endswith(end) and name.startswith(start) for name in side)
+    one_sided = (name for name in changed if name not in here or name not in there)
+    tests = [suite_name(name, device) for name in one_sided]
+    found = set()
+    for function, slot in {test[:2] for test in tests if isinstance(test, OperatorTest)}:
+        start, end = f"{function}[", f"-{device}-slot{slot}]"
+        for side in (here, there):
+            # As a rule one of the first is of the function, on the slot.
+            if not any(name.endswith(end) and name.startswith(start) for name in side):
+                found.add((function, slot))
+    return found
 
 
 def _changes(base: Suite, head: Suite, one_sided: Container[tuple[str, int]]) -> list[ChangedTest]:

@@ -63,7 +63,9 @@ class HistoryReport(Report):
                 yield Heading(2, f"Environment {number}"), key, span
             else:
                 yield f"environment {number}: {key}", span
-            yield [_table(environment)]
+            newest = {it.measure: it for shift in environment.shifts[::-1] for it in shift.changes}
+            rows = [_row(series, newest.get(series.measure)) for series in environment.series]
+            yield [Table(COLUMNS, rows, numbers=COLUMNS[2:6])]
             for heading, lines in _changes(record, environment):
                 yield Heading(3, heading), Items(lines, indent="  ")
         for heading, lines in _environments(record):
@@ -155,14 +157,6 @@ def _more(count: int) -> list[str]:
 
 
 COLUMNS = ("Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change")
-
-
-def _table(environment: Environment) -> Table:
-    newest = {
-        change.measure: change for shift in environment.shifts[::-1] for change in shift.changes
-    }
-    rows = [_row(series, newest.get(series.measure)) for series in environment.series]
-    return Table(COLUMNS, rows, numbers=COLUMNS[2:6])
 
 
 def _row(series: Series, last: Change | None) -> Sequence[str]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from operator_log import node_id
 
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts.contract import Contract, contract_text, load_contract
+from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
 from ci.facts.difference import ChangeKind, difference
 from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, on_processor, suite_of
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State, Suite, TestOutcome
@@ -191,13 +191,15 @@ def test_any_contract_can_be_written_as_what_differs_from_any_other(
     (folder / "base").mkdir()
     (folder / "base" / "ascend.yaml").write_text(contract_text(base), encoding="utf-8")
     wanted = Contract(
-        platform="cpu", suite=conditional(suite_of(tests), needs), base="base/ascend.yaml"
+        platform="cpu",
+        suite=conditional(suite_of(tests), needs),
+        base=ContractBase("base/ascend.yaml", base),
     )
-    text = contract_text(wanted, base=base)
+    text = contract_text(wanted)
     loaded = load(folder / "cpu.yaml", text)
     assert loaded.suite.operators == wanted.suite.operators
     assert loaded.suite.functions == wanted.suite.functions
-    assert contract_text(loaded, base=base) == text
+    assert contract_text(loaded) == text
 
 
 def test_a_contract_lists_only_what_differs_from_its_base() -> None:
@@ -205,8 +207,9 @@ def test_a_contract_lists_only_what_differs_from_its_base() -> None:
     shared = [outcome(node_id("abs.out")), outcome("t.py::test_a[1]"), outcome("t.py::test_a[2]")]
     base = contract(*slots, *shared, outcome(node_id("mm.out")), outcome("t.py::test_b"))
     skipped = outcome(node_id("mm.out"), Outcome.SKIPPED, "no sample")
-    derived = replace(contract(*shared, skipped, outcome("t.py::test_c")), base="base.yaml")
-    body = contract_text(derived, base=base).partition("operators:\n")[2]
+    named = ContractBase("base.yaml", base)
+    derived = replace(contract(*shared, skipped, outcome("t.py::test_c")), base=named)
+    body = contract_text(derived).partition("operators:\n")[2]
     assert (
         body
         == """\
@@ -219,7 +222,7 @@ tests:
   t.py::test_c: 1
 """
     )
-    same = contract_text(replace(base, base="base.yaml"), base=base)
+    same = contract_text(replace(base, base=named))
     assert same.endswith("operators: {}\ntests: {}\n")
 
 
