@@ -30,7 +30,7 @@ from ci.analysis.references import (
 )
 from ci.analysis.times import Judgement, NoTimes, Times, compare_times
 from ci.facts.difference import ChangeKind, Difference, difference, of_both, run_difference
-from ci.facts.operators import read_processor
+from ci.facts.operators import read_record
 from ci.facts.suite import on_processor, suite_name, suite_of
 from ci.model.results import PlatformResult, Product, title
 from ci.model.tests import Outcome, Processor, Suite
@@ -222,7 +222,7 @@ def _tested_run(store: Store, runs: Runs, platform: str) -> _Tested:
     run_id = runs.runs[platform].run_id
     suite = suite_of(store.tests(run_id, platform))
     result = store.load(run_id).platform(platform)
-    return run_side(store, runs, result), suite, read_processor(result.environment.get("processor"))
+    return run_side(store, runs, result), suite, read_record("processor", result.environment)
 
 
 def _with_contract(first: _Tested, second: _Tested) -> Comparison:

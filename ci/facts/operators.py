@@ -6,11 +6,15 @@ operator tests, and nothing here concerns it.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from operator import itemgetter
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from ci.model.results import OverloadCount, is_compiled_only, kind
 from ci.model.tests import (
@@ -43,33 +47,26 @@ def recorded(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_processor(facts: object) -> Processor | None:
-    """What ``Processor.facts`` wrote, or the first test of a process; ``None``: neither."""
-    match facts:
-        case {"torch": str(torch), "onednn": str() | None as onednn, "features": list(features)}:
-            names = frozenset(name for name in features if isinstance(name, str))
-            return Processor(torch=torch, onednn=onednn, features=names)
-    return None
+_RECORDS = {"processor": Processor, "selection": Selection}
 
 
-def read_selection(facts: object) -> Selection | None:
-    """What the library was narrowed to, as the first test of a process wrote it."""
-    match facts:
-        case {
-            "asked": str(asked),
-            "operators": list(operators),
-            "overloads": int(overloads),
-            "of": int(of),
-            "left_out": dict(left_out),
-        }:
-            return Selection(
-                asked=asked,
-                operators=frozenset(name for name in operators if isinstance(name, str)),
-                overloads=overloads,
-                of=of,
-                left_out={n: count for n, count in left_out.items() if type(count) is int},
-            )
-    return None
+@cache  # each takes 1 ms to be made, and every report may ask for one
+def _reader(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_RECORDS[name])
+
+
+def read_record(name: str, records: Mapping[str, Any]) -> Any:
+    """A ``Processor`` or ``Selection`` by its name; ``None``: it is not there, or not readable.
+
+    The first test of a process records it.
+    """
+    if records.get(name) is None:
+        return None
+    try:
+        # Through JSON, since only there strict mode accepts a list for a set.
+        return _reader(name).validate_json(json.dumps(records[name]), strict=True)
+    except ValidationError:
+        return None
 
 
 _TYPES: dict[str, type] = {

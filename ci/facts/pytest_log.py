@@ -15,8 +15,7 @@ from typing import Any
 from ci.agent.pytest_stage import parse_report
 from ci.facts.operators import (
     operator_record,
-    read_processor,
-    read_selection,
+    read_record,
     recorded,
     skip_reason,
 )
@@ -173,8 +172,8 @@ class _LogReader:
             known.ended = False  # run once more: the worse of both counts
         properties = recorded(report)
         known.add(report, properties)
-        self.processor = self.processor or read_processor(properties.get("processor"))
-        self.selection = self.selection or read_selection(properties.get("selection"))
+        self.processor = self.processor or read_record("processor", properties)
+        self.selection = self.selection or read_record("selection", properties)
         message = report.get("longrepr")
         if isinstance(message, str) and _WORKER_CRASH.match(message):
             cause = message.partition("\n")[0].partition(f"{node_id!r}: ")[2]

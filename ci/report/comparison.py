@@ -53,14 +53,13 @@ class ComparisonReport(Report):
         """All measures of one platform; of several platforms, what is news."""
         found = self.found
         whole = len(found.platforms) == 1
-        heading: list[Block] = [Items([*_notes(found)])]
+        notes = Items([*_notes(found)])
         if not whole:
             count = counted(len(found.platforms), "platform")
-            yield f"{found.base} -> {found.head}: {count}", *heading
+            yield f"{found.base} -> {found.head}: {count}", notes
         for platform in found.platforms:
-            if not whole:
-                heading = [Heading(2, f"{platform.name}: {_verdict(platform)}", style="bold")]
-            yield *heading, Items([*_sides(platform, " ")])
+            verdict = Heading(2, f"{platform.name}: {_verdict(platform)}", style="bold")
+            yield notes if whole else verdict, Items([*_sides(platform, " ")])
             yield from _screen_times(platform, whole=whole)
             yield from _tests(platform.tests)
 
@@ -180,14 +179,14 @@ def _row(change: MeasureChange) -> Sequence[str]:
 
 
 def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
-    times, shown, rest = platform.times, [], ""
     lines: list[Line] = [*_environment(platform), *_news(platform)]
     if whole and platform.is_newly_broken:
         lines.insert(0, Span(f"regression: {BROKEN}", COLORS[Judgement.REGRESSION]))
-    if isinstance(times, Times):
-        shown = [change for change in times.changes if whole or change.judgement.is_news]
-        rest = "" if whole else _without_news(times)
-    last = [rest] if rest else []
+    last: list[str] = []
+    shown: list[MeasureChange] = []
+    if isinstance(platform.times, Times):
+        last = [] if whole else _without_news(platform.times)
+        shown = [it for it in platform.times.changes if whole or it.judgement.is_news]
     if shown:
         yield [Items(lines)]
         yield _table(shown), *last
@@ -195,7 +194,7 @@ def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
         yield Items(lines), *last
 
 
-def _without_news(times: Times) -> str:
+def _without_news(times: Times) -> list[str]:
     """How many measures have none; and the least that would not have been noise.
 
     The least is that of the steadiest measure, and that of the noisiest.
@@ -204,11 +203,11 @@ def _without_news(times: Times) -> str:
     for judgement in Judgement:
         if not judgement.is_news and (changes := times.of(judgement)):
             limits = [change.detectable for change in changes if change.detectable is not None]
-            seen = ""
+            counts.append(f"{len(changes)} {judgement}")
             if limits:
-                seen = f" ({percent(min(limits))} to {percent(max(limits))} would be seen)"
-            counts.append(f"{len(changes)} {judgement}{seen}")
-    return f"measures without news: {', '.join(counts)}" if counts else ""
+                least, most = percent(min(limits)), percent(max(limits))
+                counts[-1] += f" ({least} to {most} would be seen)"
+    return [f"measures without news: {', '.join(counts)}"] if counts else []
 
 
 def _environment(platform: PlatformComparison) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode, UsageError
 from ci.facts.environment_key import environment_key
-from ci.facts.operators import read_selection, recorded
+from ci.facts.operators import read_record, recorded
 from ci.facts.suite import UNSELECTED, narrowed
 from ci.model.results import PlatformResult
 from ci.model.tests import OperatorTest, Outcome, Selection, State, Suite
@@ -246,8 +246,7 @@ class TestNarrowing:
         "properties", [None, [], [["selection", None]], [["selection", {"asked": "abs"}]]]
     )
     def test_what_cannot_be_read_narrows_nothing(self, properties: object) -> None:
-        known = recorded({"user_properties": properties})
-        assert read_selection(known.get("selection")) is None
+        assert read_record("selection", recorded({"user_properties": properties})) is None
 
 
 def test_a_selected_run_is_judged_by_what_was_selected(
