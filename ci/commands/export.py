@@ -9,8 +9,8 @@ from pathlib import Path
 from ci.commands.options import add_results, one_of
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.store import exporting
-from ci.store.exporting import TABLES, Format
+from ci.store.exporting import TABLES, WRITERS
+from ci.store.exporting import export as export_tables
 from ci.store.folder import existing_store, make_folder
 from ci.util.text import counted
 
@@ -25,8 +25,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        type=one_of(Format),
-        metavar="{" + ",".join(Format) + "}",
+        type=one_of(WRITERS),
+        metavar="{" + ",".join(WRITERS) + "}",
         required=True,
         help="the kind of files",
     )
@@ -84,14 +84,11 @@ def export(options: argparse.Namespace) -> int:
         if not run_ids:
             raise UsageError("export: no run is chosen", remedy="Leave out --since or --platform.")
         make_folder(options.output, "--output")
-        written = exporting.export(
-            store,
-            run_ids,
-            folder=options.output,
-            format=Format(options.format),
-            tables=options.table or list(TABLES),
-            platforms=options.platform or (),
-        )
+        files = {
+            options.output / f"{name}.{options.format}": TABLES[name]
+            for name in options.table or TABLES
+        }
+        written = export_tables(store, run_ids, files, options.platform or ())
     for path, rows in written.items():
         print(f"{path}: {counted(rows, 'row')} of {counted(len(run_ids), 'run')}")
     return ExitCode.PASSED

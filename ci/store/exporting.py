@@ -6,16 +6,17 @@ A file has its name only when it is complete.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from types import NoneType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from pydantic import BaseModel
 
@@ -80,20 +81,15 @@ _COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warni
 _PLATFORMS = {
     **_PLATFORM,
     "label": Kind.WORD,
-    "simulated": Kind.FLAG,
-    "built": Kind.FLAG,
-    "product": Kind.WORD,
-    "harness": Kind.WORD,
+    **dict.fromkeys(("simulated", "built"), Kind.FLAG),
+    **dict.fromkeys(("product", "harness"), Kind.WORD),
     **dict.fromkeys(_COUNTS, Kind.INTEGER),
     "pytest_summary": Kind.TEXT,
-    "build_install_s": Kind.NUMBER,
-    "pytest_s": Kind.NUMBER,
-    "total_s": Kind.NUMBER,
+    **dict.fromkeys(("build_install_s", "pytest_s", "total_s"), Kind.NUMBER),
     **_columns(BuildResult),
     "environment_key": Kind.WORD,
     **{part.name: Kind.WORD for part in fields(EnvironmentKey) if part.name != "platform"},
-    "evidence": Kind.TEXT,
-    "notes": Kind.TEXT,
+    **dict.fromkeys(("evidence", "notes"), Kind.TEXT),
 }
 _STAGES = _columns(StageResult)
 # Columns of other names than their fields: with a unit, and telling beside those of other tables.
@@ -157,43 +153,20 @@ TABLES: Mapping[str, Table] = {
         rows=_stage_rows,
     ),
     "measures": Table(
-        columns={
-            **_PLATFORM,
-            "environment_key": Kind.WORD,
-            "measure": Kind.WORD,
-            "value": Kind.NUMBER,
-        },
+        columns=_PLATFORM
+        | {"environment_key": Kind.WORD, "measure": Kind.WORD, "value": Kind.NUMBER},
         rows=_measure_rows,
     ),
     "tests": Table(
         columns={
             **_PLATFORM,
-            "test": Kind.WORD,
-            "outcome": Kind.WORD,
+            **dict.fromkeys(("test", "outcome"), Kind.WORD),
             "duration_s": Kind.NUMBER,
-            "reason": Kind.WORD,
-            "skip_reason": Kind.WORD,
+            **dict.fromkeys(("reason", "skip_reason"), Kind.WORD),
         },
         rows=_test_rows,
     ),
 }
-
-
-class Format(StrEnum):
-    """A kind of file."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-
-
-class Writer(Protocol):
-    """Writes one table to one file."""
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Add the rows of a run."""
-
-    def close(self) -> None:
-        """Write what is left."""
 
 
 class CsvWriter:
@@ -230,9 +203,8 @@ class ParquetWriter:
             message = f"export: {error.name} is not installed, which writes Parquet"
             raise UsageError(message, remedy=PARQUET_REMEDY) from None
         self._arrow = pyarrow
-        word = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
         types = {
-            Kind.WORD: word,
+            Kind.WORD: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
             Kind.TEXT: pyarrow.string(),
             Kind.INTEGER: pyarrow.int64(),
             Kind.NUMBER: pyarrow.float64(),
@@ -261,62 +233,42 @@ class ParquetWriter:
         self._writer.close()
 
 
-WRITERS: Mapping[Format, Callable[[Path, Mapping[str, Kind]], Writer]] = {
-    Format.PARQUET: ParquetWriter,
-    Format.CSV: CsvWriter,
+Writer: TypeAlias = CsvWriter | ParquetWriter
+WRITERS: Mapping[str, Callable[[Path, Mapping[str, Kind]], Writer]] = {
+    "parquet": ParquetWriter,
+    "csv": CsvWriter,
 }
 
 
-class _File:
-    """A file that takes its name where all went well, and is gone where not."""
-
-    def __init__(self, path: Path, table: Table, format: Format) -> None:
-        self.path = path
-        self._table = table
-        self._temporary = path.with_name(f".{path.name}.part")
-        self._writer: Writer = WRITERS[format](self._temporary, table.columns)
-        self.rows = 0
-
-    def __enter__(self) -> _File:
-        return self
-
-    def add(self, rows: Iterable[Row]) -> None:
-        found = list(rows)
-        self._writer.write(found)
-        self.rows += len(found)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
-    ) -> None:
-        try:
-            self._writer.close()
-            if kind is None:
-                self._temporary.replace(self.path)
-        finally:
-            with suppress(FileNotFoundError):
-                self._temporary.unlink()
+@contextmanager
+def _writer(path: Path, table: Table) -> Iterator[Writer]:
+    """Writes a file that takes its name where all went well, and is gone where not."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with closing(WRITERS[path.suffix[1:]](temporary, table.columns)) as writer:
+            yield writer
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def export(
-    store: Store,
-    run_ids: Iterable[str],
-    *,
-    folder: Path,
-    format: Format,
-    tables: Sequence[str],
-    platforms: Sequence[str] = (),
-) -> dict[Path, int]:
-    """Write the tables, each to a file of its own; returns how many rows each has."""
+    store: Store, run_ids: Iterable[str], files: Mapping[Path, Table], platforms: Sequence[str] = ()
+) -> Counter[Path]:
+    """Write tables, each to a file of the format that it ends in; returns how many rows each has.
+
+    With ``platforms``, only what is of these.
+    """
+    written = Counter(dict.fromkeys(files, 0))
     with ExitStack() as stack:
-        files = {
-            name: stack.enter_context(_File(folder / f"{name}.{format}", TABLES[name], format))
-            for name in tables
-        }
+        writers = {path: stack.enter_context(_writer(path, table)) for path, table in files.items()}
         for run_id in run_ids:
             run = store.load(run_id)
             if platforms:  # as if it had been of these alone
                 chosen = [result for result in run.platforms if result.platform in platforms]
                 run = run.model_copy(update={"platforms": tuple(chosen)})
-            for name, file in files.items():
-                file.add(TABLES[name].rows(run, partial(store.tests, run_id)))
-    return {file.path: file.rows for file in files.values()}
+            for path, writer in writers.items():
+                rows = [*files[path].rows(run, partial(store.tests, run_id))]
+                writer.write(rows)
+                written[path] += len(rows)
+    return written

@@ -206,14 +206,9 @@ def test_an_export_that_fails_leaves_the_old_files(results: Path, kind: str) -> 
     needs(kind)
     exported(results, kind, "--run", RUN_ID)
     before = {path.name: path.read_bytes() for path in (results / "out").iterdir()}
+    files = {results / "out" / f"{name}.{kind}": table for name, table in TABLES.items()}
     with Store(default_url(results)) as store, pytest.raises(KeyError, match="gone"):
-        exporting.export(
-            store,
-            run_ids_that_end_in_an_error(),
-            folder=results / "out",
-            format=exporting.Format(kind),
-            tables=list(TABLES),
-        )
+        exporting.export(store, run_ids_that_end_in_an_error(), files)
     assert {path.name: path.read_bytes() for path in (results / "out").iterdir()} == before
 
 
