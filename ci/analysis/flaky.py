@@ -87,31 +87,17 @@ def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
     """The tests with evidence, those that failed most often first."""
     found: dict[str, list[FlakyEvidence]] = defaultdict(list)
     for group in attempts:
-        for node_id, evidence in _evidence(group).items():
-            found[node_id].append(evidence)
+        failed = Counter(name for run in group.runs for name in run.failures)
+        failed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.bad)
+        passed = Counter(rerun.node_id for rerun in group.reruns if rerun.outcome.good)
+        for run in group.runs:
+            states = {name: run.states.get(name) for name in failed}
+            passed.update(name for name, state in states.items() if state and state.outcome.good)
+        for name in failed.keys() & passed.keys():
+            counts = {"failed": failed[name], "tried": failed[name] + passed[name]}
+            found[name].append(FlakyEvidence(commit=group.commit, key=group.key, **counts))
     tests = [Flaky(node_id=name, evidence=tuple(every)) for name, every in found.items()]
     return sorted(tests, key=lambda test: (-test.failed, test.node_id))
-
-
-def _evidence(group: Attempts) -> dict[str, FlakyEvidence]:
-    failed, passed = Counter[str](), Counter[str]()
-    for run in group.runs:
-        failed.update(run.failures.keys())
-    failed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.bad)
-    for run in group.runs:
-        states = {name: run.states.get(name) for name in failed}
-        passed.update(name for name, state in states.items() if state and state.outcome.good)
-    passed.update(rerun.node_id for rerun in group.reruns if rerun.outcome.good)
-    return {
-        name: FlakyEvidence(
-            commit=group.commit,
-            key=group.key,
-            failed=failed[name],
-            tried=failed[name] + passed[name],
-        )
-        for name in failed
-        if passed[name]
-    }
 
 
 def stored_flaky(
@@ -124,21 +110,15 @@ def stored_flaky(
     groups = store.same_environment(platform, project=project)
     newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]
     run_ids = [run_id for group in newest for run_id in group.run_ids]
-    some = {} if tests is None else store.outcomes_of_some(tests, run_ids, platform)
-    return flaky_tests(
-        Attempts(
-            commit=group.commit,
-            key=group.key,
-            runs=[
-                some[run_id] if tests is not None else store.outcomes(run_id, platform)
-                for run_id in group.run_ids
-            ],
-            reruns=[
-                rerun
-                for run_id in group.rerun
-                for rerun in store.reruns(run_id, platform)
-                if tests is None or rerun.node_id in tests
-            ],
-        )
-        for group in newest
-    )
+    if tests is None:
+        runs = {run_id: store.outcomes(run_id, platform) for run_id in run_ids}
+    else:
+        runs = store.outcomes_of_some(tests, run_ids, platform)
+    attempts = []
+    for group in newest:
+        reruns = [rerun for run_id in group.rerun for rerun in store.reruns(run_id, platform)]
+        if tests is not None:
+            reruns = [rerun for rerun in reruns if rerun.node_id in tests]
+        of_group = [runs[run_id] for run_id in group.run_ids]
+        attempts.append(Attempts(commit=group.commit, key=group.key, runs=of_group, reruns=reruns))
+    return flaky_tests(attempts)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
@@ -49,20 +48,19 @@ def runs_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         message = f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"
         raise UsageError(message, remedy="Name a folder; unpack an archive first.")
-    if found := list(_runs_in(folder)):
-        return found
-    message = f"{folder}: no {RESULTS_FILE} in it or below, expected the results of a run"
-    raise UsageError(message, remedy="Name a folder results/<run id>, or one that holds several.")
-
-
-def _runs_in(folder: Path) -> Iterator[Path]:
+    found = []
     for parent, folders, _ in os.walk(folder):
         # One without results was not copied as a whole: it is told, not passed over.
         if is_regular(Path(parent) / RESULTS_FILE) or RUN_ID.fullmatch(Path(parent).name):
-            yield Path(parent)
+            found.append(Path(parent))
             folders.clear()
         else:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
+    if not found:
+        message = f"{folder}: no {RESULTS_FILE} in it or below, expected the results of a run"
+        remedy = "Name a folder results/<run id>, or one that holds several."
+        raise UsageError(message, remedy=remedy)
+    return found
 
 
 def read_run(folder: Path) -> RunResult:
@@ -146,32 +144,32 @@ def change_of(known: RunResult | None, run: RunResult) -> Change:
 
 def _goes_on(earlier: RunResult, later: RunResult) -> bool:
     """Whether ``--resume`` can have made the later one of the earlier."""
-    if _head(earlier) != _head(later) or earlier.finished_at > later.finished_at:
+    names, later_names = ([it.platform for it in run.platforms] for run in (earlier, later))
+    if names != later_names or any(_differing(earlier, later, _UNCHANGING)):
         return False
     ended = [result for result in earlier.platforms if result.verdict.product.is_final]
-    return all(result in later.platforms for result in ended)
+    is_later = earlier.finished_at <= later.finished_at
+    return is_later and all(result in later.platforms for result in ended)
 
 
-def _head(run: RunResult) -> tuple[object, ...]:
-    """What stays the same however often a run is resumed."""
-    platforms = tuple(result.platform for result in run.platforms)
-    return (run.project, run.commit, run.dirty, run.started_at, platforms)
+# What stays the same however often a run is resumed, as its platforms do.
+_UNCHANGING = ("project", "commit", "dirty", "started_at")
+
+
+def _differing(one: object, other: object, names: Iterable[str]) -> list[str]:
+    return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
 def _differences(known: RunResult, run: RunResult) -> Iterator[str]:
-    for name in ("project", "commit", "dirty", "started_at"):
-        if getattr(known, name) != getattr(run, name):
-            yield f"{name} is {getattr(known, name)}, there {getattr(run, name)}"
-    here = {result.platform: result for result in known.platforms}
-    there = {result.platform: result for result in run.platforms}
-    for name in dict.fromkeys([*here, *there]):
+    for name in _differing(known, run, _UNCHANGING):
+        yield f"{name} is {getattr(known, name)}, there {getattr(run, name)}"
+    here, there = ({result.platform: result for result in it.platforms} for it in (known, run))
+    for name in {**here, **there}:
         one, other = here.get(name), there.get(name)
         if _verdict(one) != _verdict(other):
             yield f"{name} {_verdict(one)}, there {_verdict(other)}"
-        elif one != other:
-            fields = PlatformResult.model_fields
-            differing = [it for it in fields if getattr(one, it) != getattr(other, it)]
-            yield f"{name} has other {first_names(differing)}"
+        elif fields := _differing(one, other, PlatformResult.model_fields if one else ()):
+            yield f"{name} has other {first_names(fields)}"
 
 
 def _verdict(result: PlatformResult | None) -> str:
@@ -198,12 +196,12 @@ class Importer:
         except Timeout:
             message = f"another import into {self._results} is going on"
             raise UsageError(message, remedy="Wait for its end.") from None
+        self._stack.callback(self._clean_up)
         self._clean_up()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        with self._stack:
-            self._clean_up()
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
     def _clean_up(self) -> None:
         """Remove what an interrupted import has left, and put back what it had set aside."""

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, func, select
+from sqlalchemy import Column, Connection, Engine, Row, func, select
 
 from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
@@ -38,44 +38,25 @@ class Queries:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def heads(
-        self,
-        *,
-        project: str | None = None,
-        commits: Collection[str] | None = None,
-        last: int | None = None,
-    ) -> list[RunHead]:
-        """List runs, the newest first: the ``last`` ones, those of some commits, or all."""
+    def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
+        """List runs, the newest first: the ``last`` ones, or all."""
         # ``cpu not_run/moore passed``: a row for each platform of each run takes longer to read.
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
         names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
-        query = select(
-            RUNS.c.run_id,
-            RUNS.c.project,
-            RUNS.c.commit,
-            RUNS.c.dirty,
-            RUNS.c.started_at,
-            names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery().label("platforms"),
-        ).order_by(*NEWEST_FIRST)
+        of_run = names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
+        head = [RUNS.c[name] for name in ("run_id", "project", "commit", "dirty", "started_at")]
+        query = select(*head, of_run.label("platforms")).order_by(*NEWEST_FIRST).limit(last)
         if project is not None:
             query = query.where(RUNS.c.project == project)
         with reading(self._engine) as connection:
-            found = _chosen(connection, query, commits, last)
+            found = connection.execute(query).all()
         heads = []
         for run in found:
             rows = run.platforms.split(_BETWEEN_NAMES) if run.platforms else ()
             products = dict(sorted(row.split(_BEFORE_PRODUCT) for row in rows))
-            heads.append(
-                RunHead(
-                    run_id=run.run_id,
-                    project=run.project,
-                    commit=run.commit,
-                    dirty=run.dirty,
-                    started_at=run.started_at,
-                    platforms=tuple(products),
-                    begun=tuple(name for name in products if products[name] != Product.NOT_RUN),
-                )
-            )
+            begun = tuple(name for name in products if products[name] != Product.NOT_RUN)
+            named = {"platforms": tuple(products), "begun": begun}
+            heads.append(RunHead(**{**run._mapping, **named}))
         return heads
 
     def measured(
@@ -84,42 +65,29 @@ class Queries:
         *,
         project: str,
         last: int | None = None,
-        commits: Collection[str] | None = None,
         runs: Collection[str] | None = None,
     ) -> list[Measured]:
         """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are.
 
         With ``runs``, some hundreds of ids, of these only.
         """
+        key = PLATFORMS.c.environment_key
         query = (
-            select(
-                RUNS.c.run_id,
-                RUNS.c.commit,
-                RUNS.c.dirty,
-                RUNS.c.started_at,
-                PLATFORMS.c.environment_key,
-                MEASURED.c.measures,
-            )
-            .join(RUNS, PLATFORMS.c.run_id == RUNS.c.run_id)
+            select(*(RUNS.c[name] for name in ("run_id", "commit", "dirty", "started_at")))
+            .add_columns(key.label("key"), MEASURED.c.measures.label("values"))
+            .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
             .join(MEASURED, MEASURED.c.platform_id == PLATFORMS.c.id)
             .where(PLATFORMS.c.platform == platform, RUNS.c.project == project)
             .order_by(*NEWEST_FIRST)
+            .limit(last)
         )
         if runs is not None:
             query = query.where(RUNS.c.run_id.in_(runs))
         with reading(self._engine) as connection:
-            found = _chosen(connection, query, commits, last)
+            found = [row._mapping for row in connection.execute(query)]
             now = _successors(connection, platform)
         return [
-            Measured(
-                run_id=run.run_id,
-                commit=run.commit,
-                dirty=run.dirty,
-                started_at=run.started_at,
-                key=now.get(run.environment_key, run.environment_key),
-                values=run.measures,
-            )
-            for run in reversed(found)
+            Measured(**{**row, "key": now.get(row["key"], row["key"])}) for row in reversed(found)
         ]
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
@@ -151,18 +119,21 @@ class Queries:
             several = {
                 k: rows for k, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun
             }
-            lists = _outcome_lists(
-                connection, [row.id for rows in several.values() for row in rows]
-            )
+            # The digests of node ids and outcomes, of those that have any.
+            columns = (DETAILS.c.platform_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
+            digests = select(*columns).where(DETAILS.c.outcomes.is_not(None))
+            ids = [row.id for rows in several.values() for row in rows]
+            tested = _rows_of(connection, digests, DETAILS.c.platform_id, ids)
+            lists = {platform_id: tuple(some) for platform_id, *some in tested}
         found = []
         for (commit, key), rows in several.items():
-            tested = [row for row in rows if row.id in lists]
+            known = [row for row in rows if row.id in lists]
             group = SameEnvironment(
                 commit=commit,
                 key=key,
-                run_ids=tuple(row.run_id for row in tested),
-                rerun=tuple(row.run_id for row in tested if row.id in rerun),
-                differing=len({lists[row.id] for row in tested}) > 1,
+                run_ids=tuple(row.run_id for row in known),
+                rerun=tuple(row.run_id for row in known if row.id in rerun),
+                differing=len({lists[row.id] for row in known}) > 1,
             )
             if len(group.run_ids) > 1 or group.rerun:
                 found.append(group)
@@ -201,16 +172,6 @@ class Queries:
             return [Accepted(**row._mapping) for row in rows]
 
 
-def _chosen(
-    connection: Connection, query: Any, commits: Collection[str] | None, last: int | None
-) -> Sequence[Row[Any]]:
-    """The newest runs, of these commits if any are named; a branch may have any number."""
-    if commits is None:
-        return connection.execute(query.limit(last)).all()
-    wanted = frozenset(commits)
-    return [row for row in connection.execute(query) if row.commit in wanted][:last]
-
-
 def _successors(connection: Connection, platform: str) -> dict[str, str]:
     """The keys of a platform that a newer one continues, each with that."""
     key = PLATFORMS.c.environment_key
@@ -224,29 +185,17 @@ def _environment_keys(
     connection: Connection, digests: Collection[str]
 ) -> dict[str, EnvironmentKey]:
     query = select(ENVIRONMENT_KEYS.c.digest, ENVIRONMENT_KEYS.c.components)
-    return {
-        digest: EnvironmentKey(**components)
-        for some in _slices(sorted(set(digests)))
-        for digest, components in connection.execute(
-            query.where(ENVIRONMENT_KEYS.c.digest.in_(some))
-        )
-    }
+    rows = _rows_of(connection, query, ENVIRONMENT_KEYS.c.digest, sorted(set(digests)))
+    return {digest: EnvironmentKey(**components) for digest, components in rows}
 
 
-def _outcome_lists(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[str | None, str]]:
-    """The digests of node ids and outcomes, of those that have any."""
-    columns = (DETAILS.c.platform_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
-    query = select(*columns).where(DETAILS.c.outcomes.is_not(None))
-    return {
-        row.platform_id: (row.node_ids, row.outcomes)
-        for some in _slices(ids)
-        for row in connection.execute(query.where(DETAILS.c.platform_id.in_(some)))
-    }
-
-
-def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def _rows_of(
+    connection: Connection, query: Any, column: Column[Any], values: Sequence[Any]
+) -> Iterator[Any]:
+    """The rows of these values, however many there are."""
     for begin in range(0, len(values), _SLICE):
-        yield values[begin : begin + _SLICE]
+        some = query.where(column.in_(values[begin : begin + _SLICE]))
+        yield from connection.execute(some)
 
 
 def _outcomes(places: dict[str, int], content: bytes) -> Outcomes:

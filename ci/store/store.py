@@ -13,7 +13,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.facts.suite import Outcomes, outcomes_of
-from ci.model.details import BuildDetails, Details, Rerun
+from ci.model.details import NO_DETAILS, BuildDetails, Details, Rerun
 from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
 from ci.model.tests import TestOutcome
 from ci.store import blobs
@@ -184,21 +184,47 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
         name: blobs.suite_blobs(found.tests) for name, found in details.items() if found.tests
     }
     _add_lists(connection, suites.values())
-    digests = {name: key.digest for name, key in keys.items()}
-    fresh = _save_platforms(connection, run, digests, kept_unless=details)
-    measures = [
-        {"platform_id": fresh[result.platform], "measures": measures_of(result)}
-        for result in run.platforms
-        if result.platform in fresh
-    ]
-    beside = [
-        {"platform_id": fresh[name], **_details_values(found, suites.get(name))}
-        for name, found in details.items()
-        if name in fresh and (found.tests or found.reruns or found.build)
-    ]
-    for table, rows in ((MEASURED, measures), (DETAILS, beside)):
-        if rows:
-            connection.execute(insert(table), rows)
+    of_run = PLATFORMS.c.run_id == run.run_id
+    # The rows of what is stored as it is stay, with what is beside them; the rest is replaced.
+    kept = {
+        row.platform: row.id
+        for row in connection.execute(select(PLATFORMS).where(of_run))
+        if row.platform not in details
+        and PlatformResult.model_validate(row.document) in run.platforms
+    }
+    connection.execute(delete(PLATFORMS).where(of_run, PLATFORMS.c.id.not_in(kept.values())))
+    for position, result in enumerate(run.platforms):
+        name = result.platform
+        # Also of a kept row: its document has the version of the run's, which may be a newer one.
+        values = {"position": position, "document": result.model_dump(mode="json")}
+        if name in kept:
+            row = update(PLATFORMS).where(PLATFORMS.c.id == kept[name])
+            connection.execute(row.values(values))
+            continue
+        new = insert(PLATFORMS).values(
+            run_id=run.run_id,
+            platform=name,
+            product=result.verdict.product,
+            tested=result.pytest is not None,
+            environment_key=keys[name].digest,
+            **values,
+        )
+        place = {"platform_id": connection.scalar(new.returning(PLATFORMS.c.id))}
+        connection.execute(insert(MEASURED).values(**place, measures=measures_of(result)))
+        if beside := _details_values(details.get(name, NO_DETAILS), suites.get(name)):
+            connection.execute(insert(DETAILS).values(**place, **beside))
+
+
+def _details_values(details: Details, suite: blobs.SuiteBlobs | None) -> dict[str, Any]:
+    """What there is of them, by column."""
+    values = {
+        "node_ids": suite and suite.node_ids.digest,
+        "outcomes": suite and suite.outcomes.digest,
+        "durations": suite and suite.durations,
+        "reruns": details.reruns and blobs.reruns_blob(details.reruns),
+        "build": details.build and blobs.build_blob(details.build),
+    }
+    return {name: value for name, value in values.items() if value}
 
 
 def _columns(run: RunResult | Row[Any]) -> dict[str, Any]:
@@ -241,49 +267,3 @@ def _add_lists(connection: Connection, suites: Collection[blobs.SuiteBlobs]) -> 
         del lists[digest]  # compressing it would take longer than all the rest
     contents = {digest: blob.content for digest, blob in lists.items()}
     _add_missing(connection, BLOBS, "content", contents)
-
-
-def _save_platforms(
-    connection: Connection, run: RunResult, keys: Mapping[str, str], *, kept_unless: Collection[str]
-) -> dict[str, int]:
-    """Keep the rows of what is stored as it is, and replace the rest; returns the new rows' ids.
-
-    ``keys`` are the digests of the platforms' environments.
-    """
-    of_run = PLATFORMS.c.run_id == run.run_id
-    kept = {
-        row.platform: row.id
-        for row in connection.execute(select(PLATFORMS).where(of_run))
-        if row.platform not in kept_unless
-        and PlatformResult.model_validate(row.document) in run.platforms
-    }
-    connection.execute(delete(PLATFORMS).where(of_run, PLATFORMS.c.id.not_in(kept.values())))
-    fresh = {}
-    for position, result in enumerate(run.platforms):
-        name = result.platform
-        # Also of a kept row: its document has the version of the run's, which may be a newer one.
-        values = {"position": position, "document": result.model_dump(mode="json")}
-        if name in kept:
-            row = update(PLATFORMS).where(PLATFORMS.c.id == kept[name])
-            connection.execute(row.values(values))
-        else:
-            new = insert(PLATFORMS).values(
-                run_id=run.run_id,
-                platform=name,
-                product=result.verdict.product,
-                tested=result.pytest is not None,
-                environment_key=keys[name],
-                **values,
-            )
-            fresh[name] = int(connection.execute(new.returning(PLATFORMS.c.id)).scalar_one())
-    return fresh
-
-
-def _details_values(details: Details, suite: blobs.SuiteBlobs | None) -> dict[str, Any]:
-    return {
-        "node_ids": suite and suite.node_ids.digest,
-        "outcomes": suite and suite.outcomes.digest,
-        "durations": suite and suite.durations,
-        "reruns": blobs.reruns_blob(details.reruns) if details.reruns else None,
-        "build": blobs.build_blob(details.build) if details.build else None,
-    }
