@@ -252,8 +252,8 @@ class _StoredRuns:
         self._base, self._head = base, head
         self._load = cache(store.load)  # once for all platforms of a run
         self._led_to: tuple[tuple[str, ...], ...] = ((), ())
-        if base.revision or head.revision:
-            self._led_to = (base.ancestors(finder.repository), head.ancestors(finder.repository))
+        if base.commits or head.commits:
+            self._led_to = (base.led_by(finder.repository), head.led_by(finder.repository))
         self._accepted = store.accepted(head.project)
 
     def compare(self) -> Comparison:
@@ -356,7 +356,7 @@ class _StoredRuns:
         keys = self._store.environment_keys({first.key, second.key})
         alike = [known[run_id] for run_id in run_ids if run_id in known]
         alike = [row for row in alike if row.key == second.key]
-        if first.key != second.key and self._base.revision:
+        if first.key != second.key and self._base.commits:
             # Another run of the branch may have had the environment of HEAD.
             first = newest_of(alike, set(self._led_to[0])) or first
         accepted = [change for change in self._accepted if change.platform == platform]

@@ -34,8 +34,8 @@ class Runs:
     """The one that was named, if any."""
     runs: Mapping[str, RunHead]
     """By platform; of a commit each platform may have been run apart."""
-    revision: Revision | None = None
-    """``None``: a run was named."""
+    commits: tuple[str, ...] = ()
+    """The commit that was named and all that led to it, the newest first; none: a run was named."""
 
     @property
     def project(self) -> str:
@@ -44,19 +44,16 @@ class Runs:
     def origin(self, platform: str) -> str:
         """``commit 0123456789ab, 3 commits before main``; empty where a run was named."""
         commit = self.runs[platform].commit
-        if self.revision is None or commit is None:
+        if not self.commits or commit is None:
             return ""
-        place = self.revision.ancestors.index(commit)
+        place = self.commits.index(commit)
         before = f", {counted(place, 'commit')} before {self.name}" if place else ""
         return f"{commit_name(commit)}{before or f' of {self.name}'}"
 
-    def ancestors(self, repository: Repository) -> tuple[str, ...]:
+    def led_by(self, repository: Repository) -> tuple[str, ...]:
         """The commits that led to it, the newest first, as far as git knows them."""
-        if self.revision is not None:
-            return self.revision.ancestors
         commit = next(iter(self.runs.values())).commit
-        revision = repository.revision(commit) if commit else None
-        return revision.ancestors if revision else (commit,) if commit else ()
+        return self.commits or (repository.commits(commit) or (commit,) if commit else ())
 
 
 def contract_file(text: str) -> Path | None:
@@ -80,9 +77,9 @@ class Finder:
     def both(self, base: str, head: str) -> tuple[Runs, Runs]:
         """What two references name; a commit means runs of the project of the other's run."""
         first, second = self.runs(base), self.runs(head)
-        if first.project != second.project and first.revision:
+        if first.project != second.project and first.commits:
             first = self._of_project(second.project).runs(base)
-        elif first.project != second.project and second.revision:
+        elif first.project != second.project and second.commits:
             second = self._of_project(first.project).runs(head)
         return first, _without_shared(second, first)
 
@@ -99,17 +96,20 @@ class Finder:
         if "/" in whole:
             name, _, last = whole.rpartition("/")
             readings.append((name, last))
+        named = {LATEST: self.heads[0]} | {run.run_id: run for run in self.heads}
         for name, platform in readings:
-            latest = self.heads[0] if name == LATEST else None
-            if run := latest or next((run for run in self.heads if run.run_id == name), None):
-                return _of_run(name, platform, run)
+            if run := named.get(name):
+                if platform not in (None, *run.platforms):
+                    hint, known = near_match(platform, run.platforms), ", ".join(run.platforms)
+                    raise UsageError(f"run {run.run_id} has {known}, not '{platform}'{hint}")
+                runs = dict.fromkeys(run.platforms, run)
+                return Runs(name=name, platform=platform, runs=runs)
             if commit := self._commit(name):
-                unknown = Revision(name=commit, commit=commit, ancestors=(commit,))
-                known = self.repository.revision(commit) or unknown
-                return self._of_revision(name, platform, known)
+                commits = self.repository.commits(commit) or (commit,)
+                return self._of_commits(name, platform, commits)
         for name, platform in readings:
-            if revision := self.repository.revision(name):
-                return self._of_revision(name, platform, revision)
+            if commits := self.repository.commits(name):
+                return self._of_commits(name, platform, commits)
         raise self._unknown(text)
 
     def _commit(self, name: str) -> str | None:
@@ -124,28 +124,27 @@ class Finder:
             raise UsageError(f"{message}: {first_names(sorted(found))}", remedy="Write more of it.")
         return found[0] if found else None
 
-    def _of_revision(self, name: str, platform: str | None, revision: Revision) -> Runs:
+    def _of_commits(self, name: str, platform: str | None, commits: tuple[str, ...]) -> Runs:
         """For every platform the nearest commit that was run with it, and its newest run."""
-        place = {commit: number for number, commit in enumerate(revision.ancestors)}
+        place = {commit: number for number, commit in enumerate(commits)}
         known = [run for run in self.heads if run.commit in place]
         runs: dict[str, RunHead] = {}
         for run in sorted(known, key=lambda run: place[run.commit or ""]):
             for each in run.begun if not run.dirty else ():
                 runs.setdefault(each, run)
         if not runs or platform not in (None, *runs):
-            raise self._never_run(name, platform, revision, known)
-        return Runs(name=name, platform=platform, runs=runs, revision=revision)
+            raise self._never_run(name, platform, commits, known)
+        return Runs(name=name, platform=platform, runs=runs, commits=commits)
 
     def _never_run(
-        self, name: str, platform: str | None, revision: Revision, known: Sequence[RunHead]
+        self, name: str, platform: str | None, commits: Sequence[str], known: Sequence[RunHead]
     ) -> UsageError:
-        """The revision exists, and no run of it does."""
+        """The commit exists, and no run of it does."""
         wanted = f" with '{platform}'" if platform else ""
-        count = counted(len(revision.ancestors), "commit")
-        message = f"'{name}' is commit {revision.commit[:SHORT]}: of it and what led to it"
+        count = counted(len(commits), "commit")
+        message = f"'{name}' is commit {commits[0][:SHORT]}: of it and what led to it"
         message += f" ({count}) the store holds no run{wanted}"
-        platforms = sorted({each for run in known if not run.dirty for each in run.platforms})
-        if platforms:
+        if platforms := sorted({it for run in known if not run.dirty for it in run.platforms}):
             message += f", but runs with {', '.join(platforms)}{near_match(platform, platforms)}"
         changed = [run for run in known if run.dirty and platform in (None, *run.platforms)]
         folder = self.repository.folder
@@ -155,7 +154,7 @@ class Finder:
         elif self.repository.is_shallow:
             remedy = f"{folder} is a shallow clone: fetch the rest, git fetch --unshallow"
         else:
-            remedy = _how_to_run(revision, platform or "cpu")
+            remedy = _how_to_run(commits[0], platform or "cpu")
         return UsageError(message, remedy=remedy)
 
     def _unknown(self, text: str) -> UsageError:
@@ -170,16 +169,9 @@ class Finder:
         return UsageError(message, remedy=remedy)
 
 
-def _of_run(name: str, platform: str | None, run: RunHead) -> Runs:
-    if platform is not None and platform not in run.platforms:
-        hint, known = near_match(platform, run.platforms), ", ".join(run.platforms)
-        raise UsageError(f"run {run.run_id} has {known}, not '{platform}'{hint}")
-    return Runs(name=name, platform=platform, runs=dict.fromkeys(run.platforms, run))
-
-
 def _without_shared(head: Runs, base: Runs) -> Runs:
     """HEAD without what it shares with BASE: that would be compared with itself, and be equal."""
-    if not (head.revision and base.revision) or head.revision.commit == base.revision.commit:
+    if not (head.commits and base.commits) or head.commits[0] == base.commits[0]:
         return head
     runs = {name: run for name, run in head.runs.items() if run is not base.runs.get(name)}
     if runs and head.platform in (None, *runs):
@@ -189,12 +181,12 @@ def _without_shared(head: Runs, base: Runs) -> Runs:
     message = (
         f"'{base.name}' and '{head.name}' mean one run, {run.run_id}: nothing of either to compare"
     )
-    idle = base.revision if run.commit == head.revision.commit else head.revision
-    raise UsageError(message, remedy=_how_to_run(idle, platform))
+    idle = base if run.commit == head.commits[0] else head
+    raise UsageError(message, remedy=_how_to_run(idle.commits[0], platform))
 
 
-def _how_to_run(revision: Revision, platform: str) -> str:
-    return f"Run it: git checkout {revision.commit[:SHORT]} && {command('run', platform)}"
+def _how_to_run(commit: str, platform: str) -> str:
+    return f"Run it: git checkout {commit[:SHORT]} && {command('run', platform)}"
 
 
 # Platforms
@@ -229,8 +221,7 @@ def one_platform(side: Runs, other: str | None) -> str:
 
 
 def _has(side: Runs) -> str:
-    kind = f"run {side.name}" if side.revision is None else side.name
-    return f"{kind} has {', '.join(side.runs)}"
+    return f"{'' if side.commits else 'run '}{side.name} has {', '.join(side.runs)}"
 
 
 # Commits, and the runs along them
@@ -291,16 +282,6 @@ _HASH = re.compile(r"[0-9a-f]{40,64}")
 _NO_SUCH_REVISION = "Needed a single revision"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Revision:
-    """A revision as it was named, and the commit that it is."""
-
-    name: str
-    commit: str
-    ancestors: tuple[str, ...]
-    """The commit and all that led to it, the newest first."""
-
-
 class Repository:
     """The git repository of a folder; there need not be one, nor git."""
 
@@ -309,32 +290,30 @@ class Repository:
         self.silence: str | None = None
         """Why git does not answer here, once a call has failed."""
 
-    def revision(self, name: str) -> Revision | None:
-        """The commit of a branch, a tag or whatever git takes; ``None``: none of that name.
+    def commits(self, name: str) -> tuple[str, ...]:
+        """The commit of a branch, a tag or whatever git takes, and all that led to it, the newest
+        first; empty: there is none of that name.
 
         Raises ``UsageError`` for the beginning of several commits.
         """
         found = self._git("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
         if found is None:
-            return None
+            return ()
         commit = found.stdout.strip()
         if found.exit_code == 0 and _HASH.fullmatch(commit):
-            return Revision(name=name, commit=commit, ancestors=self._ancestors(commit))
+            led_to = self._git("rev-list", "--topo-order", "--end-of-options", commit)
+            return tuple(led_to.stdout.split() if led_to else ()) or (commit,)
         if "is ambiguous" in found.stderr:
             message = f"'{name}' begins several commits of {self.folder}:\n{found.stderr.strip()}"
             raise UsageError(message, remedy="Write more of it.")
         if found.exit_code and _NO_SUCH_REVISION not in found.stderr:
             self.silence = " ".join(found.stderr.split()) or None
-        return None
+        return ()
 
     @cached_property
     def is_shallow(self) -> bool:
         found = self._git("rev-parse", "--is-shallow-repository")
         return found is not None and found.stdout.strip() == "true"
-
-    def _ancestors(self, commit: str) -> tuple[str, ...]:
-        found = self._git("rev-list", "--topo-order", "--end-of-options", commit)
-        return tuple(found.stdout.split()) if found else (commit,)
 
     def _git(self, *arguments: str) -> ProcessResult | None:
         # In English, because messages are compared.
