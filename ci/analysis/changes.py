@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -106,10 +106,7 @@ class SeriesFinding:
 
 
 def analyse(
-    series: Mapping[Name, Sequence[float]],
-    *,
-    exact: Collection[Name] = (),
-    policy: Policy = POLICY,
+    series: Mapping[Name, Sequence[float]], exact: Collection[Name] = ()
 ) -> dict[Name, SeriesFinding]:
     """What every series says, oldest value first; all are corrected together.
 
@@ -119,10 +116,11 @@ def analyse(
         for place, value in enumerate(values):
             if not math.isfinite(value):
                 raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
-    noisy = [name for name in series if name not in exact]
-    tests = Tests(policy, len(noisy))
+    noisy = sum(name not in exact for name in series)
     return {
-        name: _exact_finding(values, policy) if name in exact else tests.finding(values)
+        name: _exact_finding(values)
+        if name in exact
+        else _Look(np.asarray(values, dtype=float), noisy).finding()
         for name, values in series.items()
     }
 
@@ -138,106 +136,96 @@ _LEAST_DRIFT = 10
 
 
 @dataclass(frozen=True)
-class Tests:
-    """The tests of one look at ``series`` noisy series."""
+class _Look:
+    """One look at the values of a series, one of ``series`` noisy ones."""
 
-    policy: Policy
+    values: Values
     series: int
 
     @property
     def tightened(self) -> float:
         """How much stricter each test is, since there are so many series."""
-        return min(1.0, self.policy.family / (max(self.series, 1) * self.policy.alarm))
+        return min(1.0, POLICY.family / (max(self.series, 1) * POLICY.alarm))
 
-    def finding(self, sequence: Sequence[float]) -> SeriesFinding:
-        values = np.asarray(sequence, dtype=float)
-        if not len(values):
+    def finding(self) -> SeriesFinding:
+        if not len(self.values):
             return SeriesFinding(changes=(), level=None, detectable=None)
-        starts = self.confirmed(values)
-        bounds = [0, *starts, len(values)]
+        starts = self.confirmed()
+        bounds = [0, *starts, len(self.values)]
         changes = [
-            self.change(self.step(values, *bounds[place : place + 3]), index, confirmed=True)
+            self.change(self.step(*bounds[place : place + 3]), index, confirmed=True)
             for place, index in enumerate(starts)
         ]
         start = bounds[-2]
-        young = self.young(values, start)
+        latest = self.values[start:]
         return SeriesFinding(
-            changes=(*changes, *([young] if young else [])),
-            level=Level(values[start:]).median,
-            detectable=self.detectable(values[start:]),
-            drift=self.drift(values, start),
+            changes=(*changes, *self.young(start)),
+            level=Level(latest).median,
+            detectable=self.detectable(latest),
+            drift=self.drift(start),
         )
 
-    def confirmed(self, values: Values) -> list[int]:
+    def confirmed(self) -> list[int]:
         """Where the levels begin: the weakest candidate goes until all that are left hold."""
-        starts = candidates(values)
+        starts = candidates(self.values)
         steps: dict[int, Step] = {}
         while True:
-            bounds = [0, *starts, len(values)]
+            bounds = [0, *starts, len(self.values)]
             for place, index in enumerate(starts):
                 if index not in steps:
-                    steps[index] = self.step(values, *bounds[place : place + 3])
+                    steps[index] = self.step(*bounds[place : place + 3])
             weak = [index for index in starts if not self.holds(steps[index])]
             if not weak:
-                return [*starts, *self.latest(values, starts)]
-            weakest = min(
-                weak, key=lambda index: (self._whole(steps[index]), abs(steps[index].deviate))
-            )
-            place = starts.index(weakest)
+                return [*starts, *self.latest([0, *starts][-1])]
+            strength = {it: (self._whole(steps[it]), abs(steps[it].deviate)) for it in weak}
+            place = starts.index(min(weak, key=strength.__getitem__))
             for neighbour in starts[max(place - 1, 0) : place + 2]:
                 del steps[neighbour]
-            starts.remove(weakest)
+            del starts[place]
 
-    def latest(self, values: Values, starts: Sequence[int]) -> list[int]:
+    def latest(self, start: int) -> Iterator[int]:
         """The youngest place there can be: the library may put it one too late to be confirmed."""
-        start, index = [0, *starts][-1], len(values) - self.policy.confirm
-        if index < start + self.policy.confirm:
-            return []
-        step = self.step(values, start, index, len(values))
-        if not self.holds(step):
-            return []
-        younger = (
-            self.step(values, start, place, len(values)) for place in range(index + 1, len(values))
-        )
-        likeliest = max(abs(other.deviate) for other in younger)
-        return [index] if abs(step.deviate) >= _AS_LIKELY * likeliest else []
+        end = len(self.values)
+        index = end - POLICY.confirm
+        if index < start + POLICY.confirm:
+            return
+        step = self.step(start, index, end)
+        if self.holds(step):
+            younger = (self.step(start, at, end) for at in range(index + 1, end))
+            if abs(step.deviate) >= _AS_LIKELY * max(abs(other.deviate) for other in younger):
+                yield index
 
     def _whole(self, step: Step) -> bool:
-        return min(len(step.before), len(step.after)) >= self.policy.confirm
+        return min(len(step.before), len(step.after)) >= POLICY.confirm
 
     def holds(self, step: Step) -> bool:
         return (
             self._whole(step)
-            and abs(step.effect) >= self.policy.minimum
-            and step.p_value <= self.policy.alarm * self.tightened
-            and abs(step.welch_deviate()) >= self.policy.welch
-            and abs(step.rank_deviate()) >= self.policy.rank
-            and abs(step.beyond_slope()) >= self.policy.beyond_slope
+            and abs(step.effect) >= POLICY.minimum
+            and step.p_value <= POLICY.alarm * self.tightened
+            and abs(step.welch_deviate()) >= POLICY.welch
+            and abs(step.rank_deviate()) >= POLICY.rank
+            and abs(step.beyond_slope()) >= POLICY.beyond_slope
         )
 
-    def step(self, values: Values, start: int, index: int, end: int) -> Step:
-        window = self.policy.window
-        return Step(
-            Level(values[max(start, index - window) : index]),
-            Level(values[index : min(end, index + window)]),
-        )
+    def step(self, start: int, index: int, end: int) -> Step:
+        before = self.values[max(start, index - POLICY.window) : index]
+        return Step(Level(before), Level(self.values[index : min(end, index + POLICY.window)]))
 
-    def young(self, values: Values, start: int) -> ChangePoint | None:
+    def young(self, start: int) -> Iterator[ChangePoint]:
         """The likeliest change among the last values, too few to be sure of it."""
-        first = max(start + self.policy.confirm, len(values) - self.policy.confirm + 1)
-        steps = (
-            (self.step(values, start, at, len(values)), at) for at in range(first, len(values))
-        )
+        end = len(self.values)
+        first = max(start + POLICY.confirm, end - POLICY.confirm + 1)
+        steps = ((self.step(start, at, end), at) for at in range(first, end))
+        limit = POLICY.suspicion * self.tightened
         suspects = [
             (step, at)
             for step, at in steps
-            if abs(step.effect) >= self.policy.minimum
-            and step.p_value <= self.policy.suspicion * self.tightened
+            if abs(step.effect) >= POLICY.minimum and step.p_value <= limit
         ]
-        if not suspects:
-            return None
-        step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
-        return self.change(step, index, confirmed=False)
+        if suspects:
+            step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
+            yield self.change(step, index, confirmed=False)
 
     def change(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
         low, high = step.interval(_CONFIDENCE)
@@ -253,18 +241,18 @@ class Tests:
 
     def detectable(self, values: Values) -> float | None:
         """Of a change that is confirmed as soon as it can be, with a power of 95 %."""
-        level = Level(values[-self.policy.window :])
-        if len(level) < self.policy.confirm or not level.median:
+        level = Level(values[-POLICY.window :])
+        if len(level) < POLICY.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), least_noise(level.median))
-        error = noise * math.sqrt(1 / len(level) + 1 / self.policy.confirm) * inflation(level)
-        deviate = -NORMAL.inv_cdf(self.policy.alarm * self.tightened / 2)
-        limit = student_of_normal(deviate, len(level) + self.policy.confirm - 2) * error
-        seen = max(limit, self.policy.minimum * abs(level.median)) + _POWER * error
+        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * inflation(level)
+        deviate = -NORMAL.inv_cdf(POLICY.alarm * self.tightened / 2)
+        limit = student_of_normal(deviate, len(level) + POLICY.confirm - 2) * error
+        seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
 
-    def drift(self, values: Values, start: int) -> Drift | None:
-        level = Level(values[start:])
+    def drift(self, start: int) -> Drift | None:
+        level = Level(self.values[start:])
         if len(level) < _LEAST_DRIFT or not level.median:
             return None
         place: Values = np.arange(len(level), dtype=float)
@@ -275,28 +263,26 @@ class Tests:
         degrees = len(level) - 2
         noise = max(math.sqrt(float(rest @ rest) / degrees), least_noise(level.median))
         error = noise / math.sqrt(own)
-        if not error or (
-            two_sided(normal_of_student(slope / error, degrees))
-            > self.policy.alarm * self.tightened
-        ):
+        limit = POLICY.alarm * self.tightened
+        if not error or two_sided(normal_of_student(slope / error, degrees)) > limit:
             return None
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])
         change = slope * length / first if first else math.inf
         half = student_of_normal(-NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees) * error * length
-        if abs(change) < self.policy.minimum:
+        if abs(change) < POLICY.minimum:
             return None
         half = abs(half / first) if first else math.inf
         return Drift(index=start, relative=change, low=change - half, high=change + half)
 
 
-def _exact_finding(values: Sequence[float], policy: Policy) -> SeriesFinding:
+def _exact_finding(values: Sequence[float]) -> SeriesFinding:
     """Every value that differs from its level is a change, and the next level."""
     changes: list[ChangePoint] = []
-    level = values[0] if values else None
+    level = values[0] if values else 0.0
     for index, value in enumerate(values):
-        size = 0.0 if level is None else relative(level, value)
-        if level is not None and level != value and abs(size) >= policy.exact_minimum:
+        size = relative(level, value)
+        if abs(size) >= POLICY.exact_minimum:
             change = ChangePoint(
                 index=index,
                 before=level,
@@ -308,5 +294,6 @@ def _exact_finding(values: Sequence[float], policy: Policy) -> SeriesFinding:
             )
             changes.append(change)
             level = value
-    detectable = max(policy.exact_minimum, 1 / abs(level)) if level else None
-    return SeriesFinding(changes=tuple(changes), level=level, detectable=detectable)
+    detectable = max(POLICY.exact_minimum, 1 / abs(level)) if level else None
+    known = level if values else None
+    return SeriesFinding(changes=tuple(changes), level=known, detectable=detectable)

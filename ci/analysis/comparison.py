@@ -156,14 +156,8 @@ def contract_side(name: str, contract: Contract) -> Side:
 
 def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
     run_id, pytest = runs.runs[result.platform].run_id, result.pytest
-    counts = Counter[Outcome]()
-    if pytest:
-        counts[Outcome.PASSED] = pytest.passed
-        counts[Outcome.FAILED] = pytest.failed
-        counts[Outcome.ERROR] = pytest.errors
-        counts[Outcome.SKIPPED] = pytest.skipped
-        counts[Outcome.XFAILED] = pytest.xfailed
-        counts[Outcome.XPASSED] = pytest.xpassed
+    fields = {it: "errors" if it is Outcome.ERROR else it.value for it in Outcome if pytest}
+    counts = Counter({it: getattr(pytest, name) for it, name in fields.items()})
     # Where the per-test log is lost, the counts are those of pytest's closing summary.
     lost = (
         counts.total() > 0
@@ -187,57 +181,50 @@ def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
 
 # From references to sides
 
-# With its tests, and the processor that they ran on.
-_Tested = tuple[Side, Suite, Processor | None]
-
 
 def compare(open_store: Callable[[], Store], source: Path, base: str, head: str) -> Comparison:
     """Compare what two references name; the store is opened only where one names a run.
 
     ``source`` is the project's folder, in whose repository branches and tags are looked up.
     """
-    names = (base, head)
-    files = [contract_file(name) for name in names]
+    files = {name: contract_file(name) for name in (base, head)}
     repository = Repository(source)
-    if not any(files):
+    if not any(files.values()):
         with open_store() as store:
             finder = Finder(store.heads(), repository)
             return _StoredRuns(store, finder, *finder.both(base, head)).compare()
     from ci.facts.contract import load_contract  # 0.1 s, which two runs do without
 
-    contracts = [load_contract(file) if file else None for file in files]
-    platforms = [contract.platform for contract in contracts if contract]
-    sides: list[_Tested] = []
-    for name, contract in zip(names, contracts, strict=True):
-        if contract:
+    contracts = {name: load_contract(file) for name, file in files.items() if file}
+    sides: list[tuple[Side, Suite, Processor | None]] = []
+    for name in (base, head):
+        if contract := contracts.get(name):
             sides.append((contract_side(name, contract), contract.suite, None))
-        else:
-            with open_store() as store:
-                runs = Finder(store.heads(), repository).runs(name)
-                sides.append(_tested_run(store, runs, one_platform(runs, platforms[0])))
-    return _with_contract(*sides)
+            continue
+        with open_store() as store:
+            runs = Finder(store.heads(), repository).runs(name)
+            platform = one_platform(runs, next(iter(contracts.values())).platform)
+            run_id = runs.runs[platform].run_id
+            suite = suite_of(store.tests(run_id, platform))
+            result = store.load(run_id).platform(platform)
+            processor = read_record("processor", result.environment)
+            sides.append((run_side(store, runs, result), suite, processor))
+    (first, before, here), (second, after, there) = sides
+    suites = on_processor(before, after, there), on_processor(after, before, here)
+    found = PlatformComparison(
+        base=first,
+        head=second,
+        tests=_compared(first, second, lambda: difference(*suites)),
+        times=NoTimes(reasons=("a contract has no times",)),
+    )
+    return Comparison(base=first.name, head=second.name, platforms=(found,))
 
 
-def _tested_run(store: Store, runs: Runs, platform: str) -> _Tested:
-    run_id = runs.runs[platform].run_id
-    suite = suite_of(store.tests(run_id, platform))
-    result = store.load(run_id).platform(platform)
-    return run_side(store, runs, result), suite, read_record("processor", result.environment)
-
-
-def _with_contract(first: _Tested, second: _Tested) -> Comparison:
-    (base, before, here), (head, after, there) = first, second
-    before, after = on_processor(before, after, there), on_processor(after, before, here)
-    tests = None
-    if base.missing is None and head.missing is None:
-        tests = _of_selection(difference(before, after), base, head)
-    times = NoTimes(reasons=("a contract has no times",))
-    found = PlatformComparison(base=base, head=head, tests=tests, times=times)
-    return Comparison(base=base.name, head=head.name, platforms=(found,))
-
-
-def _of_selection(tests: Difference, base: Side, head: Side) -> Difference:
-    return tests if base.selected == head.selected else of_both(tests)
+def _compared(base: Side, head: Side, tests: Callable[[], Difference]) -> Difference | None:
+    """What differs in the tests that both have; ``None``: one of them has none."""
+    if base.missing is not None or head.missing is not None:
+        return None
+    return tests() if base.selected == head.selected else of_both(tests())
 
 
 Place = tuple[str, str]  # run id, platform
@@ -297,15 +284,12 @@ class _StoredRuns:
         first, second = (self._load(run_id).platform(name) for run_id, name in (before, after))
         sides = run_side(self._store, self._base, first), run_side(self._store, self._head, second)
         times = self._times(first, second)
-        tests = None
-        if all(side.missing is None for side in sides):
-            tests = _of_selection(self._tests(before, after, times), *sides)
         return PlatformComparison(
             base=sides[0],
             head=sides[1],
-            tests=tests,
+            tests=_compared(*sides, lambda: self._tests(before, after, times)),
             times=times,
-            explanations=self._explanations(head, times) if isinstance(times, Times) else (),
+            explanations=tuple(self._explanations(head, times)),
         )
 
     def _tests(self, base: Place, head: Place, times: Times | NoTimes) -> Difference:
@@ -317,12 +301,7 @@ class _StoredRuns:
             flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
             # A newly failing test that is known to be flaky fails all the same.
             known = {suite_name(test.node_id, after.device): str(test) for test in flaky}
-            changes = [
-                replace(change, flaky=known.get(change.test))
-                if change.kind is ChangeKind.NEWLY_FAILING
-                else change
-                for change in found.changes
-            ]
+            changes = (replace(it, flaky=known.get(it.test)) for it in found.changes)
             found = replace(found, changes=tuple(changes))
         if isinstance(times, NoTimes):
             return found
@@ -362,14 +341,13 @@ class _StoredRuns:
         accepted = [change for change in self._accepted if change.platform == platform]
         return compare_times(alike, keys, first, second, accepted)
 
-    def _explanations(self, platform: str, times: Times) -> tuple[Explanation, ...]:
-        if not times.headlines:
-            return ()
+    def _explanations(self, platform: str, times: Times | NoTimes) -> Iterator[Explanation]:
+        if isinstance(times, NoTimes) or not times.headlines:
+            return
+        before = {it.measure: it.before for it in times.changes}
+        after = {it.measure: it.after for it in times.changes}
         sides = []
-        for run_id, levels in (
-            (times.base.run_id, {it.measure: it.before for it in times.changes}),
-            (times.head.run_id, {it.measure: it.after for it in times.changes}),
-        ):
+        for run_id, levels in ((times.base.run_id, before), (times.head.run_id, after)):
             result = self._load(run_id).platform(platform)
             sides.append(stored_side(self._store, result, [run_id], times.headlines, levels))
-        return tuple(explain(name, *sides) for name in times.headlines)
+        yield from (explain(name, *sides) for name in times.headlines)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyse
+from ci.analysis.parts import grouped_by
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
 from ci.store.rows import Accepted, Measured
@@ -33,6 +34,7 @@ TOLERANCE = 0.05
 INSTALL = "install"
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
 _ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)  # as they run; then the others, and the total
+_PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,29 +177,22 @@ def history(
     record its environment either, and is left out.
     """
     rows = [row for row in rows if row.values]
-    grouped: dict[str, list[Measured]] = {}  # by key, that of the newest run first
-    for row in reversed(rows):
-        grouped.setdefault(row.key, []).append(row)
+    # That of the newest run first.
+    grouped = {
+        key: tuple(runs[::-1]) for key, runs in grouped_by(rows[::-1], lambda row: row.key).items()
+    }
     recent = {row.key for row in rows[-IN_USE:]}
-    in_use = {key: tuple(runs[::-1]) for key, runs in grouped.items() if key in recent}
     environments = []
-    for key, found in _findings(in_use).items():
-        judge = _Judge(in_use[key], found, accepted)
+    for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():
+        judge = _Judge(grouped[key], found, accepted)
         shown = [name for name in found if stage in (None, stage_and_quantity(name)[0])]
-        environment = Environment(
-            key=keys[key],
-            runs=in_use[key],
-            series=tuple(map(judge.series, shown)),
-            shifts=tuple(judge.shifts(shown)),
-        )
+        series, shifts = tuple(map(judge.series, shown)), tuple(judge.shifts(shown))
+        environment = Environment(key=keys[key], runs=grouped[key], series=series, shifts=shifts)
         environments.append(environment)
+    past = [Environment(key=keys[it], runs=grouped[it]) for it in grouped if it not in recent]
     return History(
         environments=tuple(environments),
-        past=tuple(
-            Environment(key=keys[key], runs=tuple(runs[::-1]))
-            for key, runs in grouped.items()
-            if key not in recent
-        ),
+        past=tuple(past),
         key_changes=tuple(_key_changes(rows, keys))[::-1],
     )
 
@@ -241,8 +236,7 @@ def _is_exact(name: str) -> bool:
 def _place_of(name: str) -> tuple[int, str, int]:
     """The place of a measure in a list: stages as they run, the total last."""
     stage, quantity = stage_and_quantity(name)
-    places = {**{known: n for n, known in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
-    return places.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
+    return _PLACES.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
 
 
 class _Judge:
@@ -273,21 +267,15 @@ class _Judge:
 
     def shifts(self, names: Iterable[str]) -> list[Shift]:
         """Changes near each other, and in the same direction, as one; the newest first."""
-        changes = [
-            replace(
-                change, accepted=self._acceptance(change), wall_alone=self._is_wall_alone(change)
-            )
-            for name in names
-            for change in self._changes[name]
-        ]
+        found = (change for name in names for change in self._changes[name])
         groups: list[list[Change]] = []
-        for change in sorted(changes, key=lambda it: (it.is_worse, it.place), reverse=True):
-            newest = groups[-1][0] if groups else change
-            is_alike = newest.is_worse is change.is_worse
-            if groups and is_alike and newest.place - change.place <= TOGETHER:
-                groups[-1].append(change)
-            else:
-                groups.append([change])
+        for change in sorted(found, key=lambda it: (it.is_worse, it.place), reverse=True):
+            newest = groups[-1][0] if groups else None
+            is_alike = newest and newest.is_worse is change.is_worse
+            if not newest or not is_alike or newest.place - change.place > TOGETHER:
+                groups.append([])
+            alone = self._is_wall_alone(change)
+            groups[-1].append(replace(change, accepted=self._acceptance(change), wall_alone=alone))
         shifts = []
         for group in groups:
             # Noise moves the place where a change is found: that of the steadiest is taken for all.

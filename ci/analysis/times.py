@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ci.analysis.changes import POLICY
-from ci.analysis.regressions import Change, Environment, Series, history
+from ci.analysis.regressions import Change, Environment, history
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import stage_and_quantity
 from ci.store.rows import Accepted, Measured
@@ -105,13 +105,13 @@ def compare_times(
     run_ids = [row.run_id for row in rows]
     places = (run_ids.index(base.run_id), run_ids.index(head.run_id))
     changes = tuple(_changes(environment, base, head, places))
+    is_clean = head.commit and not head.dirty
+    alike = [row for row in rows if is_clean and row.commit == head.commit and not row.dirty]
     return Times(
         key=key,
         base=base,
         head=head,
-        head_runs=sum(row.commit == head.commit and not row.dirty for row in rows)
-        if head.commit and not head.dirty
-        else 1,
+        head_runs=len(alike or [head]),
         changes=changes,
         headlines=_headlines(environment, changes),
         before=tuple(run_ids[: places[0]]),
@@ -138,44 +138,37 @@ def _headlines(environment: Environment, changes: Sequence[MeasureChange]) -> tu
 def _changes(
     environment: Environment, base: Measured, head: Measured, places: tuple[int, int]
 ) -> Iterator[MeasureChange]:
-    steps = sorted(
-        (change for shift in environment.shifts for change in shift.changes),
-        key=lambda change: change.place,
-    )
+    changes = (change for shift in environment.shifts for change in shift.changes)
+    ordered = sorted(changes, key=lambda change: change.place)
     first, last = sorted(places)
+    is_backwards = places[1] < places[0]
     for series in environment.series:
-        name = series.measure
-        if name in base.values and name in head.values:
-            between = [it for it in steps if it.measure == name and first < it.place <= last]
-            values = base.values[name], head.values[name]
-            yield _change(series, between, values, is_backwards=places[1] < places[0])
-
-
-def _change(
-    series: Series, steps: Sequence[Change], values: tuple[float, float], *, is_backwards: bool
-) -> MeasureChange:
-    is_noisy = stage_and_quantity(series.measure)[1].is_noisy
-    before, after = values
-    if not is_noisy:
-        judgement = _judge_exact([] if is_backwards else steps, before, after)
-    else:
-        if steps:
-            before, after = steps[0].point.before, steps[-1].point.after
-        elif is_backwards:
-            before, after = after, before
-        judgement = _judge_noisy(series, steps, before, after)
-        if is_backwards:
-            judgement, before, after = _MIRRORED.get(judgement, judgement), after, before
-    return MeasureChange(
-        measure=series.measure,
-        base=values[0],
-        head=values[1],
-        judgement=judgement,
-        before=before,
-        after=after,
-        detectable=series.finding.detectable if is_noisy else None,
-        steps=tuple(steps),
-    )
+        name, detectable = series.measure, series.finding.detectable
+        if name not in base.values or name not in head.values:
+            continue
+        steps = [it for it in ordered if it.measure == name and first < it.place <= last]
+        before, after = base.values[name], head.values[name]
+        if not stage_and_quantity(name)[1].is_noisy:
+            detectable = None
+            judgement = _judge_exact([] if is_backwards else steps, before, after)
+        else:
+            if is_backwards:  # judged as it happened, then seen from its end
+                before, after = after, before
+            if steps:
+                before, after = steps[0].point.before, steps[-1].point.after
+            judgement = _judge_noisy(steps, before, after, detectable)
+            if is_backwards:
+                judgement, before, after = _MIRRORED.get(judgement, judgement), after, before
+        yield MeasureChange(
+            measure=name,
+            base=base.values[name],
+            head=head.values[name],
+            judgement=judgement,
+            before=before,
+            after=after,
+            detectable=detectable,
+            steps=tuple(steps),
+        )
 
 
 # What a change is called by a reader who looks back at it from its end.
@@ -188,8 +181,9 @@ _MIRRORED = {
 }
 
 
-def _judge_noisy(series: Series, steps: Sequence[Change], before: float, after: float) -> Judgement:
-    detectable = series.finding.detectable
+def _judge_noisy(
+    steps: Sequence[Change], before: float, after: float, detectable: float | None
+) -> Judgement:
     if not steps:
         return Judgement.TOO_LITTLE if detectable is None else Judgement.WITHIN_NOISE
     if len(steps) > 1 and abs(after / before - 1) <= (detectable or 0.0):  # there and back

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ci.analysis import changes
 from ci.analysis.changes import POLICY, SeriesFinding, analyse
 from ci.analysis.levels import Level, Step, inflation, normal_of_student, student_of_normal
 
@@ -113,12 +114,12 @@ def test_steps_smaller_than_the_minimum_are_not_told() -> None:
     assert look(values).changes == ()
 
 
-def test_many_series_are_corrected_together() -> None:
-    strict = replace(POLICY, family=1e-5)
+def test_many_series_are_corrected_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "POLICY", replace(POLICY, family=1e-5))
     values = noise(40) + noise(POLICY.confirm, level=107, seed=2)
     others = {str(seed): noise(10, seed=seed) for seed in range(99)}
-    alone = analyse({"x": values}, policy=strict)["x"]
-    among = analyse({**others, "x": values}, policy=strict)["x"]
+    alone = analyse({"x": values})["x"]
+    among = analyse({**others, "x": values})["x"]
     assert [change.confirmed for change in alone.changes] == [True]
     assert among.changes == ()
 
