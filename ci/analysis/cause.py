@@ -140,7 +140,7 @@ def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
     if then is None or now is None or then == now:
         return Explanation(measure=name, before=then, after=now)
     stage, quantity = stage_and_quantity(name)
-    pair = _Pair(before=before, after=after, stage=stage, quantity=quantity)
+    pair = _Pair(sides=(before, after), stage=stage, quantity=quantity)
     found = [*pair.shares(), *_circumstances(pair)]
     if all(each.grade is not Grade.LIKELY for each in found):
         suffix = {CauseKind.UNIFORM: ": the machine, or what all of them share"}
@@ -167,14 +167,9 @@ _KINDS = {stage: [kind] for kind, stage in _STAGES.items()}
 class _Pair:
     """One measure on both sides."""
 
-    before: BuildSide
-    after: BuildSide
+    sides: tuple[BuildSide, BuildSide]
     stage: str
     quantity: Quantity
-
-    @property
-    def sides(self) -> tuple[BuildSide, BuildSide]:
-        return self.before, self.after
 
     @property
     def name(self) -> str:
@@ -182,19 +177,26 @@ class _Pair:
 
     @property
     def change(self) -> float:
-        return (self.after.value(self.name) or 0.0) - (self.before.value(self.name) or 0.0)
+        then, now = (side.value(self.name) or 0.0 for side in self.sides)
+        return now - then
 
     @property
     def is_of_tests(self) -> bool:
-        return self.stage in pytest_stages(self.after.result)
+        return self.stage in pytest_stages(self.sides[1].result)
 
     def shares(self) -> list[Contributor]:
         """What the change is made of; nothing where no log can say it."""
         is_lines = self.quantity is Quantity.LINES
-        has = [side.has_lines if is_lines else side.has_units for side in self.sides]
+        has = [
+            bool(side.details.generated if is_lines else any(it.units for it in side.builds))
+            for side in self.sides
+        ]
         missing = _missing(has, _NO_LINES if is_lines else _NO_UNITS)
         found: Iterable[Contributor] = ()
-        building = _building_stage(self.after.result)
+        stages = _stages(self.sides[1].result)
+        # The stage that compiles: the longest that runs no tests.
+        others = stages.keys() - pytest_stages(self.sides[1].result)
+        building = max((it for it in stages if it in others), key=stages.__getitem__, default=None)
         if not self.change:
             return []
         if self.quantity in (Quantity.LINES, Quantity.UNITS):
@@ -220,7 +222,7 @@ class _Pair:
         return _Subject(pair=self, noun=noun).rows(*map(parts_of, sides))
 
     def _stage_rows(self, building: str | None) -> Iterator[Contributor]:
-        for stage in {**_stages(self.before.result), **_stages(self.after.result)}:
+        for stage in {name: None for side in self.sides for name in _stages(side.result)}:
             part = replace(self, stage=stage)
             if stage == building:
                 yield from part.shares()
@@ -260,7 +262,7 @@ class _Pair:
 
     def _test_rows(self) -> Iterator[Contributor]:
         """By tests that are new or gone, and of those on both sides by their operators or files."""
-        before, after = (side.tests for side in self.sides)
+        before, after = tests = [side.tests for side in self.sides]
         # At most 1: what pytest takes beside the tests is not theirs.
         paces = [
             min(1.0, _ratio(side.own(self.name), sum(side.tests.values()))) for side in self.sides
@@ -272,7 +274,7 @@ class _Pair:
         common = [*_by_target(name for name in before if name in after)]
         sides = (
             {f"tests {it.where}": sum(side[name] for name in it.names) for it in common}
-            for side in (before, after)
+            for side in tests
         )
         subject = replace(subject, noun="test group", grouped=groups)
         yield from subject.rows(*map(parts_of, sides))
@@ -290,14 +292,6 @@ def _stage_row(text: str, stage: _Pair) -> Contributor:
 
 def _ratio(known: float | None, work: float) -> float:
     return known / work if known and work else 1.0
-
-
-def _building_stage(result: PlatformResult) -> str | None:
-    """The stage that compiles: the longest that runs no tests."""
-    stages = _stages(result)
-    of_tests = pytest_stages(result)
-    building = (name for name in stages if name not in of_tests)
-    return max(building, key=stages.__getitem__, default=None)
 
 
 def _stages(result: PlatformResult) -> dict[str, float]:

@@ -85,14 +85,6 @@ class BuildSide:
         """Of the one run."""
         return self.builds[0] if self.builds else BuildDetails()
 
-    @property
-    def has_units(self) -> bool:
-        return any(build.units for build in self.builds)
-
-    @property
-    def has_lines(self) -> bool:
-        return bool(self.details.generated)
-
 
 def _typical(units: list[Unit]) -> Part:
     """The median of those that the cache had, or of those that it had not, if these are more."""
