@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _carry_out(options: argparse.Namespace) -> int:
     try:
-        return int(options.command(options))
+        return int(options.execute(options))
     except CiError as error:
         print(f"error: {mask_credentials(str(error))}", file=sys.stderr)
         if error.remedy:
@@ -104,6 +104,8 @@ def _parsers(
     for name, help_text in COMMANDS.items():
         added = commands.add_parser(name, help=help_text, allow_abbrev=False)
         if name == asked:
-            import_module(f"ci.commands.{name}").add_options(added)
+            module = import_module(f"ci.commands.{name}")
+            module.add_options(added)
+            added.set_defaults(execute=module.execute)
             chosen = added
     return parser, chosen

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ci.analysis.cause import explain
 from ci.analysis.parts import BuildSide, pytest_stages
-from ci.analysis.regressions import History, history
+from ci.analysis.regressions import History, accepted_levels, history
 from ci.errors import UsageError
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
-from ci.util.text import near_match
+from ci.store.rows import Accepted
+from ci.util.text import first_names, near_match
 
 if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
@@ -82,6 +84,37 @@ def project_of(store: Store, platform: str, project: str | None) -> str:
 def _unknown(message: str, name: str, known: Collection[str], none: str) -> UsageError:
     remedy = f"It has: {', '.join(sorted(known)) or f'{none} yet'}."
     return UsageError(f"{message}{near_match(name, known)}", remedy=remedy)
+
+
+def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Accepted]:
+    """What accepts all that got worse with a run: any run of those that changed with it."""
+    rises = [
+        (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
+        for environment in found.history.environments
+        for shift in environment.shifts
+    ]
+    for environment, shift, run_ids in rises:
+        if run_id in run_ids:
+            return [
+                Accepted(
+                    project=found.project,
+                    platform=found.platform,
+                    measure=measure,
+                    run_id=run.run_id,
+                    commit=run.commit,
+                    level=level,
+                    reason=reason,
+                    accepted_at=datetime.now(UTC),
+                )
+                for measure, run, level in accepted_levels(environment, shift)
+            ]
+    known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
+    near = near_match(run_id, known, cutoff=0.9)
+    message = f"--accept: nothing of {found.platform} got worse with run '{run_id}'{near}"
+    remedy = (
+        f"What did, and is not accepted: {first_names(known)}." if known else "Nothing is open."
+    )
+    raise UsageError(message, remedy=remedy)
 
 
 def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple[str, str], str]]:

@@ -28,7 +28,6 @@ from ci.upkeep.bundle.pack import Packer, commands
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=bundle)
     parser.add_argument("platforms", nargs="+", metavar="PLATFORM", help="what to pack")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", required=True, help="the bundle to write"
@@ -47,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
 
 
-def bundle(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Pack platforms into one file, and say how to run it."""
     project = load_project(config_file(options), os.environ, read_pip_settings())
     chosen = chosen_platforms(project.config, options.platforms)

@@ -6,11 +6,8 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from ci.analysis.comparison import compare as compare_runs
 from ci.commands.options import add_format, add_results, one_of
 from ci.errors import ExitCode, UsageError
-from ci.report.comparison import ComparisonReport
-from ci.store.folder import existing_store
 from ci.util.files import REPOSITORY
 
 REGRESSION, SUSPECTED = "regression", "suspected"
@@ -22,7 +19,6 @@ WHAT = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=compare)
     parser.description = (
         "Show what changed between two runs: the tests, and what the stages cost. A commit stands"
         " for its newest run; a branch or a tag for the newest run of the commit nearest to it,"
@@ -52,11 +48,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def compare(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Show what changed; with ``--fail-on``, what cannot be judged is no success."""
-    found = compare_runs(
-        partial(existing_store, options.results), options.source, options.base, options.head
-    )
+    # Imported here: NumPy, the change-point library and the models take 0.5 s, which --help and a
+    # wrong command line do without.
+    from ci.analysis.comparison import compare
+    from ci.report.comparison import ComparisonReport
+    from ci.store.folder import existing_store
+
+    open_store = partial(existing_store, options.results)
+    found = compare(open_store, options.source, options.base, options.head)
     ComparisonReport(found).show(options.format)
     if options.fail_on is None:
         return ExitCode.PASSED

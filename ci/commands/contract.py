@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ci.analysis.comparison import contract_side
@@ -25,7 +26,6 @@ OTHER_CONFIG = "Name its configuration with --config, another run with --run, or
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=contract)
     parser.add_argument("platform", metavar="PLATFORM")
     parser.add_argument("--run", metavar="RUN", help="run id (default: the latest of the platform)")
     parser.add_argument(
@@ -45,13 +45,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "table", "json")
 
 
-def contract(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Write the contract of a platform from a run of it, and say what has changed."""
     with existing_store(options.results, run=options.run) as store:
         run = store.load(options.run, platform=options.platform)
     config = config_file(options).resolve()
     path = options.output or _contract_file(config, options.platform, run)
-    before = _contract_before(path)
+    before = None
+    with suppress(ConfigError):  # a reason to write it anew
+        before = load_contract(path) if path.exists() else None
     now, text = written_contract(
         run,
         options.platform,
@@ -61,15 +63,15 @@ def contract(options: argparse.Namespace) -> int:
         base=_base(options.base, path, before),
     )
     write_atomically(path, text)
-    found = difference(before.suite, now.suite) if before is not None else None
+    found = before and difference(before.suite, now.suite)
     needs = sorted({state.needs for state in now.suite.operators.values() if state.needs})
     if options.format == "json":
-        changes = {kind: len(found.of(kind)) for kind in ChangeKind} if found is not None else None
+        changes = found and {kind: len(found.of(kind)) for kind in ChangeKind}
         content = {"contract": str(path), "run_id": run.run_id, "changes": changes, "needs": needs}
         print(json.dumps(content, indent=2))
         return ExitCode.PASSED
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
-    if before is not None and found is not None:
+    if before and found:
         base, head = contract_side("before", before), contract_side("now", now)
         print_document(tests_document(base, head, found), output())
     if needs:
@@ -77,17 +79,10 @@ def contract(options: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _contract_before(path: Path) -> Contract | None:
-    try:
-        return load_contract(path) if path.exists() else None
-    except ConfigError:  # a reason to write it anew
-        return None
-
-
 def _base(asked: Path | None, path: Path, before: Contract | None) -> ContractBase | None:
     """The contract to write differences from."""
-    name = before.base.name if before is not None and before.base is not None else None
-    if asked is not None:
+    name = before.base.name if before and before.base else None
+    if asked:
         name = os.path.relpath(asked, path.parent)
     if name is None:
         return None
@@ -111,10 +106,8 @@ def _contract_file(config: Path, name: str, run: RunResult) -> Path:
         message = f"{project.path}: contracts: got nothing, expected a folder"
         raise UsageError(message, remedy="Name the folder there, or a file with --output.")
     if run.project != project.config.project:
-        message = (
-            f"run {run.run_id} is of {run.project}, {project.path} of {project.config.project}"
-        )
-        raise UsageError(message, remedy=OTHER_CONFIG)
+        other = f"{project.path} of {project.config.project}"
+        raise UsageError(f"run {run.run_id} is of {run.project}, {other}", remedy=OTHER_CONFIG)
     simulated = run.platform(name).simulated
     if simulated is not project.config.platforms[name].simulated:
         of, configured = kind(simulated=simulated), kind(simulated=not simulated)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
-from ci.model.platforms import Platform
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import SITE_FILE, Project, chosen_platforms, load_project, plan_run
+from ci.plan.project import SITE_FILE, chosen_platforms, load_project, plan_run
 from ci.report.document import output
 from ci.upkeep.doctor.checks import (
     Check,
@@ -29,12 +28,9 @@ from ci.util import prerequisites
 from ci.util.prerequisites import Finding, ok
 from ci.util.text import first_names
 
-CONFIGURATION = "configuration"
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=doctor)
     parser.description = (
         "Check what runs of these platforms need, without running any: configuration, engine, disk,"
         " images, network, devices, clocks. Exits with 2 when the configuration is wrong, and with"
@@ -51,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def doctor(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Check what runs need, and print what was found with what to do about it."""
     findings = list(_findings(options))
     if options.format == "json":
@@ -68,15 +64,29 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         configured = list(project.config.platforms)
         chosen = chosen_platforms(project.config, options.platforms or configured)
     except CiError as error:
-        yield from of_error(CONFIGURATION, error)
+        yield from of_error("configuration", error)
         return
-    yield ok(CONFIGURATION, f"{_files(project)}: {first_names(configured, 7)}")
-    plans, wrong = _plans(options, project, chosen)
-    for mistake, unplanned in wrong.values():
-        yield from of_error(f"{CONFIGURATION} of {', '.join(unplanned)}", mistake)
+    # The site's file is where INFINI_CI_SITE says, or beside the other.
+    site = Path(project.environ.get("INFINI_CI_SITE") or project.folder / SITE_FILE)
+    files = f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
+    yield ok("configuration", f"{files}: {first_names(configured, 7)}")
     by_engine: dict[EnginePlan, list[RunPlan]] = {}
-    for plan in plans:
-        by_engine.setdefault(plan.engine, []).append(plan)
+    wrong: dict[str, tuple[CiError, list[str]]] = {}  # by its message, with the platforms
+    for platform in chosen:
+        try:
+            [plan] = plan_run(
+                project,
+                [platform],
+                run_id="doctor",
+                source=project.source,
+                results=options.results / "doctor",
+                options=RunOptions(engine=options.engine or "auto"),
+            )
+            by_engine.setdefault(plan.engine, []).append(plan)
+        except CiError as error:
+            wrong.setdefault(str(error), (error, []))[1].append(platform.name)
+    for mistake, unplanned in wrong.values():
+        yield from of_error(f"configuration of {', '.join(unplanned)}", mistake)
     yield from carry_out(
         [
             Check(subject="git", look=lambda: [prerequisites.git(project.source)]),
@@ -86,30 +96,3 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
             *(engine_check(engine, members) for engine, members in by_engine.items()),
         ]
     )
-
-
-def _plans(
-    options: argparse.Namespace, project: Project, platforms: Sequence[Platform]
-) -> tuple[list[RunPlan], dict[str, tuple[CiError, list[str]]]]:
-    """Plans of the platforms; and by message what is wrong, with the platforms that have it."""
-    plans: list[RunPlan] = []
-    wrong: dict[str, tuple[CiError, list[str]]] = {}
-    for platform in platforms:
-        try:
-            plans += plan_run(
-                project,
-                [platform],
-                run_id="doctor",
-                source=project.source,
-                results=options.results / "doctor",
-                options=RunOptions(engine=options.engine or "auto"),
-            )
-        except CiError as error:
-            wrong.setdefault(str(error), (error, []))[1].append(platform.name)
-    return plans, wrong
-
-
-def _files(project: Project) -> str:
-    """The files that were read; the site's is where INFINI_CI_SITE says, or beside the other."""
-    site = Path(project.environ.get("INFINI_CI_SITE") or project.folder / SITE_FILE)
-    return f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"

@@ -9,15 +9,13 @@ from pathlib import Path
 from ci.commands.options import add_results, one_of
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.store.exporting import TABLES, WRITERS
-from ci.store.exporting import export as export_tables
+from ci.store.exporting import TABLES, WRITERS, export
 from ci.store.folder import existing_store, make_folder
 from ci.util.text import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=export)
     parser.description = (
         "Write what the store holds as flat tables, one file each, for pandas, DuckDB or a"
         " spreadsheet; `run_id` and `platform` join them. Units stand in the columns' names:"
@@ -70,7 +68,7 @@ def _time(text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def export(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Export the chosen runs, the oldest first, and say what was written."""
     with existing_store(options.results) as store:
         named = {store.load(run).run_id for run in options.run or ()}
@@ -88,7 +86,7 @@ def export(options: argparse.Namespace) -> int:
             options.output / f"{name}.{options.format}": TABLES[name]
             for name in options.table or TABLES
         }
-        written = export_tables(store, run_ids, files, options.platform or ())
+        written = export(store, run_ids, files, options.platform or ())
     for path, rows in written.items():
         print(f"{path}: {counted(rows, 'row')} of {counted(len(run_ids), 'run')}")
     return ExitCode.PASSED

@@ -38,12 +38,10 @@ from ci.util.text import counted, mask_credentials, printable
 # torch and a vendor's toolkit, of several GB each, stay for seven platforms.
 DAYS = 14.0
 GIGABYTES = 50.0
-THIS_MACHINE = "this machine"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=gc)
     parser.description = (
         "Remove what runs have left: containers that ended, images, compiler caches, results and"
         " work folders. Only what this program made and labelled; never what a run uses that goes"
@@ -90,7 +88,7 @@ def _number(text: str) -> float:
     return value
 
 
-def gc(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Choose what is removed, remove it, and print what became of everything."""
     project = load_project(config_file(options), os.environ)
     age = timedelta(days=options.older_than)
@@ -164,7 +162,7 @@ def _places(
         with _engine_errors():
             items = tuple(engine_items(usage, scope))
         yield f"Docker Engine of {usage.machine}", items
-    yield THIS_MACHINE, tuple(machine_items(runs, scope))
+    yield "this machine", tuple(machine_items(runs, scope))
 
 
 def _failure(item: Item) -> str | None:

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
-from ci.analysis.flaky import stored_flaky
-from ci.analysis.history import PlatformHistory, platform_history, project_of
-from ci.analysis.regressions import Environment, Shift, accepted_levels
 from ci.commands.options import add_format, add_results, whole
 from ci.errors import ExitCode, UsageError
-from ci.facts.measures import amount, measure_name, stage_and_quantity
-from ci.report.document import named
-from ci.report.history import HistoryReport
-from ci.report.tests import FlakyReport
-from ci.store.folder import existing_store
-from ci.store.rows import Accepted
-from ci.util.text import first_names, near_match
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=history)
     parser.description = (
         "Show what the stages of a platform cost over its runs, what changed and between which"
         " commits, and what of it is an open regression. Times are compared only where machine,"
@@ -55,9 +42,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def history(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Show a platform's history or its flaky tests, or accept what got worse."""
     _refuse_contradictions(options)
+    # Imported here: NumPy, the change-point library and the models take 0.5 s, which --help and a
+    # wrong command line do without.
+    from ci.analysis.flaky import stored_flaky
+    from ci.analysis.history import acceptances, platform_history, project_of
+    from ci.report.document import named
+    from ci.report.history import HistoryReport, accepted_line
+    from ci.report.tests import FlakyReport
+    from ci.store.folder import existing_store
+
     platform, project = options.platform, options.project
     with existing_store(options.results) as store:
         if options.flaky:
@@ -68,10 +64,13 @@ def history(options: argparse.Namespace) -> int:
             store, platform, project=project, stage=options.stage, last=options.last
         )
         if options.accept:
-            accepted = list(_accepted(record, options))
+            accepted = acceptances(record, options.accept, options.reason.strip())
             for rise in accepted:
                 store.accept(rise)
-            _print_accepted(accepted, options.format)
+            listed = [named(it, "measure", "level", "run_id") for it in accepted]
+            lines = "\n".join(map(accepted_line, accepted))
+            is_json = options.format == "json"
+            print(json.dumps({"accepted": listed}, indent=2) if is_json else lines)
             return ExitCode.PASSED
     HistoryReport(record, options.check).show(options.format)
     if not options.check:
@@ -96,45 +95,3 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError("--accept and --check: one of them", remedy="Accept first, then check.")
     if options.accept and options.format == "markdown":
         raise UsageError("--accept: got --format markdown, expected table or json")
-
-
-def _accepted(found: PlatformHistory, options: argparse.Namespace) -> Iterator[Accepted]:
-    for measure, run, level in accepted_levels(*_shift_at(found, options)):
-        yield Accepted(
-            project=found.project,
-            platform=found.platform,
-            measure=measure,
-            run_id=run.run_id,
-            commit=run.commit,
-            level=level,
-            reason=options.reason.strip(),
-            accepted_at=datetime.now(UTC),
-        )
-
-
-def _print_accepted(accepted: Sequence[Accepted], form: str) -> None:
-    if form == "json":
-        listed = [named(it, "measure", "level", "run_id") for it in accepted]
-        print(json.dumps({"accepted": listed}, indent=2))
-        return
-    for it in accepted:
-        highest = amount(it.level, stage_and_quantity(it.measure)[1])
-        print(f"accepted: {measure_name(it.measure)} up to {highest}, from {it.run_id} on")
-
-
-def _shift_at(found: PlatformHistory, options: argparse.Namespace) -> tuple[Environment, Shift]:
-    """What got worse with the run that is named: any run of those that changed with it."""
-    rises = [
-        (environment, shift)
-        for environment in found.history.environments
-        for shift in environment.shifts
-        if any(change.is_rise for change in shift.changes)
-    ]
-    for environment, shift in rises:
-        if options.accept in {change.run.run_id for change in shift.changes if change.is_rise}:
-            return environment, shift
-    runs = [shift.headline.run.run_id for _, shift in rises]
-    near = near_match(options.accept, runs, cutoff=0.9)
-    message = f"--accept: nothing of {found.platform} got worse with run '{options.accept}'{near}"
-    remedy = f"What did, and is not accepted: {first_names(runs)}." if runs else "Nothing is open."
-    raise UsageError(message, remedy=remedy)

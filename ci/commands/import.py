@@ -18,7 +18,6 @@ from ci.util.text import counted, mask_credentials, printable
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=import_)
     parser.description = (
         "Take over runs that were made elsewhere: on other machines, or artifacts of a CI system,"
         " unpacked. Importing a run again changes nothing; one that has got further since, with"
@@ -40,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def import_(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Import every run that can be; what cannot is told, and stops no other."""
     errors: list[CiError] = []
     taken: Counter[Change] = Counter()

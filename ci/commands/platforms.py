@@ -15,12 +15,11 @@ from ci.plan.project import Project, load_project
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=platforms)
     add_config(parser)
     add_format(parser, "table", "json")
 
 
-def platforms(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """List the configured platforms, and those that are known beside them."""
     project = load_project(config_file(options), os.environ)
     names = list(project.config.platforms)

@@ -17,7 +17,6 @@ SLOWEST = 10  # lines: the three lists fit on a screen of 50
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=report)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run id (default: the latest)")
     add_format(parser, "table", "markdown", "json")
     parser.add_argument(
@@ -32,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def report(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Show the results of a run, or what the time of its tests went into."""
     with existing_store(options.results, run=options.run) as store:
         run = store.load(options.run)

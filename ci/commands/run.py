@@ -46,7 +46,6 @@ from ci.util.text import mask_credentials
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=run)
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="what to run")
     parser.add_argument("--all", action="store_true", help="run every configured platform")
     parser.add_argument(
@@ -96,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(output, "table", "markdown", "json")
 
 
-def run(options: argparse.Namespace) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Run platforms: those that are named, those of an earlier run, or those of a bundle."""
     if options.bundle and (options.source or options.config):
         remedy = "Leave out --source and --config."
@@ -118,14 +117,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_bundle(options: argparse.Namespace) -> int:
     earlier = read_request(options.results, options.resume) if options.resume else None
-    wanted = earlier.platforms if earlier else options.platforms
+    wanted, asked = earlier.platforms if earlier else options.platforms, _run_options(options)
     with opened_bundle(options.bundle, wanted) as bundle:
-        if earlier:
-            project, request = bundle.resumed(earlier)
-        else:
-            project, request = bundle.request(
-                results=options.results, options=_run_options(options), select=options.select
-            )
+        project, request = (
+            bundle.resumed(earlier)
+            if earlier
+            else bundle.request(results=options.results, options=asked, select=options.select)
+        )
         return _carry_out(options, request, bundle.plans(project, request, options.results))
 
 

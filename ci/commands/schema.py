@@ -11,11 +11,10 @@ from ci.plan.load import schema_text
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.set_defaults(command=schema)
     add_format(parser, "json")
 
 
-def schema(_options: argparse.Namespace) -> int:
+def execute(_options: argparse.Namespace) -> int:
     """Print the JSON schema of ci.yaml."""
     print(schema_text(), end="")
     return ExitCode.PASSED

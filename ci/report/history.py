@@ -20,7 +20,7 @@ from ci.facts.measures import (
 )
 from ci.report.document import Document, Heading, Items, Report, Table, named
 from ci.report.table import MISSING
-from ci.store.rows import Measured
+from ci.store.rows import Accepted, Measured
 from ci.util.invocation import command
 from ci.util.text import commit_name, counted, first_names
 
@@ -173,6 +173,12 @@ def _row(series: Series, last: Change | None) -> Sequence[str]:
 
 def _relative(before: float, after: float) -> str:
     return percent(after / before - 1, "+") if before else "from nothing"
+
+
+def accepted_line(accepted: Accepted) -> str:
+    """``accepted: compile up to 130 s, from RUN on``."""
+    highest = amount(accepted.level, stage_and_quantity(accepted.measure)[1])
+    return f"accepted: {measure_name(accepted.measure)} up to {highest}, from {accepted.run_id} on"
 
 
 # What changed, in words

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from keyword import iskeyword
 from pathlib import Path
 
 import pytest
@@ -225,15 +224,12 @@ def test_no_option_of_any_command_answers_in_python_s_words(
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_one_form(name: str) -> None:
-    """Its options first, then a function of its name, which is what is called."""
+    """Its options first, then what is called."""
     module = import_module(f"ci.commands.{name}")
-    parser = argparse.ArgumentParser()
-    module.add_options(parser)
-    command = parser.get_default("command")
-    assert command is getattr(module, f"{name}_" if iskeyword(name) else name)
-    assert command.__doc__
     own = (it for it in vars(module).values() if getattr(it, "__module__", "") == module.__name__)
     assert next(own) is module.add_options
+    assert module.execute in own
+    assert module.execute.__doc__
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
