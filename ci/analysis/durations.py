@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -56,10 +55,7 @@ def costs_of(outcomes: Outcomes) -> Costs:
     files = {node_id: node_id.partition("::")[0] for node_id in took}
     named = {node_id: words.get(name, OTHERS) for node_id, name in operators.items()}
     return Costs(
-        tests=tuple(
-            Share(node_id, 1, seconds)
-            for node_id, seconds in sorted(took.items(), key=itemgetter(1), reverse=True)
-        ),
+        tests=_shares(took, {node_id: node_id for node_id in took}),
         functions=_shares(took, functions),
         families=_shares(took, files | named),
     )

@@ -8,9 +8,9 @@ import os
 
 from ci.commands.options import add_config, add_format, config_file
 from ci.errors import ExitCode
-from ci.model.platforms import PLATFORMS, Platform
+from ci.model.platforms import PLATFORMS
 from ci.model.results import title
-from ci.plan.project import Project, load_project
+from ci.plan.project import load_project
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -26,17 +26,12 @@ def execute(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(names))
         return ExitCode.PASSED
-    for name in names:
-        print(_described(project, PLATFORMS[name]))
+    for name in names:  # iluvatar: Iluvatar, torch device cuda, no base image: host engine only
+        platform, wanted = PLATFORMS[name], project.config.platforms[name]
+        label = title(wanted.label or platform.label, simulated=wanted.simulated)
+        bases = (project.base_image(name), wanted.base_image, platform.base_image)
+        host_only = "" if any(bases) else ", no base image: host engine only"
+        print(f"{name}: {label}, torch device {platform.torch_device}{host_only}")
     if others := [name for name in PLATFORMS if name not in names]:
         print(f"known, and not in {project.path.name}: {', '.join(others)}")
     return ExitCode.PASSED
-
-
-def _described(project: Project, platform: Platform) -> str:
-    """``iluvatar: Iluvatar, torch device cuda, no base image: host engine only``."""
-    wanted = project.config.platforms[platform.name]
-    label = title(wanted.label or platform.label, simulated=wanted.simulated)
-    bases = (project.base_image(platform.name), wanted.base_image, platform.base_image)
-    host_only = "" if any(bases) else ", no base image: host engine only"
-    return f"{platform.name}: {label}, torch device {platform.torch_device}{host_only}"

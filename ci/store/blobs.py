@@ -12,10 +12,9 @@ import json
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from ci.errors import InfrastructureError
 from ci.model.details import BuildDetails, Rerun, Unit, UnitKind
@@ -27,20 +26,14 @@ _WIDTH = 8  # bytes of one of them
 _JSON = json.JSONDecoder()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shared:
-    """A list that runs share, under the digest of its text."""
+class Shared(NamedTuple):
+    """A list that runs share, under the digest of its text, which is not compressed yet."""
 
     digest: str
     text: bytes
 
-    @property
-    def content(self) -> bytes:
-        return zlib.compress(self.text)
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SuiteBlobs:
+class SuiteBlobs(NamedTuple):
     """The tests of one platform's run; all three are of one length and in one order."""
 
     node_ids: Shared
@@ -55,11 +48,19 @@ def suite_blobs(tests: Iterable[TestOutcome]) -> SuiteBlobs:
     if len(set(names)) < len(names):
         twice = next(name for name, later in pairwise(names) if name == later)
         raise ValueError(f"test {twice} is there twice")
-    return SuiteBlobs(
-        node_ids=_shared(names),
-        outcomes=_shared(_states(ordered)),
-        durations=_durations([test.seconds for test in ordered]),
-    )
+    # The few ways in which tests end, and which of them each test did.
+    known: dict[tuple[str, str | None, str | None], int] = {}
+    indices = [
+        known.setdefault((test.outcome.value, test.reason, test.skip_reason), len(known))
+        for test in ordered
+    ]
+    numbers = array("q", [round(test.seconds * SECOND) for test in ordered])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    plain = numbers.tobytes()
+    # Byte by byte of all numbers: the upper ones are zeros, which cost nothing.
+    durations = zlib.compress(b"".join(plain[place::_WIDTH] for place in range(_WIDTH)))
+    return SuiteBlobs(_shared(names), _shared([list(known), indices]), durations)
 
 
 def suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcome]:
@@ -123,34 +124,9 @@ def reruns_blob(reruns: Iterable[Rerun]) -> bytes:
 
 def reruns(content: bytes) -> list[Rerun]:
     return [
-        Rerun(
-            node_id=node_id,
-            attempt=attempt,
-            outcome=Outcome(outcome),
-            seconds=seconds,
-            reason=reason,
-        )
-        for node_id, attempt, outcome, seconds, reason in _json(content)
+        Rerun(node_id=name, attempt=attempt, outcome=Outcome(ended), seconds=took, reason=reason)
+        for name, attempt, ended, took, reason in _json(content)
     ]
-
-
-def _states(tests: Iterable[TestOutcome]) -> list[Any]:
-    """The few ways in which tests end, and which of them each test did."""
-    known: dict[tuple[str, str | None, str | None], int] = {}
-    indices = [
-        known.setdefault((test.outcome.value, test.reason, test.skip_reason), len(known))
-        for test in tests
-    ]
-    return [list(known), indices]
-
-
-def _durations(took: Sequence[float]) -> bytes:
-    """Byte by byte of all numbers: the upper ones are zeros, which cost nothing."""
-    numbers = array("q", [round(value * SECOND) for value in took])
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    plain = numbers.tobytes()
-    return zlib.compress(b"".join(plain[place::_WIDTH] for place in range(_WIDTH)))
 
 
 def seconds(content: bytes) -> list[float]:

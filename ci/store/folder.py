@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from ci.errors import InfrastructureError, UsageError
 from ci.model.results import SCHEMA_VERSION, RunResult
@@ -86,17 +85,15 @@ def read_results(path: Path) -> RunResult:
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        faults = first_names([_fault(each) for each in error.errors()], 3)
-        message = f"{path}: not a results file up to version {SCHEMA_VERSION}: {faults}"
-        raise InfrastructureError(message) from error
-
-
-def _fault(fault: ErrorDetails) -> str:
-    """``platforms.0.total_s: Input should be a finite number, got inf``."""
-    place = ".".join(map(str, fault["loc"]))
-    got = fault["input"]
-    shown = f", got {got!r}" if isinstance(got, int | float | None) else ""
-    return f"{place}: {fault['msg']}{shown}" if place else fault["msg"]
+        faults = []
+        for (
+            fault
+        ) in error.errors():  # platforms.0.total_s: Input should be a finite number, got inf
+            place, got = ".".join(map(str, fault["loc"])), fault["input"]
+            shown = f", got {got!r}" if isinstance(got, int | float | None) else ""
+            faults.append(f"{place}: {fault['msg']}{shown}" if place else fault["msg"])
+        message = f"{path}: not a results file up to version {SCHEMA_VERSION}"
+        raise InfrastructureError(f"{message}: {first_names(faults, 3)}") from error
 
 
 def default_url(results: Path) -> str:

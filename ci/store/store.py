@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -183,7 +184,12 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
     suites = {
         name: blobs.suite_blobs(found.tests) for name, found in details.items() if found.tests
     }
-    _add_lists(connection, suites.values())
+    shared = (it for suite in suites.values() for it in (suite.node_ids, suite.outcomes))
+    lists = {it.digest: it.text for it in shared}
+    for digest in connection.scalars(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(lists))):
+        del lists[digest]  # compressing it would take longer than all the rest
+    contents = {digest: zlib.compress(text) for digest, text in lists.items()}
+    _add_missing(connection, BLOBS, "content", contents)
     of_run = PLATFORMS.c.run_id == run.run_id
     # The rows of what is stored as it is stay, with what is beside them; the rest is replaced.
     kept = {
@@ -259,11 +265,3 @@ def _add_missing(
     for digest, value in sorted(rows.items()):
         statement = _insert(connection, table).values({"digest": digest, column: value})
         connection.execute(statement.on_conflict_do_nothing())
-
-
-def _add_lists(connection: Connection, suites: Collection[blobs.SuiteBlobs]) -> None:
-    lists = {blob.digest: blob for suite in suites for blob in (suite.node_ids, suite.outcomes)}
-    for digest in connection.scalars(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(lists))):
-        del lists[digest]  # compressing it would take longer than all the rest
-    contents = {digest: blob.content for digest, blob in lists.items()}
-    _add_missing(connection, BLOBS, "content", contents)
