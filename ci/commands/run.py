@@ -145,10 +145,7 @@ def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
 
 def _run_options(options: argparse.Namespace, selected: str | None = None) -> RunOptions:
     return RunOptions(
-        engine=options.engine or "auto",
-        cold=options.cold,
-        reruns=options.reruns,
-        selected=selected,
+        engine=options.engine or "auto", cold=options.cold, reruns=options.reruns, selected=selected
     )
 
 
