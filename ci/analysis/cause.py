@@ -26,17 +26,9 @@ from ci.analysis.parts import (
     pytest_stages,
     units_of,
 )
+from ci.facts import measures
 from ci.facts.environment_key import environment_key
-from ci.facts.measures import (
-    IMAGE,
-    TOTAL,
-    Quantity,
-    amount,
-    headline,
-    measure,
-    percent,
-    stage_and_quantity,
-)
+from ci.facts.measures import IMAGE, TOTAL, Quantity
 from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
 from ci.model.results import Grade, PlatformResult
@@ -89,7 +81,7 @@ class Explanation:
         """``compile +38 s (+21 %)``."""
         if self.before is None or self.after is None:
             return f"{self.measure} was not measured on both sides"
-        return headline(self.measure, self.before, self.after)
+        return measures.headline(self.measure, self.before, self.after)
 
     @property
     def causes(self) -> str:
@@ -116,7 +108,7 @@ class Explanation:
 
     def _shares(self) -> Iterator[str]:
         """``31 s of it in 4 new units``; with signs where not all go the same way."""
-        _, quantity = stage_and_quantity(self.measure)
+        _, quantity = measures.stage_and_quantity(self.measure)
         listed = self._listed()
         one_way = all(each.amount * self.change > 0 for each in listed)
         # Units are counted in the words; and where nothing is known, all is unexplained.
@@ -127,7 +119,7 @@ class Explanation:
         scale = min(1.0, abs(self.change) / total) if one_way and total else 1.0
         for index, each in enumerate(listed[:MOST]):
             size = abs(each.amount) * scale if one_way else each.amount
-            told = amount(size, quantity, "" if one_way else "+")
+            told = measures.amount(size, quantity, "" if one_way else "+")
             of_it = " of it" if one_way and not index else ""
             yield each.text.removeprefix("in ") if in_words else f"{told}{of_it} {each.text}"
         if len(listed) > MOST:
@@ -139,7 +131,7 @@ def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
     then, now = before.value(name), after.value(name)
     if then is None or now is None or then == now:
         return Explanation(measure=name, before=then, after=now)
-    stage, quantity = stage_and_quantity(name)
+    stage, quantity = measures.stage_and_quantity(name)
     pair = _Pair(sides=(before, after), stage=stage, quantity=quantity)
     found = [*pair.shares(), *_circumstances(pair)]
     if all(each.grade is not Grade.LIKELY for each in found):
@@ -173,7 +165,7 @@ class _Pair:
 
     @property
     def name(self) -> str:
-        return measure(self.stage, self.quantity)
+        return measures.measure(self.stage, self.quantity)
 
     @property
     def change(self) -> float:
@@ -257,7 +249,7 @@ class _Pair:
         CPU time less where commands wait for a core."""
         if self.quantity is not Quantity.WALL:
             return min(1.0, _ratio(side.own(self.name), side.work(*UnitKind)))
-        own = side.own(measure(_STAGES[kind], Quantity.WALL)) if kind in _STAGES else None
+        own = side.own(measures.measure(_STAGES[kind], Quantity.WALL)) if kind in _STAGES else None
         return _ratio(own, side.work(kind))
 
     def _test_rows(self) -> Iterator[Contributor]:
@@ -383,14 +375,16 @@ class _Subject:
             case CauseKind.REST:
                 return f"spread over {parts}"
             case CauseKind.UNIFORM:
-                longer = f"{percent(abs(now / then - 1))} {'longer' if now > then else 'shorter'}"
-                told = f"{now / then:.1f} times as long" if now / then >= TIMES else longer
+                told = f"{now / then:.1f} times as long"
+                if now / then < TIMES:
+                    word = "longer" if now > then else "shorter"
+                    told = f"{measures.percent(abs(now / then - 1))} {word}"
                 return f"in {'all ' if all_alike else ''}{parts} alike, each about {told}"
         if len(group.names) > 1:
             return f"in {group.text(self.noun)} that {'grew' if now > then else 'shrank'}"
         # Of a share that is less than they differ by, the reason.
         pace = f", {1 / self.scale:.1f} at a time" if self.scale < SIDE_BY_SIDE else ""
-        sizes = " -> ".join(amount(size, self.pair.quantity) for size in (then, now))
+        sizes = " -> ".join(measures.amount(size, self.pair.quantity) for size in (then, now))
         return f"in {group.names[0]} ({sizes}{pace})"
 
 
@@ -461,7 +455,7 @@ def _cache_rate(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     then, now = _hit_rate(before), _hit_rate(after)
     if then is not None and now is not None and abs(now - then) >= RATE:
         verb = "fell" if now < then else "rose"
-        text = f"cache hits {verb} from {percent(then)} to {percent(now)}"
+        text = f"cache hits {verb} from {measures.percent(then)} to {measures.percent(now)}"
         yield Contributor(CauseKind.CACHE_RATE, text)
 
 

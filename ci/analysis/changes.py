@@ -9,19 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from ci.analysis.levels import (
-    NORMAL,
-    Level,
-    Step,
-    Values,
-    candidates,
-    inflation,
-    least_noise,
-    normal_of_student,
-    relative,
-    student_of_normal,
-    two_sided,
-)
+from ci.analysis import levels
+from ci.analysis.levels import Level, Step, Values
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -126,7 +115,7 @@ def analyse(
 
 
 _CONFIDENCE = 0.95  # of the intervals that reports show
-_POWER = NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
+_POWER = levels.NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
 # A step that came one run later reaches 0.90 of its own deviate here, two runs later 0.77.
 _AS_LIKELY = 0.9
 # A step has to pass the other tests as well: measured on normal noise.
@@ -167,7 +156,7 @@ class _Look:
 
     def confirmed(self) -> list[int]:
         """Where the levels begin: the weakest candidate goes until all that are left hold."""
-        starts = candidates(self.values)
+        starts = levels.candidates(self.values)
         steps: dict[int, Step] = {}
         while True:
             bounds = [0, *starts, len(self.values)]
@@ -244,10 +233,10 @@ class _Look:
         level = Level(values[-POLICY.window :])
         if len(level) < POLICY.confirm or not level.median:
             return None
-        noise = max(math.sqrt(level.squares / (len(level) - 1)), least_noise(level.median))
-        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * inflation(level)
-        deviate = -NORMAL.inv_cdf(POLICY.alarm * self.tightened / 2)
-        limit = student_of_normal(deviate, len(level) + POLICY.confirm - 2) * error
+        noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
+        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * levels.inflation(level)
+        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.tightened / 2)
+        limit = levels.student_of_normal(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
 
@@ -261,15 +250,19 @@ class _Look:
         slope = float(place @ level.clipped) / own
         rest = level.clipped - level.mean - slope * place
         degrees = len(level) - 2
-        noise = max(math.sqrt(float(rest @ rest) / degrees), least_noise(level.median))
+        noise = max(math.sqrt(float(rest @ rest) / degrees), levels.least_noise(level.median))
         error = noise / math.sqrt(own)
         limit = POLICY.alarm * self.tightened
-        if not error or two_sided(normal_of_student(slope / error, degrees)) > limit:
+        if not error or levels.two_sided(levels.normal_of_student(slope / error, degrees)) > limit:
             return None
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])
         change = slope * length / first if first else math.inf
-        half = student_of_normal(-NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees) * error * length
+        half = (
+            levels.student_of_normal(-levels.NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees)
+            * error
+            * length
+        )
         if abs(change) < POLICY.minimum:
             return None
         half = abs(half / first) if first else math.inf
@@ -281,7 +274,7 @@ def _exact_finding(values: Sequence[float]) -> SeriesFinding:
     changes: list[ChangePoint] = []
     level = values[0] if values else 0.0
     for index, value in enumerate(values):
-        size = relative(level, value)
+        size = levels.relative(level, value)
         if abs(size) >= POLICY.exact_minimum:
             change = ChangePoint(
                 index=index,

@@ -12,22 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci.analysis import references
 from ci.analysis.cause import Explanation, explain
 from ci.analysis.durations import MOST, slower
 from ci.analysis.flaky import stored_flaky
 from ci.analysis.history import stored_side
-from ci.analysis.references import (
-    Finder,
-    Repository,
-    Runs,
-    contract_file,
-    line,
-    newest_of,
-    one_platform,
-    pairs_of,
-    places,
-    window,
-)
+from ci.analysis.references import Finder, Repository, Runs
 from ci.analysis.times import Judgement, NoTimes, Times, compare_times
 from ci.facts.difference import ChangeKind, Difference, difference, of_both, run_difference
 from ci.facts.operators import read_record
@@ -187,7 +177,7 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
 
     ``source`` is the project's folder, in whose repository branches and tags are looked up.
     """
-    files = {name: contract_file(name) for name in (base, head)}
+    files = {name: references.contract_file(name) for name in (base, head)}
     repository = Repository(source)
     if not any(files.values()):
         with open_store() as store:
@@ -203,7 +193,7 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
             continue
         with open_store() as store:
             runs = Finder(store.heads(), repository).runs(name)
-            platform = one_platform(runs, next(iter(contracts.values())).platform)
+            platform = references.one_platform(runs, next(iter(contracts.values())).platform)
             run_id = runs.runs[platform].run_id
             suite = suite_of(store.tests(run_id, platform))
             result = store.load(run_id).platform(platform)
@@ -252,7 +242,7 @@ class _StoredRuns:
         return Comparison(
             base=base.name,
             head=head.name,
-            platforms=tuple(self._pair(*pair) for pair in pairs_of(base, head)),
+            platforms=tuple(self._pair(*pair) for pair in references.pairs_of(base, head)),
             only_base=() if is_named else only_base,
             only_head=() if is_named else only_head,
             notes=tuple(self._notes()),
@@ -321,10 +311,12 @@ class _StoredRuns:
             return NoTimes(reasons=("they are compared within one project only",))
         base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
         runs = [run for run in self._heads if platform in run.platforms]
-        commits = places(*self._led_to) if any(self._led_to) else None
+        commits = references.places(*self._led_to) if any(self._led_to) else None
         run_ids = [
             run.run_id
-            for run in window(line(runs, commits, base_run, head_run), base_run, head_run)
+            for run in references.window(
+                references.line(runs, commits, base_run, head_run), base_run, head_run
+            )
         ]
         measured = self._store.measured(platform, project=self._head.project, runs=run_ids)
         known = {row.run_id: row for row in measured}
@@ -337,7 +329,7 @@ class _StoredRuns:
         alike = [row for row in alike if row.key == second.key]
         if first.key != second.key and self._base.commits:
             # Another run of the branch may have had the environment of HEAD.
-            first = newest_of(alike, set(self._led_to[0])) or first
+            first = references.newest_of(alike, set(self._led_to[0])) or first
         accepted = [change for change in self._accepted if change.platform == platform]
         return compare_times(alike, keys, first, second, accepted)
 

@@ -14,14 +14,7 @@ from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
 from ci.plan.project import SITE_FILE, chosen_platforms, load_project, plan_run
 from ci.report.document import output
-from ci.upkeep.doctor.checks import (
-    Check,
-    carry_out,
-    exit_code,
-    findings_json,
-    of_error,
-    print_findings,
-)
+from ci.upkeep.doctor import checks
 from ci.upkeep.doctor.engine import cache, engine_check
 from ci.upkeep.doctor.network import network_checks
 from ci.util import prerequisites
@@ -51,10 +44,10 @@ def execute(options: argparse.Namespace) -> int:
     """Check what runs need, and print what was found with what to do about it."""
     findings = list(_findings(options))
     if options.format == "json":
-        print(findings_json(findings), end="")
+        print(checks.findings_json(findings), end="")
     else:
-        print_findings(findings, output())
-    return exit_code(findings)
+        checks.print_findings(findings, output())
+    return checks.exit_code(findings)
 
 
 def _findings(options: argparse.Namespace) -> Iterator[Finding]:
@@ -64,7 +57,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         configured = list(project.config.platforms)
         chosen = chosen_platforms(project.config, options.platforms or configured)
     except CiError as error:
-        yield from of_error("configuration", error)
+        yield from checks.of_error("configuration", error)
         return
     # The site's file is where INFINI_CI_SITE says, or beside the other.
     site = Path(project.environ.get("INFINI_CI_SITE") or project.folder / SITE_FILE)
@@ -86,12 +79,12 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         except CiError as error:
             wrong.setdefault(str(error), (error, []))[1].append(platform.name)
     for mistake, unplanned in wrong.values():
-        yield from of_error(f"configuration of {', '.join(unplanned)}", mistake)
-    yield from carry_out(
+        yield from checks.of_error(f"configuration of {', '.join(unplanned)}", mistake)
+    yield from checks.carry_out(
         [
-            Check(subject="git", look=lambda: [prerequisites.git(project.source)]),
-            Check(subject="results", look=lambda: [prerequisites.results(options.results)]),
-            Check(subject="cache", look=lambda: [cache()]),
+            checks.Check(subject="git", look=lambda: [prerequisites.git(project.source)]),
+            checks.Check(subject="results", look=lambda: [prerequisites.results(options.results)]),
+            checks.Check(subject="cache", look=lambda: [cache()]),
             *network_checks(network),
             *(engine_check(engine, members) for engine, members in by_engine.items()),
         ]

@@ -11,17 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    column,
-    create_engine,
-    event,
-    inspect,
-    select,
-    table,
-    text,
-)
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
 
@@ -180,10 +170,9 @@ def _is_current(connection: Connection) -> bool:
 
 def _revision(connection: Connection) -> str | None:
     """The newest migration that a store has seen; ``None``: it has no tables yet."""
-    version = table("alembic_version", column("version_num"))
-    if not inspect(connection).has_table(version.name):
+    if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.scalar(select(version.c.version_num))
+    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
 
 
 def _migrate(connection: Connection) -> None:

@@ -14,16 +14,7 @@ from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import reading
 from ci.store.rows import Accepted, Measured, RunHead, SameEnvironment
-from ci.store.tables import (
-    ACCEPTED,
-    BLOBS,
-    DETAILS,
-    ENVIRONMENT_KEYS,
-    MEASURED,
-    PLATFORMS,
-    RUNS,
-    WITH_RERUNS,
-)
+from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 
 # A start is known to the second only, and short runs share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
@@ -114,7 +105,8 @@ class Queries:
             for row in reversed(connection.execute(query).all()):
                 key = now.get(row.environment_key, row.environment_key)
                 groups.setdefault((row.commit, key), []).append(row)
-            rerun = set(connection.scalars(select(DETAILS.c.platform_id).where(WITH_RERUNS)))
+            with_reruns = select(DETAILS.c.platform_id).where(DETAILS.c.reruns.is_not(None))
+            rerun = set(connection.scalars(with_reruns))
             # Rows of details are long, and most runs are the only one of their commit.
             several = {
                 k: rows for k, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun

@@ -9,22 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import (
-    JSON,
-    Boolean,
-    Column,
-    DateTime,
-    Dialect,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
 # Named constraints, so that a later migration can refer to them on every database.
@@ -39,72 +24,72 @@ NAMING = {
 class UtcDateTime(TypeDecorator[datetime]):
     """Aware timestamps: SQLite drops the zone, so all are stored as UTC."""
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, _: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, _: sa.Dialect) -> datetime | None:
         return value and value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, _: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, _: sa.Dialect) -> datetime | None:
         if value is None or value.tzinfo is not None:  # PostgreSQL keeps a zone, its session's
             return value and value.astimezone(UTC)
         return value.replace(tzinfo=UTC)
 
 
-METADATA = MetaData(naming_convention=NAMING)
+METADATA = sa.MetaData(naming_convention=NAMING)
 
 # One invocation of ``ci run``.
-RUNS = Table(
+RUNS = sa.Table(
     "runs",
     METADATA,
-    Column("run_id", String(64), primary_key=True),
-    Column("project", String(64), index=True, nullable=False),
-    Column("commit", String(64)),
-    Column("dirty", Boolean, nullable=False),
-    Column("started_at", UtcDateTime, index=True, nullable=False),
-    Column("finished_at", UtcDateTime, nullable=False),
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("project", sa.String(64), index=True, nullable=False),
+    sa.Column("commit", sa.String(64)),
+    sa.Column("dirty", sa.Boolean, nullable=False),
+    sa.Column("started_at", UtcDateTime, index=True, nullable=False),
+    sa.Column("finished_at", UtcDateTime, nullable=False),
     # A ``RunResult`` without its platforms; it has the version of their documents, too.
-    Column("document", JSON, nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),
 )
 
 # One platform of a run: a row of the results table.
-PLATFORMS = Table(
+PLATFORMS = sa.Table(
     "platforms",
     METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("run_id", ForeignKey("runs.run_id", ondelete="CASCADE"), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("platform", String(64), nullable=False),
-    Column("product", String(16), nullable=False),
-    Column("tested", Boolean, nullable=False),  # whether it has counts of tests
-    Column("environment_key", ForeignKey("environment_keys.digest"), nullable=False),
-    Column("document", JSON, nullable=False),  # a ``PlatformResult``
-    UniqueConstraint("run_id", "platform"),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.ForeignKey("runs.run_id", ondelete="CASCADE"), nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("platform", sa.String(64), nullable=False),
+    sa.Column("product", sa.String(16), nullable=False),
+    sa.Column("tested", sa.Boolean, nullable=False),  # whether it has counts of tests
+    sa.Column("environment_key", sa.ForeignKey("environment_keys.digest"), nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),  # a ``PlatformResult``
+    sa.UniqueConstraint("run_id", "platform"),
     # All that a series needs of these rows, which are long, and all that a list of runs does.
-    Index("ix_platforms_platform", "platform", "environment_key", "run_id"),
-    Index("ix_platforms_product", "run_id", "platform", "product"),
+    sa.Index("ix_platforms_platform", "platform", "environment_key", "run_id"),
+    sa.Index("ix_platforms_product", "run_id", "platform", "product"),
 )
 
 
-def _platform_id() -> Column[int]:
+def _platform_id() -> sa.Column[int]:
     """The key of what is kept beside a platform's row."""
-    of_platform = ForeignKey("platforms.id", ondelete="CASCADE")
-    return Column("platform_id", of_platform, primary_key=True, autoincrement=False)
+    of_platform = sa.ForeignKey("platforms.id", ondelete="CASCADE")
+    return sa.Column("platform_id", of_platform, primary_key=True, autoincrement=False)
 
 
 # Tests, reruns and the build of a platform's run, as ``ci.store.blobs`` encodes them.
-DETAILS = Table(
+DETAILS = sa.Table(
     "details",
     METADATA,
     _platform_id(),
-    Column("node_ids", ForeignKey("blobs.digest")),
-    Column("outcomes", ForeignKey("blobs.digest")),
-    Column("durations", LargeBinary),
-    Column("reruns", LargeBinary),
-    Column("build", LargeBinary),
+    sa.Column("node_ids", sa.ForeignKey("blobs.digest")),
+    sa.Column("outcomes", sa.ForeignKey("blobs.digest")),
+    sa.Column("durations", sa.LargeBinary),
+    sa.Column("reruns", sa.LargeBinary),
+    sa.Column("build", sa.LargeBinary),
 )
 WITH_RERUNS = DETAILS.c.reruns.is_not(None)
-Index(
+sa.Index(
     "ix_details_reruns",
     DETAILS.c.platform_id,
     sqlite_where=WITH_RERUNS,
@@ -112,34 +97,36 @@ Index(
 )
 
 # Lists that runs share; ``digest`` is the SHA-256 of a list's text.
-BLOBS = Table(
+BLOBS = sa.Table(
     "blobs",
     METADATA,
-    Column("digest", String(64), primary_key=True),
-    Column("content", LargeBinary, nullable=False),
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
 # The environments that platforms ran in.
-ENVIRONMENT_KEYS = Table(
+ENVIRONMENT_KEYS = sa.Table(
     "environment_keys",
     METADATA,
-    Column("digest", String(16), primary_key=True),
-    Column("components", JSON, nullable=False),
+    sa.Column("digest", sa.String(16), primary_key=True),
+    sa.Column("components", sa.JSON, nullable=False),
 )
 
 # The measures of a platform's run, by name; rows of their own are read in twice the time.
-MEASURED = Table("measured", METADATA, _platform_id(), Column("measures", JSON, nullable=False))
+MEASURED = sa.Table(
+    "measured", METADATA, _platform_id(), sa.Column("measures", sa.JSON, nullable=False)
+)
 
 # Changes of measures that somebody has accepted; they outlive their runs.
-ACCEPTED = Table(
+ACCEPTED = sa.Table(
     "accepted",
     METADATA,
-    Column("project", String(64), primary_key=True),
-    Column("platform", String(64), primary_key=True),
-    Column("measure", String, primary_key=True),
-    Column("run_id", String(64), primary_key=True),
-    Column("commit", String(64)),
-    Column("level", Double, nullable=False),
-    Column("reason", String, nullable=False),
-    Column("accepted_at", UtcDateTime, nullable=False),
+    sa.Column("project", sa.String(64), primary_key=True),
+    sa.Column("platform", sa.String(64), primary_key=True),
+    sa.Column("measure", sa.String, primary_key=True),
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("commit", sa.String(64)),
+    sa.Column("level", sa.Double, nullable=False),
+    sa.Column("reason", sa.String, nullable=False),
+    sa.Column("accepted_at", UtcDateTime, nullable=False),
 )
