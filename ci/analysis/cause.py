@@ -395,13 +395,9 @@ def _settled(found: Iterable[Contributor], change: float, missing: str = "") -> 
     # Where the parts changed by more than the whole, no more than the whole is claimed.
     scale = min(1.0, change / explained) if explained * change > 0 else 1.0
     rows = [each._replace(share=each.amount * scale) for each in rows]
-
-    def is_small(row: Contributor) -> bool:
-        is_foldable = row.kind in _GROUPED and abs(row.amount) < LISTED * abs(change)
-        return is_foldable or row.kind is CauseKind.REST
-
-    small = [each for each in rows if is_small(each)]
-    rows = [each for each in rows if each.amount and not is_small(each)]
+    least = {CauseKind.REST: math.inf} | dict.fromkeys(_GROUPED, LISTED * abs(change))
+    small = [each for each in rows if abs(each.amount) < least.get(each.kind, 0.0)]
+    rows = [each for each in rows if each.amount and each not in small]
     if len(small) > 1:
         names = tuple(name for each in small for name in each.names)
         share = sum(each.amount for each in small)
@@ -478,7 +474,8 @@ def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     growth = {name: now.get(name, least_now) - then.get(name, least_then) for name in {*then, *now}}
     work = after.work(UnitKind.COMPILE) - before.work(UnitKind.COMPILE)
     least = max(TRACED * abs(work), LEAST_S)
-    names = sorted((name for name in growth if growth[name] > least), key=lambda n: -growth[n])
+    grown = (name for name in growth if growth[name] > least)
+    names = sorted(grown, key=lambda name: (-growth[name], name))
     if names:
         told = [
             f"{name[:LONGEST]}{'...' if name[LONGEST:] else ''} (+{growth[name]:.1f} s)"

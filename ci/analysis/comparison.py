@@ -6,17 +6,17 @@ A reference is what a user writes as BASE or HEAD; ``references`` finds what it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.analysis import references
-from ci.analysis.cause import Explanation, explain
+from ci.analysis.cause import Explanation
 from ci.analysis.durations import MOST, slower
 from ci.analysis.flaky import stored_flaky
-from ci.analysis.history import stored_side
+from ci.analysis.history import explanations
 from ci.analysis.references import Finder, Repository, Runs
 from ci.analysis.times import Judgement, NoTimes, Times, compare_times
 from ci.facts.difference import ChangeKind, Difference, difference, of_both, run_difference
@@ -333,13 +333,14 @@ class _StoredRuns:
         accepted = [change for change in self._accepted if change.platform == platform]
         return compare_times(alike, keys, first, second, accepted)
 
-    def _explanations(self, platform: str, times: Times | NoTimes) -> Iterator[Explanation]:
+    def _explanations(self, platform: str, times: Times | NoTimes) -> Sequence[Explanation]:
         if isinstance(times, NoTimes) or not times.headlines:
-            return
-        before = {it.measure: it.before for it in times.changes}
-        after = {it.measure: it.after for it in times.changes}
-        sides = []
-        for run_id, levels in ((times.base.run_id, before), (times.head.run_id, after)):
-            result = self._load(run_id).platform(platform)
-            sides.append(stored_side(self._store, result, [run_id], times.headlines, levels))
-        yield from (explain(name, *sides) for name in times.headlines)
+            return ()
+        ends = [
+            (times.base.run_id, {it.measure: it.before for it in times.changes}),
+            (times.head.run_id, {it.measure: it.after for it in times.changes}),
+        ]
+        found = [
+            (self._load(run_id).platform(platform), [run_id], levels) for run_id, levels in ends
+        ]
+        return explanations(self._store, times.headlines, found)

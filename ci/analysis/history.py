@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ci.analysis.cause import explain
+from ci.analysis.cause import Explanation, explain
 from ci.analysis.parts import BuildSide, pytest_stages
 from ci.analysis.regressions import History, accepted_levels, history
 from ci.errors import UsageError
@@ -122,34 +122,31 @@ def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple
     for environment, shift in shifts:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1
-        sides = []
+        ends: list[End] = []
         for near, levels in (  # from the run next to the change on
             (runs[:place][::-1], {it.measure: it.point.before for it in shift.changes}),
             (runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
         ):
             run_ids = [run.run_id for run in near[:STEADY]]
             result = store.load(run_ids[0], platform=platform).platform(platform)
-            sides.append(stored_side(store, result, run_ids, [change.measure], levels))
-        yield (change.run.run_id, change.measure), explain(change.measure, *sides).text
+            ends.append((result, run_ids, levels))
+        [explanation] = explanations(store, [change.measure], ends)
+        yield (change.run.run_id, change.measure), explanation.text
 
 
-def stored_side(
-    store: Store,
-    result: PlatformResult,
-    run_ids: Sequence[str],
-    measures: Iterable[str],
-    levels: Mapping[str, float],
-) -> BuildSide:
-    """A side of changes of ``measures``, whose causes are looked for.
+# A result, its run and others that make the seconds of units steadier, and the levels of measures.
+End = tuple[PlatformResult, Sequence[str], Mapping[str, float]]
 
-    ``run_ids`` begin with the run of ``result``; the others make the seconds of units steadier.
-    """
-    builds = [store.build_details(run_id, result.platform) for run_id in run_ids]
-    stages = {stage_and_quantity(name)[0] for name in measures}
-    tests = store.outcomes(run_ids[0], result.platform) if stages & pytest_stages(result) else None
-    return BuildSide(
-        result=result,
-        builds=tuple(build for build in builds if build is not None),
-        tests=dict(zip(tests.names, tests.seconds, strict=True)) if tests else {},
-        values=levels,
-    )
+
+def explanations(store: Store, names: Sequence[str], ends: Iterable[End]) -> list[Explanation]:
+    """Why measures changed between two ends."""
+    sides = []
+    for result, run_ids, levels in ends:
+        builds = [store.build_details(run_id, result.platform) for run_id in run_ids]
+        tests: Mapping[str, float] = {}
+        if {stage_and_quantity(name)[0] for name in names} & pytest_stages(result):
+            outcomes = store.outcomes(run_ids[0], result.platform)
+            tests = dict(zip(outcomes.names, outcomes.seconds, strict=True))
+        known = tuple(build for build in builds if build is not None)
+        sides.append(BuildSide(result=result, builds=known, tests=tests, values=levels))
+    return [explain(name, *sides) for name in names]
