@@ -250,11 +250,9 @@ class _StoredRuns:
 
     def _notes(self) -> Iterator[str]:
         """Whether both are one run, and what HEAD does not have of BASE."""
-        first, second = (
-            {run.run_id for run in it.runs.values()} for it in (self._base, self._head)
-        )
-        if first == second and len(first) == 1:
-            yield f"BASE and HEAD are one run, {first.pop()}"
+        first, second = ([*it.runs.values()] for it in (self._base, self._head))
+        if len(run_ids := {run.run_id for run in first + second}) == 1:
+            yield f"BASE and HEAD are one run, {run_ids.pop()}"
         base, head = self._led_to
         before = set(base)
         missing = before.difference(head)
@@ -312,12 +310,8 @@ class _StoredRuns:
         base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
         runs = [run for run in self._heads if platform in run.platforms]
         commits = references.places(*self._led_to) if any(self._led_to) else None
-        run_ids = [
-            run.run_id
-            for run in references.window(
-                references.line(runs, commits, base_run, head_run), base_run, head_run
-            )
-        ]
+        line = references.line(runs, commits, base_run, head_run)
+        run_ids = [run.run_id for run in references.window(line, base_run, head_run)]
         measured = self._store.measured(platform, project=self._head.project, runs=run_ids)
         known = {row.run_id: row for row in measured}
         for run in (base_run, head_run):
@@ -336,11 +330,10 @@ class _StoredRuns:
     def _explanations(self, platform: str, times: Times | NoTimes) -> Sequence[Explanation]:
         if isinstance(times, NoTimes) or not times.headlines:
             return ()
-        ends = [
+        ends = []
+        for run_id, levels in (
             (times.base.run_id, {it.measure: it.before for it in times.changes}),
             (times.head.run_id, {it.measure: it.after for it in times.changes}),
-        ]
-        found = [
-            (self._load(run_id).platform(platform), [run_id], levels) for run_id, levels in ends
-        ]
-        return explanations(self._store, times.headlines, found)
+        ):
+            ends.append((self._load(run_id).platform(platform), [run_id], levels))
+        return explanations(self._store, times.headlines, ends)

@@ -111,10 +111,8 @@ def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Accept
     known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
     near = near_match(run_id, known, cutoff=0.9)
     message = f"--accept: nothing of {found.platform} got worse with run '{run_id}'{near}"
-    remedy = (
-        f"What did, and is not accepted: {first_names(known)}." if known else "Nothing is open."
-    )
-    raise UsageError(message, remedy=remedy)
+    told = f"What did, and is not accepted: {first_names(known)}."
+    raise UsageError(message, remedy=told if known else "Nothing is open.")
 
 
 def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple[str, str], str]]:

@@ -54,9 +54,8 @@ class Level:
         reach = _OUTLIER * max(usual, least_noise(self.median))
         if np.count_nonzero(distance > reach) > max(1, len(self) // 10):
             return self.values
-        clipped: Values = np.minimum(
-            np.maximum(self.values, self.median - reach), self.median + reach
-        )
+        low, high = self.median - reach, self.median + reach
+        clipped: Values = np.minimum(np.maximum(self.values, low), high)
         return clipped
 
 
@@ -67,9 +66,8 @@ class Step:
         self.before, self.after = before, after
         self.degrees = max(len(before) + len(after) - 2, 1)
         # The standard deviation of single values, pooled.
-        self.noise = max(
-            math.sqrt((before.squares + after.squares) / self.degrees), least_noise(before.median)
-        )
+        pooled = math.sqrt((before.squares + after.squares) / self.degrees)
+        self.noise = max(pooled, least_noise(before.median))
         self.deviate = self._deviate()
 
     def _deviate(self) -> float:
@@ -86,19 +84,13 @@ class Step:
     def welch_deviate(self) -> float:
         """Welch's t as a normal deviate: levels may have noise of their own, and are few."""
         least = least_noise(self.before.median) ** 2
-        parts = [
-            max(level.squares / max(len(level) - 1, 1), least) / len(level)
-            for level in (self.before, self.after)
-        ]
-        if not (variance := sum(parts)):
+        levels = [(level, max(len(level) - 1, 1)) for level in (self.before, self.after)]
+        parts = [(max(it.squares / own, least) / len(it), own) for it, own in levels]
+        if not (variance := sum(part for part, _ in parts)):
             return self.deviate
-        degrees = variance**2 / sum(
-            part**2 / max(len(level) - 1, 1)
-            for part, level in zip(parts, (self.before, self.after), strict=True)
-        )
-        return normal_of_student(
-            (self.after.mean - self.before.mean) / math.sqrt(variance), degrees
-        )
+        degrees = variance**2 / sum(part**2 / own for part, own in parts)
+        difference = self.after.mean - self.before.mean
+        return normal_of_student(difference / math.sqrt(variance), degrees)
 
     @property
     def p_value(self) -> float:

@@ -94,9 +94,7 @@ def _typical(units: list[Unit]) -> Part:
 
 def pytest_stages(result: PlatformResult) -> set[str]:
     """The stages that run the tests, whatever they are called."""
-    return {
-        stage.name for stage in result.stages if stage.seconds and stage.seconds == result.pytest_s
-    }
+    return {it.name for it in result.stages if it.seconds and it.seconds == result.pytest_s}
 
 
 # Names of units and files
@@ -125,9 +123,7 @@ def source_name(output: str) -> str:
     """
     parts = [".." if part == "__" else part for part in output.split("/")]
     below = next((n + 1 for n, part in enumerate(parts[:-1]) if part.startswith("temp.")), 0)
-    kept = [
-        part for part in parts[below:] if part != "CMakeFiles" and not part.endswith((".dir", ".p"))
-    ]
+    kept = [it for it in parts[below:] if it != "CMakeFiles" and not it.endswith((".dir", ".p"))]
     name = posixpath.normpath("/".join(kept))
     for suffix in _OBJECTS:
         name = name.removesuffix(suffix)

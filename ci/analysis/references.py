@@ -178,11 +178,11 @@ def _without_shared(head: Runs, base: Runs) -> Runs:
         return replace(head, runs=runs)
     platform = head.platform or next(iter(head.runs))
     run = head.runs[platform]
-    message = (
-        f"'{base.name}' and '{head.name}' mean one run, {run.run_id}: nothing of either to compare"
-    )
     idle = base if run.commit == head.commits[0] else head
-    raise UsageError(message, remedy=_how_to_run(idle.commits[0], platform))
+    raise UsageError(
+        f"'{base.name}' and '{head.name}' mean one run, {run.run_id}: nothing of either to compare",
+        remedy=_how_to_run(idle.commits[0], platform),
+    )
 
 
 def _how_to_run(commit: str, platform: str) -> str:
@@ -196,15 +196,13 @@ def pairs_of(base: Runs, head: Runs) -> list[tuple[str, str]]:
     """The platforms that both have; or those that are named, on either side or on both."""
     if base.platform or head.platform:
         return [(one_platform(base, head.platform), one_platform(head, base.platform))]
-    shared = [(platform, platform) for platform in base.runs if platform in head.runs]
-    if shared:
+    if shared := [(platform, platform) for platform in base.runs if platform in head.runs]:
         return shared
+    first, second = next(iter(base.runs)), next(iter(head.runs))
     if len(base.runs) == len(head.runs) == 1:
-        return [(next(iter(base.runs)), next(iter(head.runs)))]
+        return [(first, second)]
     message = f"no platform is the same: {_has(base)}, {_has(head)}"
-    remedy = (
-        f"Name one of each: {base.name}/{next(iter(base.runs))} {head.name}/{next(iter(head.runs))}"
-    )
+    remedy = f"Name one of each: {base.name}/{first} {head.name}/{second}"
     raise UsageError(message, remedy=remedy)
 
 
@@ -256,10 +254,8 @@ def line(
         known = commits.get(row.commit or "", fallback.get(row.run_id, 0))
         return known, row.dirty, row.started_at  # what was changed on top of a commit comes later
 
-    chosen = [
-        row for row in rows if row.run_id in fallback or (row.commit in commits and not row.dirty)
-    ]
-    return sorted(chosen, key=place)
+    clean = [it for it in rows if it.run_id in fallback or (it.commit in commits and not it.dirty)]
+    return sorted(clean, key=place)
 
 
 def window(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHead]:

@@ -177,10 +177,8 @@ def history(
     record its environment either, and is left out.
     """
     rows = [row for row in rows if row.values]
-    # That of the newest run first.
-    grouped = {
-        key: tuple(runs[::-1]) for key, runs in grouped_by(rows[::-1], lambda row: row.key).items()
-    }
+    by_key = grouped_by(rows[::-1], lambda row: row.key)  # that of the newest run first
+    grouped = {key: tuple(runs[::-1]) for key, runs in by_key.items()}
     recent = {row.key for row in rows[-IN_USE:]}
     environments = []
     for key, found in _findings({key: grouped[key] for key in grouped if key in recent}).items():

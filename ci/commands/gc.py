@@ -101,7 +101,12 @@ def execute(options: argparse.Namespace) -> int:
         if table:
             print(f"{place}:" if choices else f"{place}: nothing of ours")
         for choice in choices:
-            failure = _failure(choice.item) if choice.removed and not options.dry_run else None
+            failure = None
+            if choice.removed and not options.dry_run:
+                try:
+                    choice.item.remove()
+                except (CiError, *ERRORS) as fault:  # it stops no other
+                    failure = printable(explain(fault))
             if choice.removed:
                 freed += 0 if failure else choice.item.size_bytes
                 images |= choice.item.kind is Kind.IMAGE
@@ -163,15 +168,6 @@ def _places(
             items = tuple(engine_items(usage, scope))
         yield f"Docker Engine of {usage.machine}", items
     yield "this machine", tuple(machine_items(runs, scope))
-
-
-def _failure(item: Item) -> str | None:
-    """Remove an item; why that cannot be done stops no other."""
-    try:
-        item.remove()
-    except (CiError, *ERRORS) as error:
-        return printable(explain(error))
-    return None
 
 
 def _print_removed(choice: Choice, failure: str | None, *, dry_run: bool) -> None:

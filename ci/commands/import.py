@@ -51,19 +51,17 @@ def execute(options: argparse.Namespace) -> int:
     ):
         for folder in _folders(options.folders, errors):
             try:
-                imported = importer.take(folder)
+                run, change, notes = importer.take(folder)
             except (CiError, OSError) as error:
                 errors.append(_told(folder, error))
                 continue
-            taken[imported.change] += 1
-            run_id, change, notes = imported.run.run_id, imported.change, imported.notes
-            verdicts = {it.platform: it.verdict.product for it in imported.run.platforms}
-            listed.append(
-                {"run_id": run_id, "change": change, "platforms": verdicts, "notes": notes}
-            )
+            taken[change] += 1
+            verdicts = {it.platform: it.verdict.product for it in run.platforms}
+            told = {"run_id": run.run_id, "change": change, "platforms": verdicts, "notes": notes}
+            listed.append(told)
             if options.format == "table":
-                told = ", ".join(f"{platform} {how}" for platform, how in verdicts.items())
-                print(f"{run_id}: {change}: {told}")
+                products = ", ".join(f"{platform} {how}" for platform, how in verdicts.items())
+                print(f"{run.run_id}: {change}: {products}")
                 for note in notes:
                     print(f"  {printable(note)}")
     if options.format == "json":

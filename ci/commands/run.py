@@ -100,8 +100,13 @@ def execute(options: argparse.Namespace) -> int:
     if options.bundle and (options.source or options.config):
         remedy = "Leave out --source and --config."
         raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
-    if options.resume:
-        _refuse_changes(options)
+    flags = (options.platforms, options.all, options.cold)
+    values = (options.engine, options.source, options.config)
+    is_asked = any((*flags, *values)) or (options.reruns, options.select) != (None, None)
+    if options.resume and is_asked:
+        message = "--resume goes on with what the run was asked for"
+        named = "--all, --engine, --source, --config, --cold, --reruns and --select"
+        raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
     if options.bundle:
         return _run_bundle(options)
     with ThreadPoolExecutor(max_workers=1) as pool:  # meanwhile: pip takes 0.3 s to answer
@@ -169,15 +174,6 @@ def _refuse_unfit_machine(
             if isinstance(selected, HostEngine):
                 findings += prerequisites_of(plan)
     prerequisites.refuse("a run needs", dict.fromkeys(findings))
-
-
-def _refuse_changes(options: argparse.Namespace) -> None:
-    flags = (options.platforms, options.all, options.cold)
-    values = (options.engine, options.source, options.config)
-    if any((*flags, *values)) or (options.reruns, options.select) != (None, None):
-        message = "--resume goes on with what the run was asked for"
-        named = "--all, --engine, --source, --config, --cold, --reruns and --select"
-        raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
 
 
 def _named(project: Project, options: argparse.Namespace) -> list[str]:

@@ -62,9 +62,8 @@ def is_going_on(folder: Path) -> bool:
 
     locks = (folder / LOCK_FILE, *folder.glob(f"*/{STATE}"))
     # Both kinds of lock are the kernel's; to look at one takes no right to write.
-    return any(
-        WorkFolder(path=lock.parent, state=lock).alive() for lock in locks if is_regular(lock)
-    )
+    folders = (WorkFolder(path=it.parent, state=it) for it in locks if is_regular(it))
+    return any(folder.alive() for folder in folders)
 
 
 def is_regular(path: Path) -> bool:

@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,15 +118,6 @@ class Change(StrEnum):
         return self in (Change.NEW, Change.UPDATED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportedRun:
-    """A run, and what importing it came to."""
-
-    run: RunResult
-    change: Change
-    notes: tuple[str, ...] = ()
-
-
 def change_of(known: RunResult | None, run: RunResult) -> Change:
     """Compare a run with what is known of it; raises ``UsageError`` where both cannot be true."""
     if known is None:
@@ -212,8 +202,8 @@ class Importer:
             elif path.is_dir():
                 shutil.rmtree(path)
 
-    def take(self, folder: Path) -> ImportedRun:
-        """Import the run in ``folder``, if it brings anything new."""
+    def take(self, folder: Path) -> tuple[RunResult, Change, list[str]]:
+        """Import the run in ``folder``, if it brings anything new; with what a reader must know."""
         run = read_run(folder)
         target = self._results / run.run_id
         with ExitStack() as locks:
@@ -229,7 +219,7 @@ class Importer:
                 link_latest(target)
         if left_out:
             notes.append(f"left out: {counted(left_out, 'link')} or special files")
-        return ImportedRun(run=run, change=change, notes=tuple(notes))
+        return run, change, notes
 
     def _change(self, run: RunResult) -> Change:
         path = self._results / run.run_id / RESULTS_FILE

@@ -84,9 +84,8 @@ class Store(Queries):
             of_run = select(PLATFORMS.c.document).where(PLATFORMS.c.run_id == row.run_id)
             platforms = connection.scalars(of_run.order_by(PLATFORMS.c.position)).all()
             # Of its times, the columns are in UTC, whatever the zone was that the run came with.
-            return RunResult.model_validate(
-                {**row.document, **_columns(row), "platforms": platforms}
-            )
+            values = {**row.document, **_columns(row), "platforms": platforms}
+            return RunResult.model_validate(values)
 
     def holds(self, run_id: str, result: PlatformResult) -> bool:
         """Tell whether a platform of a run is stored as it is."""
@@ -181,9 +180,7 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
     keys = {result.platform: environment_key(result) for result in run.platforms}
     components = {key.digest: asdict(key) for key in keys.values()}
     _add_missing(connection, ENVIRONMENT_KEYS, "components", components)
-    suites = {
-        name: blobs.suite_blobs(found.tests) for name, found in details.items() if found.tests
-    }
+    suites = {name: blobs.suite_blobs(it.tests) for name, it in details.items() if it.tests}
     shared = (it for suite in suites.values() for it in (suite.node_ids, suite.outcomes))
     lists = {it.digest: it.text for it in shared}
     for digest in connection.scalars(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(lists))):
