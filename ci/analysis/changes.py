@@ -146,12 +146,12 @@ class _Look:
             for place, index in enumerate(starts)
         ]
         start = bounds[-2]
-        latest = self.values[start:]
+        latest = Level(self.values[start:])
         return SeriesFinding(
             changes=(*changes, *self.young(start)),
-            level=Level(latest).median,
+            level=latest.median,
             detectable=self.detectable(latest),
-            drift=self.drift(start),
+            drift=self.drift(latest, start),
         )
 
     def confirmed(self) -> list[int]:
@@ -228,9 +228,9 @@ class _Look:
             confirmed=confirmed,
         )
 
-    def detectable(self, values: Values) -> float | None:
+    def detectable(self, latest: Level) -> float | None:
         """Of a change that is confirmed as soon as it can be, with a power of 95 %."""
-        level = Level(values[-POLICY.window :])
+        level = Level(latest.values[-POLICY.window :])
         if len(level) < POLICY.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
@@ -240,8 +240,7 @@ class _Look:
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
 
-    def drift(self, start: int) -> Drift | None:
-        level = Level(self.values[start:])
+    def drift(self, level: Level, start: int) -> Drift | None:
         if len(level) < _LEAST_DRIFT or not level.median:
             return None
         place: Values = np.arange(len(level), dtype=float)
