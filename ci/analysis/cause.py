@@ -180,7 +180,7 @@ class _Pair:
         """What the change is made of; nothing where no log can say it."""
         is_lines = self.quantity is Quantity.LINES
         has = [
-            bool(side.details.generated if is_lines else any(it.units for it in side.builds))
+            bool(side.details.generated) if is_lines else any(it.units for it in side.builds)
             for side in self.sides
         ]
         missing = _missing(has, _NO_LINES if is_lines else _NO_UNITS)
@@ -254,7 +254,8 @@ class _Pair:
 
     def _test_rows(self) -> Iterator[Contributor]:
         """By tests that are new or gone, and of those on both sides by their operators or files."""
-        before, after = tests = [side.tests for side in self.sides]
+        tests = [side.tests for side in self.sides]
+        before, after = tests
         # At most 1: what pytest takes beside the tests is not theirs.
         paces = [
             min(1.0, _ratio(side.own(self.name), sum(side.tests.values()))) for side in self.sides

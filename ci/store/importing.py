@@ -158,7 +158,7 @@ def _differences(known: RunResult, run: RunResult) -> Iterator[str]:
         one, other = here.get(name), there.get(name)
         if _verdict(one) != _verdict(other):
             yield f"{name} {_verdict(one)}, there {_verdict(other)}"
-        elif fields := _differing(one, other, PlatformResult.model_fields if one else ()):
+        elif fields := _differing(one, other, PlatformResult.model_fields):
             yield f"{name} has other {first_names(fields)}"
 
 
@@ -203,7 +203,8 @@ class Importer:
                 shutil.rmtree(path)
 
     def take(self, folder: Path) -> tuple[RunResult, Change, list[str]]:
-        """Import the run in ``folder``, if it brings anything new; with what a reader must know."""
+        """Import the run in ``folder``, if it brings anything new; returns what that came to, and
+        what a reader must know."""
         run = read_run(folder)
         target = self._results / run.run_id
         with ExitStack() as locks:
