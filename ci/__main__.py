@@ -17,6 +17,7 @@ DEPENDENCIES = (
     "changeforest",
     "docker",
     "filelock",
+    "jinja2",
     "numpy",
     "pydantic",
     "rich",
