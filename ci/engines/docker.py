@@ -9,57 +9,33 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic
-from typing import Any
 
 from docker.client import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
-from docker.types import LogConfig, Ulimit
+from docker.types import LogConfig
 
-from ci.engines import EngineMachine, Observer
+from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract, pack
-from ci.engines.devices import (
-    CONTAINER_PROBE,
-    PROBE,
-    FoundFiles,
-    check_exposure,
-    container_devices,
-    exposure_of,
-    look,
-)
+from ci.engines.devices import check_exposure, exposure_of, look
 from ci.engines.images import ImageBuilder
-from ci.engines.job import (
-    FOLDER,
-    MOUNT,
-    agent_archive,
-    container_cache,
-    is_empty,
-    job_document,
-    volume_labels,
-)
 from ci.engines.link import ERRORS, Link, explain, typed_sdk_errors
-from ci.engines.logs import STREAMED_BYTES_PER_S, EventReader, ImageLog, LiveLogs, stage_logs
+from ci.engines.logs import EventReader, ImageLog, LiveLogs, stage_logs
 from ci.engines.script import describe_docker
 from ci.errors import InfrastructureError
-from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
+from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 
-AGENT = "/opt/infini-ci/agent.pyz"
-JOB = "/opt/infini-ci/job.json"
-COMMAND = ("python3", AGENT, JOB)
-
 # Of the docker command; DOCKER_HOST and DOCKER_CONTEXT are those of the engine's address.
 CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
@@ -125,18 +101,22 @@ class DockerEngine:
                     notes.append(PRIVILEGED)
                 container = self._create(plan, image)
                 sync_start = monotonic()
-                notes += _put_sources(container, plan)
-                _put_agent(container, plan)
+                notes += _fill(container, plan)
                 sync_seconds = monotonic() - sync_start
                 _start(container, plan)
-                facts = _attend(self._link, container, plan, observer)
+                facts = self._attend(container, plan, observer)
         except KeyboardInterrupt:
             pass  # it came before the start
         finally:
-            if not _abandoned(facts):
-                self._remove(plan)
-        facts = replace(facts, sync_seconds=sync_seconds)
-        return self._completed(facts, image, notes, start)
+            self._remove(plan, facts)
+        return replace(
+            facts,
+            engine_version=self._version,
+            image=image,
+            sync_seconds=sync_seconds,
+            wrapper_seconds=monotonic() - start,
+            notes=(*notes, *facts.notes),
+        )
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container that a dead caller left behind, running or ended."""
@@ -150,28 +130,13 @@ class DockerEngine:
             try:
                 if container.status == "created":  # its caller died before it could start it
                     return None
-                facts = _attend(self._link, container, plan, observer)
+                facts = self._attend(container, plan, observer)
             finally:
-                if not _abandoned(facts):
-                    self._remove(plan)
-        image = ImageFacts(
-            reference=plan.needed_image.tag,
-            digest=container.attrs["Image"],
-            built=False,
-            seconds=0.0,
-            reason="of the adopted container",
-            **self.images.base_of(container.attrs["Image"]),
-        )
-        return self._completed(facts, image, notes, start)
-
-    def _completed(
-        self, facts: ExecutionFacts, image: ImageFacts, notes: Iterable[str], start: float
-    ) -> ExecutionFacts:
-        """Add what only the engine knows to what was seen of the container."""
+                self._remove(plan, facts)
         return replace(
             facts,
             engine_version=self._version,
-            image=image,
+            image=self.images.facts(plan, container.attrs["Image"], "of the adopted container"),
             wrapper_seconds=monotonic() - start,
             notes=(*notes, *facts.notes),
         )
@@ -179,25 +144,19 @@ class DockerEngine:
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same."""
         client = {name: os.environ[name] for name in CLIENT_VARIABLES if name in os.environ}
-        return describe_docker(
-            plan,
-            container_options(plan, FoundFiles(files=())),  # the script looks for them
-            COMMAND,
-            job=_job(plan),
-            engine={**client, **self._link.address.environment},
-        )
+        return describe_docker(plan, {**client, **self._link.address.environment})
 
     def _create(self, plan: RunPlan, image: ImageFacts) -> Container:
         if plan.cache:  # made beforehand: what comes with a container has no labels
-            self.client.volumes.create(plan.cache.name, labels=volume_labels(plan))
+            self.client.volumes.create(plan.cache.name, labels=job.volume_labels(plan))
         found = look(self.client, plan, plan.devices) if plan.devices else None
         try:
             return self.client.containers.create(
                 image.digest or image.reference,  # whatever has the name by now
                 # Not the image's own entry point, which may be anything.
-                entrypoint=[*plan.needed_image.entry, *COMMAND],
+                entrypoint=[*plan.needed_image.entry, *job.COMMAND],
                 log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
-                **container_options(plan, found),
+                **job.container_options(plan, found),
             )
         except APIError as error:
             if error.status_code != HTTPStatus.CONFLICT:
@@ -207,48 +166,61 @@ class DockerEngine:
             remedy = f"docker rm {name}, if nobody needs it, and go on with --resume"
             raise InfrastructureError(message, remedy=remedy) from error
 
+    def _attend(self, container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:
+        """Follow a container to its end, and take its results out; a cut connection is made again.
+
+        A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
+        and gets what there is; a third one leaves at once.
+        """
+        reader = EventReader(LiveLogs(observer, stage_logs(plan)), plan.results)
+        facts = ExecutionFacts(engine=self.name)
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            try:
+                if number is not None:
+                    facts = replace(facts, interrupted=True)
+                    what = "the running stage" if number is signal.SIGTERM else "the container"
+                    observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
+                    with suppress(APIError):  # it may have ended by itself just now
+                        container.kill(signal=number.name)
+                self._link.lasting(partial(_follow, container, reader), observer)
+                refused = self._link.lasting(partial(_collect, container, plan), observer)
+                return replace(
+                    facts,
+                    exit_code=container.attrs["State"]["ExitCode"],
+                    oom_killed=container.attrs["State"]["OOMKilled"],
+                    lost=reader.finished is None,
+                    unreadable_lines=reader.unreadable_lines,
+                    longest_line=reader.longest_line,
+                    notes=tuple(f"refused from the results: {name}" for name in refused),
+                )
+            except KeyboardInterrupt:
+                continue
+            except ERRORS as error:
+                name, why = plan.container.name, explain(error)
+                note = f"lost the container {name}, --resume may find it again: {why}"
+                return replace(facts, lost=True, notes=(note,))
+        return replace(facts, interrupted=True)
+
     def _containers(self, plan: RunPlan) -> list[Container]:
         labels = [f"{name}={value}" for name, value in plan.container.labels.items()]
         found: list[Container] = self.client.containers.list(all=True, filters={"label": labels})
         return found
 
-    def _remove(self, plan: RunPlan) -> None:
-        """Remove by label: an interrupt may have come before the container's name was known."""
+    def _remove(self, plan: RunPlan, facts: ExecutionFacts) -> None:
+        """Remove by label: an interrupt may have come before the container's name was known.
+
+        One out of reach, perhaps running, is left for a later caller.
+        """
+        if facts.lost and facts.exit_code is None and not facts.interrupted:
+            return
         try:
             for container in self._containers(plan):
                 container.remove(force=True, v=True)
-            if plan.cache and is_empty(plan.results):  # the engine refuses where another run has it
+            # The engine refuses where another run has it.
+            if plan.cache and job.is_empty(plan.results):
                 self.client.api.remove_volume(plan.cache.name)
         except ERRORS:
             pass  # with the engine gone there is nothing to be done; the run says that it was lost
-
-
-def container_options(plan: RunPlan, found: FoundFiles | None = None) -> Mapping[str, Any]:
-    """Return what ``docker create`` is told beside image and command.
-
-    ``found`` is what there is of the devices' files; without it they are patterns.
-    """
-    container = plan.container
-    ulimits = container.ulimits.items()
-    cache = [f"{plan.cache.name}:{MOUNT}"] if plan.cache else []
-    devices = container_devices(plan.devices, found) if plan.devices else {}
-    return {
-        "name": container.name,
-        "labels": dict(container.labels),
-        "user": container.user,
-        "environment": {**plan.network.environment, **plan.environment},
-        "network_mode": container.network_mode,
-        "init": True,
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
-        "pids_limit": PIDS_LIMIT,
-        "shm_size": container.shm_size_bytes,
-        "mem_limit": container.memory_bytes,
-        "memswap_limit": container.memory_bytes,  # the same: no swap on top
-        "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
-        **devices,
-        "volumes": [*cache, *devices.get("volumes", ())],
-    }
 
 
 def _start(container: Container, plan: RunPlan) -> None:
@@ -264,89 +236,25 @@ def _start(container: Container, plan: RunPlan) -> None:
         raise InfrastructureError(message, remedy=DEVICE_REMEDIES[exposure]) from error
 
 
-def _put_sources(container: Container, plan: RunPlan) -> list[str]:
-    """Copy the sources in; return a note for each file that had to stay out."""
-    packed = plan.needed_image.archive is not None
-    left_out = _put_folder(container, plan, plan.source, plan.container.workspace, packed=packed)
+def _fill(container: Container, plan: RunPlan) -> Iterator[str]:
+    """Copy everything in; a note for each file of the sources that had to stay out."""
+    owner = int(plan.container.user)
+    folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
     if plan.network.wheels is not None:
-        _put_folder(container, plan, plan.network.wheels, CONTAINER_WHEELS, packed=True)
-    return [f"left out of the sources: {name}" for name in left_out]
-
-
-def _put_folder(
-    container: Container, plan: RunPlan, folder: Path, destination: str, *, packed: bool
-) -> tuple[str, ...]:
-    prefix, owner = destination.strip("/"), int(plan.container.user)
-    with TemporaryFile() as archive:
-        left_out = source.write_archive(folder, archive, prefix=prefix, owner=owner, packed=packed)
-        archive.seek(0)
-        container.put_archive("/", archive)
-    return left_out
-
-
-def _put_agent(container: Container, plan: RunPlan) -> None:
-    contents = {AGENT: agent_archive(), JOB: _job(plan)}
-    if plan.devices is not None:
-        contents[CONTAINER_PROBE[1]] = PROBE.read_bytes()
-    if plan.network.ca_bundle is not None:
-        contents[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle.read_bytes()
-    files = {name.strip("/"): content for name, content in contents.items()}
-    folders = [plan.container.results, *([FOLDER] if plan.cache else [])]
-    names = [folder.strip("/") for folder in folders]
-    container.put_archive("/", pack(files, folders=names, owner=int(plan.container.user)))
-
-
-def _job(plan: RunPlan) -> bytes:
-    return job_document(
-        plan,
-        workspace=plan.container.workspace,
-        results=plan.container.results,
-        environment={},  # the container's own
-        printed_bytes_per_s=STREAMED_BYTES_PER_S,
-        compiler_cache=container_cache(plan),
-        probe=CONTAINER_PROBE,
-    )
-
-
-def _attend(link: Link, container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:
-    """Follow a container to its end, and take its results out; a cut connection is made again.
-
-    A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
-    and gets what there is; a third one leaves at once.
-    """
-    reader = EventReader(LiveLogs(observer, stage_logs(plan)), plan.results)
-    facts = ExecutionFacts(engine=DockerEngine.name)
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        try:
-            if number is not None:
-                facts = replace(facts, interrupted=True)
-                what = "the running stage" if number is signal.SIGTERM else "the container"
-                observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
-                with suppress(APIError):  # it may have ended by itself just now
-                    container.kill(signal=number.name)
-            link.lasting(partial(_follow, container, reader), observer)
-            refused = link.lasting(partial(_collect, container, plan), observer)
-            return replace(
-                facts,
-                exit_code=container.attrs["State"]["ExitCode"],
-                oom_killed=container.attrs["State"]["OOMKilled"],
-                lost=reader.finished is None,
-                unreadable_lines=reader.unreadable_lines,
-                longest_line=reader.longest_line,
-                notes=tuple(f"refused from the results: {source.printable(x)}" for x in refused),
-            )
-        except KeyboardInterrupt:
-            continue
-        except ERRORS as error:
-            name, why = plan.container.name, explain(error)
-            note = f"lost the container {name}, --resume may find it again: {why}"
-            return replace(facts, lost=True, notes=(note,))
-    return replace(facts, interrupted=True)
-
-
-def _abandoned(facts: ExecutionFacts) -> bool:
-    """Tell whether a container out of reach, perhaps running, is left for a later caller."""
-    return facts.lost and facts.exit_code is None and not facts.interrupted
+        folders[CONTAINER_WHEELS] = (plan.network.wheels, True)
+    for destination, (folder, packed) in folders.items():
+        prefix = destination.strip("/")
+        with TemporaryFile() as tar:
+            left_out = source.write_archive(folder, tar, prefix=prefix, owner=owner, packed=packed)
+            tar.seek(0)
+            container.put_archive("/", tar)
+        if folder is plan.source:
+            yield from (f"left out of the sources: {name}" for name in left_out)
+    files = {name: path.read_bytes() for name, path in job.container_files(plan).items()}
+    files |= {job.AGENT: job.agent_archive(), job.JOB: job.container_job(plan)}
+    named = {name.strip("/"): content for name, content in files.items()}
+    empty = [name.strip("/") for name in job.container_folders(plan)]
+    container.put_archive("/", pack(named, folders=empty, owner=owner))
 
 
 def _follow(container: Container, reader: EventReader) -> None:
@@ -366,11 +274,12 @@ def _follow(container: Container, reader: EventReader) -> None:
             return
 
 
-def _collect(container: Container, plan: RunPlan) -> tuple[str, ...]:
+def _collect(container: Container, plan: RunPlan) -> list[str]:
+    """Take the results out; return the names of what was refused."""
     chunks, _ = container.get_archive(plan.container.results)
     with TemporaryFile() as archive:
         for chunk in chunks:
             archive.write(chunk)
         archive.seek(0)
         plan.results.mkdir(parents=True, exist_ok=True)
-        return extract(archive, plan.results, strip=1)
+        return [source.printable(name) for name in extract(archive, plan.results, strip=1)]

@@ -21,10 +21,10 @@ from typing import BinaryIO
 
 from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import extract
-from ci.engines.job import host_cache, job_document, remove_empty_folder
-from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, ImageLog, LiveLogs
-from ci.engines.script import describe_host, work_folder
-from ci.engines.workfolder import PIP_INSTALL, STATE, WorkFolder
+from ci.engines.job import host_job, remove_empty_folder
+from ci.engines.logs import EventReader, ImageLog, LiveLogs
+from ci.engines.script import describe_host
+from ci.engines.workfolder import PIP_INSTALL, WorkFolder
 from ci.errors import InfrastructureError
 from ci.model.plan import RESERVED_VARIABLES, RunPlan, SystemPackages
 from ci.model.results import ExecutionFacts, ImageFacts
@@ -108,7 +108,9 @@ class HostEngine:
                     what = "not all that system_packages names is installed on this machine"
                     notes.append(f"{what}: {install}")
                 sync_seconds = monotonic() - start
-                agent = folder.start_agent(_job(plan, folder), _environment(plan, folder.venv))
+                agent = folder.start_agent(
+                    host_job(plan, folder.path), _environment(plan, folder.venv)
+                )
                 facts = _attend(folder, plan, observer)
                 if facts.lost and not facts.interrupted:  # it has ended, without a result
                     code = agent.wait()
@@ -152,13 +154,8 @@ class HostEngine:
         shown = {
             name: shell[name] for name in sorted(shell.keys() - UNWANTED) if SHOWN.fullmatch(name)
         }
-        folder = WorkFolder(path=work_folder(plan), state=plan.results / STATE)
-        return describe_host(
-            plan,
-            {**shown, **plan.network.host_environment, **plan.environment},
-            job=_job(plan, folder),
-            unset=UNWANTED | {process.STORE_VARIABLE},
-        )
+        environment = {**shown, **plan.network.host_environment, **plan.environment}
+        return describe_host(plan, environment, unset=UNWANTED | {process.STORE_VARIABLE})
 
     def close(self) -> None:
         """There is no line to this machine."""
@@ -225,17 +222,6 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
         refused = extract(archive, folder.workspace)
     names = (*left_out, *map(source.printable, refused))
     return [f"left out of the sources: {name}" for name in names]
-
-
-def _job(plan: RunPlan, folder: WorkFolder) -> bytes:
-    return job_document(
-        plan,
-        workspace=str(folder.workspace),
-        results=str(plan.results),
-        environment={},
-        printed_bytes_per_s=SHOWN_BYTES_PER_S,
-        compiler_cache=host_cache(plan, folder.path),
-    )
 
 
 def _attend(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionFacts:

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from time import monotonic
 from typing import IO, Any, cast
 
@@ -131,13 +132,22 @@ class ImageBuilder:
         check_architecture(self._client, image)
         # The tag's time then says when the image was last used, which gc goes by.
         image.tag(plan.needed_image.tag)
+        facts = self.facts(plan, str(image.id), reason)
+        built = archive is None and reason != "cached"
+        return replace(facts, built=built, seconds=monotonic() - start)
+
+    def facts(self, plan: RunPlan, image_id: str, reason: str) -> ImageFacts:
+        """Describe the image of a run, with what it was built on where it says so."""
+        image = self.find(image_id)
+        labels: Labels = image.labels if image else {}
         return ImageFacts(
             reference=plan.needed_image.tag,
-            digest=image.id,
-            built=archive is None and reason != "cached",
-            seconds=monotonic() - start,
+            digest=image_id,
+            built=False,
+            seconds=0.0,
             reason=reason,
-            **self.base_of(str(image.id)),
+            base=labels.get(BASE_LABEL),
+            base_digest=labels.get(BASE_DIGEST_LABEL),
         )
 
     def _find_or_build(self, plan: RunPlan, log: ImageLog) -> tuple[Image, str]:
@@ -175,12 +185,6 @@ class ImageBuilder:
             return self._client.images.get(reference)
         except ImageNotFound:
             return None
-
-    def base_of(self, image_id: str) -> dict[str, str | None]:
-        """Return what ``ImageFacts`` have of the image that an image was built on."""
-        image = self.find(image_id)
-        labels: Mapping[str, str] = image.labels if image else {}
-        return {"base": labels.get(BASE_LABEL), "base_digest": labels.get(BASE_DIGEST_LABEL)}
 
     def inspect(self, image_id: str) -> tuple[int, tuple[str, ...]]:
         """Return the size of an image in bytes, and the digests of its layers."""

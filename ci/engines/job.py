@@ -1,4 +1,4 @@
-"""What an engine hands to the agent: the program itself and its job."""
+"""What an engine hands to the agent: the program itself, its job, and what its container has."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from ci.engines.devices import PROBE, device_job
+from docker.types import Ulimit
+
+from ci.engines.devices import CONTAINER_PROBE, PROBE, FoundFiles, container_devices, device_job
+from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.model.job import CacheJob, Job
-from ci.model.plan import CachePlan, RunPlan
+from ci.model.plan import CONTAINER_CA_BUNDLE, CachePlan, RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.lines import LARGEST_DOCUMENT, parse_object
@@ -45,15 +50,16 @@ def job_document(
     *,
     workspace: str,
     results: str,
-    environment: Mapping[str, str],
     printed_bytes_per_s: int,
+    environment: Mapping[str, str] = MappingProxyType({}),
     compiler_cache: CacheJob | None = None,
     probe: tuple[str, str] = (sys.executable, str(PROBE)),
 ) -> bytes:
     """Return the agent's input file.
 
     ``workspace``, ``results`` and ``compiler_cache`` are where the agent is, as is ``probe``: a
-    Python that looks for devices, and the program that it runs.
+    Python that looks for devices, and the program that it runs. ``environment`` goes on top of the
+    agent's own.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
@@ -61,7 +67,7 @@ def job_document(
         platform=plan.platform,
         workspace=workspace,
         results=results,
-        environment=environment,
+        environment=dict(environment),
         printed_bytes_per_s=printed_bytes_per_s,
         stages=plan.stages,
         artifacts=plan.artifacts,
@@ -72,23 +78,83 @@ def job_document(
     return job.to_json().encode()
 
 
+AGENT = "/opt/infini-ci/agent.pyz"
+JOB = "/opt/infini-ci/job.json"
+COMMAND = ("python3", AGENT, JOB)
 MOUNT = "/cache"
 # Below the mount: an engine makes a volume root's own, where the image has no such folder.
 FOLDER = f"{MOUNT}/ccache"
+PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
 
-def container_cache(plan: RunPlan) -> CacheJob | None:
-    """Where the agent in a container finds the compiler cache."""
-    if plan.cache is None:
-        return None
-    return CacheJob(folder=FOLDER, base=plan.container.workspace, cold=plan.cache.cold)
+def container_options(plan: RunPlan, found: FoundFiles | None = None) -> dict[str, Any]:
+    """Return what ``docker create`` is told beside image and command.
+
+    ``found`` is what there is of the devices' files; without it they are patterns.
+    """
+    container = plan.container
+    ulimits = container.ulimits.items()
+    cache = [f"{plan.cache.name}:{MOUNT}"] if plan.cache else []
+    devices = container_devices(plan.devices, found) if plan.devices else {}
+    return {
+        "name": container.name,
+        "labels": dict(container.labels),
+        "user": container.user,
+        "environment": {**plan.network.environment, **plan.environment},
+        "network_mode": container.network_mode,
+        "init": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "pids_limit": PIDS_LIMIT,
+        "shm_size": container.shm_size_bytes,
+        "mem_limit": container.memory_bytes,
+        "memswap_limit": container.memory_bytes,  # the same: no swap on top
+        "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
+        **devices,
+        "volumes": [*cache, *devices.get("volumes", ())],
+    }
 
 
-def host_cache(plan: RunPlan, base: Path) -> CacheJob | None:
-    """Where the agent on this machine does; ``base`` has its sources and environment."""
-    if plan.cache is None:
-        return None
-    return CacheJob(folder=str(host_folder(plan.cache)), base=str(base), cold=plan.cache.cold)
+def container_files(plan: RunPlan) -> dict[str, Path]:
+    """The files of this machine that a container gets, root's there, beside agent and job."""
+    files = {CONTAINER_PROBE[1]: PROBE} if plan.devices is not None else {}
+    if plan.network.ca_bundle is not None:
+        files[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle
+    return files
+
+
+def container_folders(plan: RunPlan) -> list[str]:
+    """The folders beside the sources that the stages in a container write to."""
+    return [plan.container.results, *([FOLDER] if plan.cache else [])]
+
+
+def container_job(plan: RunPlan) -> bytes:
+    """The agent's input file in a container."""
+    workspace, cache = plan.container.workspace, plan.cache
+    return job_document(
+        plan,
+        workspace=workspace,
+        results=plan.container.results,
+        printed_bytes_per_s=STREAMED_BYTES_PER_S,
+        compiler_cache=CacheJob(FOLDER, base=workspace, cold=cache.cold) if cache else None,
+        probe=CONTAINER_PROBE,
+    )
+
+
+WORKSPACE = "workspace"  # on this machine, in the folder of the sources and the environment
+
+
+def host_job(plan: RunPlan, folder: Path) -> bytes:
+    """The agent's input file on this machine."""
+    cache = plan.cache
+    home = str(host_folder(cache)) if cache else ""
+    return job_document(
+        plan,
+        workspace=str(folder / WORKSPACE),
+        results=str(plan.results),
+        printed_bytes_per_s=SHOWN_BYTES_PER_S,
+        compiler_cache=CacheJob(home, base=str(folder), cold=cache.cold) if cache else None,
+    )
 
 
 def host_folder(cache: CachePlan) -> Path:

@@ -17,12 +17,12 @@ from typing import Any
 
 from docker.types import Ulimit
 
-from ci.engines.devices import CONTAINER_PROBE, PROBE, exposure_of, lease_volume
+from ci.engines import job
+from ci.engines.devices import PROBE, FoundFiles, exposure_of, lease_volume
 from ci.engines.images import BASE_DIGEST_LABEL, BASE_LABEL, image_labels
-from ci.engines.job import FOLDER, PARTS, volume_labels
 from ci.engines.workfolder import PIP_INSTALL
 from ci.model.job import StagePlan
-from ci.model.plan import CONTAINER_CA_BUNDLE, CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
+from ci.model.plan import CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
 from ci.plan import bundle
 from ci.util.files import REPOSITORY
 from ci.util.text import mask_credentials
@@ -52,28 +52,15 @@ def work_folder(plan: RunPlan) -> Path:
     return Path(tempfile.gettempdir(), f"infini-ci-{plan.run_id}-{plan.platform}")
 
 
-def describe_docker(
-    plan: RunPlan,
-    options: Mapping[str, Any],
-    agent_command: tuple[str, ...],
-    *,
-    job: bytes,
-    engine: Mapping[str, str],
-) -> str:
+def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     """Return the script of a run in a container.
 
-    ``options`` are those of the SDK's ``create``, ``job`` is the agent's input, and ``engine`` are
-    the variables that lead the docker command to the engine.
+    ``engine`` are the variables that lead the docker command to the engine.
     """
     image, container, devices = plan.needed_image, plan.container, plan.devices
     settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
     secrets = {name: value for name, value in settings.items() if _is_secret(value)}
-    _, agent, job_file = agent_command
-    files = {agent: '"$work/agent.pyz"', job_file: '"$work/job.json"'}  # which belong to root
-    if devices is not None:
-        files[CONTAINER_PROBE[1]] = f'"$repository"/{PROBE.relative_to(REPOSITORY)}'
-    if plan.network.ca_bundle is not None:
-        files[CONTAINER_CA_BUNDLE] = shlex.quote(str(plan.network.ca_bundle))
+    options = job.container_options(plan, FoundFiles(files=()))  # the script looks for them
     device_files: dict[str, Sequence[str]] = {}
     if devices is not None and exposure_of(devices) is Exposure.FILES:
         device_files = {
@@ -81,9 +68,15 @@ def describe_docker(
             "--group-add %g": devices.facts.files,
             "--volume %n:%n:ro": devices.facts.mounts,
         }
+    given = {
+        name: f'"$repository"/{PROBE.relative_to(REPOSITORY)}'
+        if path == PROBE
+        else shlex.quote(str(path))
+        for name, path in job.container_files(plan).items()
+    }
     return _script(
         plan,
-        job,
+        job.container_job(plan),
         variables={"name": container.name, "image": image.tag},
         exports={**engine, **secrets},
         image=image,
@@ -92,43 +85,41 @@ def describe_docker(
         image_labels={name: text for name, text in image_labels(plan, "", "").items() if text},
         base_label=BASE_LABEL,
         base_digest_label=BASE_DIGEST_LABEL,
-        options={**options, "environment": None},
-        environment=options["environment"],
+        environment=options.pop("environment"),
+        options=options,
         device_files=device_files,
         lease_volume=devices and lease_volume(devices),
-        volume_labels=volume_labels(plan),
-        command=(*image.entry, *agent_command),
+        volume_labels=job.volume_labels(plan),
+        command=(*image.entry, *job.COMMAND),
         workspace=container.workspace,
         owner=container.user,
-        files=files,
-        folders=[container.results, *([FOLDER] if plan.cache else [])],
+        files={job.AGENT: '"$work/agent.pyz"', job.JOB: '"$work/job.json"', **given},
+        folders=job.container_folders(plan),
         bundle=bundle,
         container_wheels=CONTAINER_WHEELS,
     )
 
 
-def describe_host(
-    plan: RunPlan, environment: Mapping[str, str], *, job: bytes, unset: Iterable[str]
-) -> str:
+def describe_host(plan: RunPlan, environment: Mapping[str, str], *, unset: Iterable[str]) -> str:
     """Return the script of a run on this machine.
 
     ``environment`` is what the stages get on top of the shell's, without the variables ``unset``.
     """
     return _script(
         plan,
-        job,
+        job.host_job(plan, work_folder(plan)),
         on_host=True,
         exports=environment,
         unset=sorted(unset),
         pip_install=shlex.join(PIP_INSTALL),
-        workspace="workspace",
+        workspace=job.WORKSPACE,
         owner="0",
     )
 
 
 def _script(
     plan: RunPlan,
-    job: bytes,
+    document: bytes,
     *,
     variables: Mapping[str, str] | None = None,
     on_host: bool = False,
@@ -156,8 +147,8 @@ def _script(
             "results": plan.results,
             **(variables or {}),
         },
-        job=_written(job + b"\n", '"$work/job.json"'),
-        agent_parts=PARTS,
+        job=_written(document + b"\n", '"$work/job.json"'),
+        agent_parts=job.PARTS,
         command_of=_command_of,
         flags=lambda **options: "\n".join(_flags(options)),
         is_secret=_is_secret,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ci.engines.job import agent_archive
+from ci.engines.job import WORKSPACE, agent_archive
 from ci.model.plan import RunPlan
 
 STATE = "host.lock"
@@ -58,7 +58,7 @@ class WorkFolder:
 
     @property
     def workspace(self) -> Path:
-        return self.path / "workspace"
+        return self.path / WORKSPACE
 
     @property
     def printed(self) -> Path:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ci.engines.devices import FoundFiles, check_exposure, container_devices, exposure_of
-from ci.engines.docker import COMMAND, container_options
-from ci.engines.job import job_document
+from ci.engines.job import container_options, job_document
 from ci.engines.script import describe_docker
 from ci.errors import ConfigError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
@@ -34,7 +33,7 @@ def make_plan(folder: Path, name: str, **policy: Any) -> RunPlan:
 
 
 def job_of(plan: RunPlan, **more: Any) -> dict[str, Any]:
-    where = {"workspace": "/w", "results": "/r", "environment": {}, "printed_bytes_per_s": 1}
+    where: dict[str, Any] = {"workspace": "/w", "results": "/r", "printed_bytes_per_s": 1}
     job: dict[str, Any] = json.loads(job_document(plan, **where, **more))
     return job
 
@@ -140,8 +139,7 @@ def test_a_dry_run_shows_the_way(
     tmp_path: Path, name: str, policy: dict[str, Any], flags: str
 ) -> None:
     plan = make_plan(tmp_path, name, **policy)
-    options = container_options(plan, FoundFiles(files=()))
-    text = describe_docker(plan, options, COMMAND, job=b"{}", engine={})
+    text = describe_docker(plan, {})
     assert f" {flags}" in text.replace(" \\\n   ", "")
     leases = "--volume /run/lock/infini-ci:/run/lock/infini-ci"
     assert f"docker run --rm --user 0 --network none \\\n    {leases} \\\n" in text
