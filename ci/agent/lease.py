@@ -28,25 +28,20 @@ class LeaseError(Exception):
     """There will be no lease; the message says why, and what to do."""
 
 
+@dataclass
 class Leases:
     """The devices of a job: all that it asks for, or none."""
 
-    def __init__(
-        self,
-        plan: DeviceJob,
-        *,
-        run_id: str,
-        platform: str,
-        environment: Mapping[str, str],
-        emit: Callable[[Event], None],
-        stopped: Callable[[], bool],
-    ) -> None:
-        self._plan = plan
-        self._environment = environment
-        self._emit = emit
-        self._stopped = stopped
-        owner = {"run": run_id, "platform": platform, "user": plan.user}
-        self._folder = LockFolder(plan.folder, owner)
+    plan: DeviceJob
+    run_id: str
+    platform: str
+    environment: Mapping[str, str]
+    emit: Callable[[Event], None]
+    stopped: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        owner = {"run": self.run_id, "platform": self.platform, "user": self.plan.user}
+        self._folder = LockFolder(self.plan.folder, owner)
         self._known: list[str] = []
         self._place: int | None = None  # the lock on the line of those that wait
         self._locks: dict[str, int] = {}
@@ -61,22 +56,22 @@ class Leases:
     @property
     def variables(self) -> dict[str, str]:
         """What tells a stage's framework which devices are its own."""
-        key = self._plan.visible_by
+        key = self.plan.visible_by
         leased = [self.detection.device(uuid) for uuid in self._locks]
         # A device that no probe knows has the name that the policy gave it.
         names = [str(found["uuid"] if found[key] is None else found[key]) for found in leased]
-        return {self._plan.visible: ",".join(names)} if names else {}
+        return {self.plan.visible: ",".join(names)} if names else {}
 
     def check(self) -> None:
         """Raise ``LeaseError`` where waiting would never help: before the hour of compiling."""
         try:
             self._folder.make()
         except OSError as error:
-            folder = self._plan.folder
+            folder = self.plan.folder
             text = f"the lease folder {folder} cannot be used: {error.strerror}"
             raise LeaseError(f"{text} (as root: install -d -m 1777 {folder})") from None
         self._detect()
-        named, count = self._plan.uuids, self._plan.count
+        named, count = self.plan.uuids, self.plan.count
         if self.detection.status != "unknown":
             if missing := [uuid for uuid in named if uuid not in self._known]:
                 there = ", ".join(self._known) or "none"
@@ -95,17 +90,17 @@ class Leases:
         """Wait for the devices, unless they are there; raises ``LeaseError`` when time is up."""
         start = said = time.monotonic()
         told: list[str] = []
-        while not (self._locks or self._stopped()):
+        while not (self._locks or self.stopped()):
             reasons, pause = self._attempt()
             waited = time.monotonic() - start
             if self._locks:
                 self._record(stage, waited)
-            elif waited >= self._plan.wait_s:
+            elif waited >= self.plan.wait_s:
                 raise LeaseError(f"device lease timed out after {waited:.0f} s: {_all(reasons)}")
             elif reasons != told or time.monotonic() - said > SIGN_OF_LIFE_S:
                 told, said = reasons, time.monotonic()
                 text = f"{stage} waits for devices since {waited:.0f} s: {_all(reasons)}"
-                self._emit(LeaseWaiting(stage=stage, waited_s=waited, text=text))
+                self.emit(LeaseWaiting(stage=stage, waited_s=waited, text=text))
             time.sleep(pause)
 
     def release(self) -> None:
@@ -120,16 +115,16 @@ class Leases:
         text = f"{', '.join(self._locks)} given back"
         _release(self._locks)
         self._locks = {}
-        self._emit(LeaseReleased(devices=left, text=text))
+        self.emit(LeaseReleased(devices=left, text=text))
 
     def _detect(self) -> None:
-        self.detection = detect(self._plan.probe, self._environment)
+        self.detection = detect(self.plan.probe, self.environment)
         if self.detection.status == "devices":
             self._known = [found["uuid"] for found in self.detection.devices if found["uuid"]]
 
     @property
     def _candidates(self) -> list[str]:
-        return [*self._plan.uuids] or self._known
+        return [*self.plan.uuids] or self._known
 
     def _attempt(self) -> tuple[list[str], float]:
         """Take all devices or none; else say why not, and when to try again.
@@ -146,13 +141,13 @@ class Leases:
             return [*self._held(), *([f"{before} waits before it"] if before else [])], POLL_S
         locks = {uuid: self._folder.take(uuid) for uuid in self._candidates}
         free = {uuid: lock for uuid, lock in locks.items() if lock is not None}
-        if len(free) < self._plan.count:
+        if len(free) < self.plan.count:
             _release(free)
             return self._held(), POLL_S
         self._detect()
         unfit = {uuid: reason for uuid in free if (reason := self._unfit(uuid))}
-        fit = [uuid for uuid in free if uuid not in unfit][: self._plan.count]
-        if len(fit) < self._plan.count:
+        fit = [uuid for uuid in free if uuid not in unfit][: self.plan.count]
+        if len(fit) < self.plan.count:
             _release(free)
             reasons = [f"{uuid} {reason}" for uuid, reason in unfit.items()]
             return [*reasons, *self._held()], PROBE_PAUSE_S
@@ -180,14 +175,14 @@ class Leases:
             return "is not there any more"
         elif found["health"] not in ("healthy", "unknown"):
             return f"is {found['health']}"
-        elif total and used is not None and used > self._plan.busy_memory * total:
-            share, limit = used / total, self._plan.busy_memory
+        elif total and used is not None and used > self.plan.busy_memory * total:
+            share, limit = used / total, self.plan.busy_memory
             return f"has {share:.0%} of its memory in use without a lease (busy above {limit:.0%})"
         elif found["health"] == "unknown" or used is None or not total:
             unknown = "does not tell its health or its memory in use"
         else:
             return None
-        return None if uuid in self._plan.uuids else unknown
+        return None if uuid in self.plan.uuids else unknown
 
     def _record(self, stage: str, waited: float) -> None:
         leased = tuple(self.detection.device(uuid) for uuid in self._locks)
@@ -196,7 +191,7 @@ class Leases:
             before = {name: found.get(name) for name in STATE}
             self.records.append({**fixed, "before": before, "after": None})
         text = f"{stage} has {', '.join(self._locks)} after {waited:.0f} s"
-        self._emit(LeaseTaken(stage=stage, waited_s=waited, devices=leased, text=text))
+        self.emit(LeaseTaken(stage=stage, waited_s=waited, devices=leased, text=text))
 
 
 def _release(locks: Mapping[str, int]) -> None:

@@ -16,6 +16,7 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ci.model.events import Event, Output
@@ -82,29 +83,24 @@ class EventLog:
         self.printer.finish()
 
 
+@dataclass
 class StageOutput:
     """Writes a stage's log and prints it: lines, together where they come together."""
 
-    def __init__(
-        self,
-        log: Path,
-        printer: Printer,
-        *,
-        stage: str,
-        bytes_per_s: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._log = log.open("w+b", buffering=0)
-        self._printer = printer
-        self._stage = stage
-        self._rate = bytes_per_s
-        self._clock = clock
+    log: Path
+    printer: Printer
+    stage: str
+    bytes_per_s: int
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._log = self.log.open("w+b", buffering=0)
         self._size = 0
         self._position = 0  # printed so far
         self._line_end = 0  # of the last whole line
         self._broken_line = False  # what is printed ends within a line
-        self._budget = float(bytes_per_s)
-        self._then = self._last = clock()
+        self._budget = float(self.bytes_per_s)
+        self._then = self._last = self.clock()
 
     def write(self, chunk: bytes) -> None:
         """Take the next bytes."""
@@ -115,8 +111,8 @@ class StageOutput:
 
     def waiting(self) -> tuple[list[int], float]:
         """Return what to wait for: descriptors that must be ready for writing, and seconds."""
-        if self._printer.busy or self._due():
-            return [self._printer.descriptor], QUIET_S
+        if self.printer.busy or self._due():
+            return [self.printer.descriptor], QUIET_S
         return [], PACE_S if self._end() > self._position else QUIET_S
 
     def quiet(self) -> None:
@@ -125,17 +121,17 @@ class StageOutput:
 
     def go_on(self) -> None:
         """Print some of what there is."""
-        if not self._printer.busy:
+        if not self.printer.busy:
             self._begin()
-        self._printer.go_on()
+        self.printer.go_on()
 
     def finish(self) -> None:
         """Print what is left, and close the log."""
         self.quiet()
-        self._printer.finish()
+        self.printer.finish()
         while self._position < self._size:
             self._begin()
-            self._printer.finish()
+            self.printer.finish()
         self._log.close()
 
     def _end(self) -> int:
@@ -145,8 +141,8 @@ class StageOutput:
         return self._size if self._size - self._position >= PIECE else self._position
 
     def _due(self) -> bool:
-        now, rate = self._clock(), self._rate
-        if self._printer.printed >= MOST_PRINTED:
+        now, rate = self.clock(), self.bytes_per_s
+        if self.printer.printed >= MOST_PRINTED:
             rate = min(rate, SLOW_RATE)
         self._budget = min(rate, self._budget + (now - self._then) * rate)
         self._then = now
@@ -157,14 +153,14 @@ class StageOutput:
 
     def _begin(self) -> None:
         """Begin to print the next piece of the log."""
-        if self._size - self._position > LAG_S * self._rate:
+        if self._size - self._position > LAG_S * self.bytes_per_s:
             text, more = self._leave_out(), True
         else:
             text, more = self._next_piece()
-        line = Output(stage=self._stage, text=text, more=more).to_json()
-        self._printer.begin(line)
+        line = Output(stage=self.stage, text=text, more=more).to_json()
+        self.printer.begin(line)
         self._budget -= len(line)
-        self._last = self._clock()
+        self._last = self.clock()
 
     def _leave_out(self) -> str:
         before = self._position

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -135,28 +135,19 @@ def _plugin(name: str) -> bytes:
     return pkgutil.get_data(__package__ or "", f"{name}.py") or b""
 
 
-# Runs a command: its name, its arguments, its environment on top of the stage's, its time limit.
-CarryOut = Callable[[str, Sequence[str], Mapping[str, str], float], CommandEnd]
-
-
+@dataclass
 class Reruns:
     """Further attempts at what failed in a pytest stage: evidence of flakiness, for no verdict."""
 
-    def __init__(
-        self,
-        stage: StagePlan,
-        *,
-        results: Path,
-        environment: Mapping[str, str],
-        emit: Callable[[Event], None],
-        carry_out: CarryOut,
-    ) -> None:
-        self._stage = stage
-        self._results = results
-        self._python_path = environment.get("PYTHONPATH")
-        self._emit = emit
-        self._carry_out = carry_out
-        self._tests = failed_tests(log_of(results))
+    stage: StagePlan
+    results: Path
+    environment: Mapping[str, str]
+    emit: Callable[[Event], None]
+    carry_out: Callable[[str, StagePlan], CommandEnd]
+    """Runs the command of a stage, under another name."""
+
+    def __post_init__(self) -> None:
+        self._tests = failed_tests(log_of(self.results))
         self._last: set[str] = set()
 
     def possible(self, end: CommandEnd) -> bool:
@@ -174,7 +165,7 @@ class Reruns:
 
     def run(self) -> None:
         """Make all attempts, as often as the stage says, in the time that it had itself."""
-        limit_s, most = self._stage.timeout_s, self._stage.reruns
+        limit_s, most = self.stage.timeout_s, self.stage.reruns
         deadline = time.monotonic() + limit_s
         with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
             Path(folder, f"{RERUN_PLUGIN}.py").write_bytes(_plugin("rerun_plugin"))
@@ -186,27 +177,28 @@ class Reruns:
                     return
 
     def _attempt(self, attempt: int, folder: Path, deadline: float) -> CommandEnd:
-        name = self._stage.name
-        log = self._results / f"pytest.rerun-{attempt}.jsonl"
+        name = self.stage.name
+        log = self.results / f"pytest.rerun-{attempt}.jsonl"
         tests = folder / "tests.json"
         chosen = {"tests": self._tests, "last": sorted(self._last)}
         tests.write_text(json.dumps(chosen), encoding="utf-8")
-        path = python_path(str(folder), self._python_path)
+        path = python_path(str(folder), self.environment.get("PYTHONPATH"))
         text = f"{name}: rerun {attempt} of what failed ({len(self._tests or ())})"
-        self._emit(RerunStarted(stage=name, attempt=attempt, text=text))
-        end = self._carry_out(
-            f"{name}.rerun-{attempt}",
-            [*self._stage.command, "-p", RERUN_PLUGIN, f"--report-log={log}"],
-            {FILE_VARIABLE: str(tests), "PYTHONPATH": path},
-            max(deadline - time.monotonic(), 0.0),
+        self.emit(RerunStarted(stage=name, attempt=attempt, text=text))
+        rerun = replace(
+            self.stage,
+            command=(*self.stage.command, "-p", RERUN_PLUGIN, f"--report-log={log}"),
+            environment={**self.environment, FILE_VARIABLE: str(tests), "PYTHONPATH": path},
+            timeout_s=max(deadline - time.monotonic(), 0.0),
         )
+        end = self.carry_out(f"{name}.rerun-{attempt}", rerun)
         self._last |= unfinished_tests(log)  # what kills the process comes after all others
-        self._emit(RerunFinished(stage=name, attempt=attempt, **asdict(end)))
+        self.emit(RerunFinished(stage=name, attempt=attempt, **asdict(end)))
         return end
 
     def _end(self, reason: str) -> None:
-        text = f"{self._stage.name}: no more reruns: {reason}"
-        self._emit(RerunsEnded(stage=self._stage.name, reason=reason, text=text))
+        text = f"{self.stage.name}: no more reruns: {reason}"
+        self.emit(RerunsEnded(stage=self.stage.name, reason=reason, text=text))
 
 
 def failed_tests(log: Path) -> list[str] | None:

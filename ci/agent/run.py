@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
-from typing import Mapping, Sequence
 
 from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
@@ -111,7 +109,15 @@ class Run:
             end = self._run_stage(stage)
             if end.failed:
                 reason = f"not run: {stage.name} failed"
-                self._plan_reruns(stage, end)
+            if end.failed and stage.reruns:  # when all else is done, where that is evidence
+                reruns = Reruns(
+                    stage,
+                    results=self._results,
+                    environment=self._stage_environment(stage),
+                    emit=self._log.emit,
+                    carry_out=self._carry_out,
+                )
+                self._reruns = reruns if reruns.possible(end) else None
         if self._reruns is None:  # which need the devices once more
             self._release()
         return reason is None
@@ -146,57 +152,37 @@ class Run:
         command = (*stage.command, *added)
         self._log.emit(StageStarted(stage=stage.name, command=command))
         with status_folder(stage, log_of(self._results)) as folder:
-            own = self._stage_environment(stage).get("PYTHONPATH")
-            variables = {"PYTHONPATH": python_path(own, str(folder))} if folder else {}
-            end = self._carry_out(stage, stage.name, command, variables, stage.timeout_s)
+            variables = dict(stage.environment)
+            if folder is not None:
+                own = self._stage_environment(stage).get("PYTHONPATH")
+                variables["PYTHONPATH"] = python_path(own, str(folder))
+            whole = replace(stage, command=command, environment=variables)
+            end = self._carry_out(stage.name, whole)
             status = pytest_status(folder) if folder else None
         self._log.emit(StageFinished(stage=stage.name, **asdict(end), pytest_status=status))
         return end
 
-    def _carry_out(
-        self,
-        stage: StagePlan,
-        name: str,
-        arguments: Sequence[str],
-        added: Mapping[str, str],
-        timeout_s: float,
-    ) -> CommandEnd:
-        """Run a command as the stage's own is, with its output in ``<name>.log``."""
+    def _carry_out(self, name: str, stage: StagePlan) -> CommandEnd:
+        """Run the command of a stage, with its output in ``<name>.log``."""
         leases = self._leases if stage.device else None
         leased = leases.variables if leases else {}
         self._stage = Stage(
             Command(
-                arguments,
-                environment={**self._stage_environment(stage), **added, **leased},
+                stage.command,
+                environment={**self._stage_environment(stage), **leased},
                 workspace=self._workspace,
-                timeout_s=timeout_s,
+                timeout_s=stage.timeout_s,
                 inherited=leases.descriptors if leases else (),
             )
         )
         if self._interrupted:  # the signal came when there was no stage to end yet
             self._stage.end()
-        output = StageOutput(
-            self._results / f"{name}.log",
-            self._log.printer,
-            stage=name,
-            bytes_per_s=self._job.printed_bytes_per_s,
-        )
+        log, rate = self._results / f"{name}.log", self._job.printed_bytes_per_s
+        output = StageOutput(log, self._log.printer, stage=name, bytes_per_s=rate)
         end = self._stage.follow(output)
         output.finish()
         self._stage = None
         return end
-
-    def _plan_reruns(self, stage: StagePlan, end: CommandEnd) -> None:
-        """Have what failed run again when all else is done, where that would be evidence."""
-        if stage.reruns:
-            reruns = Reruns(
-                stage,
-                results=self._results,
-                environment=self._stage_environment(stage),
-                emit=self._log.emit,
-                carry_out=partial(self._carry_out, stage),
-            )
-            self._reruns = reruns if reruns.possible(end) else None
 
     def _stage_environment(self, stage: StagePlan) -> dict[str, str]:
         return {**self._environment, **stage.environment}
