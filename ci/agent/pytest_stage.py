@@ -43,8 +43,10 @@ def log_of(results: Path) -> Path:
     return results / "pytest.jsonl"
 
 
-def added_arguments(results: Path) -> list[str]:
-    """What pytest is run with beside the stage's own arguments."""
+def added_arguments(stage: StagePlan, results: Path) -> list[str]:
+    """What pytest is run with beside the stage's own arguments; other kinds with nothing."""
+    if stage.kind is not StageKind.PYTEST:
+        return []
     return [f"--report-log={log_of(results)}", f"--junitxml={results / 'junit.xml'}"]
 
 

@@ -9,30 +9,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 
+from ci.agent import pytest_stage
 from ci.agent.artifacts import collect
 from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.output import EventLog, StageOutput
-from ci.agent.pytest_stage import (
-    Reruns,
-    added_arguments,
-    log_of,
-    pytest_status,
-    python_path,
-    status_folder,
-)
 from ci.agent.stage import Command, Stage
-from ci.model.events import (
-    CommandEnd,
-    LeaseFailed,
-    RunFinished,
-    RunStarted,
-    StageFinished,
-    StageSkipped,
-    StageStarted,
-)
-from ci.model.job import PROTOCOL, Job, StageKind, StagePlan
+from ci.model import events
+from ci.model.job import PROTOCOL, Job, StagePlan
 
 INTERRUPTED = 130
 
@@ -53,7 +38,7 @@ class Run:
         self._log = EventLog(self._results / "events.jsonl")
         self._stage: Stage | None = None
         self._interrupted = False
-        self._reruns: Reruns | None = None
+        self._reruns: pytest_stage.Reruns | None = None
         self._leases: Leases | None = None
         if job.devices is not None and any(stage.device for stage in job.stages):
             self._leases = Leases(
@@ -73,13 +58,7 @@ class Run:
         built = build_settings([self._stage_environment(stage) for stage in job.stages])
         self._describe(machine=facts, **built)  # the rest is known when the stages have ended
         self._log.emit(
-            RunStarted(
-                protocol=PROTOCOL,
-                run_id=job.run_id,
-                platform=job.platform,
-                pid=os.getpid(),
-                machine=facts,
-            )
+            events.RunStarted(PROTOCOL, job.run_id, job.platform, pid=os.getpid(), machine=facts)
         )
         passed = self._run_stages()
         for artifact in job.artifacts:
@@ -94,7 +73,7 @@ class Run:
             self._release()
             self._describe(**described)  # with the state that the devices are left in
         code = INTERRUPTED if self._interrupted else 0 if passed else 1
-        self._log.emit(RunFinished(exit_code=code, interrupted=self._interrupted))
+        self._log.emit(events.RunFinished(exit_code=code, interrupted=self._interrupted))
         return code
 
     def _run_stages(self) -> bool:
@@ -104,13 +83,13 @@ class Run:
             if self._interrupted:
                 reason = "not run: interrupted"
             if reason is not None:
-                self._log.emit(StageSkipped(stage=stage.name, reason=reason))
+                self._log.emit(events.StageSkipped(stage=stage.name, reason=reason))
                 continue
             end = self._run_stage(stage)
             if end.failed:
                 reason = f"not run: {stage.name} failed"
             if end.failed and stage.reruns:  # when all else is done, where that is evidence
-                reruns = Reruns(
+                reruns = pytest_stage.Reruns(
                     stage,
                     results=self._results,
                     environment=self._stage_environment(stage),
@@ -139,7 +118,7 @@ class Run:
                 self._leases.release()
         except LeaseError as error:
             name = stage.name if stage else None
-            self._log.emit(LeaseFailed(stage=name, reason=str(error), text=str(error)))
+            self._log.emit(events.LeaseFailed(stage=name, reason=str(error), text=str(error)))
             return f"not run: {error}"
         return None
 
@@ -147,22 +126,24 @@ class Run:
         if self._leases is not None:
             self._leases.release()
 
-    def _run_stage(self, stage: StagePlan) -> CommandEnd:
-        added = added_arguments(self._results) if stage.kind is StageKind.PYTEST else []
-        command = (*stage.command, *added)
-        self._log.emit(StageStarted(stage=stage.name, command=command))
-        with status_folder(stage, log_of(self._results)) as folder:
+    def _run_stage(self, stage: StagePlan) -> events.CommandEnd:
+        command = (*stage.command, *pytest_stage.added_arguments(stage, self._results))
+        self._log.emit(events.StageStarted(stage=stage.name, command=command))
+        log = pytest_stage.log_of(self._results)
+        with pytest_stage.status_folder(stage, log) as folder:
             variables = dict(stage.environment)
             if folder is not None:
                 own = self._stage_environment(stage).get("PYTHONPATH")
-                variables["PYTHONPATH"] = python_path(own, str(folder))
-            whole = replace(stage, command=command, environment=variables)
-            end = self._carry_out(stage.name, whole)
-            status = pytest_status(folder) if folder else None
-        self._log.emit(StageFinished(stage=stage.name, **asdict(end), pytest_status=status))
+                variables["PYTHONPATH"] = pytest_stage.python_path(own, str(folder))
+            end = self._carry_out(
+                stage.name, replace(stage, command=command, environment=variables)
+            )
+            status = pytest_stage.pytest_status(folder) if folder else None
+        finished = events.StageFinished(stage=stage.name, **asdict(end), pytest_status=status)
+        self._log.emit(finished)
         return end
 
-    def _carry_out(self, name: str, stage: StagePlan) -> CommandEnd:
+    def _carry_out(self, name: str, stage: StagePlan) -> events.CommandEnd:
         """Run the command of a stage, with its output in ``<name>.log``."""
         leases = self._leases if stage.device else None
         leased = leases.variables if leases else {}

@@ -31,6 +31,7 @@ LEFTOVER_GRACE_S = 2.0  # the same for what a finished stage leaves running
 LARGEST_PIPE = 1 << 20  # Linux lets nobody make one larger, so one read empties it
 SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
+EVENTS = "memory.events"  # of a control group of the second version
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -261,8 +262,7 @@ def _memory_counters() -> tuple[int | None, int | None]:
     then how often an allocation met the limit of the group itself, which only the second version
     of control groups tells.
     """
-    for folder, is_first_version in _groups():
-        path = folder / ("memory.oom_control" if is_first_version else "memory.events")
+    for path in _counter_files():
         try:  # lines like ``oom_kill 2``
             pairs = [line.rpartition(" ") for line in path.read_text().splitlines()]
             counts = {name: int(number) for name, _, number in pairs}
@@ -270,22 +270,19 @@ def _memory_counters() -> tuple[int | None, int | None]:
             continue
         if "oom_kill" in counts:
             # The first version has memory.failcnt, which stays 0 in a Linux 6.18 that kills.
-            return counts["oom_kill"], None if is_first_version else counts.get("oom")
+            return counts["oom_kill"], counts.get("oom") if path.name == EVENTS else None
     return None, None
 
 
-def _groups() -> list[tuple[Path, bool]]:
-    """Return the folders of this process's group and, in a container, of the mount.
-
-    True with those of the first version of control groups.
-    """
-    candidates = []
+def _counter_files() -> list[Path]:
+    """Return the files of this process's group and, in a container, of the mount."""
+    found = []
     groups = Path("/proc/self/cgroup")
     for line in groups.read_text().splitlines() if groups.exists() else []:
         _, controllers, group = line.split(":", 2)
         if controllers == "":
-            candidates.append(("/sys/fs/cgroup", group, False))
-        elif "memory" in controllers.split(","):
-            candidates.append(("/sys/fs/cgroup/memory", group, True))
-    nested = [(Path(mount + group), version) for mount, group, version in candidates]
-    return nested + [(Path(mount), version) for mount, _, version in candidates]
+            found.append(("/sys/fs/cgroup", group, EVENTS))
+        elif "memory" in controllers.split(","):  # the first version of control groups
+            found.append(("/sys/fs/cgroup/memory", group, "memory.oom_control"))
+    nested = [Path(mount + group, name) for mount, group, name in found]
+    return nested + [Path(mount, name) for mount, _, name in found]

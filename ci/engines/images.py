@@ -9,7 +9,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import IO, Any, cast
 
@@ -113,23 +113,22 @@ def build_lock(engine_id: str, say: Callable[[str], None]) -> AbstractContextMan
         return lock.acquire()
 
 
+@dataclass(frozen=True)
 class ImageBuilder:
-    """Finds and builds images; remembers which base images no registry has given."""
+    """Finds and builds images; ``environment`` leads the docker command to the same engine."""
 
-    def __init__(self, client: DockerClient, environment: Mapping[str, str] | None = None) -> None:
-        self._client = client
-        self._environment = environment or {}  # leads the docker command to the same engine
-        self._unpullable: set[str] = set()
+    client: DockerClient
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
         """Return the image of ``plan``, building it unless there is one made from the same."""
         start = monotonic()
         archive = plan.needed_image.archive
         if archive is not None:
-            image, reason = bundled_image(self._client, plan.needed_image, archive, log)
+            image, reason = bundled_image(self.client, plan.needed_image, archive, log)
         else:
             image, reason = self._find_or_build(plan, log)
-        check_architecture(self._client, image)
+        check_architecture(self.client, image)
         # The tag's time then says when the image was last used, which gc goes by.
         image.tag(plan.needed_image.tag)
         facts = self.facts(plan, str(image.id), reason)
@@ -155,19 +154,19 @@ class ImageBuilder:
         reason = self.reason(plan)
         if reason is not None:
             self._pull_base(plan, log)  # takes long, and no other run has to wait for it
-            with build_lock(self._client.info()["ID"], log.write):
+            with build_lock(self.client.info()["ID"], log.write):
                 reason = self.reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
                     log.write(f"building {plan.needed_image.tag}: {reason}")
                     self._build(plan, self._base(plan, log), log)
-        return self._client.images.get(plan.needed_image.tag), reason or "cached"
+        return self.client.images.get(plan.needed_image.tag), reason or "cached"
 
     def reason(self, plan: RunPlan) -> str | None:
         """Say why the image has to be built; ``None`` where there is one."""
         image = self.find(plan.needed_image.tag)
         if image is None:
             label = f"{PLATFORM_LABEL}={plan.platform}"
-            others = self._client.images.list(filters={"label": label})
+            others = self.client.images.list(filters={"label": label})
             return reason_to_build(plan, (other.labels for other in others))
         if BASE_DIGEST_LABEL not in image.labels:
             return "the image does not say what it was built on"
@@ -182,19 +181,19 @@ class ImageBuilder:
     def find(self, reference: str) -> Image | None:
         """Return a local image, or None."""
         try:
-            return self._client.images.get(reference)
+            return self.client.images.get(reference)
         except ImageNotFound:
             return None
 
     def inspect(self, image_id: str) -> tuple[int, tuple[str, ...]]:
         """Return the size of an image in bytes, and the digests of its layers."""
-        attributes = self._client.images.get(image_id).attrs
+        attributes = self.client.images.get(image_id).attrs
         return attributes["Size"], tuple(attributes["RootFS"]["Layers"])
 
     def save(self, image_id: str) -> Iterator[bytes]:
         """Read an image as ``docker save`` writes it; it has no name in there."""
-        with patience(self._client):
-            chunks: Iterator[bytes] = self._client.api.get_image(image_id)
+        with patience(self.client):
+            chunks: Iterator[bytes] = self.client.api.get_image(image_id)
         return chunks
 
     def notes(self, plan: RunPlan, image_id: str | None = None) -> tuple[str, ...]:
@@ -209,24 +208,20 @@ class ImageBuilder:
     def _pull_base(self, plan: RunPlan, log: ImageLog) -> None:
         """Pull what is not here; refuse what cannot be built on, before it waits for others."""
         image, reference = plan.needed_image, plan.needed_image.base_image
-        known = reference in (image.offline_base_image, *self._unpullable)
-        if not known and self.find(reference) is None:
+        if reference != image.offline_base_image and self.find(reference) is None:
             log.write(f"pulling {reference}")
             repository, tag = parse_repository_tag(reference)
             try:
                 # Without a tag the engine would pull all that there are.
-                for message in self._client.api.pull(
-                    repository, tag or "latest", stream=True, decode=True
-                ):
+                pull = self.client.api.pull(repository, tag or "latest", stream=True, decode=True)
+                for message in pull:
                     if "progressDetail" not in message:  # one line a layer, not one a kilobyte
                         log.write(_text(message))
             except APIError as error:
                 log.write(f"cannot pull {reference}: {explain(error)}")
         if base := self.find(reference):
-            check_architecture(self._client, base)
-            return
-        self._unpullable.add(reference)
-        if image.offline_base_image is None:
+            check_architecture(self.client, base)
+        elif image.offline_base_image is None:
             raise InfrastructureError(
                 f"base image {reference} is not here and cannot be pulled{log.tail()}",
                 remedy=f"{base_image_remedy(plan.platform)}; the log is {log.path}",
@@ -236,24 +231,25 @@ class ImageBuilder:
         """Return the base image to build on: its own, or else the offline one, made if need be."""
         image = plan.needed_image
         offline, command = image.offline_base_image, image.offline_base_command
-        if offline is None or command is None or self.find(image.base_image) is not None:
+        if offline is None or command is None or self.find(image.base_image):
             return image.base_image
         if self.find(offline) is None:
-            check_architecture(self._client)
-            environment = {**process.inherited_environment(), **self._environment}
+            check_architecture(self.client)
+            environment = {**process.inherited_environment(), **self.environment}
             process.run(
                 [*command, offline], cwd=REPOSITORY, environment=environment, on_line=log.write
             )
         return offline
 
     def _build(self, plan: RunPlan, base: str, log: ImageLog) -> None:
-        messages = self._client.api.build(
-            fileobj=pack(plan.needed_image.context),
+        image = plan.needed_image
+        messages = self.client.api.build(
+            fileobj=pack(image.context),
             custom_context=True,
-            dockerfile=plan.needed_image.dockerfile,
-            tag=plan.needed_image.tag,
-            buildargs={**plan.needed_image.build_arguments, "BASE_IMAGE": base},
-            labels=image_labels(plan, base, str(self._client.images.get(base).id)),
+            dockerfile=image.dockerfile,
+            tag=image.tag,
+            buildargs={**image.build_arguments, "BASE_IMAGE": base},
+            labels=image_labels(plan, base, str(self.client.images.get(base).id)),
             network_mode=plan.container.network_mode,
             rm=True,
             forcerm=True,
@@ -268,13 +264,12 @@ class ImageBuilder:
                 made.update(_STEP_RESULT.findall(_text(message)))
                 failed |= "error" in message
         finally:
-            arguments = plan.needed_image.build_arguments.values()
-            if any(mask_credentials(value) != value for value in arguments):
+            if any(mask_credentials(text) != text for text in image.build_arguments.values()):
                 self._remove_unnamed(made)
         if failed:
             causes = _CAUSE.findall(log.tail())  # what the recipe itself says; a row has one line
             raise InfrastructureError(
-                f"image {plan.needed_image.tag} of platform {plan.platform} cannot be built"
+                f"image {image.tag} of platform {plan.platform} cannot be built"
                 + "".join(f": {cause}" for cause in causes[-1:])
                 + log.tail(),
                 remedy=f"the whole log is {log.path}",
@@ -286,10 +281,10 @@ class ImageBuilder:
         Their history holds the build's arguments, passwords included. Without them they stay:
         the next build of a changed recipe takes from them what is still the same.
         """
-        for name in self._client.api.images(quiet=True, filters={"dangling": True}):
+        for name in self.client.api.images(quiet=True, filters={"dangling": True}):
             if name.removeprefix("sha256:")[:12] in made:
                 with suppress(ImageNotFound):  # another caller's build of the same recipe was first
-                    self._client.api.remove_image(name)
+                    self.client.api.remove_image(name)
 
 
 def _text(message: Mapping[str, Any]) -> str:

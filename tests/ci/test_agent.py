@@ -463,9 +463,15 @@ def test_old_pythons_know_its_syntax_and_modules(module: Path) -> None:
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
-    modules = {str(node.module) for node in froms if node.level == 0}
     sent = {
         ".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in agent_modules()
+    }
+    modules = {
+        # What is imported from a package is a module of it.
+        f"{node.module}.{alias.name}" if f"{node.module}.__init__" in sent else str(node.module)
+        for node in froms
+        if node.level == 0
+        for alias in node.names
     }
     assert {name for name in modules if name.startswith("ci.")} <= sent
     names |= {name.partition(".")[0] for name in modules} - {"ci"}
