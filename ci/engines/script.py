@@ -17,9 +17,7 @@ from typing import Any
 
 from docker.types import Ulimit
 
-from ci.engines import job
-from ci.engines.devices import PROBE, FoundFiles, exposure_of, lease_volume
-from ci.engines.images import BASE_DIGEST_LABEL, BASE_LABEL, image_labels
+from ci.engines import devices, images, job
 from ci.engines.workfolder import PIP_INSTALL
 from ci.model.job import StagePlan
 from ci.model.plan import CONTAINER_WHEELS, Exposure, ImagePlan, RunPlan
@@ -27,17 +25,13 @@ from ci.plan import bundle
 from ci.util.files import REPOSITORY
 from ci.util.text import mask_credentials
 
-# Where the SDK's name of an option is not the command line's.
+# Where the SDK's name of an option is not the command line's, apart from a plural.
 FLAGS = {
-    "devices": "--device",
-    "ulimits": "--ulimit",
-    "labels": "--label",
     "environment": "--env",
     "build_arguments": "--build-arg",
     "network_mode": "--network",
     "mem_limit": "--memory",
     "memswap_limit": "--memory-swap",
-    "volumes": "--volume",
 }
 WIDTH = 80  # characters; a longer command gets a line for each of its words
 WHAT = "# the commands of a run; its verdict, table and results.json are not part of it"
@@ -57,46 +51,37 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
 
     ``engine`` are the variables that lead the docker command to the engine.
     """
-    image, container, devices = plan.needed_image, plan.container, plan.devices
+    image, wanted = plan.needed_image, plan.devices
     settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
     secrets = {name: value for name, value in settings.items() if _is_secret(value)}
-    options = job.container_options(plan, FoundFiles(files=()))  # the script looks for them
+    # The script itself looks for device files, with these options of `docker create`.
+    options = job.container_options(plan, devices.FoundFiles(files=()))
     device_files: dict[str, Sequence[str]] = {}
-    if devices is not None and exposure_of(devices) is Exposure.FILES:
+    if wanted and devices.exposure_of(wanted) is Exposure.FILES:
         device_files = {
-            "--device %n:%n:rw": devices.facts.files,
-            "--group-add %g": devices.facts.files,
-            "--volume %n:%n:ro": devices.facts.mounts,
+            "--device %n:%n:rw": wanted.facts.files,
+            "--group-add %g": wanted.facts.files,
+            "--volume %n:%n:ro": wanted.facts.mounts,
         }
-    given = {
-        name: f'"$repository"/{PROBE.relative_to(REPOSITORY)}'
-        if path == PROBE
-        else shlex.quote(str(path))
-        for name, path in job.container_files(plan).items()
-    }
+    given = {name: shlex.quote(str(path)) for name, path in job.container_files(plan).items()}
+    if wanted:  # the repository is a variable of the script
+        probe = devices.PROBE.relative_to(REPOSITORY)
+        given[devices.CONTAINER_PROBE[1]] = f'"$repository"/{probe}'
     return _script(
         plan,
         job.container_job(plan),
-        variables={"name": container.name, "image": image.tag},
+        {"name": plan.container.name, "image": image.tag},
         exports={**engine, **secrets},
         image=image,
         context=[] if image.archive else list(_context(plan, image)),
         # What a later run knows the image by.
-        image_labels={name: text for name, text in image_labels(plan, "", "").items() if text},
-        base_label=BASE_LABEL,
-        base_digest_label=BASE_DIGEST_LABEL,
+        labels={name: text for name, text in images.image_labels(plan, "", "").items() if text},
         environment=options.pop("environment"),
         options=options,
         device_files=device_files,
-        lease_volume=devices and lease_volume(devices),
-        volume_labels=job.volume_labels(plan),
-        command=(*image.entry, *job.COMMAND),
-        workspace=container.workspace,
-        owner=container.user,
+        workspace=plan.container.workspace,
+        owner=plan.container.user,
         files={job.AGENT: '"$work/agent.pyz"', job.JOB: '"$work/job.json"', **given},
-        folders=job.container_folders(plan),
-        bundle=bundle,
-        container_wheels=CONTAINER_WHEELS,
     )
 
 
@@ -108,6 +93,7 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str], *, unset: Itera
     return _script(
         plan,
         job.host_job(plan, work_folder(plan)),
+        {},
         on_host=True,
         exports=environment,
         unset=sorted(unset),
@@ -117,14 +103,7 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str], *, unset: Itera
     )
 
 
-def _script(
-    plan: RunPlan,
-    document: bytes,
-    *,
-    variables: Mapping[str, str] | None = None,
-    on_host: bool = False,
-    **values: Any,
-) -> str:
+def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: Any) -> str:
     import jinja2  # 0.05 s, which no run has to wait for
 
     environment = jinja2.Environment(
@@ -134,26 +113,20 @@ def _script(
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - a script, not HTML
     )
-    environment.filters.update(
-        command=_command, masked=mask_credentials, quote=_quote, words=_words
-    )
-    text = environment.get_template("script.sh.j2").render(
-        plan=plan,
-        on_host=on_host,
-        variables={
-            "repository": REPOSITORY,
-            "python": plan.host.python,
-            "work": work_folder(plan),
-            "results": plan.results,
-            **(variables or {}),
-        },
-        job=_written(document + b"\n", '"$work/job.json"'),
-        agent_parts=job.PARTS,
-        command_of=_command_of,
-        flags=lambda **options: "\n".join(_flags(options)),
-        is_secret=_is_secret,
-        **values,
-    )
+    environment.filters.update(command=_command, masked=mask_credentials, quote=_quote)
+    environment.globals.update(bundle=bundle, devices=devices, images=images, job=job)
+    environment.globals.update(command_of=_command_of, is_secret=_is_secret, on_host=False)
+    environment.globals.update(flags=_flags, words=_words, container_wheels=CONTAINER_WHEELS)
+    variables = {
+        "repository": REPOSITORY,
+        "python": plan.host.python,
+        "work": work_folder(plan),
+        "results": plan.results,
+        **names,
+    }
+    written = _written(document + b"\n", '"$work/job.json"')
+    template = environment.get_template("script.sh.j2")
+    text = template.render(plan=plan, variables=variables, written_job=written, **values)
     text = text.rstrip("\n").replace(NEWLINE, "\n")
     shown = mask_credentials(text)
     note = [MASKED] if shown != text else []
@@ -213,23 +186,26 @@ def _is_secret(value: str) -> bool:
     return mask_credentials(value) != value
 
 
-def _flags(options: Mapping[str, Any]) -> Iterator[str]:
+def _flags(**options: Any) -> str:
     """Spell options of the SDK as flags of the command line; None is an absent one."""
-    for name, value in options.items():
-        flag = FLAGS.get(name, "--" + name.replace("_", "-"))
-        if value is True:
-            yield flag
-        elif name == "device_requests":
-            for request in value:
-                yield from _request(request)
-        elif isinstance(value, Mapping):
-            # Docker takes one without a value from the shell.
-            pairs = (key if _is_secret(item) else f"{key}={item}" for key, item in value.items())
-            yield from (f"{flag} {_quote(pair)}" for pair in pairs)
-        elif isinstance(value, list):
-            yield from (f"{flag} {_quote(_item(item))}" for item in value)
-        elif value is not None:
-            yield f"{flag} {_quote(value)}"
+    return "\n".join(flag for name, value in options.items() for flag in _flags_of(name, value))
+
+
+def _flags_of(name: str, value: Any) -> Iterator[str]:
+    flag = FLAGS.get(name, "--" + name.replace("_", "-").removesuffix("s"))
+    if value is True:
+        yield flag
+    elif name == "device_requests":
+        for request in value:
+            yield from _request(request)
+    elif isinstance(value, Mapping):
+        # Docker takes one without a value from the shell.
+        pairs = (key if _is_secret(item) else f"{key}={item}" for key, item in value.items())
+        yield from (f"{flag} {_quote(pair)}" for pair in pairs)
+    elif isinstance(value, list):
+        yield from (f"{flag} {_quote(_item(item))}" for item in value)
+    elif value is not None:
+        yield f"{flag} {_quote(value)}"
 
 
 def _item(item: Any) -> str:
