@@ -108,9 +108,8 @@ class HostEngine:
                     what = "not all that system_packages names is installed on this machine"
                     notes.append(f"{what}: {install}")
                 sync_seconds = monotonic() - start
-                agent = folder.start_agent(
-                    host_job(plan, folder.path), _environment(plan, folder.venv)
-                )
+                variables = _environment(plan, folder.venv)
+                agent = folder.start_agent(host_job(plan, folder.path), variables)
                 facts = _attend(folder, plan, observer)
                 if facts.lost and not facts.interrupted:  # it has ended, without a result
                     code = agent.wait()
@@ -121,8 +120,7 @@ class HostEngine:
             folder.remove()
             if agent is not None:
                 agent.wait()
-            if plan.cache:
-                remove_empty_folder(plan.cache)
+            remove_empty_folder(plan.cache)
         return replace(
             facts,
             image=image,
@@ -144,8 +142,7 @@ class HostEngine:
                 facts = _attend(folder, plan, observer)
         finally:
             folder.remove()
-            if plan.cache:
-                remove_empty_folder(plan.cache)
+            remove_empty_folder(plan.cache)
         return replace(facts, wrapper_seconds=monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:

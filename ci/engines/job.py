@@ -174,10 +174,11 @@ def is_empty(results: Path) -> bool:
     return isinstance(cache, dict) and cache.get("empty") is True
 
 
-def remove_empty_folder(cache: CachePlan) -> None:
+def remove_empty_folder(cache: CachePlan | None) -> None:
     """Leave no folder behind for a project that compiles nothing."""
-    with suppress(OSError):  # it holds something, or was never made
-        host_folder(cache).rmdir()
+    if cache is not None:
+        with suppress(OSError):  # it holds something, or was never made
+            host_folder(cache).rmdir()
 
 
 def volume_labels(plan: RunPlan) -> dict[str, str]:

@@ -53,15 +53,14 @@ class Run:
     interrupted: bool = False
     install: dict[str, None] = field(default_factory=dict)
     """The commands that install what this machine lacks, once each."""
-    _done: dict[str, PlatformResult] = field(default_factory=dict)
-    _incomplete: dict[str, PlatformResult] = field(default_factory=dict)  # of an earlier attempt
+    _rows: dict[str, PlatformResult] = field(default_factory=dict)  # of earlier attempts too
     _refused: dict[str, CiError] = field(default_factory=dict)
 
     def execute(self) -> RunResult:
         """Carry out every plan; raises ``CiError`` where none of them may begin."""
         if self.resumed:
             self._read_earlier()
-        plans = [plan for plan in self.plans if plan.platform not in self._done]
+        plans = [plan for plan in self.plans if not self._is_final(plan)]
         work = partial(carry_out, request=self.request, connect=self.connect, resumed=self.resumed)
         with self.records, started(plans, work, jobs=self.jobs) as workers, self.progress:
             for plan, message in workers.messages():
@@ -83,15 +82,16 @@ class Run:
                 ) from error
 
     def _read_earlier(self) -> None:
-        """Take over the platforms that an earlier attempt brought to an end."""
+        """Take over the rows of an earlier attempt, until a platform has another one."""
         path = self.results / RESULTS_FILE
-        if not path.exists():
-            return
-        for result in read_results(path).platforms:
-            if result.verdict.product.is_final:
-                self._done[result.platform] = result
-            elif result.verdict.product is Product.INCOMPLETE:
-                self._incomplete[result.platform] = result
+        earlier = read_results(path).platforms if path.exists() else ()
+        self._rows = {
+            row.platform: row for row in earlier if row.verdict.product is not Product.NOT_RUN
+        }
+
+    def _is_final(self, plan: RunPlan) -> bool:
+        row = self._rows.get(plan.platform)
+        return row is not None and row.verdict.product.is_final
 
     def _guarded(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         """Take a message; what one platform does or leaves never ends the others."""
@@ -159,14 +159,13 @@ class Run:
 
     def _restore(self) -> None:
         """Read again what an earlier caller did not live to store of the platforms it finished."""
-        for plan in self.plans:
-            if result := self._done.get(plan.platform):
-                try:
-                    self.records.restore(self.request.run_id, result)
-                except CiError:  # of the store
-                    raise
-                except Exception as error:  # its row is there: only its tests are not stored
-                    self._fault(plan, error)
+        for plan in filter(self._is_final, self.plans):
+            try:
+                self.records.restore(self.request.run_id, self._rows[plan.platform])
+            except CiError:  # of the store
+                raise
+            except Exception as error:  # its row is there: only its tests are not stored
+                self._fault(plan, error)
 
     def _finish(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
         try:
@@ -174,10 +173,10 @@ class Run:
         except Exception as error:  # with this row no other could be saved either
             self._fault(plan, error)
             self._keep(plan, not_judged(plan, "its results cannot be written", error))
-        self.progress.finished(_title(plan), self._done[plan.platform])
+        self.progress.finished(_title(plan), self._rows[plan.platform])
 
     def _keep(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
-        self._done[plan.platform] = outcome.result
+        self._rows[plan.platform] = outcome.result
         self.records.add(plan.platform, outcome.details)
         try:
             self._save()
@@ -215,8 +214,8 @@ class Run:
 
     def _row(self, plan: RunPlan) -> PlatformResult:
         name = plan.platform
-        if result := self._done.get(name) or self._incomplete.get(name):
-            return result
+        if row := self._rows.get(name):
+            return row
         if error := self._refused.get(name):
             return not_run_result(plan, error_text(error))
         return not_run_result(plan, INTERRUPTED if self.interrupted else PENDING)
