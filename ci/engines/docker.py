@@ -27,7 +27,7 @@ from ci.engines.archives import extract, pack
 from ci.engines.devices import check_exposure, exposure_of, look
 from ci.engines.images import ImageBuilder
 from ci.engines.link import ERRORS, Link, explain, typed_sdk_errors
-from ci.engines.logs import EventReader, ImageLog, LiveLogs, stage_logs
+from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
 from ci.errors import InfrastructureError
 from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
@@ -172,23 +172,24 @@ class DockerEngine:
         A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
         and gets what there is; a third one leaves at once.
         """
-        reader = EventReader(LiveLogs(observer, stage_logs(plan)), plan.results)
-        facts = ExecutionFacts(engine=self.name)
+        logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
+        reader = EventReader(LiveLogs(observer, logs), plan.results)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
+            interrupted = number is not None
             try:
                 if number is not None:
-                    facts = replace(facts, interrupted=True)
                     what = "the running stage" if number is signal.SIGTERM else "the container"
                     observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
                     with suppress(APIError):  # it may have ended by itself just now
                         container.kill(signal=number.name)
                 self._link.lasting(partial(_follow, container, reader), observer)
                 refused = self._link.lasting(partial(_collect, container, plan), observer)
-                return replace(
-                    facts,
+                return ExecutionFacts(
+                    engine=self.name,
                     exit_code=container.attrs["State"]["ExitCode"],
                     oom_killed=container.attrs["State"]["OOMKilled"],
                     lost=reader.finished is None,
+                    interrupted=interrupted,
                     unreadable_lines=reader.unreadable_lines,
                     longest_line=reader.longest_line,
                     notes=tuple(f"refused from the results: {name}" for name in refused),
@@ -198,8 +199,10 @@ class DockerEngine:
             except ERRORS as error:
                 name, why = plan.container.name, explain(error)
                 note = f"lost the container {name}, --resume may find it again: {why}"
-                return replace(facts, lost=True, notes=(note,))
-        return replace(facts, interrupted=True)
+                return ExecutionFacts(
+                    engine=self.name, lost=True, interrupted=interrupted, notes=(note,)
+                )
+        return ExecutionFacts(engine=self.name, interrupted=True)
 
     def _containers(self, plan: RunPlan) -> list[Container]:
         labels = [f"{name}={value}" for name, value in plan.container.labels.items()]

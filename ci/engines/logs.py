@@ -19,7 +19,6 @@ from time import monotonic
 from ci.engines import Observer
 from ci.facts.events import parse_event
 from ci.model.events import RunFinished
-from ci.model.plan import RunPlan
 from ci.util.lines import LONGEST_EVENT, CutLine, LineCutter
 from ci.util.text import mask_credentials
 
@@ -37,11 +36,6 @@ MOST_SHOWN = 1000  # lines; further ones are counted
 
 LAST_LINES = 20  # of an image's log, in an error message
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def stage_logs(plan: RunPlan) -> dict[str, Path]:
-    """Where the log of each stage comes to lie."""
-    return {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
 
 
 class LiveLogs:

@@ -226,7 +226,7 @@ def serve_there(machine: RemoteMachine | None, network: NetworkPlan) -> Iterator
 def _establish(forward: Forward, folder: Path, address: str) -> None:
     for _ in range(ATTEMPTS):  # who had the port there may have ended just now
         forward.start()
-        if _reaches(forward, folder):
+        if is_served(folder, str(forward.socket)):
             return
     said = forward.said().strip()
     raise InfrastructureError(
@@ -239,17 +239,8 @@ def _establish(forward: Forward, folder: Path, address: str) -> None:
 
 def _keep(forward: Forward, folder: Path, ended: Event) -> None:
     while not ended.wait(CHECK_S):
-        if not _reaches(forward, folder):
+        if not is_served(folder, str(forward.socket)):
             try:
                 forward.start()
             except InfrastructureError:
                 continue  # the run will say what it could not get
-
-
-def _reaches(forward: Forward, folder: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as line:
-        try:
-            line.connect(str(forward.socket))
-        except OSError:
-            return False
-        return is_served(folder, line)

@@ -203,13 +203,11 @@ def _flags_of(name: str, value: Any) -> Iterator[str]:
         pairs = (key if _is_secret(item) else f"{key}={item}" for key, item in value.items())
         yield from (f"{flag} {_quote(pair)}" for pair in pairs)
     elif isinstance(value, list):
-        yield from (f"{flag} {_quote(_item(item))}" for item in value)
+        for item in value:
+            limit = isinstance(item, Ulimit)
+            yield f"{flag} {_quote(f'{item.name}={item.soft}:{item.hard}' if limit else item)}"
     elif value is not None:
         yield f"{flag} {_quote(value)}"
-
-
-def _item(item: Any) -> str:
-    return f"{item.name}={item.soft}:{item.hard}" if isinstance(item, Ulimit) else str(item)
 
 
 def _request(request: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -66,7 +66,7 @@ def _take_or_share(folder: Path, port: int) -> ThreadingHTTPServer | None:
     deadline = monotonic() + HANDOVER_S
     while True:  # who ends resets the connections that it has not accepted
         server = _listen(folder, port)
-        if server is not None or _is_ours(folder, port):
+        if server is not None or is_served(folder, (LOOPBACK, port)):
             return server
         if monotonic() > deadline:
             message = f"cannot serve {folder} at port {port}: another program has that port"
@@ -100,26 +100,18 @@ def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
     return server
 
 
-def _is_ours(folder: Path, port: int) -> bool:
-    try:
-        with socket.create_connection((LOOPBACK, port), TIMEOUT_S) as line:
-            return is_served(folder, line)
-    except OSError:
-        return False
-
-
-def is_served(folder: Path, line: socket.socket) -> bool:
-    """Tell whether it is ``folder`` that is served at the other end of a connection."""
-    line.settimeout(TIMEOUT_S)
-    connection = HTTPConnection(LOOPBACK)
-    connection.sock = line
-    try:
-        connection.request("HEAD", "/")
-        return connection.getresponse().getheader(IDENTITY) == _identity(folder)
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()
+def is_served(folder: Path, address: tuple[str, int] | str) -> bool:
+    """Tell whether it is ``folder`` that is served at an address; a name is that of a socket."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as line, closing(HTTPConnection(LOOPBACK)) as connection:
+        line.settimeout(TIMEOUT_S)
+        try:
+            line.connect(address)
+            connection.sock = line
+            connection.request("HEAD", "/")
+            return connection.getresponse().getheader(IDENTITY) == _identity(folder)
+        except (OSError, HTTPException):
+            return False
 
 
 def _identity(folder: Path) -> str:

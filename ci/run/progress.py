@@ -73,14 +73,10 @@ class Progress:
                 self._output(platform, str(event["text"]))
             case "engine" if platform.stage == "image":  # pip's or the builder's own output
                 self._output(platform, str(event["text"]))
-            case "engine" | "lease_waiting" | "lease_taken" | "lease_released" | "lease_failed":
-                self._say(platform, str(event["text"]))
-            case "rerun_started" | "reruns_ended":
-                self._say(platform, str(event["text"]))
             case "failure":
                 self.failure(label, str(event["text"]))
-            case _:
-                pass  # nothing to show
+            case _ if "text" in event:  # of an engine, of leases and reruns; of others, nothing
+                self._say(platform, str(event["text"]))
 
     def failure(self, label: str, text: str) -> None:
         """Show why a platform cannot go on."""
