@@ -180,8 +180,5 @@ def _field(path: Path, key: str, separator: str) -> str | None:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
         return None
-    for line in lines:
-        name, _, value = line.partition(separator)
-        if name.strip() == key:
-            return value.strip().strip('"')
-    return None
+    pairs = (line.partition(separator) for line in lines)
+    return next((value.strip().strip('"') for name, _, value in pairs if name.strip() == key), None)

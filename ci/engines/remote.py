@@ -14,7 +14,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -240,7 +240,5 @@ def _establish(forward: Forward, folder: Path, address: str) -> None:
 def _keep(forward: Forward, folder: Path, ended: Event) -> None:
     while not ended.wait(CHECK_S):
         if not is_served(folder, str(forward.socket)):
-            try:
+            with suppress(InfrastructureError):  # the run will say what it could not get
                 forward.start()
-            except InfrastructureError:
-                continue  # the run will say what it could not get
