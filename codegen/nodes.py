@@ -1,7 +1,8 @@
-"""YAML as nodes, which know their lines."""
+"""YAML as nodes, which know their lines, and what its readers have in common."""
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 import yaml
@@ -10,8 +11,8 @@ from codegen.errors import GenerationError, quoted
 
 _TAG_PREFIX = "tag:yaml.org,2002:"
 LARGEST = 2**20  # bytes; all 3,101 operators of torch 2.13 in one list are a tenth of that
-_EXPECTED = "expected the YAML file of a backend"
 _KINDS = {"seq": yaml.SequenceNode, "map": yaml.MappingNode}
+_SCALARS = {"bool": "boolean", "int": "number", "float": "number", "timestamp": "date"}
 
 
 def line_of(node: yaml.Node) -> int:
@@ -25,68 +26,140 @@ def is_plain(node: yaml.Node, tag: str) -> bool:
     return bool(node.tag == f"{_TAG_PREFIX}{tag}" and isinstance(node, kind))
 
 
-def compose(path: Path) -> yaml.Node | None:
-    """The root of the only document in the file; ``GenerationError`` for what is not YAML.
-
-    Nothing is constructed from the nodes, and aliases are the nodes that they stand for.
-    """
-    text = _text(path)
-    try:
-        root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise GenerationError(f"{path}:{line}: not YAML: {problem}") from None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise GenerationError(
-            f"{path}:{line}: not YAML: got the character U+{error.character:04X}; remove it"
-        ) from None
-    except RecursionError:
-        raise GenerationError(
-            f"{path}: got hundreds of lists or mappings inside each other; {_EXPECTED}"
-        ) from None
-    return root
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-    except OSError as error:
-        raise GenerationError(f"{path}: {error.strerror}; {_EXPECTED}") from None
-    if len(content) > LARGEST:
-        raise GenerationError(f"{path}: got more than {LARGEST:,} bytes; {_EXPECTED}")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        byte = content[error.start]
-        raise GenerationError(
-            f"{path}:{line}: got the byte 0x{byte:02X}, expected UTF-8. Save the file as UTF-8"
-        ) from None
-
-
-def described(node: yaml.Node) -> str:
+def described(node: yaml.Node | None) -> str:
     """What stands there, after "got"."""
-    if is_plain(node, "null"):
+    if node is None or is_plain(node, "null"):
         return "nothing"
     if is_plain(node, "seq"):
         return "a list"
     if is_plain(node, "map"):
         return "a mapping"
-    if not isinstance(node, yaml.ScalarNode) or not node.tag.startswith(_TAG_PREFIX):
-        return f"a value of the type {quoted(_short_tag(node))}"
     if is_plain(node, "str"):
         return quoted(node.value)
-    kind = {"bool": "boolean", "int": "number", "float": "number", "timestamp": "date"}
-    name = kind.get(node.tag.removeprefix(_TAG_PREFIX))
-    if name is None:
-        return f"a value of the type {quoted(_short_tag(node))}"
-    return f"the {name} {quoted(node.value)[1:-1]}"
+    own = str(node.tag).removeprefix(_TAG_PREFIX)
+    if isinstance(node, yaml.ScalarNode) and own in _SCALARS:
+        return f"the {_SCALARS[own]} {quoted(node.value)[1:-1]}"
+    return f"a value of the type {quoted(own if own == node.tag else f'!!{own}')}"
 
 
-def _short_tag(node: yaml.Node) -> str:
-    tag = str(node.tag)
-    return f"!!{tag.removeprefix(_TAG_PREFIX)}" if tag.startswith(_TAG_PREFIX) else tag
+class Reader:
+    """Reads a file that is a mapping; collects all that is wrong with it, to raise it at once."""
+
+    def __init__(self, path: Path, expected: str) -> None:
+        self.path = path
+        self._expected = expected  # in place of what is no such file
+        self._findings: list[tuple[int, str]] = []
+        self.sections: dict[str, yaml.Node] = {}  # by key, in the order of the file
+        self.lines: dict[str, int] = {}  # of the keys
+        self.meant: set[str] = set()  # keys that are likely misspelt
+
+    def where(self, node: yaml.Node) -> str:
+        return f"{self.path}:{line_of(node)}"
+
+    def report(self, place: yaml.Node | int, text: str) -> None:
+        """Notes what is wrong with a node or on a line."""
+        self._findings.append((place if isinstance(place, int) else line_of(place), text))
+
+    def refuse(self, node: yaml.Node, key: str, expected: str) -> None:
+        """Notes that there is something else under the key than is expected."""
+        self.report(node, f"{key}: got {described(node)}, expected {expected}")
+
+    def raise_findings(self) -> None:
+        """Raises ``GenerationError`` if there are any: one per line, in the order of the file."""
+        if self._findings:
+            ordered = sorted(self._findings, key=lambda finding: finding[0])
+            raise GenerationError(
+                "\n".join(f"{self.path}:{line}: {text}" for line, text in ordered)
+            )
+
+    def read_sections(self, keys: tuple[str, ...], required: str, *, alias_hint: str = "") -> None:
+        """Takes the file apart by its keys, each of which may be there once."""
+        root = self._compose(alias_hint)
+        if root is None or not is_plain(root, "map"):
+            line = 1 if root is None else line_of(root)
+            raise GenerationError(
+                f"{self.path}:{line}: got {described(root)}, expected a mapping with {required}"
+            )
+        for key, value in root.value:
+            name = key.value if is_plain(key, "str") else ""
+            if name in self.sections:
+                first = self.lines[name]
+                self.report(key, f"'{name}' stands twice, first on line {first}; make them one")
+            elif name in keys:
+                self.sections[name] = value
+                self.lines[name] = line_of(key)
+            else:
+                meant = difflib.get_close_matches(name, keys, n=1)
+                self.meant.update(meant)
+                hint = (
+                    f"did you mean '{meant[0]}'?" if meant else f"expected one of {', '.join(keys)}"
+                )
+                self.report(key, f"unknown key: got {described(key)}, {hint}")
+
+    def items(self, key: str, expected: str) -> list[yaml.Node]:
+        """What is in the list under the key, if there is one; reports what else there is."""
+        node = self.sections.get(key)
+        if node is None or is_plain(node, "null"):
+            return []
+        if not is_plain(node, "seq"):
+            self.refuse(node, key, expected)
+            return []
+        return list(node.value)
+
+    def is_string(self, key: str, node: yaml.Node, expected: str) -> bool:
+        """Whether it is one and not empty; reports it where it is not."""
+        if is_plain(node, "str") and node.value:
+            return True
+        is_word = isinstance(node, yaml.ScalarNode) and not is_plain(node, "null")
+        hint = "; put it in quotes if it is one" if is_word and node.value else ""
+        self.refuse(node, key, f"{expected}{hint}")
+        return False
+
+    def _compose(self, alias_hint: str) -> yaml.Node | None:
+        """The root of the only document in the file; ``GenerationError`` for what is not YAML.
+
+        Nothing is constructed from the nodes, and aliases are the nodes that they stand for.
+        """
+        text = self._text()
+        try:
+            root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            problem = ", ".join(part for part in (error.context, error.problem) if part)
+            hint = alias_hint if "alias" in problem else ""
+            raise GenerationError(f"{self.path}:{line}: not YAML: {problem}{hint}") from None
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise GenerationError(
+                f"{self.path}:{line}: not YAML: got the character U+{error.character:04X}; "
+                "remove it"
+            ) from None
+        except RecursionError:
+            raise GenerationError(
+                f"{self.path}: got hundreds of lists or mappings inside each other; "
+                f"expected {self._expected}"
+            ) from None
+        return root
+
+    def _text(self) -> str:
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+        except OSError as error:
+            raise GenerationError(
+                f"{self.path}: {error.strerror}; expected {self._expected}"
+            ) from None
+        if len(content) > LARGEST:
+            raise GenerationError(
+                f"{self.path}: got more than {LARGEST:,} bytes; expected {self._expected}"
+            )
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            byte = content[error.start]
+            raise GenerationError(
+                f"{self.path}:{line}: got the byte 0x{byte:02X}, expected UTF-8. Save the file as "
+                "UTF-8"
+            ) from None

@@ -9,17 +9,13 @@ import fnmatch
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from codegen.errors import GenerationError, nearest
 from codegen.inputs import PREDEFINED, SELECTION_VARIABLE, Inputs, names_a_file
 from codegen.model import Choice, Omission, Schemas, SkipReason
-from codegen.nodes import is_plain, line_of
+from codegen.nodes import Reader, is_plain
 
 ALL = "all"
-_KEYS = ("operators", "excluded")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +62,60 @@ def _matches(entries: Iterable[Entry], known: Collection[str]) -> set[str]:
 
 def load_selection(path: Path) -> Selection:
     """Reads and checks a selection file; raises ``GenerationError`` with every finding."""
-    try:
-        root = yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise GenerationError(
-            f"{path}: {error.strerror}; expected a selection of operators"
-        ) from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        # To YAML a leading asterisk is a reference to an anchor.
-        is_alias = "alias" in f"{error.context} {error.problem}"
-        hint = "; a pattern that begins with * stands in quotes" if is_alias else ""
-        raise GenerationError(f"{path}:{line}: not YAML: {error.problem}{hint}") from None
-    except (yaml.YAMLError, RecursionError) as error:  # not UTF-8, a control character, a bomb
-        raise GenerationError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
-    return _Reader(path).read(root)
+    reader = Reader(path, "a selection of operators")
+    # To YAML a leading asterisk is a reference to an anchor.
+    hint = "; a pattern that begins with * stands in quotes"
+    reader.read_sections(("operators", "excluded"), "operators and excluded", alias_hint=hint)
+    excluded = _excluded(reader)
+    included = _included(reader, unwanted={entry.text for entry in excluded})
+    reader.raise_findings()
+    return Selection(origin=str(path), included=included, excluded=excluded)
+
+
+def _included(reader: Reader, unwanted: Collection[str]) -> tuple[Entry, ...] | None:
+    """The entries under ``operators``; ``None``: all."""
+    node = reader.sections.get("operators")
+    if node is None or node.value in ("", []) or is_plain(node, "null"):
+        text = "expected 'operators: all', or at least one name under 'operators'"
+        reader.report(node or 1, text)
+        return ()
+    if is_plain(node, "str") and node.value == ALL:
+        return None
+    entries: dict[str, Entry] = {}
+    previous = ""
+    for item in reader.items("operators", f"'{ALL}' or a list of ATen names and patterns"):
+        if not reader.is_string("operators", item, "a name"):
+            continue
+        if item.value in entries:
+            reader.report(item, f"'{item.value}' stands twice")
+        elif item.value < previous:
+            reader.report(item, f"'{item.value}' belongs before '{previous}'")
+        if item.value in unwanted:
+            reader.report(item, f"'{item.value}' is both listed and excluded")
+        entries[item.value] = Entry(text=item.value, where=reader.where(item))
+        previous = item.value
+    return tuple(entries.values())
+
+
+def _excluded(reader: Reader) -> tuple[Entry, ...]:
+    """The entries under ``excluded``, with their reasons."""
+    node = reader.sections.get("excluded")
+    if node is None:
+        return ()
+    if not is_plain(node, "map"):
+        reader.refuse(node, "excluded", "a mapping from names to reasons")
+        return ()
+    entries: dict[str, Entry] = {}
+    for key, value in node.value:
+        if not reader.is_string("excluded", key, "a name"):
+            continue
+        if not is_plain(value, "str") or not value.value:
+            reader.report(value, f"excluded: '{key.value}' needs a reason")
+        elif key.value in entries:
+            reader.report(key, f"excluded: '{key.value}' stands twice")
+        else:
+            entries[key.value] = Entry(text=key.value, where=reader.where(key), reason=value.value)
+    return tuple(entries.values())
 
 
 def parse_variable(value: str) -> Selection:
@@ -131,93 +166,6 @@ def hand_written_selection(variable: str, known: Collection[str], *, alone: bool
             f"expected one of {', '.join(sorted(known))}"
         )
     return sorted(names)
-
-
-class _Reader:
-    """Collects all findings of one file before it raises."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._findings: list[str] = []
-
-    def read(self, root: yaml.Node | None) -> Selection:
-        sections = self._sections(root)
-        included = self._included(sections.get("operators"))
-        excluded = self._excluded(sections.get("excluded"))
-        unwanted = {entry.text for entry in excluded}
-        for entry in included or ():
-            if entry.text in unwanted:
-                self._findings.append(f"{entry.where}: '{entry.text}' is both listed and excluded")
-        if self._findings:
-            raise GenerationError("\n".join(self._findings))
-        return Selection(origin=str(self._path), included=included, excluded=excluded)
-
-    def _report(self, node: yaml.Node | None, text: str) -> None:
-        line = line_of(node) if node else 1
-        self._findings.append(f"{self._path}:{line}: {text}")
-
-    def _entry(self, node: yaml.Node, reason: str = "") -> Entry:
-        return Entry(text=node.value, where=f"{self._path}:{line_of(node)}", reason=reason)
-
-    def _sections(self, root: yaml.Node | None) -> dict[str, yaml.Node]:
-        if not isinstance(root, yaml.MappingNode):
-            self._report(None, f"expected a mapping with the keys {', '.join(_KEYS)}")
-            return {}
-        sections: dict[str, yaml.Node] = {}
-        for key, value in root.value:
-            if not is_plain(key, "str") or key.value not in _KEYS:
-                hint = nearest(str(key.value), _KEYS)
-                self._report(key, f"unknown key {_shown(key)}{hint}")
-            elif key.value in sections:
-                self._report(key, f"key '{key.value}' stands twice")
-            else:
-                sections[key.value] = value
-        return sections
-
-    def _included(self, node: yaml.Node | None) -> tuple[Entry, ...] | None:
-        if node is None or node.value in ("", []):
-            self._report(node, "expected 'operators: all', or at least one name under 'operators'")
-            return ()
-        if is_plain(node, "str") and node.value == ALL:
-            return None
-        if not is_plain(node, "seq"):
-            self._report(node, f"operators: expected '{ALL}' or a list of ATen names and patterns")
-            return ()
-        entries: dict[str, Entry] = {}
-        previous = ""
-        for item in node.value:
-            if not is_plain(item, "str"):
-                self._report(item, f"operators: got {_shown(item)}, expected a name")
-                continue
-            if item.value in entries:
-                self._report(item, f"'{item.value}' stands twice")
-            elif item.value < previous:
-                self._report(item, f"'{item.value}' belongs before '{previous}'")
-            entries[item.value] = self._entry(item)
-            previous = item.value
-        return tuple(entries.values())
-
-    def _excluded(self, node: yaml.Node | None) -> tuple[Entry, ...]:
-        if node is None:
-            return ()
-        if not is_plain(node, "map"):
-            self._report(node, "excluded: expected a mapping from names to reasons")
-            return ()
-        entries: dict[str, Entry] = {}
-        for key, value in node.value:
-            if not is_plain(key, "str"):
-                self._report(key, f"excluded: got {_shown(key)}, expected a name")
-            elif not is_plain(value, "str") or not value.value:
-                self._report(value, f"excluded: '{key.value}' needs a reason")
-            elif key.value in entries:
-                self._report(key, f"excluded: '{key.value}' stands twice")
-            else:
-                entries[key.value] = self._entry(key, reason=value.value)
-        return tuple(entries.values())
-
-
-def _shown(node: Any) -> str:
-    return f"'{node.value}'" if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
 
 
 def choose_for(inputs: Inputs, schemas: Schemas) -> Choice:

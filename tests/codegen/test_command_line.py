@@ -51,8 +51,8 @@ def test_bad_input_is_a_message_and_exit_code_2(
 ) -> None:
     assert main(torch_command(tmp_path, "operators: abs\n")) == 2
     assert capsys.readouterr().err == (
-        f"codegen: error: {tmp_path}/ops.yaml:1: operators: expected 'all' or a list of ATen names "
-        "and patterns\n"
+        f"codegen: error: {tmp_path}/ops.yaml:1: operators: got 'abs', expected 'all' or a list "
+        "of ATen names and patterns\n"
     )
 
 

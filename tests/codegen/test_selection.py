@@ -144,14 +144,23 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("operators: [", "1: not YAML: expected the node content"),
-        ("- abs\n", "1: expected a mapping with the keys operators, excluded"),
-        ("operators:\n  - abs\noperator:\n  - exp\n", "3: unknown key 'operator'; did you mean"),
-        ("operators:\n  - abs\noperators:\n  - exp\n", "3: key 'operators' stands twice"),
-        ("operators: abs\n", "1: operators: expected 'all' or a list of ATen names and patterns"),
-        ("operators: {all: 1}\n", "1: operators: expected 'all' or a list"),
-        ("operators:\n  - abs\n  - 3\n", "3: operators: got '3', expected a name"),
-        ("operators:\n  - abs\n  - [exp]\n", "3: operators: got a sequence, expected a name"),
+        ("operators: [", "1: not YAML: while parsing a flow node, expected the node content"),
+        ("- abs\n", "1: got a list, expected a mapping with operators and excluded"),
+        (
+            "operators:\n  - abs\noperator:\n  - exp\n",
+            "3: unknown key: got 'operator', did you mean 'operators'?",
+        ),
+        (
+            "operators:\n  - abs\noperators:\n  - exp\n",
+            "3: 'operators' stands twice, first on line 1; make them one",
+        ),
+        (
+            "operators: abs\n",
+            "1: operators: got 'abs', expected 'all' or a list of ATen names and patterns",
+        ),
+        ("operators: {all: 1}\n", "1: operators: got a mapping, expected 'all' or a list"),
+        ("operators:\n  - abs\n  - 3\n", "3: operators: got the number 3, expected a name; put"),
+        ("operators:\n  - abs\n  - [exp]\n", "3: operators: got a list, expected a name"),
         ("operators:\n  - abs\n  - abs\n", "3: 'abs' stands twice"),
         ("operators:\n  - exp\n  - abs\n", "3: 'abs' belongs before 'exp'"),
         (
@@ -160,16 +169,23 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
         ),
         ("operators:\n  - *\n", "2: not YAML: "),
         ("operators:\n  - abs\nexcluded: {exp: }\n", "3: excluded: 'exp' needs a reason"),
-        ("operators:\n  - abs\nexcluded: [exp]\n", "3: excluded: expected a mapping"),
+        ("operators:\n  - abs\nexcluded: [exp]\n", "3: excluded: got a list, expected a mapping"),
         ("operators:\n  - abs\nexcluded:\n  abs: odd\n", "2: 'abs' is both listed and excluded"),
-        ("operators: !!python/object:os.system [abs]\n", "1: operators: expected 'all' or a list"),
+        (
+            "operators: !!python/object:os.system [abs]\n",
+            "1: operators: got a value of the type '!!python/object:os.system', expected 'all' or a",
+        ),
         ("operators:\n  - abs\nexcluded: {exp: null}\n", "3: excluded: 'exp' needs a reason"),
         ("operators:\n  - abs\nexcluded: {exp: a, exp: b}\n", "3: excluded: 'exp' stands twice"),
-        ("operators:\n  - abs\nexcluded: {[exp]: a}\n", "3: excluded: got a sequence, expected"),
-        ("{[operators]: [abs]}\n", "1: unknown key a sequence"),
+        ("operators:\n  - abs\nexcluded: {[exp]: a}\n", "3: excluded: got a list, expected a name"),
+        (
+            "{[operators]: [abs]}\n",
+            "1: unknown key: got a list, expected one of operators, excluded",
+        ),
         ("excluded:\n  abs: odd\n", "1: expected 'operators: all', or at least one name"),
         ("operators:\nexcluded: {exp: a}\n", "1: expected 'operators: all', or at least one name"),
         ("operators: []\n", "1: expected 'operators: all', or at least one name"),
+        ("operators: ~\n", "1: expected 'operators: all', or at least one name"),
     ],
 )
 def test_malformed_selections(tmp_path: Path, text: str, message: str) -> None:
@@ -180,7 +196,7 @@ def test_malformed_selections(tmp_path: Path, text: str, message: str) -> None:
 
 def test_all_findings_are_reported_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - exp\n  - exp\n  - abs\nother: 1\n")
-    with pytest.raises(GenerationError, match=r"(?s)unknown key.*twice.*belongs before"):
+    with pytest.raises(GenerationError, match=r"(?s)twice.*belongs before.*unknown key"):
         load_selection(path)
 
 
@@ -189,17 +205,28 @@ def test_a_missing_file(tmp_path: Path) -> None:
         load_selection(tmp_path / "ops.yaml")
 
 
-@pytest.mark.parametrize("content", [b"operators: [caf\xe9]\n", b"operators: [\x00]\n"])
-def test_what_is_no_text(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"operators: [caf\xe9]\n",
+            r"1: got the byte 0xE9, expected UTF-8\. Save the file as UTF-8",
+        ),
+        (b"operators: [\x00]\n", r"1: not YAML: got the character U\+0000; remove it"),
+    ],
+)
+def test_what_is_no_text(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "ops.yaml"
     path.write_bytes(content)
-    with pytest.raises(GenerationError, match=r"ops\.yaml: not YAML: "):
+    with pytest.raises(GenerationError, match=rf"ops\.yaml:{message}$"):
         load_selection(path)
 
 
 def test_deep_nesting(tmp_path: Path) -> None:
     path = write(tmp_path, "operators: " + "[" * 3000)
-    with pytest.raises(GenerationError, match=r"ops\.yaml(:1)?: not YAML: "):
+    with pytest.raises(
+        GenerationError, match=r"ops\.yaml: got hundreds of lists .*; expected a sel"
+    ):
         load_selection(path)
 
 
