@@ -8,7 +8,6 @@ length of the source: 2 MB take about a second.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -39,11 +38,11 @@ _MACRO = re.compile(r"[A-Z_][A-Z0-9_]+")
 
 
 class Token(NamedTuple):
-    """A token that is neither blank nor comment; `offset` counts characters of the source."""
+    """A token that is neither blank nor comment."""
 
     kind: str  # directive, literal, word or mark
     text: str
-    offset: int
+    line: int
 
 
 Words = tuple[str, ...]  # the texts of tokens
@@ -88,9 +87,11 @@ class Source:
 
 def tokenize(text: str) -> Iterator[Token]:
     """The tokens of C++ source; text that is none comes as marks of one character."""
+    line = 1
     for match in _TOKEN.finditer(text):
         if match.lastgroup is not None:
-            yield Token(match.lastgroup, match[0], match.start())
+            yield Token(match.lastgroup, match[0], line)
+        line += match[0].count("\n")
 
 
 def words(text: str) -> Words:
@@ -104,99 +105,85 @@ def is_macro_name(word: str) -> bool:
 
 def scan(path: Path, text: str, class_name: str) -> Source:
     """What the file, of which this is the text, has of the class."""
-    return _Scanner(path, text, class_name).scan()
+    return _Scanner(path, class_name).scan(text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Conditional:
+class _Conditional(NamedTuple):
     """An `#if` that has no `#endif` yet: where the scanner was, to come back to at `#else`."""
 
     depth: int
     parentheses: int
     scope: _Scope | None
-    statement: int  # its number
-    length: int
-    is_skipped: bool  # all of it
+    is_skipping: bool
+    statement: list[Token]
+    length: int  # that the statement had
 
 
 class _Scanner:
-    def __init__(self, path: Path, text: str, class_name: str) -> None:
+    def __init__(self, path: Path, class_name: str) -> None:
         self._path = path
-        self._text = text
         self._class_names = {class_name}
         self._source = Source()
-        self._lines = [match.start() for match in re.finditer("\n", text)]
         self._conditionals: list[_Conditional] = []
         self._is_skipping = False
         self._depth = 0  # of braces that are not those of namespaces
         self._parentheses = 0
         self._scope: _Scope | None = None
+        self._next_statement()
+
+    def _next_statement(self) -> None:
         self._statement: list[Token] = []
-        self._number = 0  # of the statement
+        self._parentheses = 0
         self._is_clear = True
 
-    def scan(self) -> Source:
-        for token in tokenize(self._text):
+    def scan(self, text: str) -> Source:
+        for token in tokenize(text):
             if token.kind == "directive":
-                self._directive(token)
-            elif self._depth and not self._is_skipping:
-                self._inside(token)
-            elif not self._is_skipping:
+                self._directive(token.text)
+            elif self._is_skipping:
+                continue
+            elif self._depth:
+                self._depth += (token.text == "{") - (token.text == "}")
+                if self._depth == 0 and self._parentheses == 0:
+                    self._next_statement()
+            else:
                 self._outside(token)
         self._find_invocations(self._statement)
         return self._source
 
-    def _line(self, token: Token) -> int:
-        return bisect.bisect_left(self._lines, token.offset) + 1
-
-    def _inside(self, token: Token) -> None:
-        if token.kind == "mark":
-            self._depth += (token.text == "{") - (token.text == "}")
-            if self._depth == 0 and self._parentheses == 0:
-                self._next_statement()
-
     def _outside(self, token: Token) -> None:
-        mark = token.text if token.kind == "mark" else ""
-        if mark == ";":
+        if token.text == ";":
             self._declaration()
             self._next_statement()
-        elif mark == "}":
+        elif token.text == "}":
             self._scope = self._scope[1] if self._scope else None
             self._next_statement()
-        elif mark == "{":
+        elif token.text == "{":
             if self._parentheses:  # a default argument
                 self._depth = 1
             else:
                 self._open_brace()
         else:
-            if mark == "(":
-                self._parentheses += 1
-            elif mark == ")":
-                self._parentheses = max(0, self._parentheses - 1)
+            change = (token.text == "(") - (token.text == ")")
+            self._parentheses = max(0, self._parentheses + change)
             self._statement.append(token)
-
-    def _next_statement(self) -> None:
-        self._statement = []
-        self._number += 1
-        self._parentheses = 0
-        self._is_clear = True
 
     # Preprocessor
 
-    def _directive(self, token: Token) -> None:
-        match = _DIRECTIVE.match(token.text)
+    def _directive(self, text: str) -> None:
+        match = _DIRECTIVE.match(text)
         assert match is not None
         name, rest = match["name"], match["rest"]
         if name in ("if", "ifdef", "ifndef"):
             self._before_branch()
             self._conditionals.append(
                 _Conditional(
-                    depth=self._depth,
-                    parentheses=self._parentheses,
-                    scope=self._scope,
-                    statement=self._number,
-                    length=len(self._statement),
-                    is_skipped=self._is_skipping,
+                    self._depth,
+                    self._parentheses,
+                    self._scope,
+                    self._is_skipping,
+                    self._statement,
+                    len(self._statement),
                 )
             )
             self._is_skipping |= name == "if" and rest.strip() in ("0", "false")
@@ -205,7 +192,7 @@ class _Scanner:
             self._restore(self._conditionals[-1])
         elif name == "endif" and self._conditionals:
             self._before_branch()
-            self._is_skipping = self._conditionals.pop().is_skipped
+            self._is_skipping = self._conditionals.pop().is_skipping
         elif name == "define" and not self._is_skipping:
             self._define(rest)
 
@@ -218,15 +205,12 @@ class _Scanner:
             self._is_clear = False
 
     def _restore(self, state: _Conditional) -> None:
-        if self._number == state.statement:
+        if self._statement is state.statement:
             del self._statement[state.length :]
         else:
             self._next_statement()
             self._is_clear = state.length == 0
-        self._is_skipping = state.is_skipped
-        self._depth = state.depth
-        self._parentheses = state.parentheses
-        self._scope = state.scope
+        self._depth, self._parentheses, self._scope, self._is_skipping = state[:4]
 
     def _define(self, rest: str) -> None:
         if match := _DEFINE.match(rest):
@@ -255,10 +239,8 @@ class _Scanner:
     def _open_brace(self) -> None:
         texts = [token.text for token in self._statement]
         if "namespace" in texts:
-            name = itertools.takewhile(
-                lambda text: text == "::" or text.isidentifier(),
-                texts[texts.index("namespace") + 1 :],
-            )
+            following = texts[texts.index("namespace") + 1 :]
+            name = itertools.takewhile(lambda text: text == "::" or text.isidentifier(), following)
             self._scope = ("".join(name), self._scope)
             self._next_statement()
         elif texts[-2:-1] == ["extern"] and self._statement[-1].kind == "literal":
@@ -272,19 +254,17 @@ class _Scanner:
         """Notes what looks like macros; whether the statement is nothing but such."""
         position = 0
         while position < len(statement):
-            token = statement[position]
-            following = statement[position + 1].text if position + 1 < len(statement) else ""
-            if token.kind != "word" or following != "(":
+            macro, *opening = statement[position : position + 2]
+            if macro.kind != "word" or not opening or opening[0].text != "(":
                 return False
             end = _closing(statement, position + 1)
+            arguments = (each.text for each in statement[position + 2 : end] if each.kind == "word")
             self._source.invocations.append(
                 Invocation(
                     path=self._path,
-                    line=self._line(token),
-                    macro=token.text,
-                    arguments=frozenset(
-                        each.text for each in statement[position + 2 : end] if each.kind == "word"
-                    ),
+                    line=macro.line,
+                    macro=macro.text,
+                    arguments=frozenset(arguments),
                 )
             )
             position = end + 1
@@ -310,9 +290,10 @@ class _Scanner:
         name = position + 2
         closing = _closing(statement, name + 1)
         start = position
-        while start >= 2 and statement[start - 1].text == "::":
-            if statement[start - 2].kind != "word":
-                break
+        while start >= 2 and (statement[start - 1].text, statement[start - 2].kind) == (
+            "::",
+            "word",
+        ):
             start -= 2
         qualifiers = tuple(each.text for each in statement[start:position:2])
         if start and statement[start - 1].text == "::":
@@ -321,7 +302,7 @@ class _Scanner:
         self._source.definitions.append(
             Definition(
                 path=self._path,
-                line=self._line(statement[name]),
+                line=statement[name].line,
                 namespace=(*self._namespace(), *qualifiers),
                 name=statement[name].text,
                 returns=(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
@@ -42,22 +42,18 @@ class Kernel:
         return tuple(_canonical_of_torch(each) for each in (self.returns, *self.parameters))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Finding:
-    path: Path
+class _Finding(NamedTuple):
+    is_note: bool
+    path: str
     line: int
     text: str
-    is_note: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text}"
 
 
-def _finding(place: Definition | Invocation, text: str, *, is_note: bool = False) -> _Finding:
-    return _Finding(path=place.path, line=place.line, text=text, is_note=is_note)
-
-
-_note = functools.partial(_finding, is_note=True)
+def _note(place: Definition | Invocation, text: str) -> _Finding:
+    return _Finding(is_note=True, path=str(place.path), line=place.line, text=text)
 
 
 def check_definitions(
@@ -70,11 +66,10 @@ def check_definitions(
     """
     paths = _source_files(implementation)
     sources = [scan(path, _text(path), file.class_name) for path in paths]
-    findings = _Comparison(file, functions, implementation, sources).findings()
-    ordered = sorted(findings, key=lambda each: (each.is_note, str(each.path), each.line))
-    errors = [str(finding) for finding in ordered if not finding.is_note]
-    notes = [str(finding) for finding in ordered if finding.is_note]
-    if errors:
+    comparison = _Comparison(file, declared_kernels(file, functions), implementation, sources)
+    findings = sorted(comparison.findings(), key=lambda finding: finding[:3])
+    notes = [str(finding) for finding in findings if finding.is_note]
+    if errors := [str(finding) for finding in findings if not finding.is_note]:
         raise GenerationError("\n".join([*errors, *(f"note: {note}" for note in notes)]))
     return tuple(notes)
 
@@ -130,42 +125,39 @@ class _Comparison:
     def __init__(
         self,
         file: BackendFile,
-        functions: NativeFunctions,
+        kernels: Sequence[Kernel],
         implementation: Path,
         sources: Sequence[Source],
     ) -> None:
         self._file = file
         self._implementation = implementation
-        self._kernels: dict[str, list[Kernel]] = {}
-        for kernel in declared_kernels(file, functions):
-            self._kernels.setdefault(kernel.name, []).append(kernel)
-        self._aliases = {name: body for source in sources for name, body in source.aliases.items()}
-        self._invocations: dict[str, Invocation] = {}  # by their arguments
-        self._pasting: list[Invocation] = []  # of macros that make names out of them
-        self._sort_invocations(sources)
         self._hints_left = MOST_HINTS
+        self._kernels: dict[str, list[Kernel]] = {}
+        for kernel in kernels:
+            self._kernels.setdefault(kernel.name, []).append(kernel)
+        self._aliases: dict[str, Words] = {}
         self._defined: dict[str, list[Definition]] = {}
         self._foreign: dict[str, Definition] = {}  # in another namespace
-        for definition in (each for source in sources for each in source.definitions):
-            if self._is_ours(definition):
-                self._defined.setdefault(definition.name, []).append(definition)
-            else:
-                self._foreign.setdefault(definition.name, definition)
-
-    def _sort_invocations(self, sources: Sequence[Source]) -> None:
-        """Of macros that name the class, or that are defined elsewhere."""
-        bodies: dict[str, Words] = {}
+        macros: dict[str, Words] = {}
         for source in sources:
+            self._aliases |= source.aliases
+            for definition in source.definitions:
+                if self._is_ours(definition):
+                    self._defined.setdefault(definition.name, []).append(definition)
+                else:
+                    self._foreign.setdefault(definition.name, definition)
             for macro, body in source.macros.items():
-                bodies[macro] = bodies.get(macro, ()) + body
+                macros[macro] = macros.get(macro, ()) + body
+        # Of macros that name the class, or that are defined elsewhere.
+        self._invocations: dict[str, Invocation] = {}  # by their arguments
+        self._pasting: list[Invocation] = []  # of macros that make names out of them
         for invocation in (each for source in sources for each in source.invocations):
-            text = bodies.get(invocation.macro, (self._file.class_name,))
-            if self._file.class_name not in text:
-                continue
-            for argument in invocation.arguments:
-                self._invocations.setdefault(argument, invocation)
-            if "#" in text:
-                self._pasting.append(invocation)
+            text = macros.get(invocation.macro, (file.class_name,))
+            if file.class_name in text:
+                for argument in invocation.arguments:
+                    self._invocations.setdefault(argument, invocation)
+                if "#" in text:
+                    self._pasting.append(invocation)
 
     def _is_ours(self, definition: Definition) -> bool:
         """Whether it is in our namespace, as far as using-directives leave that open."""
@@ -180,8 +172,7 @@ class _Comparison:
         for name, kernels in self._kernels.items():
             settled = yield from self._compare(kernels, self._defined.get(name, []))
             missing += [kernel for kernel in kernels if kernel.entry.name not in settled]
-        for kernel in missing:
-            yield self._missing(kernel)
+        yield from map(self._missing, missing)
         missing_names = {kernel.name for kernel in missing}
         for name, definitions in self._defined.items():
             if name not in self._kernels:
@@ -216,7 +207,15 @@ class _Comparison:
             if unsettled:
                 kernel = min(unsettled, key=lambda each: self._distance(definition, each))
                 settled.add(kernel.entry.name)
-                yield self._different(definition, kernel)
+                differences = ", ".join(self._differences(definition, kernel))
+                yield _Finding(
+                    is_note=False,
+                    path=str(definition.path),
+                    line=definition.line,
+                    text=f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' "
+                    f"({self._file.path}:{kernel.entry.line}): {differences}; expected "
+                    f"{kernel.declaration}",
+                )
             elif not definition.is_conditional:  # it may be for another version of torch
                 yield self._undeclared(definition, ())
         return settled if is_clear else {kernel.entry.name for kernel in kernels}
@@ -250,29 +249,21 @@ class _Comparison:
                 )
         return differences
 
-    def _different(self, definition: Definition, kernel: Kernel) -> _Finding:
-        where = f"{self._file.path}:{kernel.entry.line}"
-        return _finding(
-            definition,
-            f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' ({where}): "
-            f"{', '.join(self._differences(definition, kernel))}; expected {kernel.declaration}",
-        )
-
     def _missing(self, kernel: Kernel) -> _Finding:
         pasting = (
             each
             for each in self._pasting
             if any(argument in kernel.name for argument in each.arguments)
         )
-        invocation = self._invocations.get(kernel.name) or next(pasting, None)
-        if invocation is not None:
+        if invocation := self._invocations.get(kernel.name) or next(pasting, None):
             return _note(
                 invocation,
                 f"the macro {invocation.macro} may define {self._file.class_name}::{kernel.name} "
                 f"of '{kernel.entry.name}'; not checked",
             )
         return _Finding(
-            path=self._file.path,
+            is_note=False,
+            path=str(self._file.path),
             line=kernel.entry.line,
             text=f"'{kernel.entry.name}' has no kernel in {self._implementation}"
             f"{self._instead(kernel)}; expected {kernel.declaration}",
@@ -280,12 +271,10 @@ class _Comparison:
 
     def _instead(self, kernel: Kernel) -> str:
         """What there is in place of the definition."""
-        foreign = self._foreign.get(kernel.name)
-        if foreign is not None:
-            namespace = "::".join(foreign.namespace)
+        if foreign := self._foreign.get(kernel.name):
             return (
-                f"; got one in namespace {namespace} at {foreign.path}:{foreign.line}, expected "
-                f"it in {self._file.cpp_namespace}"
+                f"; got one in namespace {'::'.join(foreign.namespace)} at "
+                f"{foreign.path}:{foreign.line}, expected it in {self._file.cpp_namespace}"
             )
         plain = kernel.name.removesuffix("_symint")
         other = f"{plain}_symint" if plain == kernel.name else plain
