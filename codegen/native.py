@@ -122,19 +122,15 @@ def read_bases(folder: Path) -> dict[str, Base]:
     for path in sorted(folder.glob("*.h")):
         try:
             bases[path.stem] = _Header(path).base()
-        except _UnreadableError as finding:
+        except GenerationError as finding:
             findings.append(str(finding))
     if findings:
         raise GenerationError("\n".join(findings))
     return bases
 
 
-class _UnreadableError(Exception):
-    """What is wrong with a base, as a finding with file and line."""
-
-
 class _Header:
-    """Reads one base; raises ``_UnreadableError`` at the first thing that is not as expected."""
+    """Reads one base; raises ``GenerationError`` at the first thing that is not as expected."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -179,8 +175,9 @@ class _Header:
             if parameter.name in names:
                 self._fail(offset, f"parameter '{parameter.name}' stands twice")
             if outs and not parameter.is_out:
-                text = f"input '{parameter.name}' stands behind an out; expected before"
-                self._fail(offset, text)
+                self._fail(
+                    offset, f"input '{parameter.name}' stands behind an out; expected before"
+                )
             names.add(parameter.name)
             outs += parameter.is_out
             yield parameter
@@ -208,11 +205,14 @@ class _Header:
             default=None if text is None else _CONSTANTS.get(text, text),
             keyword_only="Out" in calls,
         )
-        value = None if text is None else parse_default(argument, kind)
+        if text is None:
+            return Parameter(argument=argument, kind=kind, default=None)
+        value = parse_default(argument, kind)
         # ATen's own constants, strings and lists are spelled in another way in C++.
-        is_number = isinstance(value, int | float) and "List" not in calls
-        is_spelled_alike = text in _CONSTANTS or (is_number and not str(text).isidentifier())
-        if isinstance(value, SkipReason) or (text is not None and not is_spelled_alike):
+        is_spelled_alike = text in _CONSTANTS or (
+            text[0] in "+-.0123456789" and "List" not in calls
+        )
+        if isinstance(value, SkipReason) or not is_spelled_alike:
             self._fail(
                 offset,
                 f"can't read the default of a k{kind.value}; expected a number, true or false as "
@@ -239,7 +239,7 @@ class _Header:
         return found[0]
 
     def _fail(self, offset: int, text: str) -> NoReturn:
-        raise _UnreadableError(f"{self._path}:{_line(self._text, offset)}: {text}")
+        raise GenerationError(f"{self._path}:{_line(self._text, offset)}: {text}")
 
 
 # The registry: the implementations of a build.
@@ -264,7 +264,7 @@ class Implementation:
 class Registry:
     """The hand-written operators that a build has, and what implements each."""
 
-    implementations: tuple[Implementation, ...]
+    implementations: tuple[Implementation, ...]  # in the order of their places
     bases: Mapping[str, Base]
     unselected: tuple[Implementation, ...] = ()
     """What it has not, because this build was narrowed to other operators."""
@@ -275,17 +275,15 @@ class Registry:
 
     def render(self) -> str:
         """``native_ops_metadata.json``, one operator a line."""
+        head = {
+            "schema_version": METADATA_SCHEMA_VERSION,
+            "not_selected": [
+                {"name": each.name, "device": each.device, "slot": each.slot}
+                for each in self.unselected
+            ],
+        }
         lines = ",\n".join(json.dumps(self._operator(name)) for name in self.operators)
-        head = json.dumps(
-            {
-                "schema_version": METADATA_SCHEMA_VERSION,
-                "not_selected": [
-                    {"name": each.name, "device": each.device, "slot": each.slot}
-                    for each in sorted(self.unselected, key=lambda each: each.place)
-                ],
-            }
-        )
-        return f'{head[:-1]},\n"ops": [\n{lines}\n]}}\n'
+        return f'{json.dumps(head)[:-1]},\n"ops": [\n{lines}\n]}}\n'
 
     def _operator(self, name: str) -> dict[str, object]:
         overload = self.bases[name].overload
@@ -295,7 +293,7 @@ class Registry:
             "params": [parameter.metadata() for parameter in overload.parameters],
             "implementations": [
                 {"device": each.device, "slot": each.slot, "source": each.source.as_posix()}
-                for each in sorted(self.implementations, key=lambda each: each.place)
+                for each in self.implementations
                 if each.name == name
             ],
         }
@@ -337,7 +335,7 @@ def read_registry(
         raise GenerationError("\n".join(findings))
     # As the library, which leaves out what is for a device that the build lacks.
     built = {each.name for each in PLATFORMS if each.enumerator in ("kCpu", accelerator)}
-    implementations = tuple(each for each in found.values() if each.device in built)
+    implementations = tuple(found[each] for each in sorted(found) if found[each].device in built)
     return Registry(implementations=implementations, bases=bases)
 
 

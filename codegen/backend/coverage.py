@@ -35,26 +35,12 @@ REQUIRED: Mapping[str, str] = {
 # fallback sends them to the CPU.
 _ONLY_ON_CPU = frozenset(
     {
-        "_batch_norm_no_update",
-        "_grid_sampler_2d_cpu_fallback",
-        "_nnpack_spatial_convolution",
-        "_saturate_weight_to_fp16",
-        "_sobol_engine_draw",
-        "_sobol_engine_ff_",
-        "_sobol_engine_initialize_state_",
-        "_sobol_engine_scramble_",
-        "_stack.out",
-        "choose_qparams_optimized",
-        "conj_physical_",
-        "kaiser_window",
-        "kaiser_window.beta",
-        "kaiser_window.periodic",
-        "mkldnn_convolution",
-        "mode",
-        "mode.values",
-        "range",
-        "range.out_",
-        "range.step",
+        *("_batch_norm_no_update", "_grid_sampler_2d_cpu_fallback", "_nnpack_spatial_convolution"),
+        *("_saturate_weight_to_fp16", "_sobol_engine_draw", "_sobol_engine_ff_"),
+        *("_sobol_engine_initialize_state_", "_sobol_engine_scramble_", "_stack.out"),
+        *("choose_qparams_optimized", "conj_physical_", "mkldnn_convolution"),
+        *("kaiser_window", "kaiser_window.beta", "kaiser_window.periodic"),
+        *("mode", "mode.values", "range", "range.out_", "range.step"),
     }
 )
 # Such operators make weights that only the CPU can read.

@@ -1,4 +1,4 @@
-"""The C++ of functions between the dispatcher and the kernels of a backend.
+"""The kernels of a backend, and the C++ of functions between the dispatcher and them.
 
 torchgen writes those that guard the device. Its own wrappers of out= and in-place functions
 need two kernels that a backend may not have, do not check what they write into, crash on
@@ -7,30 +7,81 @@ mutable functions and do not compile for lists: they are written here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codegen.backend.model import BackendFile
+from codegen.aten import NativeFunctions
+from codegen.backend.model import BackendFile, Entry
 
 if TYPE_CHECKING:
     from torchgen.api.types import DispatcherSignature
     from torchgen.model import Argument, BackendIndex, NativeFunction
 
+_COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
+
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
-    """Which function to write, and which kernel it calls."""
+class Kernels:
+    """The kernels that the file lists for one dispatch key, as torchgen's emitters want them."""
 
-    wrapper: str
-    kernel: str
-    symint: bool  # both: a size of the kernel may be symbolic
+    file: BackendFile
+    index: BackendIndex
+    # Overrides of the autograd of operators, not their kernels.
+    is_autograd: bool
+
+    @property
+    def key(self) -> str:
+        return str(self.index.dispatch_key)
+
+    def has(self, function: NativeFunction) -> bool:
+        return bool(self.index.has_kernel(function))
+
+    def is_symint(self, function: NativeFunction) -> bool:
+        """Whether a size that the kernel takes may be symbolic."""
+        return str(function.func.name) in self.file.symint
+
+    def guards(self, function: NativeFunction) -> bool:
+        """Copies are between two devices: their kernels choose."""
+        return self.file.device_guard and str(function.func.name) not in _COPIES
+
+    def wrapper(self, function: NativeFunction) -> str:
+        """Unique for an overload under the key, and as torchgen calls them."""
+        prefix = f"wrapper_{self.key}_{function.func.name.overload_name}_"
+        return str(_signature(function, prefix=prefix).name())
+
+    def kernel(self, function: NativeFunction) -> str:
+        """The kernel that the owner of the backend writes."""
+        file = self.file
+        return f"::{file.cpp_namespace}::{file.class_name}::{member_name(file, function)}"
+
+    def callee(self, function: NativeFunction) -> str:
+        """What to call for the kernel of ``function``, the guards of its device included."""
+        return self.wrapper(function) if self.guards(function) else self.kernel(function)
 
 
-def name(key: str, function: NativeFunction) -> str:
-    """Unique for an overload under a key, and as torchgen calls them."""
-    prefix = f"wrapper_{key}_{function.func.name.overload_name}_"
-    return str(_signature(function, prefix=prefix).name())
+def make_kernels(
+    file: BackendFile, entries: Sequence[Entry], parsed: NativeFunctions, *, is_autograd: bool
+) -> Kernels:
+    """The kernels of ``entries``, which name operators that ``parsed`` has."""
+    from torchgen.model import BackendIndex, BackendMetadata, DispatchKey
+
+    functions = [parsed.by_name[entry.name] for entry in entries]
+    index = BackendIndex(
+        dispatch_key=DispatchKey.parse(f"{'Autograd' if is_autograd else ''}{file.backend}"),
+        use_out_as_primary=file.use_out_as_primary,
+        external=True,
+        device_guard=file.device_guard,
+        index={
+            function.func.name: BackendMetadata(
+                kernel=member_name(file, function),
+                structured=False,
+                cpp_namespace=f"::{file.cpp_namespace}",
+            )
+            for function in functions
+        },
+    )
+    return Kernels(file=file, index=index, is_autograd=is_autograd)
 
 
 def member_name(file: BackendFile, function: NativeFunction) -> str:
@@ -41,35 +92,26 @@ def member_name(file: BackendFile, function: NativeFunction) -> str:
     return str(dispatcher.name(function.func)) + suffix
 
 
-def kernel_name(file: BackendFile, index: BackendIndex, function: NativeFunction) -> str:
-    """The kernel that the owner of the backend writes."""
-    kernel = index.get_kernel(function)
-    assert kernel is not None
-    return f"{kernel.cpp_namespace}::{file.class_name}::{kernel.kernel}"
-
-
-def pointer_type(function: NativeFunction, *, symint: bool) -> str:
+def pointer_type(kernels: Kernels, function: NativeFunction) -> str:
     from torchgen.context import native_function_manager
 
     with native_function_manager(function):
-        return str(_signature(function, symint=symint).ptr_type())
+        return str(_signature(function, symint=kernels.is_symint(function)).ptr_type())
 
 
-def guarded(index: BackendIndex, class_name: str, function: NativeFunction) -> str:
+def guarded(kernels: Kernels, function: NativeFunction) -> str:
     """Checks that all arguments are on one device and makes it the current one, by torchgen."""
     from torchgen.dest import RegisterDispatchKey
     from torchgen.selective_build.selector import SelectiveBuilder
     from torchgen.utils import Target
 
-    kernel = index.get_kernel(function)
-    assert kernel is not None
     emitter = RegisterDispatchKey(
-        index,
+        kernels.index,
         Target.ANONYMOUS_DEFINITION,
         SelectiveBuilder.get_nop_selector(),
         rocm=False,
-        symint=kernel.supports_symint(),
-        class_method_name=class_name,
+        symint=kernels.is_symint(function),
+        class_method_name=kernels.file.class_name,
         skip_dispatcher_op_registration=False,
     )
     return str(emitter.gen_unstructured(function))
@@ -96,43 +138,39 @@ def can_replace(inplace: NativeFunction, out: NativeFunction) -> bool:
     return len(_written(inplace)) == len(_written(out)) == len(out.func.arguments.out) == 1
 
 
-def _copying(function: NativeFunction, functional: NativeFunction, call: Call) -> str:
+def copying(kernels: Kernels, function: NativeFunction, functional: NativeFunction) -> str:
     """An out=, in-place or mutable function: copies what the functional kernel returns."""
     given = _given(function, functional)
     arguments = [given[each.name] for each in functional.func.arguments.flat_all]
-    lines = [f"auto results_ = {call.kernel}({', '.join(arguments)});"]
+    lines = [f"auto results_ = {kernels.callee(functional)}({', '.join(arguments)});"]
     count = len(functional.func.returns)
     fresh = len(_fresh_returns(function))
     results = [_element("results_", index, count) for index in range(count)]
     for result, written in zip(results[fresh:], _written(function), strict=True):
         verb = "write_out" if written in function.func.arguments.out else "update"
         lines.append(f"{verb}({result}, {written.name});")
-    return _definition(function, call, lines, [f"std::move({each})" for each in results[:fresh]])
+    returned = [f"std::move({each})" for each in results[:fresh]]
+    return _definition(kernels, function, functional, lines, returned)
 
 
-def _allocating(functional: NativeFunction, out: NativeFunction, call: Call) -> str:
+def allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
     """A functional one: the Meta key tells the shapes, the out= kernel writes the values."""
     from torchgen.api.translate import translate
     from torchgen.api.types import Expr
     from torchgen.context import native_function_manager
 
-    tensors = {
-        each.name for each in functional.func.arguments.flat_all if each.type.is_tensor_like()
-    }
+    arguments = functional.func.arguments.flat_all
+    tensors = [each.name for each in arguments if each.type.is_tensor_like()]
     with native_function_manager(functional):
         given = [
             Expr(f"on_meta({each.name})", each.nctype) if each.name in tensors else each
-            for each in _signature(functional, symint=call.symint).arguments()
+            for each in _signature(functional, symint=kernels.is_symint(out)).arguments()
         ]
         wanted = _signature(functional, symint=True).arguments()
         on_meta = [each.expr for each in translate(given, wanted, method=False)]
     count = len(functional.func.returns)
     names = [f"out{index}_" for index in range(count)]
-    devices = ", ".join(
-        f"device_of({each.name})"
-        for each in functional.func.arguments.flat_all
-        if each.name in tensors
-    )
+    devices = ", ".join(f"device_of({each})" for each in tensors)
     operator = f"at::_ops::{functional.func.name.unambiguous_name()}"
     lines = [
         f"auto shapes_ = {operator}::redispatch({', '.join(['kMeta_', *on_meta])});",
@@ -140,45 +178,39 @@ def _allocating(functional: NativeFunction, out: NativeFunction, call: Call) -> 
     ]
     for index, each in enumerate(names):
         lines.append(f"auto {each} = empty_as({_element('shapes_', index, count)}, device_);")
-    lines.append(_call_of_out(functional, out, call, names))
-    return _definition(functional, call, lines, [f"std::move({each})" for each in names])
+    lines.append(_call_of_out(kernels, functional, out, names))
+    returned = [f"std::move({each})" for each in names]
+    return _definition(kernels, functional, out, lines, returned)
 
 
-def _replacing(inplace: NativeFunction, out: NativeFunction, call: Call) -> str:
+def replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
     """An in-place one: not every out= kernel may write into what it reads."""
     (written,) = _written(inplace)
     lines = [
         f"auto out0_ = empty_as({written.name});",
-        _call_of_out(inplace, out, call, ["out0_"]),
+        _call_of_out(kernels, inplace, out, ["out0_"]),
         f"update(out0_, {written.name});",
     ]
-    return _definition(inplace, call, lines, [])
+    return _definition(kernels, inplace, out, lines, [])
 
 
-def resizing(name: str, copy_from: str) -> str:
-    """``_copy_from_and_resize``."""
+def resizing(kernels: Kernels, function: NativeFunction, copy_from: NativeFunction) -> str:
+    """``_copy_from_and_resize``: not a variant of ``_copy_from`` to torchgen."""
     return f"""\
-at::Tensor {name}(const at::Tensor & self, const at::Tensor & dst) {{
+at::Tensor {kernels.wrapper(function)}(const at::Tensor & self, const at::Tensor & dst) {{
   if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
-  return {copy_from}(self, dst, /*non_blocking=*/false);
+  return {kernels.callee(copy_from)}(self, dst, /*non_blocking=*/false);
 }}
 """
 
 
-_Make = Callable[["NativeFunction", "NativeFunction", Call], str]
-
-# By the kind of the function to derive: from a functional kernel, and from an out= one.
-COPYING: Mapping[str, _Make] = {"out": _copying, "inplace": _copying, "mutable": _copying}
-ALLOCATING: Mapping[str, _Make] = {"functional": _allocating, "inplace": _replacing}
-
-
 def _call_of_out(
-    function: NativeFunction, out: NativeFunction, call: Call, names: list[str]
+    kernels: Kernels, function: NativeFunction, out: NativeFunction, names: list[str]
 ) -> str:
     outs = [each.name for each in out.func.arguments.out]
     given = {**_given(function, out), **dict(zip(outs, names, strict=True))}
     arguments = [given[each.name] for each in out.func.arguments.flat_all]
-    return f"{call.kernel}({', '.join(arguments)});"
+    return f"{kernels.callee(out)}({', '.join(arguments)});"
 
 
 def _given(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
@@ -195,12 +227,19 @@ def _given(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
     return given
 
 
-def _definition(function: NativeFunction, call: Call, lines: list[str], returned: list[str]) -> str:
+def _definition(
+    kernels: Kernels,
+    function: NativeFunction,
+    source: NativeFunction,
+    lines: list[str],
+    returned: list[str],
+) -> str:
+    """The wrapper of ``function`` that calls the kernel of ``source``, both symbolic or not."""
     from torchgen.context import native_function_manager
 
     with native_function_manager(function):
-        signature = _signature(function, symint=call.symint)
-        head = signature.defn(name=call.wrapper)
+        signature = _signature(function, symint=kernels.is_symint(source))
+        head = signature.defn(name=kernels.wrapper(function))
         type_ = signature.returns_type().cpp_type()
     written = {str(each.annotation): each.name for each in _written(function) if each.annotation}
     rest = iter(returned)
