@@ -7,7 +7,7 @@ import json
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen.errors import GenerationError, counted
@@ -29,54 +29,40 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectedOperator:
-    """All overloads of one ATen base name, and why one is not generated."""
-
-    name: str
-    aten_name: str
-    overloads: tuple[tuple[Declaration, Omission | None], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What matches a pattern, by public name."""
+    """What matches a pattern: overloads by public name, and why one is not generated."""
 
     torch_version: str
     pattern: str
-    operators: tuple[InspectedOperator, ...]
+    # A name may be there twice, where a fork has two ATen names for it.
+    operators: Sequence[tuple[str, Sequence[tuple[Declaration, Omission | None]]]]
 
 
 def inspect(
     schemas: Schemas, choice: Choice, pattern: str, bases: Mapping[str, Base] | None = None
 ) -> Inspection:
     """Looks up ``pattern``; raises ``GenerationError`` where nothing matches."""
-    skipped = make_library(schemas, choice, bases).skipped
     omissions = {
         (skip.aten_name, skip.overload_name): choice.omitted.get(skip.aten_name)
         or Omission(reason=skip.reason, explanation=skip.reason.value)
-        for skip in skipped
+        for skip in make_library(schemas, choice, bases).skipped
     }
     public = schemas.public_names
     operators = [
-        InspectedOperator(
-            name=name,
-            aten_name=aten_name,
-            overloads=tuple(
+        (
+            name,
+            [
                 (declaration, omissions.get((aten_name, declaration.schema.overload_name)))
                 for declaration in schemas.by_name[aten_name]
-            ),
+            ],
         )
-        for aten_name, name in public.items()
+        for aten_name, name in sorted(public.items(), key=lambda names: names[1])
         if fnmatch.fnmatchcase(aten_name, pattern) or fnmatch.fnmatchcase(name, pattern)
     ]
     if not operators:
         known = {*public, *public.values()}
         raise GenerationError(no_operator("that matches", pattern, schemas, known))
-    return Inspection(
-        torch_version=schemas.torch_version,
-        pattern=pattern,
-        operators=tuple(sorted(operators, key=lambda operator: operator.name)),
-    )
+    return Inspection(torch_version=schemas.torch_version, pattern=pattern, operators=operators)
 
 
 def render_json(inspection: Inspection) -> str:
@@ -87,12 +73,12 @@ def render_json(inspection: Inspection) -> str:
         "pattern": inspection.pattern,
         "operators": [
             {
-                "name": operator.name,
-                "class_name": class_name(operator.name),
-                "aten_name": operator.aten_name,
-                "overloads": [_overload_json(*overload) for overload in operator.overloads],
+                "name": name,
+                "class_name": class_name(name),
+                "aten_name": overloads[0][0].schema.aten_name,
+                "overloads": [_overload_json(*overload) for overload in overloads],
             }
-            for operator in inspection.operators
+            for name, overloads in inspection.operators
         ],
     }
     return json.dumps(fields, indent=1) + "\n"
@@ -130,10 +116,10 @@ def _argument_json(argument: Argument) -> dict[str, object]:
 def render_text(inspection: Inspection, width: int | None = None) -> str:
     """The form for people; long schemas are wrapped to ``width`` columns."""
     lines: list[str] = []
-    for operator in inspection.operators:
-        aten = "" if operator.name == operator.aten_name else f", ATen's {operator.aten_name}"
-        lines.append(f"{operator.name}{aten}")
-        for overload in operator.overloads:
+    for name, overloads in inspection.operators:
+        aten_name = overloads[0][0].schema.aten_name
+        lines.append(name if name == aten_name else f"{name}, ATen's {aten_name}")
+        for overload in overloads:
             lines += _overload_lines(*overload, width)
         lines.append("")
     return "\n".join([*lines, _total(inspection)]) + "\n"
@@ -176,8 +162,8 @@ def _argument_row(argument: Argument) -> tuple[str, str, str, str]:
 def _total(inspection: Inspection) -> str:
     outcomes = Counter(
         omission.reason.value if omission else ""
-        for operator in inspection.operators
-        for _, omission in operator.overloads
+        for _, overloads in inspection.operators
+        for _, omission in overloads
     )
     total = sum(outcomes.values())
     generated = outcomes.pop("", 0)

@@ -92,20 +92,17 @@ def make_library(
             overload = omission.reason if omission else _overload_named(name, declaration, taken)
             if not isinstance(overload, SkipReason) and _contradicts(overload, bases.get(name)):
                 overload = SkipReason.OTHER_BASE
-            if isinstance(overload, SkipReason):
-                overload_name = declaration.schema.overload_name
-                skipped.append(
-                    Skipped(aten_name=aten_name, overload_name=overload_name, reason=overload)
-                )
-            else:
+            if isinstance(overload, Overload):
                 overloads.append(overload)
-        if overloads:
-            taken |= {name, class_name(name)}
-            operators.append(
-                Operator(
-                    name=name, class_name=class_name(name), overloads=_in_order_of_trial(overloads)
-                )
+                continue
+            overload_name = declaration.schema.overload_name
+            skipped.append(
+                Skipped(aten_name=aten_name, overload_name=overload_name, reason=overload)
             )
+        if overloads:
+            ordered = _in_order_of_trial(overloads)
+            operators.append(Operator(name=name, class_name=class_name(name), overloads=ordered))
+            taken |= {name, class_name(name)}
     return Library(
         torch_version=schemas.torch_version,
         operators=tuple(sorted(operators, key=lambda operator: operator.name)),
@@ -155,8 +152,7 @@ def _overload_named(name: str, declaration: Declaration, taken: set[str]) -> Ove
 def overload_of(declaration: Declaration) -> Overload | SkipReason:
     """Translates one declaration, or says why it can't be."""
     parameters = []
-    for argument in declaration.schema.arguments:
-        parameter = parameter_of(argument)
+    for parameter in map(parameter_of, declaration.schema.arguments):
         if isinstance(parameter, SkipReason):
             return parameter
         parameters.append(parameter)
@@ -208,13 +204,12 @@ def parse_default(argument: Argument, kind: Kind) -> Default | SkipReason:
         value = ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return SkipReason.UNKNOWN_DEFAULT
-    if isinstance(value, list) and kind is Kind.INT and argument.type.list_size is not None:
-        known = all(_is_literal(element, kind) for element in value)
-        return tuple(value) if known else SkipReason.UNKNOWN_DEFAULT
-    # One number may stand for all elements of a list; only lists of integers do that.
-    if argument.type.list_size is not None and kind is not Kind.INT:
+    is_list = argument.type.list_size is not None
+    # Only lists of integers have one. There, one number may stand for all elements.
+    elements = value if is_list and isinstance(value, list) else [value]
+    if (is_list and kind is not Kind.INT) or not all(_is_literal(each, kind) for each in elements):
         return SkipReason.UNKNOWN_DEFAULT
-    return value if _is_literal(value, kind) else SkipReason.UNKNOWN_DEFAULT
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _is_literal(value: object, kind: Kind) -> bool:
