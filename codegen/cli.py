@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import getdoc
 from pathlib import Path
+from typing import Any
 
 from codegen import backend, native, triton
 from codegen.aten import find_torch, load_schemas
@@ -56,87 +58,41 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m codegen", description=__doc__, allow_abbrev=False
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add = functools.partial(
+        commands.add_parser,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _declare_torch(add("torch", help="the PyTorch backend, from the installed torchgen"))
+    help = "a device backend outside of torch, from its YAML file"
+    _declare_backend_stubs(add("backend-stubs", help=help))
+    help = "which hand-written implementation is at which slot, from the sources of a build"
+    _declare_registry(add("registry", help=help))
+    _declare_triton(add("triton", help="the Triton kernels of src/triton/ops, ahead of time"))
+    help = f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake"
+    _declare_hand_written(add("hand-written", help=help))
+    help = "the C++ headers of codegen/slots.py and codegen/devices.py"
+    _declare_headers(add("headers", help=help))
+    _declare_inspect(add("inspect", help="what becomes of the operators of the installed torch"))
+    return parser
 
-    def add(
-        name: str, run: Callable[[argparse.Namespace], None], help: str, manual: str | None = None
-    ) -> argparse.ArgumentParser:
-        command = commands.add_parser(
-            name,
-            help=help,
-            description=manual,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        command.set_defaults(run=run)
-        return command
 
-    torch = add("torch", _run_torch, "the PyTorch backend, from the installed torchgen")
-    _add_output(torch, required=True)
-    _add_inputs(torch)
-    torch.add_argument(
+def _declare_torch(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_run_torch)
+    _add_output(parser, required=True)
+    _add_inputs(parser)
+    parser.add_argument(
         "--registry",
         type=Path,
         metavar="FILE",
         help="native_ops_metadata.json of the build, whose operators then are in the stub too",
     )
 
-    _add_backend_options(
-        add(
-            "backend-stubs",
-            _run_backend_stubs,
-            "a device backend outside of torch, from its YAML file",
-            backend.__doc__,
-        )
-    )
-    _add_registry_options(
-        add(
-            "registry",
-            _run_registry,
-            "which hand-written implementation is at which slot, from the sources of a build",
-            native.__doc__,
-        )
-    )
-    _add_triton_options(
-        add(
-            "triton",
-            _run_triton,
-            "the Triton kernels of src/triton/ops, ahead of time",
-            triton.__doc__,
-        )
-    )
 
-    hand_written = add(
-        "hand-written",
-        _run_hand_written,
-        f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake",
-    )
-    hand_written.add_argument(
-        "--unselected", action="store_true", help="print those that it does not select"
-    )
-    hand_written.add_argument(
-        "--without-torch", action="store_true", help="the build has no others to select"
-    )
-
-    headers = add(
-        "headers", _run_headers, "the C++ headers of codegen/slots.py and codegen/devices.py"
-    )
-    _add_output(headers, default=_ROOT / "src" / "include" / "infini" / "ops")
-
-    inspect = add(
-        "inspect",
-        _run_inspect,
-        "what becomes of the operators of the installed torch",
-        getdoc(_run_inspect),
-    )
-    inspect.add_argument("pattern", nargs="?", default="*", metavar="PATTERN")
-    inspect.add_argument("--json", action="store_true", help="print JSON")
-    _add_output(inspect, help="write inspect.txt or inspect.json there instead of printing it")
-    _add_inputs(inspect)
-    return parser
-
-
-def _add_backend_options(parser: argparse.ArgumentParser) -> None:
+def _declare_backend_stubs(parser: argparse.ArgumentParser) -> None:
     """With the spellings of torchgen/gen_backend_stubs.py too."""
+    parser.description = backend.__doc__
+    parser.set_defaults(run=_run_backend_stubs)
     parser.add_argument(
         "-s",
         *("--source-yaml", "--source_yaml"),
@@ -158,7 +114,9 @@ def _add_backend_options(parser: argparse.ArgumentParser) -> None:
     _add_torch_root(parser)
 
 
-def _add_registry_options(parser: argparse.ArgumentParser) -> None:
+def _declare_registry(parser: argparse.ArgumentParser) -> None:
+    parser.description = native.__doc__
+    parser.set_defaults(run=_run_registry)
     _add_output(parser, required=True)
     parser.add_argument(
         "--accelerator",
@@ -177,7 +135,9 @@ def _add_registry_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
 
 
-def _add_triton_options(parser: argparse.ArgumentParser) -> None:
+def _declare_triton(parser: argparse.ArgumentParser) -> None:
+    parser.description = triton.__doc__
+    parser.set_defaults(run=_run_triton)
     _add_output(parser, required=True)
     parser.add_argument(
         "--targets",
@@ -220,23 +180,38 @@ def _targets(text: str) -> tuple[int, ...]:
     return tuple(sorted(targets))
 
 
-def _add_output(
-    parser: argparse.ArgumentParser,
-    *,
-    default: Path | None = None,
-    required: bool = False,
-    help: str | None = None,
-) -> None:
+def _declare_hand_written(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_run_hand_written)
     parser.add_argument(
-        "--output-dir", type=Path, default=default, required=required, metavar="DIR", help=help
+        "--unselected", action="store_true", help="print those that it does not select"
     )
+    parser.add_argument(
+        "--without-torch", action="store_true", help="the build has no others to select"
+    )
+
+
+def _declare_headers(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_run_headers)
+    _add_output(parser, default=_ROOT / "src" / "include" / "infini" / "ops")
+
+
+def _declare_inspect(parser: argparse.ArgumentParser) -> None:
+    parser.description = getdoc(_run_inspect)
+    parser.set_defaults(run=_run_inspect)
+    parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_output(parser, help="write inspect.txt or inspect.json there instead of printing it")
+    _add_inputs(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser, **options: Any) -> None:
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", **options)
     _add_dry_run(parser)
 
 
 def _add_dry_run(parser: argparse.ArgumentParser, *spellings: str) -> None:
     parser.add_argument(
-        "--dry-run",
-        *spellings,
+        *("--dry-run", *spellings),
         action="store_true",
         help="print what would be written; write nothing",
     )
@@ -279,8 +254,7 @@ def _inputs(options: argparse.Namespace) -> Inputs:
 
 
 def _run_torch(options: argparse.Namespace) -> None:
-    outcome = generate(_inputs(options), options.output_dir, dry_run=options.dry_run)
-    _report(options, outcome)
+    _report(options, generate(_inputs(options), options.output_dir, dry_run=options.dry_run))
 
 
 def _run_backend_stubs(options: argparse.Namespace) -> None:
@@ -332,18 +306,15 @@ def _run_triton(options: argparse.Namespace) -> None:
         python=options.python,
         without=options.without,
     )
-    outcome = generate(request, options.output_dir, dry_run=options.dry_run)
-    _report(options, outcome)
+    _report(options, generate(request, options.output_dir, dry_run=options.dry_run))
 
 
 def _report(options: argparse.Namespace, outcome: Outcome) -> None:
     for note in outcome.notes:
         print(f"codegen: note: {note}", file=sys.stderr)
-    if options.dry_run:
-        for name in outcome.written:
-            print(f"would write {name}")
-        for name in outcome.removed:
-            print(f"would remove {name}")
+    for verb, names in (("write", outcome.written), ("remove", outcome.removed)):
+        for name in names if options.dry_run else ():
+            print(f"would {verb} {name}")
     print(
         f"{outcome.summary}; {'' if outcome.written or outcome.removed else 'nothing changed: '}"
         f"{counted(len(outcome.written), 'file')} {'to write' if options.dry_run else 'written'}, "
@@ -387,17 +358,15 @@ def _run_inspect(options: argparse.Namespace) -> None:
 
     inputs = _inputs(options)
     schemas = load_schemas(inputs.torch)
-    bases = native.read_bases(inputs.base_dir)
+    bases = native.read_bases(BASES)
     inspection = inspect(schemas, choose_for(inputs, schemas), options.pattern, bases)
-    if options.json:
-        text = render_json(inspection)
-    else:
-        to_terminal = options.output_dir is None and sys.stdout.isatty()
-        text = render_text(inspection, shutil.get_terminal_size().columns if to_terminal else None)
+    to_terminal = options.output_dir is None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if to_terminal else None
+    text = render_json(inspection) if options.json else render_text(inspection, width)
     if options.output_dir is None:
         print(text, end="")
-        return
-    _write(options, "inspect.json" if options.json else "inspect.txt", text)
+    else:
+        _write(options, "inspect.json" if options.json else "inspect.txt", text)
 
 
 def _run_headers(options: argparse.Namespace) -> None:
@@ -409,9 +378,8 @@ def _run_headers(options: argparse.Namespace) -> None:
 
 def _write(options: argparse.Namespace, name: str, text: str) -> None:
     path = options.output_dir / name
-    if not differs(path, text):
-        return
-    if options.dry_run:
-        print(f"would write {path}")
-    else:
-        write(path, text)
+    if differs(path, text):
+        if options.dry_run:
+            print(f"would write {path}")
+        else:
+            write(path, text)
