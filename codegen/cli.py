@@ -64,15 +64,25 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _declare_torch(add("torch", help="the PyTorch backend, from the installed torchgen"))
-    help = "a device backend outside of torch, from its YAML file"
-    _declare_backend_stubs(add("backend-stubs", help=help))
-    help = "which hand-written implementation is at which slot, from the sources of a build"
-    _declare_registry(add("registry", help=help))
+    _declare_backend_stubs(
+        add("backend-stubs", help="a device backend outside of torch, from its YAML file")
+    )
+    _declare_registry(
+        add(
+            "registry",
+            help="which hand-written implementation is at which slot, from the sources of a build",
+        )
+    )
     _declare_triton(add("triton", help="the Triton kernels of src/triton/ops, ahead of time"))
-    help = f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake"
-    _declare_hand_written(add("hand-written", help=help))
-    help = "the C++ headers of codegen/slots.py and codegen/devices.py"
-    _declare_headers(add("headers", help=help))
+    _declare_hand_written(
+        add(
+            "hand-written",
+            help=f"which operators of src/base {SELECTION_VARIABLE} selects, for CMake",
+        )
+    )
+    _declare_headers(
+        add("headers", help="the C++ headers of codegen/slots.py and codegen/devices.py")
+    )
     _declare_inspect(add("inspect", help="what becomes of the operators of the installed torch"))
     return parser
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -62,43 +63,31 @@ def render_torch(library: Library, hand_written: frozenset[str]) -> dict[str, st
 def _metadata(library: Library) -> str:
     """``torch_ops_metadata.json``, one operator overload a line."""
     operations = [
-        json.dumps(
-            {
-                "name": operator.name,
-                "aten_name": overload.schema.aten_name,
-                "overload_name": overload.schema.overload_name,
-                "params": [parameter.metadata() for parameter in overload.parameters],
-            }
-        )
+        {
+            "name": operator.name,
+            "aten_name": overload.schema.aten_name,
+            "overload_name": overload.schema.overload_name,
+            "params": [parameter.metadata() for parameter in overload.parameters],
+        }
         for operator in library.operators
         for overload in operator.overloads
     ]
-    skipped = [
-        json.dumps(
-            {
-                "aten_name": skip.aten_name,
-                "overload_name": skip.overload_name,
-                "reason": skip.reason.value,
-            }
-        )
-        for skip in library.skipped
-    ]
+    skipped = [{**vars(skip), "reason": skip.reason.value} for skip in library.skipped]
     narrowing = library.narrowing
-    head = json.dumps(
-        {
-            "schema_version": METADATA_SCHEMA_VERSION,
-            "torch_version": library.torch_version,
-            "selection": narrowing
-            and {
-                "asked": narrowing.asked,
-                "operators": narrowing.operators,
-                "overloads": len(library.overloads),
-                "of": narrowing.overloads,
-            },
-        }
-    )
-    return f'{head[:-1]},\n"ops": [{_lines(operations)}],\n"skipped": [{_lines(skipped)}]}}\n'
+    head = {
+        "schema_version": METADATA_SCHEMA_VERSION,
+        "torch_version": library.torch_version,
+        "selection": narrowing
+        and {
+            "asked": narrowing.asked,
+            "operators": narrowing.operators,
+            "overloads": len(library.overloads),
+            "of": narrowing.overloads,
+        },
+    }
+    rows = f'"ops": [{_lines(operations)}],\n"skipped": [{_lines(skipped)}]'
+    return f"{json.dumps(head)[:-1]},\n{rows}}}\n"
 
 
-def _lines(items: list[str]) -> str:
-    return "\n" + ",\n".join(items) + "\n" if items else ""
+def _lines(rows: Sequence[object]) -> str:
+    return "\n" + ",\n".join(map(json.dumps, rows)) + "\n" if rows else ""

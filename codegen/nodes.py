@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import NoReturn
 
 import yaml
 
@@ -77,9 +78,7 @@ class Reader:
         root = self._compose(alias_hint)
         if root is None or not is_plain(root, "map"):
             line = 1 if root is None else line_of(root)
-            raise GenerationError(
-                f"{self.path}:{line}: got {described(root)}, expected a mapping with {required}"
-            )
+            self._fail(f"got {described(root)}, expected a mapping with {required}", line)
         for key, value in root.value:
             name = key.value if is_plain(key, "str") else ""
             if name in self.sections:
@@ -122,44 +121,33 @@ class Reader:
         """
         text = self._text()
         try:
-            root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+            return yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            line = mark.line + 1 if mark else 1
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             hint = alias_hint if "alias" in problem else ""
-            raise GenerationError(f"{self.path}:{line}: not YAML: {problem}{hint}") from None
+            self._fail(f"not YAML: {problem}{hint}", mark.line + 1 if mark else 1)
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
-            raise GenerationError(
-                f"{self.path}:{line}: not YAML: got the character U+{error.character:04X}; "
-                "remove it"
-            ) from None
+            self._fail(f"not YAML: got the character U+{error.character:04X}; remove it", line)
         except RecursionError:
-            raise GenerationError(
-                f"{self.path}: got hundreds of lists or mappings inside each other; "
-                f"expected {self._expected}"
-            ) from None
-        return root
+            inside = "got hundreds of lists or mappings inside each other"
+            self._fail(f"{inside}; expected {self._expected}")
 
     def _text(self) -> str:
         try:
             with self.path.open("rb") as file:
                 content = file.read(LARGEST + 1)
-        except OSError as error:
-            raise GenerationError(
-                f"{self.path}: {error.strerror}; expected {self._expected}"
-            ) from None
-        if len(content) > LARGEST:
-            raise GenerationError(
-                f"{self.path}: got more than {LARGEST:,} bytes; expected {self._expected}"
-            )
-        try:
+            if len(content) > LARGEST:
+                self._fail(f"got more than {LARGEST:,} bytes; expected {self._expected}")
             return content.decode()
+        except OSError as error:
+            self._fail(f"{error.strerror}; expected {self._expected}")
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            byte = content[error.start]
-            raise GenerationError(
-                f"{self.path}:{line}: got the byte 0x{byte:02X}, expected UTF-8. Save the file as "
-                "UTF-8"
-            ) from None
+            byte = f"the byte 0x{content[error.start]:02X}"
+            self._fail(f"got {byte}, expected UTF-8. Save the file as UTF-8", line)
+
+    def _fail(self, text: str, line: int | None = None) -> NoReturn:
+        place = self.path if line is None else f"{self.path}:{line}"
+        raise GenerationError(f"{place}: {text}") from None

@@ -192,7 +192,9 @@ def choose(
             if not matches:
                 if selection.origin == SELECTION_VARIABLE and entry.matches(hand_written):
                     continue
-                unknown = f"{entry.where}: {_unknown(entry, schemas, hand_written)}"
+                verb = "that matches" if entry.is_pattern else "named"
+                known = {*schemas.by_name, *hand_written}
+                unknown = f"{entry.where}: {no_operator(verb, entry.text, schemas, known)}"
                 (findings if entry.is_typed else notes).append(unknown)
                 if not entry.is_pattern and entry not in selection.excluded:
                     missing[entry.text] = None
@@ -222,24 +224,18 @@ def _omitted(selection: Selection, known: Collection[str]) -> dict[str, Omission
     return omitted
 
 
-def _unknown(entry: Entry, schemas: Schemas, hand_written: Collection[str]) -> str:
-    """Says that nothing has this name or matches this pattern, and what comes near."""
-    verb = "that matches" if entry.is_pattern else "named"
-    for name, public in schemas.public_names.items():
-        if fnmatch.fnmatchcase(public, entry.text):
-            return f"{_none(verb, entry.text, schemas)}; '{public}' is ATen's '{name}': write that"
-    return no_operator(verb, entry.text, schemas, {*schemas.by_name, *hand_written})
-
-
 def no_operator(verb: str, text: str, schemas: Schemas, known: Collection[str]) -> str:
-    """Says that there is no such operator, and which of the ``known`` names comes near."""
+    """Says that nothing has this name or matches this pattern, and what comes near.
+
+    ATen's name for the public one that was given, or one of the ``known`` names.
+    """
     base, dot, _ = text.partition(".")
-    if dot and base in known:
+    names = schemas.public_names
+    matching = [name for name, public in names.items() if fnmatch.fnmatchcase(public, text)]
+    if matching:
+        hint = f"; '{names[matching[0]]}' is ATen's '{matching[0]}': write that"
+    elif dot and base in known:
         hint = f"; a name stands for all its overloads: write '{base}'"
     else:
         hint = nearest(text.strip("*"), known)
-    return f"{_none(verb, text, schemas)}{hint}"
-
-
-def _none(verb: str, text: str, schemas: Schemas) -> str:
-    return f"torch {schemas.torch_version} has no out= or in-place operator {verb} '{text}'"
+    return f"torch {schemas.torch_version} has no out= or in-place operator {verb} '{text}'{hint}"

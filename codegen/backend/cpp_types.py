@@ -63,14 +63,21 @@ class _Parser:
     def _next(self) -> str:
         return self._words[self._position] if self._position < len(self._words) else ""
 
+    def _take(self, *texts: str) -> str:
+        """Goes past the next word if it is one of these; else, or at the end, ""."""
+        word = self._next()
+        if word not in texts:
+            return ""
+        self._position += 1
+        return word
+
     def type(self) -> _Type:
         is_const = self._qualifiers()
         named = self._named()
         is_const |= self._qualifiers() or named.is_const
         suffix = named.suffix
-        while self._next() in ("&", "&&", "*"):
-            suffix += self._next()
-            self._position += 1
+        while mark := self._take("&", "&&", "*"):
+            suffix += mark
             self._qualifiers()
         return _Type(named.core, suffix, is_const)
 
@@ -83,26 +90,23 @@ class _Parser:
 
     def _qualifiers(self) -> bool:
         is_const = False
-        while self._next() in _QUALIFIERS:
-            is_const |= self._next() == "const"
-            self._position += 1
+        while word := self._take(*_QUALIFIERS):
+            is_const |= word == "const"
         return is_const
 
     def _named(self) -> _Type:
-        if self._next() in _FUNDAMENTAL:
-            names = []
-            while self._next() in _FUNDAMENTAL:
-                names.append(self._next())
-                self._position += 1
-            return _Type(" ".join(names))
+        fundamental = []
+        while word := self._take(*_FUNDAMENTAL):
+            fundamental.append(word)
+        if fundamental:
+            return _Type(" ".join(fundamental))
         parts = self._parts()
         alias = self._aliases.get(parts[0]) if len(parts) == 1 else None
-        if next(self._names, None) is None:
+        is_macro = alias is None and len(parts) == 1 and is_macro_name(parts[0])
+        if next(self._names, None) is None or is_macro:
             raise UnclearTypeError(parts[0])
         if alias is not None:
             return _Parser(alias, self._aliases, self._names).type()
-        if len(parts) == 1 and is_macro_name(parts[0]):
-            raise UnclearTypeError(parts[0])
         while len(parts) > 1 and parts[0] in _NAMESPACES:
             del parts[0]
         name = "::".join(parts)
@@ -111,28 +115,24 @@ class _Parser:
     def _parts(self) -> list[str]:
         """A qualified name, with the arguments of templates."""
         parts = []
-        if self._next() == "::":
-            self._position += 1
+        self._take("::")
         while True:
             name = self._next()
             if not name.isidentifier():
                 raise UnclearTypeError(name or "nothing")
             self._position += 1
             parts.append(name + (self._arguments() if self._next() == "<" else ""))
-            if self._next() != "::":
+            if not self._take("::"):
                 return parts
-            self._position += 1
 
     def _arguments(self) -> str:
         arguments = []
-        while self._next() in ("<", ","):
-            self._position += 1
+        while self._take("<", ","):
             if self._next()[:1].isdigit():
                 arguments.append(self._next().rstrip("uUlL"))
                 self._position += 1
             else:
                 arguments.append(str(self.type()))
-        if self._next() != ">":
+        if not self._take(">"):
             raise UnclearTypeError(self._next() or "nothing")
-        self._position += 1
         return f"<{','.join(arguments)}>"

@@ -8,16 +8,14 @@ import re
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from codegen.aten import NativeFunctions
 from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
 from codegen.backend.model import MOST_HINTS, BackendFile, Entry
 from codegen.backend.wrappers import member_name
 from codegen.errors import GenerationError, counted, nearest
-
-if TYPE_CHECKING:
-    from codegen.aten import NativeFunctions
 
 _SUFFIXES = frozenset(
     {

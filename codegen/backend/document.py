@@ -11,16 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
+from codegen.aten import NativeFunctions
 from codegen.backend.model import BackendFile, DispatchKeys, Entry, Operators
 from codegen.model import is_identifier
 from codegen.nodes import Reader, is_plain, line_of
-
-if TYPE_CHECKING:
-    from codegen.aten import NativeFunctions
 
 KEYS = (
     *("backend", "cpp_namespace", "class_name", "extra_headers"),

@@ -79,8 +79,7 @@ def _register(
     kernels: Kernels, registrations: tuple[Registration, ...], parsed: NativeFunctions
 ) -> str:
     has_copies = any(each.operator == "_copy_from" for each in registrations)
-    headers = {each.header for each in registrations if each.header}
-    headers |= {"empty_like", "empty_strided"}
+    headers = {"empty_like", "empty_strided", *(each.header for each in registrations)} - {""}
     if has_copies:
         headers.add("_copy_from")
     return _render(

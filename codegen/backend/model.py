@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from codegen.aten import NativeFunctions
 from codegen.errors import nearest, quoted
-
-if TYPE_CHECKING:
-    from codegen.aten import NativeFunctions
 
 # Backends of their own without a key for autograd, sparse tensors and so on.
 _KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")

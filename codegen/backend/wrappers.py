@@ -149,8 +149,7 @@ def copying(kernels: Kernels, function: NativeFunction, functional: NativeFuncti
     for result, written in zip(results[fresh:], _written(function), strict=True):
         verb = "write_out" if written in function.func.arguments.out else "update"
         lines.append(f"{verb}({result}, {written.name});")
-    returned = [f"std::move({each})" for each in results[:fresh]]
-    return _definition(kernels, function, functional, lines, returned)
+    return _definition(kernels, function, functional, lines, results[:fresh])
 
 
 def allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
@@ -179,8 +178,7 @@ def allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunction
     for index, each in enumerate(names):
         lines.append(f"auto {each} = empty_as({_element('shapes_', index, count)}, device_);")
     lines.append(_call_of_out(kernels, functional, out, names))
-    returned = [f"std::move({each})" for each in names]
-    return _definition(kernels, functional, out, lines, returned)
+    return _definition(kernels, functional, out, lines, names)
 
 
 def replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
@@ -242,17 +240,16 @@ def _definition(
         head = signature.defn(name=kernels.wrapper(function))
         type_ = signature.returns_type().cpp_type()
     written = {str(each.annotation): each.name for each in _written(function) if each.annotation}
-    rest = iter(returned)
+    # Moving a whole local variable out keeps the compiler from building it in place.
+    move = "{}" if len(function.func.returns) == 1 else "std::move({})"
+    fresh = map(move.format, returned)
     values = [
-        next(rest) if each.annotation is None else written[str(each.annotation)]
+        next(fresh) if each.annotation is None else written[str(each.annotation)]
         for each in function.func.returns
     ]
-    if len(values) == 1:
-        # Moving a whole local variable out keeps the compiler from building it in place.
-        value = values[0].removesuffix(")") if values[0].startswith("std::move(") else values[0]
-        lines = [*lines, f"return {value.removeprefix('std::move(')};"]
-    elif values:
-        lines = [*lines, f"return {type_}({', '.join(values)});"]
+    if values:
+        value = values[0] if len(values) == 1 else f"{type_}({', '.join(values)})"
+        lines = [*lines, f"return {value};"]
     body = "".join(f"  {line}\n" for line in lines)
     return f"{head} {{\n{body}}}\n"
 

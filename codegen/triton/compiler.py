@@ -60,12 +60,9 @@ def find_toolchain(python: str) -> Toolchain:
     for flags in ((), ("-I",)):
         command = (python, *flags)
         if answer := _run([*command, "-c", _FIND], python).strip():
-            return _toolchain(command, answer)
-    raise GenerationError(f"{python} has no Triton. {_remedy(python)}")
-
-
-def _toolchain(command: tuple[str, ...], answer: str) -> Toolchain:
-    python = command[0]
+            break
+    else:
+        raise GenerationError(f"{python} has no Triton. {_remedy(python)}")
     try:
         found = json.loads(answer)
     except ValueError as error:
@@ -183,10 +180,8 @@ class Job:
     def key(self, toolchain: Toolchain) -> str:
         """A digest of everything that the compiled kernel depends on."""
         texts = (self.text(), toolchain.version, toolchain.assemblers)
-        files = (self.source.kernel, _WORKER)
-        return digest_of(
-            [*(text.encode() for text in texts), *(path.read_bytes() for path in files)]
-        )
+        files = (self.source.kernel.read_bytes(), _WORKER.read_bytes())
+        return digest_of([*map(str.encode, texts), *files])
 
 
 def jobs_of(plans: Sequence[Plan]) -> list[Job]:
@@ -257,9 +252,7 @@ def _compile(
 
 def _start_worker(toolchain: Toolchain, scratch: str) -> subprocess.Popen[str]:
     # Triton's variables change what it compiles, and its own cache knows less than ours.
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("TRITON_")
-    }
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TRITON_")}
     environment["TRITON_CACHE_DIR"] = scratch
     # Paths of this machine are not in the code, so it is the same everywhere; and it is smaller.
     environment["TRITON_DISABLE_LINE_INFO"] = "1"

@@ -16,15 +16,6 @@ _BYTES_PER_LINE = 64  # of four characters each: lines that a diff can show
 
 
 @dataclass(frozen=True, kw_only=True)
-class Argument:
-    """What a launcher passes for a parameter."""
-
-    name: str
-    type: str  # in C
-    field: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Launcher:
     """A compiled variant as the templates see it."""
 
@@ -39,10 +30,11 @@ class Launcher:
         return f"{self.variant.name}_{self.target}"
 
     @property
-    def arguments(self) -> list[Argument]:
-        types = {name: C_TYPES.get(type, "void*") for name, type in self.variant.types.items()}
+    def arguments(self) -> list[tuple[str, str]]:
+        """What is passed for each parameter: the type in C, and the field."""
+        types = self.variant.types
         return [
-            Argument(name=name, type=types[name], field=self.variant.field_of(name))
+            (C_TYPES.get(types[name], "void*"), self.variant.field_of(name))
             for name in self.kernel.parameters
         ]
 
@@ -108,15 +100,21 @@ def render(
 ) -> dict[str, str]:
     """All files, by path relative to the output folder."""
     environment = make_environment()
+    header = environment.get_template("triton/targets.h.j2")
     targets = sorted(plans[0].variants)
-    files = {
-        "triton/targets.h": environment.get_template("triton/targets.h.j2").render(
-            targets=targets, version=toolchain.version
-        )
-    }
+    files = {"triton/targets.h": header.render(targets=targets, version=toolchain.version)}
     rows = []
     for plan in plans:
-        launchers = _launchers(plan, kernels, toolchain, data_types)
+        launchers: dict[int, list[Launcher]] = {}
+        for job in jobs_of([plan]):
+            launcher = Launcher(
+                operator=plan.operator,
+                variant=job.variant,
+                target=job.target,
+                kernel=kernels[job.key(toolchain)],
+                data_types=data_types,
+            )
+            launchers.setdefault(job.target, []).append(launcher)
         for suffix in ("h", "c"):
             template = environment.get_template(f"triton/operator.{suffix}.j2")
             files[f"triton/{plan.source.name}.{suffix}"] = template.render(
@@ -128,26 +126,6 @@ def render(
         rows += [_row(plan.source.name, each) for group in launchers.values() for each in group]
     files["triton/kernels.json"] = "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
     return files
-
-
-def _launchers(
-    plan: Plan,
-    kernels: Mapping[str, Kernel],
-    toolchain: Toolchain,
-    data_types: Mapping[str, int],
-) -> dict[int, list[Launcher]]:
-    launchers: dict[int, list[Launcher]] = {target: [] for target in plan.variants}
-    for job in jobs_of([plan]):
-        launchers[job.target].append(
-            Launcher(
-                operator=plan.operator,
-                variant=job.variant,
-                target=job.target,
-                kernel=kernels[job.key(toolchain)],
-                data_types=data_types,
-            )
-        )
-    return launchers
 
 
 def _row(operator: str, launcher: Launcher) -> dict[str, object]:

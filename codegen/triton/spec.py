@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 
 from codegen.errors import GenerationError, nearest
@@ -31,7 +31,7 @@ _DATA_TYPES = _ROOT / "src" / "include" / "infini" / "ops" / "data_type.h"
 Constant = bool | int | float | str
 
 
-class FieldKind(StrEnum):
+class FieldKind(str, Enum):
     """What a field of the request is; the value is its type in C."""
 
     DATA_TYPE = "int"  # a DataType of infini/ops/data_type.h
@@ -116,7 +116,7 @@ def check(operator: Operator, variants: Sequence[Variant], where: str) -> None:
     """Refuses what can't be compiled or dispatched; ``where`` starts the message."""
     seen: set[str] = set()
     for variant in variants:
-        problem = _problem(operator, variant)
+        problem = next(_problems(operator, variant), None)
         if variant.name in seen:
             problem = "is there twice; expected a name of its own"
         if problem:
@@ -126,49 +126,44 @@ def check(operator: Operator, variants: Sequence[Variant], where: str) -> None:
         raise GenerationError(f"{where}: no variants; expected at least one")
 
 
-def _problem(operator: Operator, variant: Variant) -> str | None:
-    """What is wrong with the variant, if anything."""
+def _problems(operator: Operator, variant: Variant) -> Iterator[str]:
+    """What is wrong with the variant."""
     if not variant.name.isidentifier():
-        return "is no C identifier"
+        yield "is no C identifier"
     if not 1 <= len(variant.grid) <= 3:
-        return f"has a grid of {len(variant.grid)} dimensions; expected 1 to 3"
+        yield f"has a grid of {len(variant.grid)} dimensions; expected 1 to 3"
     for parameter, name in variant.types.items():
-        if problem := _type_problem(operator, variant, parameter, name):
-            return problem
+        source = variant.field_of(parameter)
+        kind = operator.fields.get(source)
+        if kind is None:
+            hint = nearest(source, operator.fields)
+            yield f"takes {source!r}, which is no field of the request{hint}"
+        elif not _fits(name, kind):
+            yield f"takes the field {source!r} of kind {kind.name} as {name!r}"
+        if parameter in variant.constants:
+            yield f"has {parameter!r} among both its types and its constants"
     for name, data_types in variant.data_types.items():
         if operator.fields.get(name) is not FieldKind.DATA_TYPE:
-            return f"has data types of {name!r}, which is no field of kind DATA_TYPE"
-        if unknown := [each for each in data_types if each not in TRITON_TYPES]:
-            return f"has the data type {unknown[0]!r}{nearest(unknown[0], TRITON_TYPES)}"
+            yield f"has data types of {name!r}, which is no field of kind DATA_TYPE"
+        for each in data_types:
+            if each not in TRITON_TYPES:
+                yield f"has the data type {each!r}{nearest(each, TRITON_TYPES)}"
     for name in variant.divisible:
         if name not in variant.types:
-            return f"has {name!r} divisible; expected one of {', '.join(variant.types)}"
+            yield f"has {name!r} divisible; expected one of {', '.join(variant.types)}"
     known = {*operator.fields, *variant.numbers}
     for expression in (*variant.grid, *variant.when):
         for name in names_in(expression):
             if name not in known:
-                return f"has {name!r} in {expression!r}, no field or constant{nearest(name, known)}"
-    return None
+                yield f"has {name!r} in {expression!r}, no field or constant{nearest(name, known)}"
 
 
-def _type_problem(operator: Operator, variant: Variant, parameter: str, name: str) -> str | None:
-    source = variant.field_of(parameter)
-    kind = operator.fields.get(source)
-    if kind is None:
-        return (
-            f"takes {source!r}, which is no field of the request{nearest(source, operator.fields)}"
-        )
-    expected = {
-        FieldKind.POINTER: _POINTER.fullmatch(name) is not None,
-        FieldKind.INTEGER: name in C_TYPES and name.startswith("i"),
-        FieldKind.FLOAT: name in ("fp32", "fp64"),
-        FieldKind.DATA_TYPE: False,
-    }
-    if not expected[kind]:
-        return f"takes the field {source!r} of kind {kind.name} as {name!r}"
-    if parameter in variant.constants:
-        return f"has {parameter!r} among both its types and its constants"
-    return None
+def _fits(name: str, kind: FieldKind) -> bool:
+    """Whether a field of the kind can be passed as this type of Triton's."""
+    if kind is FieldKind.POINTER:
+        return _POINTER.fullmatch(name) is not None
+    of_kind = {FieldKind.INTEGER: "i", FieldKind.FLOAT: "fp"}
+    return name in C_TYPES and name.startswith(of_kind.get(kind, "-"))
 
 
 def names_in(expression: str) -> list[str]:
