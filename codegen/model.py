@@ -349,10 +349,9 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """A hand-written base: its class, and the one overload that implementations register for."""
+    """A hand-written base: its place, and the one overload that implementations register for."""
 
     where: str  # "src/base/gemm.h:12"
-    class_name: str
     overload: Overload
 
 

@@ -159,7 +159,6 @@ class _Header:
         declaration = Declaration(schema=schema, header="", is_inplace=False, tags=(), line=line)
         return Base(
             where=f"{self._path}:{line}",
-            class_name=expected,
             overload=Overload(declaration=declaration, parameters=parameters),
         )
 
@@ -306,7 +305,7 @@ def read_registry(
 
     Raises ``GenerationError`` with every registration that can't be read or can't be so.
     """
-    names = {base.class_name: name for name, base in bases.items()}
+    names = {class_name(name): name for name in bases}
     devices = {f"{_DEVICE}{each.enumerator}": each.name for each in PLATFORMS}
     if accelerator:
         devices[_ACCELERATOR] = devices[f"{_DEVICE}{accelerator}"]

@@ -108,7 +108,7 @@ def make_library(
         operators=tuple(sorted(operators, key=lambda operator: operator.name)),
         skipped=tuple(sorted(skipped, key=lambda skip: skip.aten_name)),
         native=tuple(
-            Operator(name=name, class_name=base.class_name, overloads=(base.overload,))
+            Operator(name=name, class_name=class_name(name), overloads=(base.overload,))
             for name, base in bases.items()
             if name in native and name not in taken
         ),

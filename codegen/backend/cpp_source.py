@@ -272,45 +272,39 @@ class _Scanner:
 
     def _find_definition(self) -> None:
         """Looks for `returns Class::name(parameters)` in the statement in front of a brace."""
-        statement = self._statement
+        tokens = self._statement
         position = 0
-        while position + 3 < len(statement):
-            if statement[position].text in self._class_names:
-                separator, name, opening = statement[position + 1 : position + 4]
-                if separator.text == "::" and name.kind == "word" and opening.text == "(":
-                    self._add_definition(position)
-                    return
-            if statement[position].text == "(":
-                position = _closing(statement, position)
+        while position + 3 < len(tokens):
+            owner, separator, name, opening = tokens[position : position + 4]
+            is_member = (separator.text, name.kind, opening.text) == ("::", "word", "(")
+            if is_member and owner.text in self._class_names:
+                self._add_definition(position)
+                return
+            if owner.text == "(":
+                position = _closing(tokens, position)
             position += 1
 
     def _add_definition(self, position: int) -> None:
         """Of which the name of the class stands at this position."""
-        statement = self._statement
-        name = position + 2
-        closing = _closing(statement, name + 1)
+        tokens = self._statement
+        name = tokens[position + 2]
+        closing = _closing(tokens, position + 3)
         start = position
-        while start >= 2 and (statement[start - 1].text, statement[start - 2].kind) == (
-            "::",
-            "word",
-        ):
+        while start >= 2 and tokens[start - 1].text == "::" and tokens[start - 2].kind == "word":
             start -= 2
-        qualifiers = tuple(each.text for each in statement[start:position:2])
-        if start and statement[start - 1].text == "::":
+        qualifiers = tuple(each.text for each in tokens[start:position:2])
+        if start and tokens[start - 1].text == "::":
             start -= 1
-        after = [token.text for token in statement[closing + 1 :]]
+        after = tuple(token.text for token in tokens[closing + 1 :])
+        trailing = after[after.index("->") + 1 :] if "->" in after else None
         self._source.definitions.append(
             Definition(
                 path=self._path,
-                line=statement[name].line,
+                line=name.line,
                 namespace=(*self._namespace(), *qualifiers),
-                name=statement[name].text,
-                returns=(
-                    tuple(after[after.index("->") + 1 :])
-                    if "->" in after
-                    else self._returns(statement[:start])
-                ),
-                parameters=_parameters(statement[name + 2 : closing]),
+                name=name.text,
+                returns=self._returns(tokens[:start]) if trailing is None else trailing,
+                parameters=_parameters(tokens[position + 4 : closing]),
                 is_conditional=bool(self._conditionals),
                 is_clear=self._is_clear,
             )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from codegen.aten import NativeFunctions
 from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
 from codegen.backend.model import MOST_HINTS, BackendFile, Entry
-from codegen.backend.wrappers import member_name
+from codegen.backend.registrations import member_name
 from codegen.errors import GenerationError, counted, nearest
 
 _SUFFIXES = frozenset(
@@ -40,20 +39,6 @@ class Kernel:
         return tuple(_canonical_of_torch(each) for each in (self.returns, *self.parameters))
 
 
-class _Finding(NamedTuple):
-    is_note: bool
-    path: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.text}"
-
-
-def _note(place: Definition | Invocation, text: str) -> _Finding:
-    return _Finding(is_note=True, path=str(place.path), line=place.line, text=text)
-
-
 def check_definitions(
     file: BackendFile, functions: NativeFunctions, implementation: Path
 ) -> tuple[str, ...]:
@@ -65,9 +50,12 @@ def check_definitions(
     paths = _source_files(implementation)
     sources = [scan(path, _text(path), file.class_name) for path in paths]
     comparison = _Comparison(file, declared_kernels(file, functions), implementation, sources)
-    findings = sorted(comparison.findings(), key=lambda finding: finding[:3])
-    notes = [str(finding) for finding in findings if finding.is_note]
-    if errors := [str(finding) for finding in findings if not finding.is_note]:
+    comparison.compare()
+    errors, notes = (
+        [f"{path}:{line}: {text}" for path, line, text in sorted(found, key=lambda each: each[:2])]
+        for found in (comparison.errors, comparison.notes)
+    )
+    if errors:
         raise GenerationError("\n".join([*errors, *(f"note: {note}" for note in notes)]))
     return tuple(notes)
 
@@ -127,6 +115,8 @@ class _Comparison:
         implementation: Path,
         sources: Sequence[Source],
     ) -> None:
+        self.errors: list[tuple[str, int, str]] = []  # path, line and text
+        self.notes: list[tuple[str, int, str]] = []
         self._file = file
         self._implementation = implementation
         self._hints_left = MOST_HINTS
@@ -165,21 +155,22 @@ class _Comparison:
             theirs = theirs[: -len(ours)]
         return theirs in (ours[: len(theirs)], ours[len(ours) - len(theirs) :])
 
-    def findings(self) -> Iterator[_Finding]:
+    def compare(self) -> None:
         missing: list[Kernel] = []
         for name, kernels in self._kernels.items():
-            settled = yield from self._compare(kernels, self._defined.get(name, []))
+            settled = self._compare(kernels, self._defined.get(name, []))
             missing += [kernel for kernel in kernels if kernel.entry.name not in settled]
-        yield from map(self._missing, missing)
+        for kernel in missing:
+            self._missing(kernel)
         missing_names = {kernel.name for kernel in missing}
         for name, definitions in self._defined.items():
-            if name not in self._kernels:
-                for definition in definitions:
-                    yield self._undeclared(definition, missing_names)
+            for definition in definitions if name not in self._kernels else ():
+                self._undeclared(definition, missing_names)
 
-    def _compare(
-        self, kernels: Sequence[Kernel], definitions: Sequence[Definition]
-    ) -> Generator[_Finding, None, set[str]]:
+    def _note(self, place: Definition | Invocation, text: str) -> None:
+        self.notes.append((str(place.path), place.line, text))
+
+    def _compare(self, kernels: Sequence[Kernel], definitions: Sequence[Definition]) -> set[str]:
         """Kernels of one name with what is defined under it; returns which are dealt with."""
         by_signature = {kernel.signature(): kernel for kernel in kernels}
         settled: set[str] = set()  # operators
@@ -190,7 +181,7 @@ class _Comparison:
                 kernel = by_signature.get(self._signature(definition))
             except UnclearTypeError as error:
                 is_clear = False
-                yield _note(
+                self._note(
                     definition,
                     f"{self._name(definition)} is written with '{error}', which is not "
                     "understood; its signature is not checked",
@@ -206,16 +197,14 @@ class _Comparison:
                 kernel = min(unsettled, key=lambda each: self._distance(definition, each))
                 settled.add(kernel.entry.name)
                 differences = ", ".join(self._differences(definition, kernel))
-                yield _Finding(
-                    is_note=False,
-                    path=str(definition.path),
-                    line=definition.line,
-                    text=f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' "
+                text = (
+                    f"{self._name(definition)} is not the kernel of '{kernel.entry.name}' "
                     f"({self._file.path}:{kernel.entry.line}): {differences}; expected "
-                    f"{kernel.declaration}",
+                    f"{kernel.declaration}"
                 )
+                self.errors.append((str(definition.path), definition.line, text))
             elif not definition.is_conditional:  # it may be for another version of torch
-                yield self._undeclared(definition, ())
+                self._undeclared(definition, ())
         return settled if is_clear else {kernel.entry.name for kernel in kernels}
 
     def _signature(self, definition: Definition) -> tuple[str, ...]:
@@ -247,25 +236,25 @@ class _Comparison:
                 )
         return differences
 
-    def _missing(self, kernel: Kernel) -> _Finding:
+    def _missing(self, kernel: Kernel) -> None:
         pasting = (
             each
             for each in self._pasting
             if any(argument in kernel.name for argument in each.arguments)
         )
+        operator = kernel.entry.name
         if invocation := self._invocations.get(kernel.name) or next(pasting, None):
-            return _note(
+            self._note(
                 invocation,
                 f"the macro {invocation.macro} may define {self._file.class_name}::{kernel.name} "
-                f"of '{kernel.entry.name}'; not checked",
+                f"of '{operator}'; not checked",
             )
-        return _Finding(
-            is_note=False,
-            path=str(self._file.path),
-            line=kernel.entry.line,
-            text=f"'{kernel.entry.name}' has no kernel in {self._implementation}"
-            f"{self._instead(kernel)}; expected {kernel.declaration}",
-        )
+        else:
+            text = (
+                f"'{operator}' has no kernel in {self._implementation}{self._instead(kernel)}; "
+                f"expected {kernel.declaration}"
+            )
+            self.errors.append((str(self._file.path), kernel.entry.line, text))
 
     def _instead(self, kernel: Kernel) -> str:
         """What there is in place of the definition."""
@@ -285,11 +274,11 @@ class _Comparison:
             )
         return ""
 
-    def _undeclared(self, definition: Definition, missing: Collection[str]) -> _Finding:
+    def _undeclared(self, definition: Definition, missing: Collection[str]) -> None:
         self._hints_left -= 1
         known = missing if self._hints_left >= 0 else ()
         parameters = ", ".join(map(_spelled, definition.parameters))
-        return _note(
+        self._note(
             definition,
             f"{self._name(definition)}({parameters}) is declared by no entry of "
             f"{self._file.path}{nearest(definition.name, known)}",

@@ -10,8 +10,7 @@ from codegen.backend.coverage import REQUIRED, make_coverage, render_json
 from codegen.backend.definitions import check_definitions
 from codegen.backend.document import read_backend_file
 from codegen.backend.model import BackendFile
-from codegen.backend.registrations import Registration, make_registrations
-from codegen.backend.wrappers import Kernels, make_kernels
+from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
 from codegen.errors import counted
 from codegen.output import Outcome, synchronize
 

@@ -11,6 +11,7 @@ from codegen.errors import nearest, quoted
 # Backends of their own without a key for autograd, sparse tensors and so on.
 _KEYS_WITHOUT_FUNCTIONALITIES = ("FPGA", "MAIA", "ORT", "Vulkan", "Metal")
 _AUTOGRAD = "Autograd"
+_A_DEVICE = "expected that of a device which torch leaves to others, such as PrivateUse1"
 MOST_HINTS = 100  # near matches; one among all operators costs 6 ms
 
 
@@ -105,7 +106,7 @@ class DispatchKeys:
         if key in self.free:
             return None
         if key in self._in_tree:
-            return f"torch has kernels of its own for {quoted(key)}; {self._expected()}"
+            return f"torch has kernels of its own for {quoted(key)}; {_A_DEVICE}"
         without = key.removeprefix(_AUTOGRAD)
         if key in self._all and without in self.free:
             return (
@@ -113,11 +114,8 @@ class DispatchKeys:
                 "operators under 'autograd'"
             )
         if key in self._all:
-            return f"the dispatch key {quoted(key)} is not that of a device; {self._expected()}"
-        return f"{quoted(key)} is not a dispatch key; {self._expected()}{nearest(key, self.free)}"
+            return f"the dispatch key {quoted(key)} is not that of a device; {_A_DEVICE}"
+        return f"{quoted(key)} is not a dispatch key; {_A_DEVICE}{nearest(key, self.free)}"
 
     def has_autograd(self, key: str) -> bool:
         return f"{_AUTOGRAD}{key}" in self._all
-
-    def _expected(self) -> str:
-        return "expected that of a device which torch leaves to others, such as PrivateUse1"

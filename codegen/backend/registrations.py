@@ -1,24 +1,99 @@
-"""What a backend registers with the dispatcher: its kernels, and wrappers made from them."""
+"""What a backend registers with the dispatcher: its kernels, and wrappers made from them.
+
+torchgen writes the wrappers that guard the device. Its own wrappers of out= and in-place functions
+need two kernels that a backend may not have, do not check what they write into, crash on
+mutable functions and do not compile for lists: they are written here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codegen.aten import NativeFunctions
-from codegen.backend import wrappers
-from codegen.backend.wrappers import Kernels
+from codegen.backend.model import BackendFile, Entry
 
 if TYPE_CHECKING:
-    from torchgen.model import NativeFunction
+    from torchgen.api.types import DispatcherSignature
+    from torchgen.model import Argument, BackendIndex, NativeFunction
 
 # Backends that torch keeps functional: a structured out= kernel gives them nothing.
 # c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
 _FUNCTIONAL_BACKENDS = frozenset({"XLA", "Lazy"})
 
-# Writes the wrapper of one function that calls the kernel of another.
-_Make = Callable[["Kernels", "NativeFunction", "NativeFunction"], str]
+_COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """The kernels that the file lists for one dispatch key, as torchgen's emitters want them."""
+
+    file: BackendFile
+    index: BackendIndex
+    # Overrides of the autograd of operators, not their kernels.
+    is_autograd: bool
+
+    @property
+    def key(self) -> str:
+        return str(self.index.dispatch_key)
+
+    def has(self, function: NativeFunction) -> bool:
+        return bool(self.index.has_kernel(function))
+
+    def is_symint(self, function: NativeFunction) -> bool:
+        """Whether a size that the kernel takes may be symbolic."""
+        return str(function.func.name) in self.file.symint
+
+    def guards(self, function: NativeFunction) -> bool:
+        """Copies are between two devices: their kernels choose."""
+        return self.file.device_guard and str(function.func.name) not in _COPIES
+
+    def wrapper(self, function: NativeFunction) -> str:
+        """Unique for an overload under the key, and as torchgen calls them."""
+        prefix = f"wrapper_{self.key}_{function.func.name.overload_name}_"
+        return str(_signature(function, prefix=prefix).name())
+
+    def kernel(self, function: NativeFunction) -> str:
+        """The kernel that the owner of the backend writes."""
+        file = self.file
+        return f"::{file.cpp_namespace}::{file.class_name}::{member_name(file, function)}"
+
+    def callee(self, function: NativeFunction) -> str:
+        """What to call for the kernel of ``function``, the guards of its device included."""
+        return self.wrapper(function) if self.guards(function) else self.kernel(function)
+
+
+def make_kernels(
+    file: BackendFile, entries: Sequence[Entry], parsed: NativeFunctions, *, is_autograd: bool
+) -> Kernels:
+    """The kernels of ``entries``, which name operators that ``parsed`` has."""
+    from torchgen.model import BackendIndex, BackendMetadata, DispatchKey
+
+    functions = [parsed.by_name[entry.name] for entry in entries]
+    index = BackendIndex(
+        dispatch_key=DispatchKey.parse(f"{'Autograd' if is_autograd else ''}{file.backend}"),
+        use_out_as_primary=file.use_out_as_primary,
+        external=True,
+        device_guard=file.device_guard,
+        index={
+            function.func.name: BackendMetadata(
+                kernel=member_name(file, function),
+                structured=False,
+                cpp_namespace=f"::{file.cpp_namespace}",
+            )
+            for function in functions
+        },
+    )
+    return Kernels(file=file, index=index, is_autograd=is_autograd)
+
+
+def member_name(file: BackendFile, function: NativeFunction) -> str:
+    """The kernel in its class: torchgen's name, marked where its sizes are symbolic."""
+    from torchgen.api import dispatcher
+
+    suffix = "_symint" if str(function.func.name) in file.symint else ""
+    return str(dispatcher.name(function.func)) + suffix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +105,10 @@ class Registration:
     definition: str = ""  # of that function, where it is not the kernel itself
     source: str = ""  # the operator from whose kernel it is derived
     header: str = ""  # that the definition needs: "add" of ATen/ops/add_ops.h
+
+
+# Writes the wrapper of one function that calls the kernel of another.
+_Make = Callable[[Kernels, "NativeFunction", "NativeFunction"], str]
 
 
 def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Registration]:
@@ -48,21 +127,23 @@ def make_registrations(kernels: Kernels, parsed: NativeFunctions) -> Iterator[Re
         else:
             continue
         for source in filter(kernels.has, sources):
-            if make := _make(kernels, source, function):
+            if make := _maker(kernels, source, function):
                 yield _derived(kernels, function, source, make)
                 break
 
 
 def _of_kernel(kernels: Kernels, function: NativeFunction) -> Registration:
+    from torchgen.context import native_function_manager
+
     operator = str(function.func.name)
     if kernels.guards(function):
         return Registration(
             operator=operator,
             function=f"&{kernels.wrapper(function)}",
-            definition=wrappers.guarded(kernels, function),
+            definition=_guarded(kernels, function),
         )
-    # The kernel may be overloaded.
-    pointer = wrappers.pointer_type(kernels, function)
+    with native_function_manager(function):  # the kernel may be overloaded
+        pointer = _signature(function, symint=kernels.is_symint(function)).ptr_type()
     return Registration(
         operator=operator, function=f"static_cast<{pointer}>(&{kernels.kernel(function)})"
     )
@@ -76,14 +157,14 @@ def _derived(
         function=f"&{kernels.wrapper(function)}",
         definition=make(kernels, function, source),
         source=str(source.func.name),
-        header=function.root_name if make is wrappers.allocating else "",
+        header=function.root_name if make is _allocating else "",
     )
 
 
-def _make(kernels: Kernels, source: NativeFunction, function: NativeFunction) -> _Make | None:
+def _maker(kernels: Kernels, source: NativeFunction, function: NativeFunction) -> _Make | None:
     """How to derive ``function`` from the kernel of ``source``, if that serves."""
     if str(function.func.name) == "_copy_from_and_resize":
-        return wrappers.resizing
+        return _resizing
     if "inplace_view" in function.tags:
         return None  # it changes the argument, not the values in it
     if source.func.kind().name == "functional":
@@ -95,15 +176,15 @@ def _make(kernels: Kernels, source: NativeFunction, function: NativeFunction) ->
             if source.func.arguments.tensor_options is not None
             else function.has_composite_explicit_autograd_kernel
         )
-        serves = wrappers.can_copy(function, source) and not is_derived_by_torch
-        return wrappers.copying if serves else None
+        serves = _can_copy(function, source) and not is_derived_by_torch
+        return _copying if serves else None
     if kernels.is_autograd or has_composite(function, kernels.file.backend):
         return None
     kind = function.func.kind().name
-    if kind == "functional" and wrappers.can_allocate(function, source):
-        return wrappers.allocating
-    if kind == "inplace" and wrappers.can_replace(function, source):
-        return wrappers.replacing
+    if kind == "functional" and _can_allocate(function, source):
+        return _allocating
+    if kind == "inplace" and _can_replace(function, source):
+        return _replacing
     return None
 
 
@@ -118,3 +199,180 @@ def has_composite(function: NativeFunction, backend: str) -> bool:
         function.has_composite_explicit_autograd_non_functional_kernel
         or function.structured_delegate is not None
     )
+
+
+def _guarded(kernels: Kernels, function: NativeFunction) -> str:
+    """Checks that all arguments are on one device and makes it the current one, by torchgen."""
+    from torchgen.dest import RegisterDispatchKey
+    from torchgen.selective_build.selector import SelectiveBuilder
+    from torchgen.utils import Target
+
+    emitter = RegisterDispatchKey(
+        kernels.index,
+        Target.ANONYMOUS_DEFINITION,
+        SelectiveBuilder.get_nop_selector(),
+        rocm=False,
+        symint=kernels.is_symint(function),
+        class_method_name=kernels.file.class_name,
+        skip_dispatcher_op_registration=False,
+    )
+    return str(emitter.gen_unstructured(function))
+
+
+def _can_copy(function: NativeFunction, functional: NativeFunction) -> bool:
+    """Whether what ``functional`` returns is all that ``function`` writes and returns."""
+    return len(functional.func.returns) == len(_fresh_returns(function)) + len(_written(function))
+
+
+def _can_allocate(functional: NativeFunction, out: NativeFunction) -> bool:
+    """Whether the Meta key can tell what ``functional`` returns, and ``out`` writes only that."""
+    return (
+        "dynamic_output_shape" not in functional.tags
+        and functional.func.arguments.tensor_options is None
+        and any(argument.type.is_tensor_like() for argument in functional.func.arguments.flat_all)
+        and all(each.type.is_tensor_like() for each in functional.func.returns)
+        and len(functional.func.returns) == len(_written(out)) == len(out.func.arguments.out)
+    )
+
+
+def _can_replace(inplace: NativeFunction, out: NativeFunction) -> bool:
+    """Whether ``out`` writes one thing, and ``inplace`` nothing but ``self``."""
+    return len(_written(inplace)) == len(_written(out)) == len(out.func.arguments.out) == 1
+
+
+def _copying(kernels: Kernels, function: NativeFunction, functional: NativeFunction) -> str:
+    """An out=, in-place or mutable function: copies what the functional kernel returns."""
+    given = _given(function, functional)
+    arguments = [given[each.name] for each in functional.func.arguments.flat_all]
+    lines = [f"auto results_ = {kernels.callee(functional)}({', '.join(arguments)});"]
+    count = len(functional.func.returns)
+    fresh = len(_fresh_returns(function))
+    results = [_element("results_", index, count) for index in range(count)]
+    for result, written in zip(results[fresh:], _written(function), strict=True):
+        verb = "write_out" if written in function.func.arguments.out else "update"
+        lines.append(f"{verb}({result}, {written.name});")
+    return _definition(kernels, function, functional, lines, results[:fresh])
+
+
+def _allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
+    """A functional one: the Meta key tells the shapes, the out= kernel writes the values."""
+    from torchgen.api.translate import translate
+    from torchgen.api.types import Expr
+    from torchgen.context import native_function_manager
+
+    arguments = functional.func.arguments.flat_all
+    tensors = [each.name for each in arguments if each.type.is_tensor_like()]
+    with native_function_manager(functional):
+        given = [
+            Expr(f"on_meta({each.name})", each.nctype) if each.name in tensors else each
+            for each in _signature(functional, symint=kernels.is_symint(out)).arguments()
+        ]
+        wanted = _signature(functional, symint=True).arguments()
+        on_meta = [each.expr for each in translate(given, wanted, method=False)]
+    count = len(functional.func.returns)
+    names = [f"out{index}_" for index in range(count)]
+    devices = ", ".join(f"device_of({each})" for each in tensors)
+    operator = f"at::_ops::{functional.func.name.unambiguous_name()}"
+    lines = [
+        f"auto shapes_ = {operator}::redispatch({', '.join(['kMeta_', *on_meta])});",
+        f"const auto device_ = device_among({{{devices}}});",
+    ]
+    for index, each in enumerate(names):
+        lines.append(f"auto {each} = empty_as({_element('shapes_', index, count)}, device_);")
+    lines.append(_call_of_out(kernels, functional, out, names))
+    return _definition(kernels, functional, out, lines, names)
+
+
+def _replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
+    """An in-place one: not every out= kernel may write into what it reads."""
+    (written,) = _written(inplace)
+    lines = [
+        f"auto out0_ = empty_as({written.name});",
+        _call_of_out(kernels, inplace, out, ["out0_"]),
+        f"update(out0_, {written.name});",
+    ]
+    return _definition(kernels, inplace, out, lines, [])
+
+
+def _resizing(kernels: Kernels, function: NativeFunction, copy_from: NativeFunction) -> str:
+    """``_copy_from_and_resize``: not a variant of ``_copy_from`` to torchgen."""
+    return f"""\
+at::Tensor {kernels.wrapper(function)}(const at::Tensor & self, const at::Tensor & dst) {{
+  if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
+  return {kernels.callee(copy_from)}(self, dst, /*non_blocking=*/false);
+}}
+"""
+
+
+def _call_of_out(
+    kernels: Kernels, function: NativeFunction, out: NativeFunction, names: list[str]
+) -> str:
+    outs = [each.name for each in out.func.arguments.out]
+    given = {**_given(function, out), **dict(zip(outs, names, strict=True))}
+    arguments = [given[each.name] for each in out.func.arguments.flat_all]
+    return f"{kernels.callee(out)}({', '.join(arguments)});"
+
+
+def _given(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
+    """Expressions for the arguments of ``kernel`` in a wrapper of ``function``."""
+    given = {each.name: each.name for each in function.func.arguments.flat_all}
+    if kernel.func.arguments.tensor_options is not None:
+        out = function.func.arguments.out[0].name
+        given |= {
+            "dtype": f"{out}.scalar_type()",
+            "layout": f"{out}.layout()",
+            "device": f"{out}.device()",
+            "pin_memory": "::std::nullopt",
+        } | given
+    return given
+
+
+def _definition(
+    kernels: Kernels,
+    function: NativeFunction,
+    source: NativeFunction,
+    lines: list[str],
+    returned: list[str],
+) -> str:
+    """The wrapper of ``function`` that calls the kernel of ``source``, both symbolic or not."""
+    from torchgen.context import native_function_manager
+
+    with native_function_manager(function):
+        signature = _signature(function, symint=kernels.is_symint(source))
+        head = signature.defn(name=kernels.wrapper(function))
+        type_ = signature.returns_type().cpp_type()
+    written = {str(each.annotation): each.name for each in _written(function) if each.annotation}
+    # Moving a whole local variable out keeps the compiler from building it in place.
+    move = "{}" if len(function.func.returns) == 1 else "std::move({})"
+    fresh = map(move.format, returned)
+    values = [
+        next(fresh) if each.annotation is None else written[str(each.annotation)]
+        for each in function.func.returns
+    ]
+    if values:
+        value = values[0] if len(values) == 1 else f"{type_}({', '.join(values)})"
+        lines = [*lines, f"return {value};"]
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"{head} {{\n{body}}}\n"
+
+
+def _element(variable: str, index: int, count: int) -> str:
+    return variable if count == 1 else f"std::get<{index}>({variable})"
+
+
+def _written(function: NativeFunction) -> list[Argument]:
+    """What the function writes into, in the order in which its functional form returns it."""
+    arguments = function.func.arguments
+    return [*arguments.out, *(each for each in arguments.flat_non_out if each.is_write)]
+
+
+def _fresh_returns(function: NativeFunction) -> list[object]:
+    return [each for each in function.func.returns if each.annotation is None]
+
+
+def _signature(
+    function: NativeFunction, *, symint: bool = True, prefix: str = ""
+) -> DispatcherSignature:
+    from torchgen.api.types import DispatcherSignature
+
+    return DispatcherSignature.from_schema(function.func, prefix=prefix, symint=symint)
