@@ -32,7 +32,13 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
     narrowing = _narrowing(inputs, schemas, bases)
     is_for_others = narrowing and inputs.hand_written_bases().intersection(narrowing.operators)
     if not library.operators and not is_for_others:
-        raise GenerationError("\n".join([*choice.notes, _nothing_left(inputs, library)]))
+        reasons = Counter(skip.reason.value for skip in library.skipped)
+        counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        nothing_left = (
+            f"{inputs.selection} and {SELECTION_VARIABLE} leave no operator to generate: {counts}; "
+            "expected at least one"
+        )
+        raise GenerationError("\n".join([*choice.notes, nothing_left]))
     library = replace(library, narrowing=narrowing)
     summary = (
         f"torch {library.torch_version}: {counted(len(library.operators), 'operator')}, "
@@ -69,22 +75,11 @@ def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base
     for skip in library.skipped:
         if skip.reason is SkipReason.OTHER_BASE:
             base = bases[schemas.public_names[skip.aten_name]]
-            (atens,) = (
-                each.schema
-                for each in schemas.by_name[skip.aten_name]
-                if each.schema.overload_name == skip.overload_name
-            )
+            atens = {
+                each.schema.overload_name: each.schema for each in schemas.by_name[skip.aten_name]
+            }[skip.overload_name]
             yield (
                 f"{base.where}: '{base.overload.schema}' is not what torch "
                 f"{schemas.torch_version} has: '{atens}'. It stays without the PyTorch backend; "
                 "give the base torch's parameters, or another name"
             )
-
-
-def _nothing_left(inputs: Inputs, library: Library) -> str:
-    reasons = Counter(skip.reason.value for skip in library.skipped)
-    counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
-    return (
-        f"{inputs.selection} and {SELECTION_VARIABLE} leave no operator to generate: {counts}; "
-        "expected at least one"
-    )

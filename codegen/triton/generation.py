@@ -55,16 +55,14 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcom
 
 
 def _inputs(request: Request, toolchain: Toolchain) -> Iterator[bytes]:
-    for text in (toolchain.version, toolchain.assemblers, _text(request.targets)):
-        yield text.encode()
+    texts = (toolchain.version, toolchain.assemblers, _text(request.targets))
+    yield from map(str.encode, texts)
     generators = [*_CODEGEN.glob("*.py"), *(_CODEGEN / "triton").glob("*.py")]
     templates = (_CODEGEN / "templates" / "triton").glob("*.j2")
     for path in sorted((*generators, *templates)):
         yield path.read_bytes()
     for source in request.sources():
-        yield source.name.encode()
-        yield source.kernel.read_bytes()
-        yield source.build.read_bytes()
+        yield from (source.name.encode(), source.kernel.read_bytes(), source.build.read_bytes())
 
 
 def _text(targets: Sequence[int]) -> str:
