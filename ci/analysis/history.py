@@ -13,7 +13,7 @@ from ci.analysis.regressions import History, accepted_levels, history
 from ci.errors import UsageError
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
-from ci.store.rows import Accepted
+from ci.store.rows import Acceptance
 from ci.util.text import first_names, near_match
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
     return UsageError(f"{message}{near_match(name, known)}", remedy=remedy)
 
 
-def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Accepted]:
+def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Acceptance]:
     """What accepts all that got worse with a run: any run of those that changed with it."""
     rises = [
         (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
@@ -96,7 +96,7 @@ def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Accept
     for environment, shift, run_ids in rises:
         if run_id in run_ids:
             return [
-                Accepted(
+                Acceptance(
                     project=found.project,
                     platform=found.platform,
                     measure=measure,

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ci.errors import UsageError
-from ci.store.rows import LATEST, Measured, RunHead
+from ci.store.rows import LATEST, RunHead, RunMeasures
 from ci.util import process
 from ci.util.invocation import command
 from ci.util.process import ProcessError, ProcessResult
@@ -268,7 +268,7 @@ def window(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHea
     return [*ends[0], *thinned, *ends[1]]
 
 
-def newest_of(rows: Sequence[Measured], commits: Collection[str]) -> Measured | None:
+def newest_of(rows: Sequence[RunMeasures], commits: Collection[str]) -> RunMeasures | None:
     """The last run of a line that is of these commits."""
     clean = (row for row in reversed(rows) if not row.dirty and row.commit in commits)
     return next(clean, None)

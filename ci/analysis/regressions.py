@@ -15,7 +15,7 @@ from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyse
 from ci.analysis.parts import grouped_by
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
-from ci.store.rows import Accepted, Measured
+from ci.store.rows import Acceptance, RunMeasures
 
 IN_USE = 20
 """Latest runs of a platform: an environment that none of them had is a thing of the past."""
@@ -38,21 +38,21 @@ _PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_O
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class LevelChange:
     """A level of one measure that changed."""
 
     measure: str
-    before_run: Measured
+    before_run: RunMeasures
     """The last run before the change."""
-    run: Measured
+    run: RunMeasures
     """The first run after it."""
     place: int
     """Of ``run``, among the runs of the environment."""
     point: ChangePoint
     runs_since: int
     """Values that the new level was seen in, or what came after it."""
-    accepted: Accepted | None = None
-    undone: Measured | None = None
+    accepted: Acceptance | None = None
+    undone: RunMeasures | None = None
     """The first run of a later level that is as low as the one before."""
     wall_alone: bool = False
     """Wall time rose, and CPU seconds, which would have shown as much, did not."""
@@ -87,16 +87,16 @@ class Change:
 class Shift:
     """What got worse, or better, at one place: one cause, reported once."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[LevelChange, ...]
     """The most specific stage first."""
 
     @property
-    def headline(self) -> Change:
+    def headline(self) -> LevelChange:
         """What alarms; else what made things worse and still does; else the most specific."""
         return min(self.changes, key=lambda change: (not change.is_open, not change.is_rise))
 
     @property
-    def others(self) -> tuple[Change, ...]:
+    def others(self) -> tuple[LevelChange, ...]:
         return tuple(change for change in self.changes if change is not self.headline)
 
     @property
@@ -111,7 +111,7 @@ class Series:
     measure: str
     runs: int
     finding: SeriesFinding
-    drifts_since: Measured | None
+    drifts_since: RunMeasures | None
     """The first run of a drift, where there is one."""
 
     @property
@@ -130,7 +130,7 @@ class Environment:
     """The runs that had one environment key, the oldest first."""
 
     key: EnvironmentKey
-    runs: tuple[Measured, ...]
+    runs: tuple[RunMeasures, ...]
     series: tuple[Series, ...] = ()
     """None for an environment of the past."""
     shifts: tuple[Shift, ...] = ()
@@ -145,7 +145,7 @@ class Environment:
 class KeyChange:
     """The first run of an environment, and what is new in it."""
 
-    run: Measured
+    run: RunMeasures
     changes: tuple[str, ...]
 
 
@@ -165,9 +165,9 @@ class History:
 
 
 def history(
-    rows: Sequence[Measured],
+    rows: Sequence[RunMeasures],
     keys: Mapping[str, EnvironmentKey],
-    accepted: Sequence[Accepted] = (),
+    accepted: Sequence[Acceptance] = (),
     *,
     stage: str | None = None,
 ) -> History:
@@ -197,7 +197,7 @@ def history(
 
 def accepted_levels(
     environment: Environment, shift: Shift
-) -> Iterator[tuple[str, Measured, float]]:
+) -> Iterator[tuple[str, RunMeasures, float]]:
     """The measures, runs and levels that are accepted with a shift.
 
     The stages that contain it rise with it, be it too little to be seen yet, and are accepted as
@@ -213,7 +213,7 @@ def accepted_levels(
             yield name, first.run, median(since)
 
 
-def _findings(grouped: Mapping[str, Sequence[Measured]]) -> dict[str, dict[str, SeriesFinding]]:
+def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
     """By key and measure; all are analysed at once, since all of them can raise an alarm."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     for key, rows in grouped.items():
@@ -242,9 +242,9 @@ class _Judge:
 
     def __init__(
         self,
-        runs: Sequence[Measured],
+        runs: Sequence[RunMeasures],
         findings: Mapping[str, SeriesFinding],
-        accepted: Sequence[Accepted],
+        accepted: Sequence[Acceptance],
     ) -> None:
         self._runs, self._findings = runs, findings
         # By its run, or by its commit where that run is not kept any more.
@@ -266,7 +266,7 @@ class _Judge:
     def shifts(self, names: Iterable[str]) -> list[Shift]:
         """Changes near each other, and in the same direction, as one; the newest first."""
         found = (change for name in names for change in self._changes[name])
-        groups: list[list[Change]] = []
+        groups: list[list[LevelChange]] = []
         for change in sorted(found, key=lambda it: (it.is_worse, it.place), reverse=True):
             newest = groups[-1][0] if groups else None
             is_alike = newest and newest.is_worse is change.is_worse
@@ -282,16 +282,17 @@ class _Judge:
             shifts.append(Shift(changes=tuple(_specific_first(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
-    def _changes_of(self, name: str) -> list[Change]:
+    def _changes_of(self, name: str) -> list[LevelChange]:
         """The changes of a measure; of a rise also the run that took it back, but for what no one
         sees."""
         finding, places = self._findings[name], self._places[name]
-        found: list[Change] = []
-        later: list[Change] = []  # the next one last; each lower than all between it and the change
+        found: list[LevelChange] = []
+        # The next one last; each lower than all between it and the change.
+        later: list[LevelChange] = []
         for point in reversed(finding.changes):
             limit = point.before * (1 + (finding.detectable or 0.0))
             low = (it.run for it in reversed(later) if it.point.after <= limit)
-            change = Change(
+            change = LevelChange(
                 measure=name,
                 before_run=self._runs[places[point.index - 1]],
                 run=self._runs[places[point.index]],
@@ -307,7 +308,7 @@ class _Judge:
                 later.append(change)
         return found[::-1]
 
-    def _acceptance(self, change: Change) -> Accepted | None:
+    def _acceptance(self, change: LevelChange) -> Acceptance | None:
         """The acceptance that covers a rise: near it, and of a level as high."""
         margin = 1 + max(self._findings[change.measure].detectable or 0.0, TOLERANCE)
         covering = (
@@ -319,7 +320,7 @@ class _Judge:
         )
         return next(covering, None) if change.is_worse else None
 
-    def _is_wall_alone(self, change: Change) -> bool:
+    def _is_wall_alone(self, change: LevelChange) -> bool:
         """Whether wall time rose, and CPU seconds, which would have shown as much, did not."""
         stage, quantity = stage_and_quantity(change.measure)
         if quantity is not Quantity.WALL or not change.is_worse:
@@ -340,7 +341,7 @@ class _Judge:
         near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
         return shows and not any(it.is_worse for it in near)
 
-    def _moved(self, change: Change, place: int) -> Change:
+    def _moved(self, change: LevelChange, place: int) -> LevelChange:
         """``change`` at ``place``, if the runs between the two are on that side of it."""
         name, is_late = change.measure, place < change.place
         places = self._places[name]
@@ -362,19 +363,19 @@ class _Judge:
         )
 
 
-def _doubt(change: Change) -> tuple[bool, float]:
+def _doubt(change: LevelChange) -> tuple[bool, float]:
     """How little a change says of where it was: its size is known as well as its place."""
     point = change.point
     is_vague = change.is_small or not point.before
     return is_vague or not point.confirmed, (point.high - point.low) / abs(point.relative)
 
 
-def _specific_first(changes: Sequence[Change]) -> list[Change]:
+def _specific_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
     """Times first, of a stage before the stages that contain it, wall time first; the largest."""
     found = {change.measure: change for change in changes}
     containing = set().union(*map(_containing, found))
 
-    def is_minor(change: Change) -> bool:
+    def is_minor(change: LevelChange) -> bool:
         """Whether a stage that contains this one changed by more than twice what this explains."""
         quantity = stage_and_quantity(change.measure)[1]
         for name in _containing(change.measure) & found.keys():
@@ -384,7 +385,7 @@ def _specific_first(changes: Sequence[Change]) -> list[Change]:
                 return True
         return False
 
-    def order(change: Change) -> tuple[bool, bool, bool, bool, int, float]:
+    def order(change: LevelChange) -> tuple[bool, bool, bool, bool, int, float]:
         stage, quantity = stage_and_quantity(change.measure)
         contains, is_other = change.measure in containing, not quantity.is_time
         place = list(Quantity).index(quantity)
@@ -404,7 +405,7 @@ def _containing(name: str) -> set[str]:
 
 
 def _key_changes(
-    rows: Sequence[Measured], keys: Mapping[str, EnvironmentKey]
+    rows: Sequence[RunMeasures], keys: Mapping[str, EnvironmentKey]
 ) -> Iterator[KeyChange]:
     """Each key once, when it first appears, against the most similar one before it."""
     known: dict[str, EnvironmentKey] = {}  # the latest used last

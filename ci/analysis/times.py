@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ci.analysis.changes import POLICY
-from ci.analysis.regressions import Change, Environment, history
+from ci.analysis.regressions import Environment, LevelChange, history
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import stage_and_quantity
-from ci.store.rows import Accepted, Measured
+from ci.store.rows import Acceptance, RunMeasures
 
 
 class Judgement(StrEnum):
@@ -47,7 +47,7 @@ class MeasureChange:
     """The levels that the runs belong to, where the history knows of several."""
     detectable: float | None = None
     """The smallest relative change that would have been seen."""
-    steps: tuple[Change, ...] = ()
+    steps: tuple[LevelChange, ...] = ()
     """The changes of the level between the two runs, as the history has them."""
 
     @property
@@ -64,8 +64,8 @@ class Times:
     """The times of both runs, which have one environment."""
 
     key: EnvironmentKey
-    base: Measured
-    head: Measured
+    base: RunMeasures
+    head: RunMeasures
     head_runs: int
     """Runs of HEAD's commit and environment."""
     changes: tuple[MeasureChange, ...]
@@ -88,11 +88,11 @@ class NoTimes:
 
 
 def compare_times(
-    rows: Sequence[Measured],
+    rows: Sequence[RunMeasures],
     keys: Mapping[str, EnvironmentKey],
-    base: Measured,
-    head: Measured,
-    accepted: Sequence[Accepted] = (),
+    base: RunMeasures,
+    head: RunMeasures,
+    accepted: Sequence[Acceptance] = (),
 ) -> Times | NoTimes:
     """Judge HEAD by ``rows``: the runs of its line and environment, in the order of the line."""
     key = keys[head.key]
@@ -136,7 +136,7 @@ def _headlines(environment: Environment, changes: Sequence[MeasureChange]) -> tu
 
 
 def _changes(
-    environment: Environment, base: Measured, head: Measured, places: tuple[int, int]
+    environment: Environment, base: RunMeasures, head: RunMeasures, places: tuple[int, int]
 ) -> Iterator[MeasureChange]:
     changes = (change for shift in environment.shifts for change in shift.changes)
     ordered = sorted(changes, key=lambda change: change.place)
@@ -182,7 +182,7 @@ _MIRRORED = {
 
 
 def _judge_noisy(
-    steps: Sequence[Change], before: float, after: float, detectable: float | None
+    steps: Sequence[LevelChange], before: float, after: float, detectable: float | None
 ) -> Judgement:
     if not steps:
         return Judgement.TOO_LITTLE if detectable is None else Judgement.WITHIN_NOISE
@@ -200,7 +200,7 @@ def _judge_noisy(
     return Judgement.REGRESSION if is_open else Judgement.SUSPECTED
 
 
-def _judge_exact(steps: Sequence[Change], before: float, after: float) -> Judgement:
+def _judge_exact(steps: Sequence[LevelChange], before: float, after: float) -> Judgement:
     if before == after:
         return Judgement.UNCHANGED
     relative = after / before - 1 if before else math.inf

@@ -8,7 +8,7 @@ from typing import Any
 
 from ci.analysis.changes import POLICY, ChangePoint
 from ci.analysis.history import PlatformHistory
-from ci.analysis.regressions import WALL_ALONE, Change, Environment, Series, Shift
+from ci.analysis.regressions import WALL_ALONE, Environment, LevelChange, Series, Shift
 from ci.facts.measures import (
     LABELS,
     Quantity,
@@ -20,7 +20,7 @@ from ci.facts.measures import (
 )
 from ci.report.document import Document, Heading, Items, Report, Table, named
 from ci.report.table import MISSING
-from ci.store.rows import Accepted, Measured
+from ci.store.rows import Acceptance, RunMeasures
 from ci.util.invocation import command
 from ci.util.text import commit_name, counted, first_names
 
@@ -143,7 +143,7 @@ def _key_changes(record: PlatformHistory, run_ids: Container[str] | None = None)
     ]
 
 
-def _span(runs: Sequence[Measured]) -> str:
+def _span(runs: Sequence[RunMeasures]) -> str:
     first, last = runs[0].started_at, runs[-1].started_at
     return f"{counted(len(runs), 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
@@ -159,7 +159,7 @@ def _more(count: int) -> list[str]:
 COLUMNS = ("Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change")
 
 
-def _row(series: Series, last: Change | None) -> Sequence[str]:
+def _row(series: Series, last: LevelChange | None) -> Sequence[str]:
     stage, quantity = stage_and_quantity(series.measure)
     finding, change = series.finding, MISSING
     since = _relative(series.first, series.level) if finding.changes else MISSING
@@ -175,7 +175,7 @@ def _relative(before: float, after: float) -> str:
     return percent(after / before - 1, "+") if before else "from nothing"
 
 
-def accepted_line(accepted: Accepted) -> str:
+def accepted_line(accepted: Acceptance) -> str:
     """``accepted: compile up to 130 s, from RUN on``."""
     highest = amount(accepted.level, stage_and_quantity(accepted.measure)[1])
     return f"accepted: {measure_name(accepted.measure)} up to {highest}, from {accepted.run_id} on"
@@ -234,12 +234,12 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
         yield f"  if it is all right: {command('history', record.platform, *accept)}"
 
 
-def _headline(change: Change) -> str:
+def _headline(change: LevelChange) -> str:
     """``compile +38 s (+21 %)``."""
     return headline(change.measure, change.point.before, change.point.after)
 
 
-def standing(change: Change) -> str | None:
+def standing(change: LevelChange) -> str | None:
     """What became of a change, or has to: ``accepted on 2026-01-01: REASON``."""
     if change.accepted is not None:
         return f"accepted on {change.accepted.accepted_at:%Y-%m-%d}: {change.accepted.reason}"
@@ -266,7 +266,7 @@ def _interval(low: float, high: float) -> str:
     return f"95 % interval {percent(low, '+')} to {percent(high, '+')}"
 
 
-def run_name(run: Measured) -> str:
+def run_name(run: RunMeasures) -> str:
     """``20260101T120000Z-0123abcd-00ff (commit 0123456789ab)``."""
     return f"{run.run_id} ({commit_name(run.commit, dirty=run.dirty)})"
 
@@ -307,7 +307,7 @@ def _key_data(environment: Environment) -> dict[str, Any]:
     }
 
 
-def change_data(change: Change) -> dict[str, Any]:
+def change_data(change: LevelChange) -> dict[str, Any]:
     """Everything; of what rose from nothing there is no relative size."""
     point = change.point
     return {
@@ -326,5 +326,5 @@ def change_data(change: Change) -> dict[str, Any]:
     }
 
 
-def _run_data(run: Measured) -> dict[str, Any]:
+def _run_data(run: RunMeasures) -> dict[str, Any]:
     return {**named(run, "run_id", "commit", "dirty"), "started_at": run.started_at.isoformat()}

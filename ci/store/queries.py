@@ -13,7 +13,7 @@ from ci.facts.suite import Outcomes
 from ci.model.results import Product
 from ci.store import blobs
 from ci.store.connect import reading
-from ci.store.rows import Accepted, Measured, RunHead, SameEnvironment
+from ci.store.rows import Acceptance, RunHead, RunMeasures, SameEnvironment
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 
 # A start is known to the second only, and short runs share one.
@@ -57,7 +57,7 @@ class Queries:
         project: str,
         last: int | None = None,
         runs: Collection[str] | None = None,
-    ) -> list[Measured]:
+    ) -> list[RunMeasures]:
         """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are.
 
         With ``runs``, some hundreds of ids, of these only.
@@ -78,7 +78,8 @@ class Queries:
             found = [row._mapping for row in connection.execute(query)]
             now = _successors(connection, platform)
         return [
-            Measured(**{**row, "key": now.get(row["key"], row["key"])}) for row in reversed(found)
+            RunMeasures(**{**row, "key": now.get(row["key"], row["key"])})
+            for row in reversed(found)
         ]
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
@@ -156,12 +157,12 @@ class Queries:
             places[digest] = {test: n for test, n in at.items() if names[n : n + 1] == [test]}
         return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
 
-    def accepted(self, project: str) -> list[Accepted]:
+    def accepted(self, project: str) -> list[Acceptance]:
         """List the changes that somebody has accepted, the oldest first."""
         query = select(ACCEPTED).where(ACCEPTED.c.project == project)
         with reading(self._engine) as connection:
             rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
-            return [Accepted(**row._mapping) for row in rows]
+            return [Acceptance(**row._mapping) for row in rows]
 
 
 def _successors(connection: Connection, platform: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ class SameEnvironment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accepted:
+class Acceptance:
     """One measure of one platform that changed with one run, and why that is all right."""
 
     project: str
@@ -55,7 +55,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class RunMeasures:
     """The measures of one platform of one run."""
 
     run_id: str

@@ -20,7 +20,7 @@ from ci.model.tests import TestOutcome
 from ci.store import blobs
 from ci.store.connect import bring_up_to_date, cause, connect, reading, shown, writing
 from ci.store.queries import NEWEST_FIRST, Queries
-from ci.store.rows import LATEST, Accepted
+from ci.store.rows import LATEST, Acceptance
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 from ci.util.invocation import command
 from ci.util.text import first_names, near_match
@@ -54,7 +54,7 @@ class Store(Queries):
             message = f"the store rejects run {run.run_id}: {cause(error)}"
             raise InfrastructureError(message) from error
 
-    def accept(self, accepted: Accepted) -> None:
+    def accept(self, accepted: Acceptance) -> None:
         """Record that a change is as it should be; once more gives it another reason."""
         try:
             with writing(self._engine) as connection:

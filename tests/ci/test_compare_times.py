@@ -19,7 +19,7 @@ from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome
 from ci.store.folder import default_url
-from ci.store.rows import Accepted, RunHead
+from ci.store.rows import Acceptance, RunHead
 from ci.store.store import Store
 
 STRICT = ("--fail-on", "suspected")
@@ -106,7 +106,7 @@ def test_what_is_accepted_does_not_fail(topic: Project) -> None:
         topic.run(head(topic), result(seconds))
     with Store(default_url(topic.results)) as store:
         for measure in ("install.wall_s", "install.cpu_s", "total.wall_s", "total.cpu_s"):
-            accepted = Accepted(
+            accepted = Acceptance(
                 project="tiny",
                 platform="cpu",
                 measure=measure,

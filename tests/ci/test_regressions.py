@@ -11,7 +11,7 @@ import pytest
 
 from ci.analysis.regressions import History, Shift, accepted_levels, history
 from ci.facts.environment_key import EnvironmentKey
-from ci.store.rows import Accepted, Measured
+from ci.store.rows import Acceptance, RunMeasures
 
 KEY = EnvironmentKey(
     platform="cpu",
@@ -33,11 +33,11 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def runs(
     values: Mapping[str, Sequence[float | None]], key: EnvironmentKey = KEY, at: int = 0
-) -> list[Measured]:
+) -> list[RunMeasures]:
     """One run for each value of the series, a commit each."""
     count = max(map(len, values.values()))
     return [
-        Measured(
+        RunMeasures(
             run_id=f"run-{at + n}",
             commit=f"{at + n:040x}",
             dirty=False,
@@ -67,8 +67,8 @@ def only(found: History) -> Shift:
     return shift
 
 
-def acceptance(measure: str, run: str, level: float, commit: str | None = None) -> Accepted:
-    return Accepted(
+def acceptance(measure: str, run: str, level: float, commit: str | None = None) -> Acceptance:
+    return Acceptance(
         project="p",
         platform="cpu",
         measure=measure,
@@ -287,7 +287,7 @@ def test_an_acceptance_is_found_by_its_commit_when_its_run_is_gone() -> None:
     ],
     ids=["measure", "run", "lost run", "level"],
 )
-def test_an_acceptance_of_something_else_changes_nothing(other: Accepted) -> None:
+def test_an_acceptance_of_something_else_changes_nothing(other: Acceptance) -> None:
     assert history(runs({"install.wall_s": step()}), KEYS, [other]).open
 
 

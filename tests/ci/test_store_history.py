@@ -13,7 +13,7 @@ from ci.facts.measures import measures_of
 from ci.model.details import BuildDetails, Details, Rerun, Unit, UnitKind
 from ci.model.results import BuildResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
-from ci.store.rows import Accepted
+from ci.store.rows import Acceptance
 from ci.store.store import Store
 
 
@@ -210,7 +210,7 @@ def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, st
 
 def test_an_accepted_change_can_be_given_another_reason(store: Store) -> None:
     accepted = [
-        Accepted(
+        Acceptance(
             project="infini-ops",
             platform="moore",
             measure="total.wall_s",
