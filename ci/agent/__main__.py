@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from ci.agent.run import Run
+from ci.agent.run import JobRun
 from ci.model.job import PROTOCOL, read_job
 
 
@@ -15,7 +15,7 @@ def main() -> None:
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if document["protocol"] != PROTOCOL:
         sys.exit(f"agent: job protocol {document['protocol']}, expected {PROTOCOL}")
-    sys.exit(Run(read_job(document)).execute())
+    sys.exit(JobRun(read_job(document)).execute())
 
 
 if __name__ == "__main__":

@@ -15,14 +15,14 @@ from ci.agent.compiler_cache import CompilerCache
 from ci.agent.lease import LeaseError, Leases
 from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.output import EventLog, StageOutput
-from ci.agent.stage import Command, Stage
+from ci.agent.stage import Stage, StageCommand
 from ci.model import events
 from ci.model.job import PROTOCOL, Job, StagePlan
 
 INTERRUPTED = 130
 
 
-class Run:
+class JobRun:
     """One job, from ``run_started`` to ``run_finished``."""
 
     def __init__(self, job: Job) -> None:
@@ -148,7 +148,7 @@ class Run:
         leases = self._leases if stage.device else None
         leased = leases.variables if leases else {}
         self._stage = Stage(
-            Command(
+            StageCommand(
                 stage.command,
                 environment={**self._stage_environment(stage), **leased},
                 workspace=self._workspace,

@@ -43,7 +43,7 @@ KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never
 
 
 @dataclass(frozen=True)
-class Command:
+class StageCommand:
     """What to run, and in what; its processes inherit the descriptors."""
 
     arguments: Sequence[str]
@@ -56,7 +56,7 @@ class Command:
 class Stage:
     """A running command and its supervisor."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: StageCommand) -> None:
         self._output, output = os.pipe()
         self._result, result = os.pipe()
         # The supervisor takes its signals with sigtimedwait: blocked from its birth on.
@@ -123,7 +123,7 @@ class Stage:
         return written
 
 
-def _supervise(command: Command, output: int) -> CommandEnd:
+def _supervise(command: StageCommand, output: int) -> CommandEnd:
     # The parent of every orphan below this process, which ends with its own parent.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

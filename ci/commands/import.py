@@ -12,7 +12,7 @@ from pathlib import Path
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.store.folder import make_folder, open_store
-from ci.store.importing import Change, Importer, runs_in
+from ci.store.importing import Importer, ImportOutcome, runs_in
 from ci.util.text import counted, mask_credentials, printable
 
 
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Import every run that can be; what cannot is told, and stops no other."""
     errors: list[CiError] = []
-    taken: Counter[Change] = Counter()
+    taken: Counter[ImportOutcome] = Counter()
     listed = []
     make_folder(options.results)
     with (
@@ -51,23 +51,23 @@ def execute(options: argparse.Namespace) -> int:
     ):
         for folder in _folders(options.folders, errors):
             try:
-                run, change, notes = importer.take(folder)
+                run, outcome, notes = importer.take(folder)
             except (CiError, OSError) as error:
                 errors.append(_told(folder, error))
                 continue
-            taken[change] += 1
+            taken[outcome] += 1
             verdicts = {it.platform: it.verdict.product for it in run.platforms}
-            told = {"run_id": run.run_id, "change": change, "platforms": verdicts, "notes": notes}
+            told = {"run_id": run.run_id, "change": outcome, "platforms": verdicts, "notes": notes}
             listed.append(told)
             if options.format == "table":
                 products = ", ".join(f"{platform} {how}" for platform, how in verdicts.items())
-                print(f"{run.run_id}: {change}: {products}")
+                print(f"{run.run_id}: {outcome}: {products}")
                 for note in notes:
                     print(f"  {printable(note)}")
     if options.format == "json":
         print(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
     elif taken.total() + len(errors) > 1:  # 3 runs imported, 1 run already here, 1 refused
-        parts = [f"{counted(taken[change], 'run')} {change}" for change in Change if taken[change]]
+        parts = [f"{counted(taken[it], 'run')} {it}" for it in ImportOutcome if taken[it]]
         print(", ".join([*parts, *([f"{len(errors)} refused"] if errors else [])]))
     return max((error.exit_code for error in errors), default=ExitCode.PASSED)
 

@@ -110,7 +110,7 @@ _DEVICE_LINK = "cmake_device_link."
 _INTERNAL = "CMakeFiles/"  # not files that a build is for: stamps of custom targets
 
 
-class Command(NamedTuple):
+class NinjaCommand(NamedTuple):
     """A command of the build."""
 
     output: str
@@ -124,7 +124,7 @@ class Command(NamedTuple):
         return (self.end - self.start) / 1000
 
 
-def parse_ninja_log(text: str) -> list[Command]:
+def parse_ninja_log(text: str) -> list[NinjaCommand]:
     """The commands, each as it ran last; empty for text that is not a log of a known version.
 
     Ninja writes a line when a command ends, so that a time before the last one's is of another
@@ -151,11 +151,11 @@ def parse_ninja_log(text: str) -> list[Command]:
     for (invocation, start, end, _), names in outputs.items():
         of_kind = {_kind(name): name for name in reversed(names)}  # the first of each
         kind = next(kind for kind in UnitKind if kind in of_kind)
-        commands.append(Command(without_place(of_kind[kind]), kind, invocation, start, end))
+        commands.append(NinjaCommand(without_place(of_kind[kind]), kind, invocation, start, end))
     return commands
 
 
-def wall_seconds(commands: Iterable[Command], kind: UnitKind) -> float | None:
+def wall_seconds(commands: Iterable[NinjaCommand], kind: UnitKind) -> float | None:
     """Seconds in which at least one such command ran; ``None`` where there is none."""
     spans = sorted((c.invocation, c.start, c.end) for c in commands if c.kind is kind)
     if not spans:
@@ -183,7 +183,7 @@ def _kind(output: str) -> UnitKind:
 _OUTSIDE = "__/"  # CMake's folder for a source above its own: ``__/generated/table.cc.o``
 
 
-def cached_units(log: str | None, commands: Iterable[Command]) -> dict[str, bool]:
+def cached_units(log: str | None, commands: Iterable[NinjaCommand]) -> dict[str, bool]:
     """Whether the cache had a unit, by its output; nothing where its log does not show it."""
     outcomes = _hits(log or "")
     sources: dict[str, list[str]] = defaultdict(list)  # by the last part of their names

@@ -43,7 +43,7 @@ Row: TypeAlias = tuple[object, ...]
 Tests: TypeAlias = Callable[[str], Sequence[TestOutcome]]  # of a platform of the run
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column holds; any of it can be missing."""
 
     WORD = "word"  # one of few texts
@@ -55,17 +55,17 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ExportTable:
     """One table: its columns in order, and the rows that a run adds to it."""
 
-    columns: Mapping[str, Kind]
+    columns: Mapping[str, ColumnKind]
     rows: Callable[[RunResult, Tests], Iterator[Row]]
 
 
-def _columns(model: type[BaseModel]) -> dict[str, Kind]:
+def _columns(model: type[BaseModel]) -> dict[str, ColumnKind]:
     """A column for every field that one value of a table can hold."""
-    kinds = {bool: Kind.FLAG, int: Kind.INTEGER, float: Kind.NUMBER}
-    kinds |= {str: Kind.WORD, datetime: Kind.TIME}
+    kinds = {bool: ColumnKind.FLAG, int: ColumnKind.INTEGER, float: ColumnKind.NUMBER}
+    kinds |= {str: ColumnKind.WORD, datetime: ColumnKind.TIME}
     found = {}
     for name, field in model.model_fields.items():
         types = set(get_args(field.annotation) or [field.annotation]) - {NoneType}
@@ -74,22 +74,22 @@ def _columns(model: type[BaseModel]) -> dict[str, Kind]:
     return found
 
 
-_PLATFORM = {"run_id": Kind.WORD, "platform": Kind.WORD}
-_RUNS = {**_columns(RunResult), "run_id": Kind.TEXT, "commit": Kind.TEXT}
+_PLATFORM = {"run_id": ColumnKind.WORD, "platform": ColumnKind.WORD}
+_RUNS = {**_columns(RunResult), "run_id": ColumnKind.TEXT, "commit": ColumnKind.TEXT}
 del _RUNS["schema_version"]
 _COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed", "warnings")
 _PLATFORMS = {
     **_PLATFORM,
-    "label": Kind.WORD,
-    **dict.fromkeys(("simulated", "built"), Kind.FLAG),
-    **dict.fromkeys(("product", "harness"), Kind.WORD),
-    **dict.fromkeys(_COUNTS, Kind.INTEGER),
-    "pytest_summary": Kind.TEXT,
-    **dict.fromkeys(("build_install_s", "pytest_s", "total_s"), Kind.NUMBER),
+    "label": ColumnKind.WORD,
+    **dict.fromkeys(("simulated", "built"), ColumnKind.FLAG),
+    **dict.fromkeys(("product", "harness"), ColumnKind.WORD),
+    **dict.fromkeys(_COUNTS, ColumnKind.INTEGER),
+    "pytest_summary": ColumnKind.TEXT,
+    **dict.fromkeys(("build_install_s", "pytest_s", "total_s"), ColumnKind.NUMBER),
     **_columns(BuildResult),
-    "environment_key": Kind.WORD,
-    **{part.name: Kind.WORD for part in fields(EnvironmentKey) if part.name != "platform"},
-    **dict.fromkeys(("evidence", "notes"), Kind.TEXT),
+    "environment_key": ColumnKind.WORD,
+    **{part.name: ColumnKind.WORD for part in fields(EnvironmentKey) if part.name != "platform"},
+    **dict.fromkeys(("evidence", "notes"), ColumnKind.TEXT),
 }
 _STAGES = _columns(StageResult)
 # Columns of other names than their fields: with a unit, and telling beside those of other tables.
@@ -141,28 +141,31 @@ def _test_rows(run: RunResult, tests: Tests) -> Iterator[Row]:
             yield (run.run_id, result.platform, *values_of(test))
 
 
-TABLES: Mapping[str, Table] = {
-    "runs": Table(columns=_RUNS, rows=_run_rows),
-    "platforms": Table(columns=_PLATFORMS, rows=_platform_rows),
-    "stages": Table(
+TABLES: Mapping[str, ExportTable] = {
+    "runs": ExportTable(columns=_RUNS, rows=_run_rows),
+    "platforms": ExportTable(columns=_PLATFORMS, rows=_platform_rows),
+    "stages": ExportTable(
         columns={
             **_PLATFORM,
-            "position": Kind.INTEGER,
+            "position": ColumnKind.INTEGER,
             **{_NAMED_AS.get(name, name): kind for name, kind in _STAGES.items()},
         },
         rows=_stage_rows,
     ),
-    "measures": Table(
-        columns=_PLATFORM
-        | {"environment_key": Kind.WORD, "measure": Kind.WORD, "value": Kind.NUMBER},
-        rows=_measure_rows,
-    ),
-    "tests": Table(
+    "measures": ExportTable(
         columns={
             **_PLATFORM,
-            **dict.fromkeys(("test", "outcome"), Kind.WORD),
-            "duration_s": Kind.NUMBER,
-            **dict.fromkeys(("reason", "skip_reason"), Kind.WORD),
+            **dict.fromkeys(("environment_key", "measure"), ColumnKind.WORD),
+            "value": ColumnKind.NUMBER,
+        },
+        rows=_measure_rows,
+    ),
+    "tests": ExportTable(
+        columns={
+            **_PLATFORM,
+            **dict.fromkeys(("test", "outcome"), ColumnKind.WORD),
+            "duration_s": ColumnKind.NUMBER,
+            **dict.fromkeys(("reason", "skip_reason"), ColumnKind.WORD),
         },
         rows=_test_rows,
     ),
@@ -172,11 +175,11 @@ TABLES: Mapping[str, Table] = {
 class CsvWriter:
     """Times as ISO 8601, flags as ``true`` and ``false``, what is missing as nothing."""
 
-    def __init__(self, path: Path, columns: Mapping[str, Kind]) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, ColumnKind]) -> None:
         self._file = path.open("w", encoding="utf-8", newline="")
         self._writer = csv.writer(self._file)
         self._writer.writerow(columns)
-        self._plain = not {Kind.FLAG, Kind.TIME} & {*columns.values()}
+        self._plain = not {ColumnKind.FLAG, ColumnKind.TIME} & {*columns.values()}
 
     def write(self, rows: Sequence[Row]) -> None:
         # Looking at every value takes longer than all the rest.
@@ -195,7 +198,7 @@ def _text(value: object) -> object:
 class ParquetWriter:
     """Repeated words are dictionaries, which pandas reads as categories."""
 
-    def __init__(self, path: Path, columns: Mapping[str, Kind]) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, ColumnKind]) -> None:
         try:
             import pyarrow  # 26 MB, and nothing else needs it
             import pyarrow.parquet
@@ -204,12 +207,12 @@ class ParquetWriter:
             raise UsageError(message, remedy=PARQUET_REMEDY) from None
         self._arrow = pyarrow
         types = {
-            Kind.WORD: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
-            Kind.TEXT: pyarrow.string(),
-            Kind.INTEGER: pyarrow.int64(),
-            Kind.NUMBER: pyarrow.float64(),
-            Kind.FLAG: pyarrow.bool_(),
-            Kind.TIME: pyarrow.timestamp("us", tz="UTC"),
+            ColumnKind.WORD: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+            ColumnKind.TEXT: pyarrow.string(),
+            ColumnKind.INTEGER: pyarrow.int64(),
+            ColumnKind.NUMBER: pyarrow.float64(),
+            ColumnKind.FLAG: pyarrow.bool_(),
+            ColumnKind.TIME: pyarrow.timestamp("us", tz="UTC"),
         }
         self._schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
         self._writer = pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
@@ -234,14 +237,14 @@ class ParquetWriter:
 
 
 Writer: TypeAlias = CsvWriter | ParquetWriter
-WRITERS: Mapping[str, Callable[[Path, Mapping[str, Kind]], Writer]] = {
+WRITERS: Mapping[str, Callable[[Path, Mapping[str, ColumnKind]], Writer]] = {
     "parquet": ParquetWriter,
     "csv": CsvWriter,
 }
 
 
 @contextmanager
-def _writer(path: Path, table: Table) -> Iterator[Writer]:
+def _writer(path: Path, table: ExportTable) -> Iterator[Writer]:
     """Writes a file that takes its name where all went well, and is gone where not."""
     temporary = path.with_name(f".{path.name}.part")
     try:
@@ -253,7 +256,10 @@ def _writer(path: Path, table: Table) -> Iterator[Writer]:
 
 
 def export(
-    store: Store, run_ids: Iterable[str], files: Mapping[Path, Table], platforms: Sequence[str] = ()
+    store: Store,
+    run_ids: Iterable[str],
+    files: Mapping[Path, ExportTable],
+    platforms: Sequence[str] = (),
 ) -> Counter[Path]:
     """Write tables, each to a file of the format that it ends in; returns how many rows each has.
 

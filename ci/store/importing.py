@@ -105,7 +105,7 @@ def copy_files(folder: Path, target: Path) -> int:
     return left_out
 
 
-class Change(StrEnum):
+class ImportOutcome(StrEnum):
     """What importing a run comes to."""
 
     NEW = "imported"
@@ -115,19 +115,19 @@ class Change(StrEnum):
 
     @property
     def is_taken(self) -> bool:
-        return self in (Change.NEW, Change.UPDATED)
+        return self in (ImportOutcome.NEW, ImportOutcome.UPDATED)
 
 
-def change_of(known: RunResult | None, run: RunResult) -> Change:
+def outcome_of(known: RunResult | None, run: RunResult) -> ImportOutcome:
     """Compare a run with what is known of it; raises ``UsageError`` where both cannot be true."""
     if known is None:
-        return Change.NEW
+        return ImportOutcome.NEW
     if known == run:
-        return Change.UNCHANGED
+        return ImportOutcome.UNCHANGED
     if _goes_on(known, run):
-        return Change.UPDATED
+        return ImportOutcome.UPDATED
     if _goes_on(run, known):
-        return Change.OUTDATED
+        return ImportOutcome.OUTDATED
     message = f"run {run.run_id} is here with other results: " + "; ".join(_differences(known, run))
     raise UsageError(message, remedy="It stays as it is; --replace takes the one you name.")
 
@@ -202,7 +202,7 @@ class Importer:
             elif path.is_dir():
                 shutil.rmtree(path)
 
-    def take(self, folder: Path) -> tuple[RunResult, Change, list[str]]:
+    def take(self, folder: Path) -> tuple[RunResult, ImportOutcome, list[str]]:
         """Import the run in ``folder``, if it brings anything new; returns what that came to, and
         what a reader must know."""
         run = read_run(folder)
@@ -210,26 +210,26 @@ class Importer:
         with ExitStack() as locks:
             if target.is_dir():
                 locks.enter_context(only_caller(target))
-            change = self._change(run)
+            outcome = self._outcome(run)
             left_out = 0
-            if change.is_taken or (change is Change.UNCHANGED and not target.exists()):
+            if outcome.is_taken or (outcome is ImportOutcome.UNCHANGED and not target.exists()):
                 left_out = self._place(folder, run, locks)
-            notes = list(self._save(run, change)) if change is not Change.OUTDATED else []
+            notes = list(self._save(run, outcome)) if outcome is not ImportOutcome.OUTDATED else []
             # `latest` is the newest run, whenever it was imported.
-            if change.is_taken and self._store.load().run_id == run.run_id:
+            if outcome.is_taken and self._store.load().run_id == run.run_id:
                 link_latest(target)
         if left_out:
             notes.append(f"left out: {counted(left_out, 'link')} or special files")
-        return run, change, notes
+        return run, outcome, notes
 
-    def _change(self, run: RunResult) -> Change:
+    def _outcome(self, run: RunResult) -> ImportOutcome:
         path = self._results / run.run_id / RESULTS_FILE
         known = read_results(path) if path.exists() else self._stored(run.run_id)
         try:
-            return change_of(known, run)
+            return outcome_of(known, run)
         except UsageError:
             if self._replace:
-                return Change.UPDATED
+                return ImportOutcome.UPDATED
             raise
 
     def _stored(self, run_id: str) -> RunResult | None:
@@ -250,7 +250,7 @@ class Importer:
         staged.rename(target)
         return left_out
 
-    def _save(self, run: RunResult, change: Change) -> Iterator[str]:
+    def _save(self, run: RunResult, outcome: ImportOutcome) -> Iterator[str]:
         """Store what the store has not yet; read the tests again, as a resumed run does."""
         stored = self._stored(run.run_id)
         if stored == run:
@@ -263,5 +263,5 @@ class Importer:
                 if files.log is None and result.pytest is not None:
                     yield f"{result.platform}: stored without its tests, whose log is missing"
         self._store.save(run, details)
-        if change is Change.UNCHANGED:
+        if outcome is ImportOutcome.UNCHANGED:
             yield "the store did not have it, and has it now"

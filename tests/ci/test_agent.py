@@ -19,7 +19,7 @@ from agent_job import Job, printed_events, wait_for_end
 
 from ci.agent import machine
 from ci.agent.output import PACE_S, Printer, StageOutput
-from ci.agent.stage import Command, Stage
+from ci.agent.stage import Stage, StageCommand
 from ci.engines.job import agent_modules
 from ci.model.job import PROTOCOL, StageKind
 from ci.util.files import REPOSITORY
@@ -213,7 +213,7 @@ def test_sigterm_ends_the_stage_and_keeps_results(job: Job) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the agent has no threads
 def test_signal_after_the_end_of_a_stage_is_no_error(tmp_path: Path) -> None:
-    stage = Stage(Command(["true"], environment={}, workspace=tmp_path, timeout_s=60.0))
+    stage = Stage(StageCommand(["true"], environment={}, workspace=tmp_path, timeout_s=60.0))
     with (tmp_path / "printed").open("wb") as printed:
         printer = Printer(printed.fileno())
         output = StageOutput(tmp_path / "log", printer, stage="build", bytes_per_s=1 << 20)

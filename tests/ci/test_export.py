@@ -20,7 +20,7 @@ from ci.model.details import Details
 from ci.model.results import BuildResult, RunResult
 from ci.model.tests import Outcome, TestOutcome
 from ci.store import exporting
-from ci.store.exporting import TABLES, Kind
+from ci.store.exporting import TABLES, ColumnKind
 from ci.store.folder import default_url
 from ci.store.store import Store
 
@@ -75,11 +75,11 @@ def read_parquet(results: Path, table: str) -> Rows:
     return rows
 
 
-PARSED: dict[Kind, Callable[[str], object]] = {
-    Kind.INTEGER: int,
-    Kind.NUMBER: float,
-    Kind.FLAG: {"true": True, "false": False}.__getitem__,
-    Kind.TIME: datetime.fromisoformat,
+PARSED: dict[ColumnKind, Callable[[str], object]] = {
+    ColumnKind.INTEGER: int,
+    ColumnKind.NUMBER: float,
+    ColumnKind.FLAG: {"true": True, "false": False}.__getitem__,
+    ColumnKind.TIME: datetime.fromisoformat,
 }
 
 

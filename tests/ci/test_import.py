@@ -17,7 +17,7 @@ from ci.errors import ExitCode, UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.results import RunResult
 from ci.store.folder import default_url, read_results
-from ci.store.importing import Change, Importer, change_of, runs_in
+from ci.store.importing import Importer, ImportOutcome, outcome_of, runs_in
 from ci.store.store import Store
 
 Output = pytest.CaptureFixture[str]
@@ -129,8 +129,8 @@ def test_what_is_the_same_run_says_so_of_anything_but_its_progress(run: RunResul
     for field, value in {"commit": "ff" * 20, "project": "x", "dirty": True}.items():
         other = run.model_copy(update={field: value})
         with pytest.raises(UsageError, match=f"other results: {field} is .*, there {value}"):
-            change_of(run, other)
-    assert change_of(None, run) is Change.NEW
+            outcome_of(run, other)
+    assert outcome_of(None, run) is ImportOutcome.NEW
 
 
 def test_latest_stays_the_run_that_began_last(
