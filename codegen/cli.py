@@ -20,7 +20,7 @@ from codegen.devices import PLATFORMS
 from codegen.errors import GenerationError, counted
 from codegen.generation import generate
 from codegen.inputs import SELECTION_VARIABLE, Inputs
-from codegen.output import Outcome, differs, write
+from codegen.output import SyncResult, differs, write
 
 _ROOT = Path(__file__).resolve().parent.parent
 BASES = _ROOT / "src" / "base"
@@ -319,7 +319,7 @@ def _run_triton(options: argparse.Namespace) -> None:
     _report(options, generate(request, options.output_dir, dry_run=options.dry_run))
 
 
-def _report(options: argparse.Namespace, outcome: Outcome) -> None:
+def _report(options: argparse.Namespace, outcome: SyncResult) -> None:
     for note in outcome.notes:
         print(f"codegen: note: {note}", file=sys.stderr)
     for verb, names in (("write", outcome.written), ("remove", outcome.removed)):

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen.model import Kind, Operator, Overload, Parameter
+from codegen.model import Operator, Overload, Parameter, ParameterKind
 
 _VALUE_TYPES = {
-    Kind.TENSOR: "Tensor",
-    Kind.SCALAR: "Scalar",
-    Kind.INT: "std::int64_t",
-    Kind.FLOAT: "double",
-    Kind.BOOL: "bool",
-    Kind.STRING: "std::string_view",
-    Kind.DATA_TYPE: "DataType",
-    Kind.LAYOUT: "Layout",
-    Kind.MEMORY_FORMAT: "MemoryFormat",
-    Kind.DEVICE: "Device",
+    ParameterKind.TENSOR: "Tensor",
+    ParameterKind.SCALAR: "Scalar",
+    ParameterKind.INT: "std::int64_t",
+    ParameterKind.FLOAT: "double",
+    ParameterKind.BOOL: "bool",
+    ParameterKind.STRING: "std::string_view",
+    ParameterKind.DATA_TYPE: "DataType",
+    ParameterKind.LAYOUT: "Layout",
+    ParameterKind.MEMORY_FORMAT: "MemoryFormat",
+    ParameterKind.DEVICE: "Device",
     # A generator is a framework's object; from C++ only its absence can be said.
-    Kind.GENERATOR: "std::nullopt_t",
+    ParameterKind.GENERATOR: "std::nullopt_t",
 }
-_BY_REFERENCE = (Kind.TENSOR, Kind.SCALAR)
+_BY_REFERENCE = (ParameterKind.TENSOR, ParameterKind.SCALAR)
 
 
 def parameter_row(parameter: Parameter) -> str:
@@ -47,7 +47,7 @@ def default_value(parameter: Parameter) -> str:
         value = (value,) * (parameter.list_size or 1)
     if isinstance(value, tuple):
         return f"Integers<{', '.join(map(str, value))}>()"
-    if parameter.kind is Kind.FLOAT and isinstance(value, int):
+    if parameter.kind is ParameterKind.FLOAT and isinstance(value, int):
         value = float(value)
     if value is None:
         return "std::nullopt"
@@ -61,7 +61,7 @@ def argument_type(parameter: Parameter) -> str:
     value = _VALUE_TYPES[parameter.kind]
     if parameter.is_list:
         value = f"Span<{value}>"
-    elif parameter.kind is Kind.GENERATOR:
+    elif parameter.kind is ParameterKind.GENERATOR:
         return value
     if parameter.is_optional:
         return f"const std::optional<{value}>&"

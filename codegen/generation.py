@@ -12,11 +12,11 @@ from codegen.errors import GenerationError, counted
 from codegen.inputs import SELECTION_VARIABLE, Inputs
 from codegen.model import Base, Library, Narrowing, Schemas, SkipReason
 from codegen.native import read_bases
-from codegen.output import Outcome, synchronize, up_to_date
+from codegen.output import SyncResult, synchronize, up_to_date
 from codegen.translate import make_library
 
 
-def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> Outcome:
+def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResult:
     """Generates the PyTorch backend into ``folder``, unless it is there already."""
     digest = inputs.digest()
     if outcome := up_to_date(folder, digest):

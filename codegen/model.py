@@ -186,7 +186,7 @@ class Schemas:
         }
 
 
-class Kind(Enum):
+class ParameterKind(Enum):
     """The element type of a parameter: the enumerators of C++ ``Parameter::Type``."""
 
     TENSOR = "Tensor"
@@ -249,7 +249,7 @@ class Parameter:
     """
 
     argument: Argument
-    kind: Kind
+    kind: ParameterKind
     default: Default
 
     @property
@@ -285,7 +285,7 @@ class Parameter:
         return {
             "name": self.name,
             "type": str(self.argument.type),
-            "is_tensor": self.kind is Kind.TENSOR,
+            "is_tensor": self.kind is ParameterKind.TENSOR,
             "is_out": self.is_out,
             "default": self.aten_default,
         }

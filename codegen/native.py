@@ -39,9 +39,9 @@ from codegen.model import (
     Argument,
     Base,
     Declaration,
-    Kind,
     Overload,
     Parameter,
+    ParameterKind,
     Schema,
     SkipReason,
     Type,
@@ -185,11 +185,11 @@ class _Header:
 
     def _parameter(self, row: re.Match[str], outs: int) -> Parameter:
         offset, name = row.start(), row["name"]
-        if row["kind"] not in (known := [kind.value for kind in Kind]):
+        if row["kind"] not in (known := [kind.value for kind in ParameterKind]):
             self._fail(offset, f"unknown type 'k{row['kind']}'{nearest(row['kind'], known)}")
         if parameter_name(name) != name:
             self._fail(offset, f"'{name}' is no name for a parameter; use '{parameter_name(name)}'")
-        kind = Kind(row["kind"])
+        kind = ParameterKind(row["kind"])
         calls = self._calls(row)
         text = calls.get("Default")
         argument = Argument(

@@ -67,7 +67,7 @@ def _digest(content: bytes) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SyncResult:
     """What bringing an output folder up to date says and does, as relative paths."""
 
     summary: str
@@ -77,14 +77,14 @@ class Outcome:
     removed: tuple[str, ...]
 
 
-def up_to_date(folder: Path, inputs: str) -> Outcome | None:
+def up_to_date(folder: Path, inputs: str) -> SyncResult | None:
     """The outcome where ``folder`` holds what these inputs give, untouched."""
     manifest = read_manifest(folder)
     if manifest.inputs != inputs or any(
         _digest_of_file(folder / name) != digest for name, digest in manifest.files.items()
     ):
         return None
-    return Outcome(
+    return SyncResult(
         summary=manifest.summary,
         notes=manifest.notes,
         written=(),
@@ -101,7 +101,7 @@ def synchronize(
     summary: str = "",
     notes: tuple[str, ...] = (),
     dry_run: bool = False,
-) -> Outcome:
+) -> SyncResult:
     """Makes ``folder`` hold ``files`` and their manifest.
 
     Only what differs is written, so that a build system sees no change where there is
@@ -128,7 +128,7 @@ def synchronize(
             (folder / name).unlink(missing_ok=True)
         if differs(folder / MANIFEST_NAME, manifest.text()):
             write(folder / MANIFEST_NAME, manifest.text())
-    return Outcome(
+    return SyncResult(
         summary=summary,
         notes=notes,
         written=tuple(changed),

@@ -19,7 +19,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class SelectionEntry:
     """An ATen base name or a pattern of them, where it stands, and why it is excluded."""
 
     text: str
@@ -47,8 +47,8 @@ class Selection:
     """One selection: a file, or what was typed into the variable."""
 
     origin: str
-    included: tuple[Entry, ...] | None  # None: all
-    excluded: tuple[Entry, ...] = ()
+    included: tuple[SelectionEntry, ...] | None  # None: all
+    excluded: tuple[SelectionEntry, ...] = ()
 
     def names(self, known: Collection[str]) -> set[str]:
         """Those of the ``known`` names that are selected."""
@@ -56,7 +56,7 @@ class Selection:
         return set(included) - _matches(self.excluded, known)
 
 
-def _matches(entries: Iterable[Entry], known: Collection[str]) -> set[str]:
+def _matches(entries: Iterable[SelectionEntry], known: Collection[str]) -> set[str]:
     return {name for entry in entries for name in entry.matches(known)}
 
 
@@ -72,7 +72,7 @@ def load_selection(path: Path) -> Selection:
     return Selection(origin=str(path), included=included, excluded=excluded)
 
 
-def _included(reader: Reader, unwanted: Collection[str]) -> tuple[Entry, ...] | None:
+def _included(reader: Reader, unwanted: Collection[str]) -> tuple[SelectionEntry, ...] | None:
     """The entries under ``operators``; ``None``: all."""
     node = reader.sections.get("operators")
     if node is None or node.value in ("", []) or is_plain(node, "null"):
@@ -81,7 +81,7 @@ def _included(reader: Reader, unwanted: Collection[str]) -> tuple[Entry, ...] | 
         return ()
     if is_plain(node, "str") and node.value == ALL:
         return None
-    entries: dict[str, Entry] = {}
+    entries: dict[str, SelectionEntry] = {}
     previous = ""
     for item in reader.items("operators", f"'{ALL}' or a list of ATen names and patterns"):
         if not reader.is_string("operators", item, "a name"):
@@ -92,12 +92,12 @@ def _included(reader: Reader, unwanted: Collection[str]) -> tuple[Entry, ...] | 
             reader.report(item, f"'{item.value}' belongs before '{previous}'")
         if item.value in unwanted:
             reader.report(item, f"'{item.value}' is both listed and excluded")
-        entries[item.value] = Entry(text=item.value, where=reader.where(item))
+        entries[item.value] = SelectionEntry(text=item.value, where=reader.where(item))
         previous = item.value
     return tuple(entries.values())
 
 
-def _excluded(reader: Reader) -> tuple[Entry, ...]:
+def _excluded(reader: Reader) -> tuple[SelectionEntry, ...]:
     """The entries under ``excluded``, with their reasons."""
     node = reader.sections.get("excluded")
     if node is None:
@@ -105,7 +105,7 @@ def _excluded(reader: Reader) -> tuple[Entry, ...]:
     if not is_plain(node, "map"):
         reader.refuse(node, "excluded", "a mapping from names to reasons")
         return ()
-    entries: dict[str, Entry] = {}
+    entries: dict[str, SelectionEntry] = {}
     for key, value in node.value:
         if not reader.is_string("excluded", key, "a name"):
             continue
@@ -114,7 +114,9 @@ def _excluded(reader: Reader) -> tuple[Entry, ...]:
         elif key.value in entries:
             reader.report(key, f"excluded: '{key.value}' stands twice")
         else:
-            entries[key.value] = Entry(text=key.value, where=reader.where(key), reason=value.value)
+            entries[key.value] = SelectionEntry(
+                text=key.value, where=reader.where(key), reason=value.value
+            )
     return tuple(entries.values())
 
 
@@ -132,15 +134,15 @@ def parse_variable(value: str) -> Selection:
     texts = value.replace(",", " ").split()
     if texts in ([], [ALL]):
         return Selection(origin=SELECTION_VARIABLE, included=None)
-    included: list[Entry] = []
-    excluded: list[Entry] = []
+    included: list[SelectionEntry] = []
+    excluded: list[SelectionEntry] = []
     for text in texts:
         if (PREDEFINED / f"{text}.yaml").is_file():
             predefined = load_selection(PREDEFINED / f"{text}.yaml")
-            included += predefined.included or [Entry(text="*", where=predefined.origin)]
+            included += predefined.included or [SelectionEntry(text="*", where=predefined.origin)]
             excluded += predefined.excluded
         else:
-            included.append(Entry(text=text, where=SELECTION_VARIABLE))
+            included.append(SelectionEntry(text=text, where=SELECTION_VARIABLE))
     return Selection(origin=SELECTION_VARIABLE, included=tuple(included), excluded=tuple(excluded))
 
 

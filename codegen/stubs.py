@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
-from codegen.model import Kind, Operator, Overload, Parameter
+from codegen.model import Operator, Overload, Parameter, ParameterKind
 
 
 def annotation(parameter: Parameter) -> str:
@@ -16,7 +16,7 @@ def annotation(parameter: Parameter) -> str:
     alternatives = [name]
     if parameter.is_list:
         alternatives = ["_OptionalTensors" if parameter.has_optional_elements else f"{name}s"]
-        if parameter.kind is Kind.INT and parameter.list_size:
+        if parameter.kind is ParameterKind.INT and parameter.list_size:
             # One value for a list of fixed size stands for all of them.
             alternatives.insert(0, name)
     return " | ".join(alternatives + ["None"] * parameter.is_optional)
@@ -24,7 +24,7 @@ def annotation(parameter: Parameter) -> str:
 
 def default_value(parameter: Parameter) -> str:
     """The schema's default in Python; "..." for an enumerator, which has no literal."""
-    if parameter.kind is Kind.MEMORY_FORMAT and parameter.default is not None:
+    if parameter.kind is ParameterKind.MEMORY_FORMAT and parameter.default is not None:
         return "..."
     return repr(parameter.default)
 

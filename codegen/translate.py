@@ -15,11 +15,11 @@ from codegen.model import (
     Choice,
     Declaration,
     Default,
-    Kind,
     Library,
     Operator,
     Overload,
     Parameter,
+    ParameterKind,
     Schemas,
     Skipped,
     SkipReason,
@@ -31,36 +31,39 @@ from codegen.model import (
 # kMaxParameters in src/bindings/call_storage.h; torch 2.13 has at most 25.
 MAX_PARAMETERS = 64
 
-KINDS: dict[str, Kind | SkipReason] = {
-    "Tensor": Kind.TENSOR,
-    "Scalar": Kind.SCALAR,
-    "int": Kind.INT,
-    "SymInt": Kind.INT,
-    "DeviceIndex": Kind.INT,
-    "float": Kind.FLOAT,
-    "bool": Kind.BOOL,
-    "str": Kind.STRING,
-    "ScalarType": Kind.DATA_TYPE,
-    "Layout": Kind.LAYOUT,
-    "MemoryFormat": Kind.MEMORY_FORMAT,
-    "Device": Kind.DEVICE,
-    "Generator": Kind.GENERATOR,
+KINDS: dict[str, ParameterKind | SkipReason] = {
+    "Tensor": ParameterKind.TENSOR,
+    "Scalar": ParameterKind.SCALAR,
+    "int": ParameterKind.INT,
+    "SymInt": ParameterKind.INT,
+    "DeviceIndex": ParameterKind.INT,
+    "float": ParameterKind.FLOAT,
+    "bool": ParameterKind.BOOL,
+    "str": ParameterKind.STRING,
+    "ScalarType": ParameterKind.DATA_TYPE,
+    "Layout": ParameterKind.LAYOUT,
+    "MemoryFormat": ParameterKind.MEMORY_FORMAT,
+    "Device": ParameterKind.DEVICE,
+    "Generator": ParameterKind.GENERATOR,
     "Dimname": SkipReason.DIMNAME,
     "Storage": SkipReason.STORAGE,
     "Stream": SkipReason.STREAM,
     "QScheme": SkipReason.QSCHEME,
 }
 # The lists that src/torch/kernel.h converts.
-_LIST_KINDS = (Kind.TENSOR, Kind.SCALAR, Kind.INT, Kind.FLOAT)
+_LIST_KINDS = (ParameterKind.TENSOR, ParameterKind.SCALAR, ParameterKind.INT, ParameterKind.FLOAT)
 
 # Enumerators that schemas use as defaults: at::Reduction and c10::MemoryFormat.
-_NAMED_DEFAULTS = {(Kind.INT, "Mean"): 1, (Kind.MEMORY_FORMAT, "contiguous_format"): 0}
-_LITERALS: dict[Kind, tuple[type, ...]] = {
-    Kind.SCALAR: (bool, int, float),
-    Kind.INT: (int,),
-    Kind.FLOAT: (int, float),
-    Kind.BOOL: (bool,),
-    Kind.STRING: (str,),
+_NAMED_DEFAULTS = {
+    (ParameterKind.INT, "Mean"): 1,
+    (ParameterKind.MEMORY_FORMAT, "contiguous_format"): 0,
+}
+_LITERALS: dict[ParameterKind, tuple[type, ...]] = {
+    ParameterKind.SCALAR: (bool, int, float),
+    ParameterKind.INT: (int,),
+    ParameterKind.FLOAT: (int, float),
+    ParameterKind.BOOL: (bool,),
+    ParameterKind.STRING: (str,),
 }
 
 
@@ -176,23 +179,23 @@ def parameter_of(argument: Argument) -> Parameter | SkipReason:
     return Parameter(argument=argument, kind=kind, default=default)
 
 
-def kind_of(type_: Type) -> Kind | SkipReason:
+def kind_of(type_: Type) -> ParameterKind | SkipReason:
     """The kind of one element of the type, or why it can't be passed."""
     kind = KINDS.get(type_.base, SkipReason.UNKNOWN_TYPE)
     if isinstance(kind, SkipReason) or type_.list_size is None:
         return kind
     if type_.has_optional_elements:
-        known = kind is Kind.TENSOR
-    elif kind is Kind.BOOL:
+        known = kind is ParameterKind.TENSOR
+    elif kind is ParameterKind.BOOL:
         known = type_.list_size > 0
-    elif kind is Kind.SCALAR:
+    elif kind is ParameterKind.SCALAR:
         known = not type_.is_optional
     else:
         known = kind in _LIST_KINDS
     return kind if known else SkipReason.UNKNOWN_TYPE
 
 
-def parse_default(argument: Argument, kind: Kind) -> Default | SkipReason:
+def parse_default(argument: Argument, kind: ParameterKind) -> Default | SkipReason:
     """The value of the default that the argument has, or why it can't be."""
     text = argument.default
     assert text is not None
@@ -207,12 +210,13 @@ def parse_default(argument: Argument, kind: Kind) -> Default | SkipReason:
     is_list = argument.type.list_size is not None
     # Only lists of integers have one. There, one number may stand for all elements.
     elements = value if is_list and isinstance(value, list) else [value]
-    if (is_list and kind is not Kind.INT) or not all(_is_literal(each, kind) for each in elements):
+    are_literals = all(_is_literal(each, kind) for each in elements)
+    if not are_literals or (is_list and kind is not ParameterKind.INT):
         return SkipReason.UNKNOWN_DEFAULT
     return tuple(value) if isinstance(value, list) else value
 
 
-def _is_literal(value: object, kind: Kind) -> bool:
+def _is_literal(value: object, kind: ParameterKind) -> bool:
     """True for a value of the kind that means the same when it is written down in C++."""
     if type(value) not in _LITERALS.get(kind, ()):
         return False

@@ -65,7 +65,7 @@ _DETAILS = {Status.SUPPORTED: "key", Status.DERIVED: "source", Status.MISSING: "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overload:
+class OverloadCoverage:
     name: str
     status: Status
     # The key of the kernel, the operator that it is derived from, or why it is missing.
@@ -82,25 +82,25 @@ class Coverage:
 
     backend: str
     torch_version: str
-    overloads: tuple[Overload, ...]
+    overloads: tuple[OverloadCoverage, ...]
 
-    def of(self, status: Status) -> tuple[Overload, ...]:
+    def of(self, status: Status) -> tuple[OverloadCoverage, ...]:
         return tuple(each for each in self.overloads if each.status == status)
 
     def share(self, status: Status) -> float:
         """In percent."""
         return round(100 * len(self.of(status)) / len(self.overloads), 1)
 
-    def only_on_cpu(self) -> tuple[Overload, ...]:
+    def only_on_cpu(self) -> tuple[OverloadCoverage, ...]:
         """Those that torch would not send to the CPU by itself, having a kernel."""
         return tuple(each for each in self.of(Status.FALLBACK) if each.name in _ONLY_ON_CPU)
 
-    def required_missing(self) -> tuple[Overload, ...]:
+    def required_missing(self) -> tuple[OverloadCoverage, ...]:
         """In the order in which a backend needs them."""
         missing = {each.name: each for each in self.of(Status.MISSING)}
         return tuple(missing[name] for name in REQUIRED if name in missing)
 
-    def other_missing(self) -> tuple[Overload, ...]:
+    def other_missing(self) -> tuple[OverloadCoverage, ...]:
         return tuple(each for each in self.of(Status.MISSING) if each.name not in REQUIRED)
 
 
@@ -111,7 +111,7 @@ def make_coverage(
 ) -> Coverage:
     """``registrations`` are those of each dispatch key."""
     registered = {
-        each.operator: Overload(
+        each.operator: OverloadCoverage(
             name=each.operator,
             status=Status.DERIVED if each.source else Status.SUPPORTED,
             detail=each.source or key,
@@ -130,15 +130,17 @@ def make_coverage(
     )
 
 
-def _unregistered(parsed: NativeFunctions, backend: str, function: NativeFunction) -> Overload:
+def _unregistered(
+    parsed: NativeFunctions, backend: str, function: NativeFunction
+) -> OverloadCoverage:
     name = str(function.func.name)
     if name in _ONLY_ON_CPU:
-        return Overload(name=name, status=Status.FALLBACK)
+        return OverloadCoverage(name=name, status=Status.FALLBACK)
     if has_composite(function, backend) and not name.startswith(_PACKING):
-        return Overload(name=name, status=Status.COMPOSITE)
+        return OverloadCoverage(name=name, status=Status.COMPOSITE)
     reason = _why_no_fallback(parsed, function)
     status = Status.MISSING if reason else Status.FALLBACK
-    return Overload(name=name, status=status, detail=reason)
+    return OverloadCoverage(name=name, status=status, detail=reason)
 
 
 def _why_no_fallback(parsed: NativeFunctions, function: NativeFunction) -> str:

@@ -74,7 +74,7 @@ class Invocation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ClassSource:
     """What one file has of a class."""
 
     definitions: list[Definition] = field(default_factory=list)
@@ -103,7 +103,7 @@ def is_macro_name(word: str) -> bool:
     return _MACRO.fullmatch(word) is not None and word.upper() != word.lower()
 
 
-def scan(path: Path, text: str, class_name: str) -> Source:
+def scan(path: Path, text: str, class_name: str) -> ClassSource:
     """What the file, of which this is the text, has of the class."""
     return _Scanner(path, class_name).scan(text)
 
@@ -123,7 +123,7 @@ class _Scanner:
     def __init__(self, path: Path, class_name: str) -> None:
         self._path = path
         self._class_names = {class_name}
-        self._source = Source()
+        self._source = ClassSource()
         self._conditionals: list[_Conditional] = []
         self._is_skipping = False
         self._depth = 0  # of braces that are not those of namespaces
@@ -136,7 +136,7 @@ class _Scanner:
         self._parentheses = 0
         self._is_clear = True
 
-    def scan(self, text: str) -> Source:
+    def scan(self, text: str) -> ClassSource:
         for token in tokenize(text):
             if token.kind == "directive":
                 self._directive(token.text)

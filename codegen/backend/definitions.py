@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegen.aten import NativeFunctions
-from codegen.backend.cpp_source import Definition, Invocation, Source, Words, scan, words
+from codegen.backend.cpp_source import ClassSource, Definition, Invocation, Words, scan, words
 from codegen.backend.cpp_types import UnclearTypeError, canonical
 from codegen.backend.model import MOST_HINTS, BackendFile, Entry
 from codegen.backend.registrations import member_name
@@ -113,7 +113,7 @@ class _Comparison:
         file: BackendFile,
         kernels: Sequence[Kernel],
         implementation: Path,
-        sources: Sequence[Source],
+        sources: Sequence[ClassSource],
     ) -> None:
         self.errors: list[tuple[str, int, str]] = []  # path, line and text
         self.notes: list[tuple[str, int, str]] = []

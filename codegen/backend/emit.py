@@ -12,7 +12,7 @@ from codegen.backend.document import read_backend_file
 from codegen.backend.model import BackendFile
 from codegen.backend.registrations import Kernels, Registration, make_kernels, make_registrations
 from codegen.errors import counted
-from codegen.output import Outcome, synchronize
+from codegen.output import SyncResult, synchronize
 
 
 def generate_backend(
@@ -22,7 +22,7 @@ def generate_backend(
     *,
     implementation: Path | None = None,
     dry_run: bool = False,
-) -> Outcome:
+) -> SyncResult:
     """Generates the files of the backend that ``source`` describes into ``folder``.
 
     ``implementation``, a C++ file or a folder of them, has the definitions of its kernels.

@@ -100,7 +100,7 @@ def _run(command: list[str], python: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel:
+class CompiledKernel:
     """A compiled variant: its code and what a launcher needs to know."""
 
     cubin: bytes
@@ -119,7 +119,7 @@ def default_folder() -> Path:
     return Path(user, "infini-ops", "triton")
 
 
-def load(folder: Path, key: str) -> Kernel | None:
+def load(folder: Path, key: str) -> CompiledKernel | None:
     """The kernel, or nothing where there is none or a damaged one."""
     try:
         digest, text = _entry(folder, key).read_bytes().split(b"\n", 1)
@@ -130,7 +130,7 @@ def load(folder: Path, key: str) -> Kernel | None:
         return None
 
 
-def store(folder: Path, key: str, kernel: Kernel) -> None:
+def store(folder: Path, key: str, kernel: CompiledKernel) -> None:
     """Keeps the kernel. Several processes may do so at once."""
     fields = {**asdict(kernel), "cubin": base64.b64encode(kernel.cubin).decode()}
     text = json.dumps(fields).encode()
@@ -141,10 +141,10 @@ def store(folder: Path, key: str, kernel: Kernel) -> None:
     partial.replace(path)
 
 
-def _decoded(fields: dict[str, Any]) -> Kernel:
+def _decoded(fields: dict[str, Any]) -> CompiledKernel:
     """A kernel from what a worker or an entry says of it."""
     cubin = base64.b64decode(fields["cubin"], validate=True)
-    return Kernel(**fields | {"cubin": cubin, "parameters": tuple(fields["parameters"])})
+    return CompiledKernel(**fields | {"cubin": cubin, "parameters": tuple(fields["parameters"])})
 
 
 def _entry(folder: Path, key: str) -> Path:
@@ -152,7 +152,7 @@ def _entry(folder: Path, key: str) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class CompileJob:
     """One variant for one target."""
 
     source: Source
@@ -184,10 +184,10 @@ class Job:
         return digest_of([*map(str.encode, texts), *files])
 
 
-def jobs_of(plans: Sequence[Plan]) -> list[Job]:
+def jobs_of(plans: Sequence[Plan]) -> list[CompileJob]:
     """Every variant for every target."""
     return [
-        Job(source=plan.source, variant=variant, target=target)
+        CompileJob(source=plan.source, variant=variant, target=target)
         for plan in plans
         for target, variants in plan.variants.items()
         for variant in variants
@@ -198,13 +198,13 @@ def jobs_of(plans: Sequence[Plan]) -> list[Job]:
 class Compiled:
     """The kernels by the keys of their jobs."""
 
-    kernels: Mapping[str, Kernel]
+    kernels: Mapping[str, CompiledKernel]
     fresh: int  # how many of them were not in the cache
     notes: tuple[str, ...]
 
 
 def compile_all(
-    jobs: Sequence[Job], toolchain: Toolchain, *, folder: Path, workers: int
+    jobs: Sequence[CompileJob], toolchain: Toolchain, *, folder: Path, workers: int
 ) -> Compiled:
     """Takes kernels from the cache in ``folder``, compiles the others and puts them there."""
     wanted = {job.key(toolchain): job for job in jobs}
@@ -222,13 +222,13 @@ def compile_all(
 
 
 def _compile(
-    jobs: Sequence[tuple[str, Job]], toolchain: Toolchain, workers: int
-) -> dict[str, Kernel]:
+    jobs: Sequence[tuple[str, CompileJob]], toolchain: Toolchain, workers: int
+) -> dict[str, CompiledKernel]:
     """Each thread feeds a process of its own, job after job: importing triton takes a second."""
-    pending: queue.SimpleQueue[tuple[str, Job]] = queue.SimpleQueue()
+    pending: queue.SimpleQueue[tuple[str, CompileJob]] = queue.SimpleQueue()
     for job in jobs:
         pending.put(job)
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, CompiledKernel] = {}
     failed = threading.Event()
 
     def work(scratch: str) -> None:
@@ -265,7 +265,7 @@ def _start_worker(toolchain: Toolchain, scratch: str) -> subprocess.Popen[str]:
     )
 
 
-def _ask(process: subprocess.Popen[str], job: Job) -> Kernel:
+def _ask(process: subprocess.Popen[str], job: CompileJob) -> CompiledKernel:
     assert process.stdin
     assert process.stdout
     request = {**json.loads(job.text()), "path": str(job.source.kernel)}

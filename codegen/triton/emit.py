@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from codegen.emit import make_environment
 from codegen.model import class_name
-from codegen.triton.compiler import Kernel, Toolchain, jobs_of
+from codegen.triton.compiler import CompiledKernel, Toolchain, jobs_of
 from codegen.triton.spec import C_TYPES, FieldKind, Operator, Plan, Variant, substituted
 
 _BYTES_PER_LINE = 64  # of four characters each: lines that a diff can show
@@ -22,7 +22,7 @@ class Launcher:
     operator: Operator
     variant: Variant
     target: int
-    kernel: Kernel
+    kernel: CompiledKernel
     data_types: Mapping[str, int]
 
     @property
@@ -94,7 +94,7 @@ class Launcher:
 
 def render(
     plans: Sequence[Plan],
-    kernels: Mapping[str, Kernel],
+    kernels: Mapping[str, CompiledKernel],
     toolchain: Toolchain,
     data_types: Mapping[str, int],
 ) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codegen.errors import counted
-from codegen.output import Outcome, digest_of, synchronize, up_to_date
+from codegen.output import SyncResult, digest_of, synchronize, up_to_date
 from codegen.triton.compiler import Toolchain, compile_all, find_toolchain, jobs_of
 from codegen.triton.spec import OPERATORS, Source, find_sources, read_data_types, read_plan
 
@@ -32,7 +32,7 @@ class Request:
         return [source for source in found if source.name not in self.without]
 
 
-def generate(request: Request, folder: Path, *, dry_run: bool = False) -> Outcome:
+def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncResult:
     """Compiles what changed. Where nothing did, that is found out without reading a kernel."""
     toolchain = find_toolchain(request.python)
     digest = digest_of(_inputs(request, toolchain))

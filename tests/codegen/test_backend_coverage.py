@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from codegen.backend.coverage import REQUIRED, Coverage, Overload, Status, make_coverage
+from codegen.backend.coverage import REQUIRED, Coverage, OverloadCoverage, Status, make_coverage
 from codegen.backend.registrations import Registration, has_composite
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
     ],
 )
 def test_why_something_is_missing(bare: Coverage, name: str, reason: str) -> None:
-    assert Overload(name=name, status=Status.MISSING, detail=reason) in bare.overloads
+    assert OverloadCoverage(name=name, status=Status.MISSING, detail=reason) in bare.overloads
 
 
 def test_what_torch_has_a_kernel_of_that_serves_the_cpu_only(functions: NativeFunctions) -> None:
@@ -91,8 +91,8 @@ def test_a_registration_decides(functions: NativeFunctions) -> None:
     wrapper = Registration(operator="abs.out", function="&g", source="abs")
     coverage = make_coverage(functions, "PrivateUse1", {"PrivateUse1": (kernel, wrapper)})
     assert coverage.of(Status.SUPPORTED) == (
-        Overload(name="abs", status=Status.SUPPORTED, detail="PrivateUse1"),
+        OverloadCoverage(name="abs", status=Status.SUPPORTED, detail="PrivateUse1"),
     )
     assert coverage.of(Status.DERIVED) == (
-        Overload(name="abs.out", status=Status.DERIVED, detail="abs"),
+        OverloadCoverage(name="abs.out", status=Status.DERIVED, detail="abs"),
     )

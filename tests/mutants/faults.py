@@ -15,7 +15,7 @@ from typing import Any
 
 from codegen import cpp
 from codegen.emit import render_torch
-from codegen.model import Argument, Kind, Library, Operator, Overload, Parameter
+from codegen.model import Argument, Library, Operator, Overload, Parameter, ParameterKind
 
 GENERATED = "build/generated"
 TABLE = "operator_table.cc"
@@ -176,7 +176,9 @@ def wrong_list_length(overload: Overload) -> Iterator[Change]:
             yield what, _with(overload, index, wrong)
 
 
-def wrong_kind(right: Kind, base: str, wrong: Kind, overload: Overload) -> Iterator[Change]:
+def wrong_kind(
+    right: ParameterKind, base: str, wrong: ParameterKind, overload: Overload
+) -> Iterator[Change]:
     for index, parameter in enumerate(overload.parameters):
         if parameter.kind is right and not parameter.is_list:
             changed = replace(_type(parameter, base=base), kind=wrong)
@@ -194,7 +196,7 @@ def lost_optional(overload: Overload) -> Iterator[Change]:
 
 def input_as_output(overload: Overload) -> Iterator[Change]:
     for index, parameter in enumerate(overload.inputs):
-        if parameter.kind is Kind.TENSOR and not parameter.is_out:
+        if parameter.kind is ParameterKind.TENSOR and not parameter.is_out:
             what = f"{parameter.name} is written"
             yield what, _with(overload, index, _argument(parameter, annotation="z!"))
 
@@ -264,7 +266,7 @@ def _outcome(overload: Overload) -> str | None:
     import torch
 
     kinds = [(each.kind, each.is_list, each.is_out) for each in overload.parameters]
-    if kinds != [(Kind.TENSOR, False, False), (Kind.TENSOR, False, True)]:
+    if kinds != [(ParameterKind.TENSOR, False, False), (ParameterKind.TENSOR, False, True)]:
         return None
     packet = getattr(torch.ops.aten, overload.schema.aten_name)
     function = getattr(packet, overload.schema.overload_name)
@@ -284,7 +286,7 @@ def kernel_of_another_overload(sources: Sources) -> Iterator[Site]:
         if len(kinds) != len(others):
             continue
         differing = [{*pair} for pair in zip(kinds, others, strict=True) if len({*pair}) > 1]
-        if differing == [{Kind.TENSOR, Kind.SCALAR}]:
+        if differing == [{ParameterKind.TENSOR, ParameterKind.SCALAR}]:
             yield _kernel_site(sources, operator, overload, other)
 
 
@@ -462,11 +464,11 @@ FAULTS = (
     Fault(name="wrong-list-length", sites=in_model(wrong_list_length)),
     Fault(
         name="integer-for-float",
-        sites=in_model(partial(wrong_kind, Kind.FLOAT, "int", Kind.INT)),
+        sites=in_model(partial(wrong_kind, ParameterKind.FLOAT, "int", ParameterKind.INT)),
     ),
     Fault(
         name="float-for-integer",
-        sites=in_model(partial(wrong_kind, Kind.INT, "float", Kind.FLOAT)),
+        sites=in_model(partial(wrong_kind, ParameterKind.INT, "float", ParameterKind.FLOAT)),
     ),
     Fault(name="lost-optional", sites=in_model(lost_optional)),
     Fault(name="input-as-output", sites=in_model(input_as_output)),

@@ -13,7 +13,7 @@ import pytest
 
 from codegen import cli
 from codegen.errors import GenerationError
-from codegen.output import Outcome
+from codegen.output import SyncResult
 from codegen.triton import compiler
 from codegen.triton.compiler import Toolchain, find_toolchain, jobs_of
 from codegen.triton.generation import Request, generate
@@ -64,14 +64,16 @@ def tree(tmp_path: Path) -> Path:
     return folder.parent
 
 
-Generate = Callable[..., Outcome]
+Generate = Callable[..., SyncResult]
 
 
 @pytest.fixture
 def run(tree: Path, tmp_path: Path, _triton: None) -> Generate:
     """Generates from the tree; the options of a request can be given."""
 
-    def generate_tree(folder: str = "out", *, dry_run: bool = False, **options: object) -> Outcome:
+    def generate_tree(
+        folder: str = "out", *, dry_run: bool = False, **options: object
+    ) -> SyncResult:
         request = Request(targets=(80,), workers=1, cache=tmp_path / "cache", operators=tree)
         return generate(
             dataclasses.replace(request, **options),  # type: ignore[arg-type]
