@@ -1,6 +1,7 @@
 """What the agent does for a stage of kind ``pytest``: its logs, its status, its reruns.
 
 The plugins that it gives to pytest are files of their own, ``status_plugin`` and ``rerun_plugin``.
+What a crash makes of a run is decided later, from these files and events: ``ci.facts.verdict``.
 """
 
 from __future__ import annotations
