@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ci.analysis.comparison import contract_side
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, load_contract, written_contract
 from ci.facts.difference import ChangeKind, difference
 from ci.model.results import RunResult, kind
 from ci.plan.project import chosen_platforms, config_option, load_project
-from ci.report.comparison import tests_document
 from ci.report.document import output, print_document
 from ci.store.folder import existing_store
 from ci.util.files import write_atomically
@@ -72,6 +70,10 @@ def execute(options: argparse.Namespace) -> int:
         return ExitCode.PASSED
     print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
     if before and found:
+        # Imported here: NumPy and the change-point library take 0.2 s, which --help does without.
+        from ci.analysis.comparison import contract_side
+        from ci.report.comparison import tests_document
+
         base, head = contract_side("before", before), contract_side("now", now)
         print_document(tests_document(base, head, found), output())
     if needs:

@@ -21,8 +21,9 @@ from typing import Any
 
 from ci.engines.job import WORKSPACE, agent_archive
 from ci.model.plan import RunPlan
+from ci.model.results import HOST_LOCK
+from ci.util.files import is_locked
 
-STATE = "host.lock"
 # One retry: with pip's five, an index that cannot be reached costs 8 s per package. And Python
 # compiles what it imports, in 6 CPU-seconds; all of torch's modules would take 30.
 PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--retries", "1", "--requirement")
@@ -40,14 +41,14 @@ class WorkFolder:
         """Make a new folder and write down where it is."""
         plan.results.mkdir(parents=True, exist_ok=True)
         path = Path(tempfile.mkdtemp(prefix=f"infini-ci-{plan.run_id}-{plan.platform}-"))
-        folder = cls(path=path, state=plan.results / STATE)
+        folder = cls(path=path, state=plan.results / HOST_LOCK)
         folder._write(agent=None)
         return folder
 
     @classmethod
     def find(cls, plan: RunPlan) -> WorkFolder | None:
         """Return the folder that an earlier ``create`` made for ``plan``, if it is there."""
-        folder = cls(path=Path(), state=plan.results / STATE)
+        folder = cls(path=Path(), state=plan.results / HOST_LOCK)
         if not folder.state.exists():
             return None
         return cls(path=Path(folder._read()["path"]), state=folder.state)
@@ -93,12 +94,7 @@ class WorkFolder:
 
     def alive(self) -> bool:
         """Tell whether the agent holds its lock."""
-        with self.state.open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        return is_locked(self.state)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the agent, if it lives."""

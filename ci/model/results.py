@@ -24,6 +24,8 @@ from ci.util.text import near_match, storable
 SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
+# In a platform's results: which process the host engine's agent is, locked while that lives.
+HOST_LOCK = "host.lock"
 
 
 Storable = BeforeValidator(storable)

@@ -15,8 +15,9 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from ci.errors import InfrastructureError, UsageError
-from ci.model.results import SCHEMA_VERSION, RunResult
+from ci.model.results import HOST_LOCK, SCHEMA_VERSION, RunResult
 from ci.store.rows import LATEST
+from ci.util.files import is_locked
 from ci.util.invocation import command
 from ci.util.process import STORE_VARIABLE
 from ci.util.text import first_names
@@ -57,13 +58,8 @@ def only_caller(folder: Path) -> AbstractContextManager[object]:
 
 def is_going_on(folder: Path) -> bool:
     """Tell whether a caller or an agent, which can outlive its caller, is at work on a run."""
-    # Imported here: the engines take 0.15 s, which who only reads the store does without.
-    from ci.engines.workfolder import STATE, WorkFolder
-
-    locks = (folder / LOCK_FILE, *folder.glob(f"*/{STATE}"))
-    # Both kinds of lock are the kernel's; to look at one takes no right to write.
-    folders = (WorkFolder(path=it.parent, state=it) for it in locks if is_regular(it))
-    return any(folder.alive() for folder in folders)
+    locks = (folder / LOCK_FILE, *folder.glob(f"*/{HOST_LOCK}"))
+    return any(is_locked(it) for it in locks if is_regular(it))
 
 
 def is_regular(path: Path) -> bool:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from ci.engines.workfolder import STATE
 from ci.errors import UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.platforms import PLATFORMS
-from ci.model.results import PlatformResult, RunResult
+from ci.model.results import HOST_LOCK, PlatformResult, RunResult
 from ci.plan.request import RUN_ID
 from ci.store.folder import (
     LOCK_FILE,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
 
 STAGING = ".import"
 ASIDE = "-aside"
-NOT_COPIED = (LOCK_FILE, STATE)  # they speak of processes of the machine that made them
+NOT_COPIED = (LOCK_FILE, HOST_LOCK)  # they speak of processes of the machine that made them
 
 
 def runs_in(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def user_cache() -> Path:
     """The user's folder, as the XDG base directory specification has it; it may not be there."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "infini-ci")
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the kernel's lock on a file; to look takes no right to write."""
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @contextmanager
