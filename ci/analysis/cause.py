@@ -37,6 +37,7 @@ from ci.util.text import counted, first_names
 MOST = 5  # shares listed in a text, so that it stays one sentence; the contributors are complete
 LISTED = 0.05  # of the change; a share below it is folded into the rest: it explains too little
 SPREAD = 0.1  # of the change; twice LISTED, as what is spread over many is mostly noise
+_LAST = (CauseKind.REST, CauseKind.UNEXPLAINED)  # whatever their shares are
 
 
 class Contributor(NamedTuple):
@@ -99,11 +100,10 @@ class Explanation:
 
     def _listed(self) -> list[Contributor]:
         """The contributors whose shares are large enough to be listed."""
-        least = {CauseKind.REST: SPREAD, CauseKind.UNEXPLAINED: SPREAD}
         return [
             each
             for each in self.contributors
-            if abs(each.amount) > abs(self.change) * least.get(each.kind, LISTED)
+            if abs(each.amount) > abs(self.change) * (SPREAD if each.kind in _LAST else LISTED)
         ]
 
     def _shares(self) -> Iterator[str]:
@@ -176,8 +176,18 @@ class _Pair:
     def is_of_tests(self) -> bool:
         return self.stage in pytest_stages(self.sides[1].result)
 
+    @property
+    def building(self) -> str | None:
+        """The stage that compiles: the longest that runs no tests."""
+        result = self.sides[1].result
+        seconds, testing = _stages(result), pytest_stages(result)
+        others = [stage for stage in seconds if stage not in testing]
+        return max(others, key=seconds.__getitem__, default=None)
+
     def shares(self) -> list[Contributor]:
         """What the change is made of; nothing where no log can say it."""
+        if not self.change:
+            return []
         is_lines = self.quantity is Quantity.LINES
         has = [
             bool(side.details.generated) if is_lines else any(it.units for it in side.builds)
@@ -185,19 +195,13 @@ class _Pair:
         ]
         missing = _missing(has, _NO_LINES if is_lines else _NO_UNITS)
         found: Iterable[Contributor] = ()
-        stages = _stages(self.sides[1].result)
-        # The stage that compiles: the longest that runs no tests.
-        others = stages.keys() - pytest_stages(self.sides[1].result)
-        building = max((it for it in stages if it in others), key=stages.__getitem__, default=None)
-        if not self.change:
-            return []
         if self.quantity in (Quantity.LINES, Quantity.UNITS):
             found = self._count_rows() if all(has) else ()
         elif not self.quantity.is_time:
             return []
         elif self.stage == TOTAL:
-            found, missing = self._stage_rows(building), ""
-        elif self.stage in (COMPILE, LINK, building):
+            found, missing = self._stage_rows(), ""
+        elif self.stage in (COMPILE, LINK, self.building):
             found = self._build_rows(has_units=all(has))
         elif self.is_of_tests and all(side.tests for side in self.sides):
             found, missing = self._test_rows(), ""
@@ -213,7 +217,8 @@ class _Pair:
             noun, sides = "unit", [dict.fromkeys(side, 1) for side in units]
         return _Subject(pair=self, noun=noun).rows(*map(parts_of, sides))
 
-    def _stage_rows(self, building: str | None) -> Iterator[Contributor]:
+    def _stage_rows(self) -> Iterator[Contributor]:
+        building = self.building
         for stage in {name: None for side in self.sides for name in _stages(side.result)}:
             part = replace(self, stage=stage)
             if stage == building:
@@ -254,8 +259,7 @@ class _Pair:
 
     def _test_rows(self) -> Iterator[Contributor]:
         """By tests that are new or gone, and of those on both sides by their operators or files."""
-        tests = [side.tests for side in self.sides]
-        before, after = tests
+        before, after = (side.tests for side in self.sides)
         # At most 1: what pytest takes beside the tests is not theirs.
         paces = [
             min(1.0, _ratio(side.own(self.name), sum(side.tests.values()))) for side in self.sides
@@ -267,7 +271,7 @@ class _Pair:
         common = [*_by_target(name for name in before if name in after)]
         sides = (
             {f"tests {it.where}": sum(side[name] for name in it.names) for it in common}
-            for side in tests
+            for side in (before, after)
         )
         subject = replace(subject, noun="test group", grouped=groups)
         yield from subject.rows(*map(parts_of, sides))
@@ -310,7 +314,6 @@ SIDE_BY_SIDE = 0.9  # wall seconds per second of work: nearer to 1, "1.1 at a ti
 
 _RESIZED = frozenset({CauseKind.GREW, CauseKind.SHRANK})
 _GROUPED = _RESIZED | {CauseKind.ADDED, CauseKind.REMOVED}
-_LAST = (CauseKind.REST, CauseKind.UNEXPLAINED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,8 +338,9 @@ class _Subject:
         is_time, change = self.pair.quantity.is_time, abs(self.pair.change) / self.scale
         least = max(FOLDED * change, LEAST_S / self.scale) if is_time else 0.0
         moved = kinds_of(before, after, noisy=is_time)
-        small = {name for name in moved if moved[name] in _RESIZED and abs(growth[name]) < least}
-        kinds = grouped_by(moved, lambda it: CauseKind.REST if it in small else moved[it])
+        small = [name for name in moved if moved[name] in _RESIZED and abs(growth[name]) < least]
+        moved |= dict.fromkeys(small, CauseKind.REST)
+        kinds = grouped_by(moved, moved.__getitem__)
         all_alike = kinds.keys() <= {CauseKind.ADDED, CauseKind.REMOVED, CauseKind.UNIFORM}
         for kind, names in kinds.items():
             found = [Group(tuple(names))]
@@ -389,7 +393,7 @@ class _Subject:
         return f"in {group.names[0]} ({sizes}{pace})"
 
 
-def _settled(found: Iterable[Contributor], change: float, missing: str = "") -> list[Contributor]:
+def _settled(found: Iterable[Contributor], change: float, missing: str) -> list[Contributor]:
     """Rows that add up to the change, the largest first; small ones as one, the rest."""
     rows = [*found]
     explained = sum(each.amount for each in rows)
@@ -460,9 +464,9 @@ def _hit_rate(side: BuildSide) -> float | None:
     rate = side.result.facts("compiler_cache").get("hit_rate")
     if isinstance(rate, int | float):
         return float(rate)
-    known = [part.cached for part in side.outputs(UnitKind.COMPILE).values()]
-    told = [cached for cached in known if cached is not None]
-    return sum(told) / len(told) if told else None
+    parts = side.outputs(UnitKind.COMPILE).values()
+    known = [part.cached for part in parts if part.cached is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:

@@ -221,10 +221,8 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
             for name, value in row.values.items():
                 series[key, name].append(value)
     found = analyse(series, exact={pair for pair in series if _is_exact(pair[1])})
-    findings: dict[str, dict[str, SeriesFinding]] = {key: {} for key in grouped}
-    for key, name in sorted(series, key=lambda pair: _place_of(pair[1])):
-        findings[key][name] = found[key, name]
-    return findings
+    ordered = sorted(series, key=lambda pair: _place_of(pair[1]))
+    return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
 
 
 def _is_exact(name: str) -> bool:
