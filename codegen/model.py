@@ -356,7 +356,7 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skipped:
+class SkippedOverload:
     """An overload that is not generated; of a name that torch lacks, ``overload_name`` is ""."""
 
     aten_name: str
@@ -379,7 +379,7 @@ class Library:
 
     torch_version: str
     operators: tuple[Operator, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedOverload, ...]
     native: tuple[Operator, ...] = ()  # what the build has and torch has not
     narrowing: Narrowing | None = None
 

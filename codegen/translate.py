@@ -21,7 +21,7 @@ from codegen.model import (
     Parameter,
     ParameterKind,
     Schemas,
-    Skipped,
+    SkippedOverload,
     SkipReason,
     Type,
     class_name,
@@ -83,7 +83,7 @@ def make_library(
     taken = set(RESERVED_NAMES | RESERVED_CLASS_NAMES)
     operators = []
     skipped = [
-        Skipped(aten_name=name, overload_name="", reason=SkipReason.NOT_IN_TORCH)
+        SkippedOverload(aten_name=name, overload_name="", reason=SkipReason.NOT_IN_TORCH)
         for name in choice.missing
     ]
     # In the order of native_functions.yaml: what a fork adds at its end replaces no name.
@@ -100,7 +100,7 @@ def make_library(
                 continue
             overload_name = declaration.schema.overload_name
             skipped.append(
-                Skipped(aten_name=aten_name, overload_name=overload_name, reason=overload)
+                SkippedOverload(aten_name=aten_name, overload_name=overload_name, reason=overload)
             )
         if overloads:
             ordered = _in_order_of_trial(overloads)

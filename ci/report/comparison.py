@@ -15,7 +15,7 @@ from ci.model.tests import OperatorTest, Outcome
 from ci.report.document import (
     Block,
     Document,
-    Folded,
+    Fold,
     Heading,
     Items,
     Line,
@@ -80,7 +80,7 @@ class ComparisonReport(Report):
                 yield [Items(_news(platform))]
                 folded.append(_table(platform.times.changes))
             folded += [block for section in _tests(platform.tests, page=True) for block in section]
-            yield [Folded(f"{platform.name}: runs, times and tests", folded)]
+            yield [Fold(f"{platform.name}: runs, times and tests", folded)]
 
     def data(self) -> dict[str, Any]:
         """Everything, test by test and measure by measure."""

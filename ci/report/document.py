@@ -73,14 +73,14 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Folded:
+class Fold:
     """Blocks that a page shows on request."""
 
     summary: str
     blocks: Sequence[Block]
 
 
-Block = Line | Heading | Items | Table | Folded  # a line is a paragraph
+Block = Line | Heading | Items | Table | Fold  # a line is a paragraph
 Document = Iterable[Sequence[Block]]
 
 
@@ -144,7 +144,7 @@ def _printed(block: Block) -> Iterator[Text | terminal.Table]:
             yield from (_text(line, indent) for line in lines)
         case Table():
             yield _printed_table(block)
-        case Folded(summary, blocks):  # shown at once
+        case Fold(summary, blocks):  # shown at once
             yield _text(summary)
             for inner in blocks:
                 yield from _printed(inner)
@@ -191,7 +191,7 @@ def _markdown(block: Block) -> Iterator[str]:
             yield f"| {' | '.join(headings)} |"
             yield "|" + "---|" * len(headings)
             yield from (f"| {' | '.join(map(escape, row))} |" for row in rows)
-        case Folded(summary, blocks):
+        case Fold(summary, blocks):
             yield f"<details><summary>{escape(summary)}</summary>\n"
             for inner in blocks:
                 yield from _markdown(inner)

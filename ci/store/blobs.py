@@ -26,7 +26,7 @@ _WIDTH = 8  # bytes of one of them
 _JSON = json.JSONDecoder()
 
 
-class Shared(NamedTuple):
+class SharedList(NamedTuple):
     """A list that runs share, under the digest of its text, which is not compressed yet."""
 
     digest: str
@@ -36,8 +36,8 @@ class Shared(NamedTuple):
 class SuiteBlobs(NamedTuple):
     """The tests of one platform's run; all three are of one length and in one order."""
 
-    node_ids: Shared
-    outcomes: Shared
+    node_ids: SharedList
+    outcomes: SharedList
     durations: bytes
 
 
@@ -142,9 +142,9 @@ def seconds(content: bytes) -> list[float]:
     return [number / SECOND for number in numbers]
 
 
-def _shared(value: Any) -> Shared:
+def _shared(value: Any) -> SharedList:
     text = _text(value)
-    return Shared(digest=hashlib.sha256(text).hexdigest(), text=text)
+    return SharedList(digest=hashlib.sha256(text).hexdigest(), text=text)
 
 
 def _text(value: Any) -> bytes:

@@ -81,9 +81,8 @@ def read_results(path: Path) -> RunResult:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
         faults = []
-        for (
-            fault
-        ) in error.errors():  # platforms.0.total_s: Input should be a finite number, got inf
+        for fault in error.errors():
+            # platforms.0.total_s: Input should be a finite number, got inf
             place, got = ".".join(map(str, fault["loc"])), fault["input"]
             shown = f", got {got!r}" if isinstance(got, int | float | None) else ""
             faults.append(f"{place}: {fault['msg']}{shown}" if place else fault["msg"])

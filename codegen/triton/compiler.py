@@ -195,7 +195,7 @@ def jobs_of(plans: Sequence[Plan]) -> list[CompileJob]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compiled:
+class Compilation:
     """The kernels by the keys of their jobs."""
 
     kernels: Mapping[str, CompiledKernel]
@@ -205,7 +205,7 @@ class Compiled:
 
 def compile_all(
     jobs: Sequence[CompileJob], toolchain: Toolchain, *, folder: Path, workers: int
-) -> Compiled:
+) -> Compilation:
     """Takes kernels from the cache in ``folder``, compiles the others and puts them there."""
     wanted = {job.key(toolchain): job for job in jobs}
     found = {key: load(folder, key) for key in wanted}
@@ -218,7 +218,7 @@ def compile_all(
             store(folder, key, kernel)
     except OSError as error:  # a home folder that is not writable is no reason to fail
         notes = (f"{folder}: {error.strerror}; kernels are not kept (set {CACHE_VARIABLE})",)
-    return Compiled(kernels={**kernels, **fresh}, fresh=len(fresh), notes=notes)
+    return Compilation(kernels={**kernels, **fresh}, fresh=len(fresh), notes=notes)
 
 
 def _compile(

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from ci.report.document import (
     Document,
-    Folded,
+    Fold,
     Heading,
     Items,
     Span,
@@ -22,7 +22,7 @@ TABLE = Table(("`a`", "n"), [("x|y", "1"), ("[b]", "20")], numbers=("n",), style
 DOCUMENT: Document = [
     [Heading(2, "A *title*"), ("It ", Span("passed", "green", strong=True), ".")],
     [Items(["one", "  of it", Span("two", "red")], indent="> "), TABLE],
-    [Folded("more <here>", [Items([]), "the end"])],
+    [Fold("more <here>", [Items([]), "the end"])],
 ]
 
 

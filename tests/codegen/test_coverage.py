@@ -11,7 +11,7 @@ from codegen.model import (
     RESERVED_NAMES,
     Library,
     Schemas,
-    Skipped,
+    SkippedOverload,
     SkipReason,
 )
 from codegen.selection import choose, parse_variable
@@ -90,7 +90,7 @@ def test_the_reasons_are_a_fixed_vocabulary() -> None:
 
 def test_a_name_that_this_torch_lacks_is_skipped(schemas: Schemas) -> None:
     choice = dataclasses.replace(choose([], schemas), missing=("gelo",))
-    missing = Skipped(aten_name="gelo", overload_name="", reason=SkipReason.NOT_IN_TORCH)
+    missing = SkippedOverload(aten_name="gelo", overload_name="", reason=SkipReason.NOT_IN_TORCH)
     assert missing in make_library(schemas, choice).skipped
 
 
