@@ -254,6 +254,7 @@ def test_an_image_is_built_for_a_reason(
     assert again.digest != facts.digest
 
 
+@pytest.mark.complete  # the next one has the same with apt
 def test_a_base_with_dnf(site: Site) -> None:
     base = site.base("dnf", DNF, {"tool.spec": TOOL})
     packages = "{apt: [pager-deb], dnf: [pager-rpm]}"
