@@ -1,25 +1,31 @@
-"""Times the operators of ``bench.kernel_cases`` in a process of its own; prints JSON.
+"""Times hand-written and Triton operators beside torch's own kernels; prints JSON.
 
-``python -m bench.kernel_worker DEVICE ROUNDS``. Correctness comes first: an implementation whose
-error against float64 is above that of torch's own by more than a tolerance is not timed. On an
-accelerator the figures are those of device events, on operands that take turns.
+``python -m bench.kernel_worker DEVICE ROUNDS``. The sizes fill the machine. Correctness comes
+first: an implementation whose error against float64 is above that of torch's own by more than a
+tolerance is not timed. On an accelerator the figures are those of device events. Each case makes
+fresh operands on request, so that a timing can rotate through sets that together do not fit the
+caches.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from torch.nn import functional
 
 import infini.ops
 import torch
-from bench.kernel_cases import Case, bytes_moved, cases, moved
+from bench.interleaved import Interleaved
 from codegen.slots import Slot
 
+COLUMNS = 1024  # of rows that are normalized
 # The memory-bound ones have 1 M elements on the CPU. On an accelerator every operand is larger
 # than its caches (the largest today have 128 MB).
 SIZES = {"cpu": {"elements": 1 << 20, "size": 1024}, "cuda": {"elements": 1 << 26, "size": 8192}}
@@ -27,64 +33,188 @@ ROTATING_SETS = 3  # while one is in use, two others push it out of the caches
 ROUND_SECONDS = 10e-3  # long against an event's resolution and a thread's wake-up
 
 
+@dataclass(frozen=True)
+class KernelCase:
+    """One operator with operands of one shape and dtype.
+
+    ``inputs`` makes the arguments in the operator's order; ``reference`` and ``exact`` take them,
+    the one to write into ``out`` with torch's own kernels, the other to return the value in
+    float64, on the CPU.
+    """
+
+    operator: str
+    inputs: Callable[[], tuple[Any, ...]]
+    reference: Callable[..., object]
+    exact: Callable[..., torch.Tensor]
+    title: str
+    dtype: torch.dtype
+    out_dtype: torch.dtype
+    flops: int = 0  # 0: bound by memory
+
+    @property
+    def name(self) -> str:
+        return f"{self.operator} {self.title}"
+
+    def operands(self, device: str, seed: int) -> tuple[tuple[Any, ...], torch.Tensor]:
+        """Inputs and an out on ``device``, always the same for one seed."""
+        torch.manual_seed(seed)
+        inputs = self.inputs()
+        shape = self.exact(*(moved(value, "meta") for value in inputs)).shape
+        out = torch.empty(shape, dtype=self.out_dtype, device=device)
+        return tuple(moved(value, device) for value in inputs), out
+
+
+def moved(value: Any, *where: object) -> Any:
+    """A tensor, a list of them, or anything else: on a device, of a dtype."""
+    if isinstance(value, torch.Tensor):
+        return value.to(*where)
+    return [each.to(*where) for each in value] if isinstance(value, list) else value
+
+
+def cases(*, elements: int, size: int) -> list[KernelCase]:
+    """All cases: ``elements`` of the memory-bound ones, products of ``size`` cubed."""
+    return [
+        case
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+        for case in (*_memory_bound(elements, dtype), *_products(size, dtype))
+    ]
+
+
+def bytes_moved(inputs: tuple[Any, ...], out: torch.Tensor) -> int:
+    """What a memory-bound operator reads and writes at least."""
+    values = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
+    tensors = [each for each in (out, *values) if isinstance(each, torch.Tensor)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
+    case = partial(KernelCase, title=_dtype_name(dtype), dtype=dtype, out_dtype=dtype)
+    half = torch.float32 if dtype is torch.float16 else torch.float16
+    rows = elements // COLUMNS
+
+    def make(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape).to(dtype)
+
+    def pair() -> tuple[torch.Tensor, torch.Tensor]:
+        return make(elements), make(elements)
+
+    def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return functional.rms_norm(x, (COLUMNS,), weight, eps)
+
+    def masked_softmax(x: torch.Tensor) -> torch.Tensor:
+        above = torch.ones(COLUMNS, COLUMNS, dtype=torch.bool, device=x.device).triu(1)
+        return torch.softmax(x.masked_fill(above, -torch.inf), -1)
+
+    return [
+        case("add", pair, lambda x, y, out: torch.add(x, y, out=out), torch.add),
+        case("mul", pair, lambda x, y, out: torch.mul(x, y, out=out), torch.mul),
+        case(
+            "swiglu",
+            pair,
+            lambda x, gate, out: torch.mul(x, functional.silu(gate), out=out),
+            lambda x, gate: x * functional.silu(gate),
+        ),
+        case(
+            "cast",
+            lambda: (make(elements),),
+            lambda x, out: out.copy_(x),
+            torch.clone,
+            title=f"{_dtype_name(dtype)} to {_dtype_name(half)}",
+            out_dtype=half,
+        ),
+        case(
+            "cat",
+            lambda: ([make(1024, elements // 2048) for _ in range(2)], 1),
+            lambda tensors, dim, out: torch.cat(tensors, dim, out=out),
+            torch.cat,
+        ),
+        case(
+            "rms_norm",
+            lambda: (make(rows, COLUMNS), make(COLUMNS), 1e-6),
+            lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005 - torch's has no out
+            norm,
+        ),
+        case(
+            "causal_softmax",
+            lambda: (make(rows // COLUMNS, COLUMNS, COLUMNS),),
+            # Without the mask, which would be a second kernel.
+            lambda x, out: torch.softmax(x, -1, out=out),
+            masked_softmax,
+        ),
+    ]
+
+
+def _products(size: int, dtype: torch.dtype) -> list[KernelCase]:
+    title = f"{_dtype_name(dtype)} {size}³"
+    case = partial(KernelCase, title=title, dtype=dtype, out_dtype=dtype, flops=2 * size**3)
+
+    def make(*shape: int) -> torch.Tensor:
+        return (torch.randn(*shape) / size**0.25).to(dtype)
+
+    def squares() -> tuple[torch.Tensor, torch.Tensor]:
+        return make(size, size), make(size, size)
+
+    return [
+        case("gemm", squares, lambda a, b, out: torch.mm(a, b, out=out), torch.mm),
+        case("matmul", squares, lambda a, b, out: torch.matmul(a, b, out=out), torch.matmul),
+        case(
+            "linear",
+            lambda: (*squares(), make(size)),
+            lambda x, w, b, out: torch.ops.aten.linear.out(x, w, b, out=out),
+            functional.linear,
+        ),
+    ]
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 class WrongResultError(Exception):
     """An implementation does not compute what it should."""
 
 
-class Timing:
-    """The implementations of one case, checked, and their seconds per call, one per round."""
+def main(device: str, rounds: int) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        json.dump({"device": None, "cases": []}, sys.stdout)
+        return
+    timed, failed = [], []
+    # One at a time: the operands of all do not fit.
+    for case in cases(**SIZES[device]):
+        try:
+            timed.append(figures(case, device, rounds))
+        except Exception as error:  # one case that fails must not hide the others
+            failed.append({"case": case.name, "error": f"{type(error).__name__}: {error}"})
+    name = torch.cuda.get_device_name() if device == "cuda" else "the CPU"
+    json.dump({"device": name, "cases": [*timed, *failed]}, sys.stdout)
 
-    def __init__(self, case: Case, device: str) -> None:
-        self.case = case
-        self.device = device
-        operands = [case.operands(device, seed) for seed in range(ROTATING_SETS)]
-        inputs, out = operands[0]
-        self.bytes = bytes_moved(inputs, out)
-        self.calls = {"torch": [functools.partial(case.reference, *i, o) for i, o in operands]}
-        function = getattr(infini.ops, case.operator)
-        for slot in slots(case.operator, device):
-            name = f"slot {slot}"
-            self.calls[name] = [
-                functools.partial(function, *i, o, implementation_index=slot) for i, o in operands
-            ]
-            check(case, name, self.calls[name][0], inputs, out)
-        if not case.flops:
-            # What the memory can do: as many bytes, read and written by torch's own copy.
-            source = torch.empty(self.bytes // 2, dtype=torch.uint8, device=device)
-            target = torch.empty_like(source)
-            self.calls["copy"] = [functools.partial(target.copy_, source)]
-        self.loops = {name: self._loop_size(name) for name in self.calls}
-        self.seconds: dict[str, list[float]] = {name: [] for name in self.calls}
 
-    def time_round(self, order: int) -> None:
-        """Times every implementation once; ``order`` is 1, or -1 for the last one first."""
-        for name in list(self.calls)[::order]:
-            loops = self.loops[name]
-            # Untimed first: the other side's threads spin for a while when they have nothing to do.
-            self._time(name, loops)
-            self.seconds[name].append(self._time(name, loops) / loops)
-
-    def _loop_size(self, name: str) -> int:
-        loops = ROTATING_SETS
-        while self._time(name, loops) < ROUND_SECONDS:
-            loops *= 2
-        return loops
-
-    def _time(self, name: str, loops: int) -> float:
-        calls = itertools.islice(itertools.cycle(self.calls[name]), loops)
-        if self.device == "cpu":
-            start = time.perf_counter()
-            for call in calls:
-                call()
-            return time.perf_counter() - start
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        begin.record()
-        for call in calls:
-            call()
-        end.record()
-        end.synchronize()
-        return 1e-3 * float(begin.elapsed_time(end))
+def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
+    """The seconds per call of every implementation, checked before: one per round."""
+    operands = [case.operands(device, seed) for seed in range(ROTATING_SETS)]
+    inputs, out = operands[0]
+    moved_bytes = bytes_moved(inputs, out)
+    calls = {"torch": [partial(case.reference, *i, o) for i, o in operands]}
+    function = getattr(infini.ops, case.operator)
+    for slot in slots(case.operator, device):
+        name = f"slot {slot}"
+        calls[name] = [partial(function, *i, o, implementation_index=slot) for i, o in operands]
+        check(case, name, calls[name][0], inputs, out)
+    if not case.flops:
+        # What the memory can do: as many bytes, read and written by torch's own copy.
+        source = torch.empty(moved_bytes // 2, dtype=torch.uint8, device=device)
+        calls["copy"] = [partial(torch.empty_like(source).copy_, source)]
+    timers = {name: partial(warm_seconds, device, each) for name, each in calls.items()}
+    timing = Interleaved(timers, ROUND_SECONDS, least_loops=ROTATING_SETS)
+    for index in range(rounds):
+        timing.time_round(index)
+    return {
+        "case": case.name,
+        "operator": case.operator,
+        "bytes": moved_bytes,
+        "flops": case.flops,
+        "seconds": timing.seconds,
+    }
 
 
 def slots(operator: str, device: str) -> list[int]:
@@ -95,7 +225,11 @@ def slots(operator: str, device: str) -> list[int]:
 
 
 def check(
-    case: Case, name: str, call: Callable[[], object], inputs: tuple[Any, ...], out: torch.Tensor
+    case: KernelCase,
+    name: str,
+    call: Callable[[], object],
+    inputs: tuple[Any, ...],
+    out: torch.Tensor,
 ) -> None:
     """Raises unless the call computes the case's exact value, within its dtype's precision."""
     expected = case.exact(*(moved(value, "cpu", torch.float64) for value in inputs))
@@ -111,24 +245,25 @@ def check(
         raise WrongResultError(f"{name}: off by {error:.3g} from float64, allowed {allowed:.3g}")
 
 
-def main(device: str, rounds: int) -> None:
-    if device == "cuda" and not torch.cuda.is_available():
-        json.dump({"device": None, "cases": []}, sys.stdout)
-        return
-    timed, failed = [], []
-    for case in cases(**SIZES[device]):
-        # One at a time: the operands of all do not fit.
-        try:
-            timing = Timing(case, device)
-        except Exception as error:  # one case that fails must not hide the others
-            failed.append({"case": case.name, "error": f"{type(error).__name__}: {error}"})
-            continue
-        for index in range(rounds):
-            timing.time_round(1 if index % 2 else -1)
-        figures = {"bytes": timing.bytes, "flops": case.flops, "seconds": timing.seconds}
-        timed.append({"case": case.name, "operator": case.operator, **figures})
-    name = torch.cuda.get_device_name() if device == "cuda" else "the CPU"
-    json.dump({"device": name, "cases": [*timed, *failed]}, sys.stdout)
+def warm_seconds(device: str, calls: Sequence[Callable[[], object]], loops: int) -> float:
+    """The seconds of ``loops`` calls, which take turns, after as many that are not timed."""
+    turns = itertools.cycle(calls)
+    # Untimed first: the other side's threads spin for a while when they have nothing to do.
+    for call in itertools.islice(turns, loops):
+        call()
+    if device == "cpu":
+        start = time.perf_counter()
+        for call in itertools.islice(turns, loops):
+            call()
+        return time.perf_counter() - start
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    begin.record()
+    for call in itertools.islice(turns, loops):
+        call()
+    end.record()
+    end.synchronize()
+    return 1e-3 * float(begin.elapsed_time(end))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Times the calls of ``bench.python_cases`` in a process of its own; prints JSON.
+"""Times calls of the library beside the same calls of torch's own Python API; prints JSON.
 
-``python -m bench.python_worker ROUNDS``. For every case an object with its ``operator`` and
-either ``error`` or ``ns``: nanoseconds per call, one number per round, of each variant.
+``python -m bench.python_worker ROUNDS``. Small CPU tensors, so that the cost of the call is what
+differs; all arities, and every kind of argument: no tensor, scalars, lists, names, several outs,
+in-place, lists of tensors. For every call an object with its ``operator`` and either ``error`` or
+``ns``: nanoseconds per call, one number per round, of each variant.
 """
 
 from __future__ import annotations
@@ -11,82 +13,213 @@ import sys
 import time
 import timeit
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import infini.ops
 import torch
-from bench.python_cases import CASES, Case, operands
+from bench.interleaved import Interleaved
 from codegen.slots import Slot
 
 LOOP_SECONDS = 1e-3  # long against the clock, short against what disturbs a shared machine
+
+
+@dataclass(frozen=True)
+class Call:
+    """Two expressions over the names of ``operands()``, ``ops`` and ``torch``.
+
+    ``ours`` ends where a keyword for the slot can be appended; ``variant`` tells calls of one
+    operator apart.
+    """
+
+    ours: str
+    reference: str
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """As ATen calls it: "_foreach_mul_(list)"."""
+        operator = self.ours.removeprefix("ops.").partition("(")[0]
+        name = operator.replace("internal_", "_").replace("_inplace", "_")
+        return f"{name}({self.variant})" if self.variant else name
+
+
+def operands() -> dict[str, Any]:
+    """Fresh tensors of 16 elements or fewer, always of the same values; outs hold no result."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=generator) * 0.8 + 0.1
+
+    def integers(*shape: int) -> torch.Tensor:
+        return torch.randint(0, 4, shape, generator=generator)
+
+    def out(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.full(shape, 77, dtype=dtype)
+
+    return {
+        **{name: random(4, 4) for name in ("x", "y", "z")},
+        "target": random(4, 4) - 0.5,
+        "b_left": random(2, 2, 4),
+        "b_right": random(2, 4, 2),
+        "b": random(2, 2, 2),
+        "b_out": out(2, 2, 2),
+        "v": random(4),
+        "sorted": torch.tensor([0.2, 0.4, 0.6, 0.8]),
+        "minus_one": torch.full((4, 4), -1.0),
+        "mask": integers(4, 4) > 1,
+        **{name: integers(4, 4) for name in ("n", "k", "columns")},
+        "rows": torch.tensor([3, 1, 0, 2]),
+        "xs": [random(4) for _ in range(3)],
+        "negs": [torch.full((4,), -1.0) for _ in range(3)],
+        "o": out(4, 4),
+        **{name: out(4) for name in ("ov", "pv")},
+        "number": out(),
+        "twice": out(8, 4),
+        "stacked": out(2, 4, 4),
+        "two": out(4, 2),
+        "two_int": out(4, 2, dtype=torch.int64),
+        "oi": out(4, 4, dtype=torch.int64),
+        "oi32": out(4, 4, dtype=torch.int32),
+        "oiv": out(4, dtype=torch.int64),
+        "ob": torch.zeros(4, 4, dtype=torch.bool),
+        "ov_double": out(4, dtype=torch.float64),
+    }
+
+
+CALLS = (
+    # No tensor among the inputs.
+    Call("ops.arange(4, ov)", "torch.arange(4, out=ov)"),
+    Call("ops.eye(4, o)", "torch.eye(4, out=o)"),
+    Call("ops.full((4, 4), 1.5, o)", "torch.full((4, 4), 1.5, out=o)"),
+    Call("ops.linspace(0, 1, 4, ov)", "torch.linspace(0, 1, 4, out=ov)"),
+    # One.
+    Call("ops.abs(x, o)", "torch.abs(x, out=o)"),
+    Call("ops.exp(x, o)", "torch.exp(x, out=o)"),
+    Call("ops.sigmoid(x, o)", "torch.sigmoid(x, out=o)"),
+    Call("ops.clamp(x, 0.25, 0.75, o)", "torch.clamp(x, 0.25, 0.75, out=o)"),
+    Call("ops.pow(x, 2, o)", "torch.pow(x, 2, out=o)", "scalar"),
+    Call("ops.round(x, o, decimals=1)", "torch.round(x, decimals=1, out=o)"),
+    Call("ops.tril(x, 1, o)", "torch.tril(x, 1, out=o)"),
+    Call("ops.linalg_inv(x, o)", "torch.linalg.inv(x, out=o)"),
+    # Two.
+    Call("ops.add(x, y, o)", "torch.add(x, y, out=o)"),
+    Call("ops.add(x, y, o, alpha=2)", "torch.add(x, y, alpha=2, out=o)", "alpha"),
+    Call("ops.mul(x, y, o)", "torch.mul(x, y, out=o)"),
+    Call("ops.maximum(x, y, o)", "torch.maximum(x, y, out=o)"),
+    Call("ops.eq(n, k, ob)", "torch.eq(n, k, out=ob)"),
+    Call("ops.bitwise_and(n, k, oi)", "torch.bitwise_and(n, k, out=oi)"),
+    Call("ops.mm(x, y, o)", "torch.mm(x, y, out=o)"),
+    Call("ops.mv(x, v, ov)", "torch.mv(x, v, out=ov)"),
+    Call(
+        'ops.div(x, y, o, rounding_mode="floor")',
+        'torch.div(x, y, rounding_mode="floor", out=o)',
+        "rounding_mode",
+    ),
+    Call("ops.gather(x, 1, columns, o)", "torch.gather(x, 1, columns, out=o)"),
+    Call("ops.index_select(x, 0, rows, o)", "torch.index_select(x, 0, rows, out=o)"),
+    Call("ops.bucketize(x, sorted, oi)", "torch.bucketize(x, sorted, out=oi)"),
+    # Three.
+    Call("ops.addmm(x, y, z, o)", "torch.addmm(x, y, z, out=o)"),
+    Call("ops.addcmul(x, y, z, o, value=0.5)", "torch.addcmul(x, y, z, value=0.5, out=o)"),
+    Call("ops.lerp(x, y, z, o)", "torch.lerp(x, y, z, out=o)"),
+    Call("ops.where(mask, x, y, o)", "torch.where(mask, x, y, out=o)"),
+    Call("ops.baddbmm(b, b_left, b_right, b_out)", "torch.baddbmm(b, b_left, b_right, out=b_out)"),
+    Call("ops.scatter(x, 1, columns, y, o)", "torch.scatter(x, 1, columns, y, out=o)"),
+    Call(
+        'ops.scatter_reduce(x, 1, columns, y, "amax", o)',
+        'torch.scatter_reduce(x, 1, columns, y, "amax", out=o)',
+    ),
+    Call("ops.index_add(x, 0, rows, y, o)", "torch.index_add(x, 0, rows, y, out=o)"),
+    # Lists of tensors.
+    Call("ops.cat([x, y], 0, twice)", "torch.cat([x, y], 0, out=twice)"),
+    Call("ops.stack((x, y), 0, stacked)", "torch.stack((x, y), 0, out=stacked)"),
+    # Reductions: dimensions, their lists, a dtype.
+    Call("ops.sum(x, (0, 1), number)", "torch.sum(x, (0, 1), out=number)", "dims"),
+    Call(
+        "ops.sum(x, 1, False, ov_double, dtype=torch.float64)",
+        "torch.sum(x, 1, False, dtype=torch.float64, out=ov_double)",
+        "dtype",
+    ),
+    Call("ops.amax(x, 1, ov)", "torch.amax(x, 1, out=ov)"),
+    Call("ops.mean(x, 1, True, ov.view(4, 1))", "torch.mean(x, 1, True, out=ov.view(4, 1))"),
+    Call("ops.argmax(x, 1, oiv)", "torch.argmax(x, 1, out=oiv)"),
+    Call("ops.cumsum(x, 0, o)", "torch.cumsum(x, 0, out=o)"),
+    Call("ops.softmax(x, 1, o)", "torch.softmax(x, 1, out=o)"),
+    Call("ops.logsumexp(x, (1,), ov)", "torch.logsumexp(x, (1,), out=ov)"),
+    # Several outs.
+    Call("ops.max(x, 1, False, ov, oiv)", "torch.max(x, 1, False, out=(ov, oiv))", "dim"),
+    Call("ops.sort(x, 1, True, o, oi)", "torch.sort(x, 1, True, out=(o, oi))"),
+    Call("ops.topk(x, 2, 1, two, two_int)", "torch.topk(x, 2, 1, out=(two, two_int))"),
+    Call("ops.aminmax(x, ov, pv, dim=1)", "torch.aminmax(x, dim=1, out=(ov, pv))"),
+    Call("ops.frexp(x, o, oi32)", "torch.frexp(x, out=(o, oi32))"),
+    # In-place: nothing that grows, so that the thousandth call costs what the first one does.
+    Call("ops.mul_inplace(target, minus_one)", "target.mul_(minus_one)"),
+    Call("ops.clamp_inplace(target, 0.25, 0.75)", "target.clamp_(0.25, 0.75)"),
+    Call("ops.fill_inplace(target, 0.5)", "target.fill_(0.5)"),
+    Call("ops.zero_inplace(target)", "target.zero_()"),
+    Call("ops.relu_inplace(target)", "torch.relu_(target)"),
+    Call("ops.masked_fill_inplace(target, mask, 0.5)", "target.masked_fill_(mask, 0.5)"),
+    Call("ops.copy_inplace(target, x)", "target.copy_(x)"),
+    Call("ops.index_put_inplace(target, (rows,), y)", "target.index_put_((rows,), y)"),
+    # Lists of tensors, in-place.
+    Call("ops.internal_foreach_mul_inplace(xs, -1.0)", "torch._foreach_mul_(xs, -1.0)", "scalar"),
+    Call("ops.internal_foreach_mul_inplace(xs, negs)", "torch._foreach_mul_(xs, negs)", "list"),
+)
 
 
 class MismatchError(Exception):
     """Both calls ran and did not do the same."""
 
 
-class Timing:
-    """The variants of one case, checked, and their nanoseconds per call, one per round."""
-
-    def __init__(self, case: Case) -> None:
-        check(case)
-        variants = {
-            "slot": case.with_slot(Slot.TORCH),
-            "default": case.ours,
-            "reference": case.reference,
-        }
-        # CPU time, so that waiting for a core is not counted; all of it is one thread's.
-        self.timers = {
-            name: timeit.Timer(expression, timer=time.thread_time, globals=names())
-            for name, expression in variants.items()
-        }
-        self.loops = {name: loop_size(timer) for name, timer in self.timers.items()}
-        self.nanoseconds: dict[str, list[float]] = {name: [] for name in variants}
-
-    def time_round(self, order: int) -> None:
-        """Times every variant once; ``order`` is 1, or -1 for the last one first."""
-        for name in list(self.timers)[::order]:
-            seconds = self.timers[name].timeit(self.loops[name])
-            self.nanoseconds[name].append(round(1e9 * seconds / self.loops[name], 1))
-
-
 def main(rounds: int) -> None:
     torch.set_num_threads(1)
-    timings: dict[str, Timing] = {}
-    errors: dict[str, str] = {}
-    for case in CASES:
+    timings: dict[str, Interleaved] = {}
+    failures: list[dict[str, str]] = []
+    for call in CALLS:
         try:
-            timings[case.name] = Timing(case)
-        except Exception as error:  # one case that fails must not hide the others
-            errors[case.name] = f"{type(error).__name__}: {error}"
+            timings[call.name] = checked(call)
+        except Exception as error:  # one call that fails must not hide the others
+            message = f"{type(error).__name__}: {error}"
+            failures.append({"operator": call.name, "error": message})
     # Rounds outside, so that a second of other load disturbs few rounds of every operator
     # rather than all rounds of a few.
     for index in range(rounds):
         for timing in timings.values():
-            timing.time_round(1 if index % 2 else -1)
-    figures = [{"operator": name, "ns": timing.nanoseconds} for name, timing in timings.items()]
-    failures = [{"operator": name, "error": error} for name, error in errors.items()]
+            timing.time_round(index)
+    figures = []
+    for operator, timing in timings.items():
+        times = {name: [round(1e9 * s, 1) for s in each] for name, each in timing.seconds.items()}
+        figures.append({"operator": operator, "ns": times})
     json.dump([*figures, *failures], sys.stdout)
+
+
+def checked(call: Call) -> Interleaved:
+    """The variants of a call; raises unless all change the operands, and in the same way."""
+    reference = results(call.reference)
+    if same(reference, results("None")):
+        raise MismatchError(f"{call.reference} changes no operand")
+    slot = call.ours.removesuffix(")") + f", implementation_index={Slot.TORCH})"
+    for expression in (call.ours, slot):
+        if not same(results(expression), reference):
+            raise MismatchError(f"{expression} does not do what {call.reference} does")
+    variants = {"slot": slot, "default": call.ours, "reference": call.reference}
+    # CPU time, so that waiting for a core is not counted; all of it is one thread's.
+    timers = {
+        name: timeit.Timer(expression, timer=time.thread_time, globals=names()).timeit
+        for name, expression in variants.items()
+    }
+    return Interleaved(timers, LOOP_SECONDS, least_loops=2)
 
 
 def names() -> dict[str, Any]:
     return {"torch": torch, "ops": infini.ops, **operands()}
 
 
-def check(case: Case) -> None:
-    """Raises unless all variants change the operands, and in the same way."""
-    reference = results(case.reference)
-    if same(reference, results("None")):
-        raise MismatchError(f"{case.reference} changes no operand")
-    for expression in (case.ours, case.with_slot(Slot.TORCH)):
-        if not same(results(expression), reference):
-            raise MismatchError(f"{expression} does not do what {case.reference} does")
-
-
 def results(expression: str) -> list[torch.Tensor]:
     """The operands after a call."""
     scope = names()
-    eval(expression, scope)  # noqa: S307  (an expression of bench.python_cases)
+    eval(expression, scope)  # noqa: S307  (an expression of ``CALLS``)
     values = [scope[name] for name in operands()]
     return [each for value in values for each in (value if isinstance(value, list) else [value])]
 
@@ -94,15 +227,6 @@ def results(expression: str) -> list[torch.Tensor]:
 def same(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
     """Whether all tensors are equal, bit for bit but for NaN."""
     return all(map(torch.equal, left, right))
-
-
-def loop_size(timer: timeit.Timer) -> int:
-    """Calls per round; also warms up."""
-    calls, seconds = 1, 0.0
-    while seconds < LOOP_SECONDS:
-        calls *= 2
-        seconds = timer.timeit(calls)
-    return calls
 
 
 if __name__ == "__main__":
