@@ -6,35 +6,33 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 from statistics import mean
 
-from bench.changes import data
 from bench.changes.methods import Rival, nothing, rivals
 from bench.changes.replay import Tally, replay
-from bench.changes.scenarios import Labelled, Scenario, silences, steps
+from bench.changes.series import LabelledSeries, injected, silences, steps, tigerbeetle, turing
 from bench.rows import MeasurementError
 
 # Series of each kind, before a method's cost is taken into account.
 STEPS, SILENCES = 400, 120
 LEAST_STEPS, LEAST_SILENCES = 5, 2
-LONG = "five levels"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        real = data.tigerbeetle(options.otava)
-        turing = [series for _, series in data.turing(options.turing)] if options.turing else []
+        real = tigerbeetle(options.otava)
+        marked = list(turing(options.turing)) if options.turing else []
     except (MeasurementError, OSError) as error:
         print(f"bench.changes: {error}", file=sys.stderr)
         return 1
     chosen = [rival for rival in rivals() if re.search(options.only, rival.name)]
-    chosen += [nothing()] if turing else []
-    work = partial(_measure, real=real, turing=turing, scale=options.scale, series=options.series)
+    chosen += [nothing()] if marked else []
+    work = partial(_measure, real=real, marked=marked, scale=options.scale, series=options.series)
     measured: dict[str, dict[str, Tally]] = {}
     with Pool(options.jobs) as pool:
         for rival, tallies in zip(chosen, pool.imap(work, chosen), strict=True):
@@ -63,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(
-    rival: Rival, *, real: Labelled, turing: Sequence[Labelled], scale: float, series: str
+    rival: Rival, *, real: LabelledSeries, marked: list[LabelledSeries], scale: float, series: str
 ) -> dict[str, Tally]:
     """What the method makes of each kind of series; nothing, if it is not installed."""
     try:
@@ -71,43 +69,21 @@ def _measure(
     except ImportError:
         return {}
 
-    kinds: list[tuple[str, Iterable[Labelled]]] = []
-    for scenario, count, least in _made(real):
-        seeds = range(max(round(count * scale / rival.cost), least))
-        kinds.append((scenario.name, map(scenario.series, seeds)))
-    kinds.append(("TigerBeetle, as labelled", [real]))
-    if turing:
-        kinds.append((f"--turing ({len(turing)} series)", turing))
+    changing = [*steps(), *(injected(real, size) for size in (0.03, 0.05, 0.10))]
+    counted = [(scenario, STEPS, LEAST_STEPS) for scenario in changing]
+    counted += [(scenario, SILENCES, LEAST_SILENCES) for scenario in silences()]
+    kinds: dict[str, Iterable[LabelledSeries]] = {}
+    for scenario, count, least in counted:
+        seeds = range(max(round(count / scenario.cost * scale / rival.cost), least))
+        kinds[scenario.name] = map(scenario.series, seeds)
+    kinds["TigerBeetle, as labelled"] = [real]
+    if marked:
+        kinds[f"--turing ({len(marked)} series)"] = marked
     return {
         name: sum((replay(method, member) for member in members), Tally())
-        for name, members in kinds
+        for name, members in kinds.items()
         if re.search(series, name)
     }
-
-
-def _made(real: Labelled) -> Iterator[tuple[Scenario, int, int]]:
-    """Scenarios, how many series of each, and how many at least."""
-    for scenario in (*steps(), *(data.injected(real, size) for size in (0.03, 0.05, 0.10))):
-        yield scenario, STEPS // 8 if scenario.name.startswith(LONG) else STEPS, LEAST_STEPS
-    yield from ((scenario, SILENCES, LEAST_SILENCES) for scenario in silences())
-
-
-def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
-    """Markdown: a row for each kind of series, a column for each method."""
-    yield from _table("changes known within 5 runs", measured, _prompt)
-    yield from _table("changes found, and precision", measured, _found)
-    yield from _table("false alarms per 1,000 runs", measured, _false)
-    yield from _table("F1 / covering of the whole series", measured, _score)
-
-
-def _table(
-    title: str, measured: Mapping[str, Mapping[str, Tally]], cell: Callable[[Tally], str]
-) -> Iterator[str]:
-    yield from ("", f"| {title} | {' | '.join(measured)} |", "|---" + "|--:" * len(measured) + "|")
-    for name in dict.fromkeys(name for tallies in measured.values() for name in tallies):
-        cells = [cell(tallies.get(name, Tally())) for tallies in measured.values()]
-        if any(cells):
-            yield f"| {name} | {' | '.join(cells)} |"
 
 
 def _prompt(tally: Tally) -> str:
@@ -132,6 +108,27 @@ def _false(tally: Tally) -> str:
     """Only of series that are long beside their changes: around a step nobody looks for long."""
     long = tally.runs >= 30 * max(len(tally.delays), 1)
     return f"{1000 * tally.false_alarms / tally.runs:.1f}" if long else ""
+
+
+CELLS = {
+    "changes known within 5 runs": _prompt,
+    "changes found, and precision": _found,
+    "false alarms per 1,000 runs": _false,
+    "F1 / covering of the whole series": _score,
+}
+
+
+def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
+    """Markdown: a row for each kind of series, a column for each method."""
+    kinds = list(dict.fromkeys(kind for tallies in measured.values() for kind in tallies))
+    for title, cell in CELLS.items():
+        yield ""
+        yield f"| {title} | {' | '.join(measured)} |"
+        yield "|---" + "|--:" * len(measured) + "|"
+        for kind in kinds:
+            cells = [cell(tallies.get(kind, Tally())) for tallies in measured.values()]
+            if any(cells):
+                yield f"| {kind} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

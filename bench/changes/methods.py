@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.changes.replay import Method
-
-Array: TypeAlias = NDArray[np.float64]
+from bench.changes.series import Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
-from bench.changes.scenarios import Labelled
+from bench.changes.series import LabelledSeries
 
 Method = Callable[[list[float]], Sequence[int]]
 """From values to the places where it says, for sure, that a new level begins."""
@@ -70,7 +70,7 @@ class Tally:
         return len(self.found) / reported if reported else None
 
 
-def replay(method: Method, series: Labelled) -> Tally:
+def replay(method: Method, series: LabelledSeries) -> Tally:
     """Each look is at one value more. A place is an alarm once, however often it is reported."""
     delays: dict[int, int] = {}
     false: list[int] = []
