@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from bench.context import ROOT, Context
 from bench.parts import build, calls, generate, history, kernels, release
-from bench.report import Report, describe_commit, describe_machine, print_report, write_report
+from bench.report import BenchReport, describe_conditions, print_report, write_report
 from bench.rows import GOALS, Measurement, MeasurementError
+from ci.util.process import ProcessError
 
 # In the order of the table: installing first gives the later parts a library.
 MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
@@ -39,38 +40,23 @@ EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the chosen parts; returns 1 where something could not be measured."""
-    options = _parser().parse_args(arguments)
+    settings = vars(_parser().parse_args(arguments))
     try:
-        return run(options)
+        return run(settings.pop("only"), settings)
     except KeyboardInterrupt:
         print("bench: interrupted; nothing was written", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measures, prints and writes."""
-    started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    machine = describe_machine()  # before this run is part of the load
-    commit, dirty = describe_commit()
+def run(parts: Sequence[str], settings: Mapping[str, Any]) -> int:
+    """Measures, prints and writes; ``settings`` are the fields of a ``Context``."""
+    conditions = describe_conditions()  # before this run is part of the load
     with tempfile.TemporaryDirectory(prefix="infini-ops-bench-") as scratch:
-        context = Context(
-            scratch=Path(scratch),
-            output=options.output_dir,
-            repeat=options.repeat,
-            installed=options.installed,
-            runs=options.runs,
-            database=options.database,
-        )
-        measurements = tuple(row for part in options.only for row in measure_part(part, context))
-    report = Report(
-        started_at=started_at,
-        commit=commit,
-        dirty=dirty,
-        machine=machine,
-        measurements=measurements,
-    )
+        context = Context(scratch=Path(scratch), **settings)
+        measurements = tuple(row for part in parts for row in measure_part(part, context))
+    report = BenchReport(conditions=conditions, measurements=measurements)
     print_report(report, Console())
-    for path in write_report(report, options.output_dir):
+    for path in write_report(report, context.output_dir):
         print(path)
     return report_errors(measurements)
 
@@ -82,7 +68,8 @@ def measure_part(part: str, context: Context) -> list[Measurement]:
     try:
         measured.extend(MEASURE[part](context))
     except Exception as error:  # what is broken here must not cost the other parts their figures
-        kind = "" if isinstance(error, MeasurementError) else f"{type(error).__name__}: "
+        explained = isinstance(error, MeasurementError | ProcessError)
+        kind = "" if explained else f"{type(error).__name__}: "
         done = {measurement.key for measurement in measured}
         owed = [key for key, goal in GOALS.items() if goal.part == part and key not in done]
         measured += [Measurement(key=key, error=f"{kind}{error}") for key in owed]
@@ -108,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--repeat",
-        type=_positive,
+        type=_at_least(1),
         default=31,
         metavar="N",
         help="rounds of each interleaved timing (default: %(default)s)",
@@ -120,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--runs",
-        type=_runs,
+        type=_at_least(3),  # compared are the first, the last and the one before
         default=2_000,
         metavar="N",
         help="how long a history is made up (default: %(default)s, which take 20 minutes to save)",
@@ -151,15 +138,13 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(name for name in MEASURE if name in names)
 
 
-def _positive(text: str, least: int = 1) -> int:
-    value = int(text)
-    if value < least:
-        raise argparse.ArgumentTypeError(f"expected at least {least}, got {value}")
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected at least {least}, got {int(text)}")
+        return int(text)
 
-
-def _runs(text: str) -> int:
-    return _positive(text, least=3)  # what is compared are the first, the last and the one before
+    return number
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from bench.rows import MeasurementError
-from ci.util.process import LAST_LINES, ProcessError, ProcessResult, run
+from ci.util.process import LAST_LINES, ProcessResult, run
 from codegen.inputs import SELECTION_VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +30,7 @@ _SOURCES = (".cc", ".cpp", ".cxx", ".c")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage:
+class CommandCost:
     """CPU and wall seconds of a finished process tree; memory of the largest process in it."""
 
     user_s: float
@@ -61,22 +61,18 @@ class Context:
     """How to measure; ``installed`` takes the library that this Python already has."""
 
     scratch: Path
-    output: Path
+    output_dir: Path
     repeat: int
-    installed: bool = False
-    runs: int = 2_000
+    installed: bool
+    runs: int
     """Of the history that is made up."""
-    database: str | None = None
+    database: str | None
     """An empty one for it; ``None``: SQLite."""
 
     @property
     def site(self) -> Path:
         """Where the library is installed to, apart from the environment's own packages."""
         return self.scratch / "site"
-
-    def environment(self, **variables: str) -> dict[str, str]:
-        """For building: without a compiler cache or a selection of operators."""
-        return uncached(os.environ) | variables
 
     @cached_property
     def library_environment(self) -> dict[str, str]:
@@ -85,7 +81,7 @@ class Context:
             return dict(os.environ)
         if not self.site.exists():
             command = self.install_command(build_dir=ROOT / "build" / "bench", target=self.site)
-            self.run(command, self.environment())
+            self.run(command, uncached())
         return os.environ | {"PYTHONPATH": str(self.site)}
 
     def install_command(self, *, build_dir: Path, target: Path) -> list[str]:
@@ -95,19 +91,16 @@ class Context:
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> ProcessResult:
         """Runs a program in the repository and returns its output."""
-        try:
-            return run(command, cwd=ROOT, environment=environment)
-        except ProcessError as error:
-            raise MeasurementError(str(error)) from None
+        return run(command, cwd=ROOT, environment=environment)
 
-    def measured(self, command: Sequence[str], log: str, **variables: str) -> Usage:
+    def measured(self, command: Sequence[str], log: str, **variables: str) -> CommandCost:
         """What building with a program costs; raises with its last lines if it fails."""
         start, output = monotonic(), self.scratch / log
         with output.open("wb") as file:
             process = subprocess.Popen(
                 list(command),
                 cwd=ROOT,
-                env=self.environment(**variables),
+                env=uncached() | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -127,7 +120,7 @@ class Context:
             raise MeasurementError(
                 f"{' '.join(command)} ended with {process.returncode}:\n" + "\n".join(last)
             )
-        return Usage(
+        return CommandCost(
             user_s=usage.ru_utime,
             system_s=usage.ru_stime,
             wall_s=monotonic() - start,
@@ -136,7 +129,7 @@ class Context:
         )
 
 
-def uncached(variables: Mapping[str, str]) -> dict[str, str]:
+def uncached(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment with compiler caches off; raises where one is part of the compiler."""
     kept = {
         name: value
@@ -175,9 +168,6 @@ def _watch(process: int) -> str:
 
 def _name(entry: Path) -> str:
     """The program, and the source file if it compiles one."""
-    try:
-        program, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return ""
+    program, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
     source = next((Path(word).name for word in arguments if word.endswith(_SOURCES)), "")
     return f"{Path(program).name} {source}".strip()

@@ -77,17 +77,16 @@ class Scale:
     platforms: tuple[str, ...] = tuple(PUBLISHED)
 
 
-Generated = tuple[RunResult, dict[str, Details]]
+GeneratedRun = tuple[RunResult, dict[str, Details]]
 
 
-def history(scale: Scale, seed: int = 8) -> Iterator[Generated]:
+def history(scale: Scale, seed: int = 8) -> Iterator[GeneratedRun]:
     """Every run with its details, the oldest first."""
     random = Random(seed)  # noqa: S311
     suites = {name: _Suite(name, scale, random) for name in scale.platforms}
-    commit = _commit(0)
     for index in range(scale.runs):
-        if index % 5:  # every fifth run repeats the one before
-            commit = _commit(index)
+        if index % 5 or not index:  # every fifth run repeats the one before
+            commit = hashlib.sha1(str(index).encode(), usedforsecurity=False).hexdigest()
         parts = {}
         for name, suite in suites.items():
             suite.develop(index)
@@ -104,10 +103,6 @@ def history(scale: Scale, seed: int = 8) -> Iterator[Generated]:
             platforms=tuple(result for result, _ in parts.values()),
         )
         yield run, {name: details for name, (_, details) in parts.items()}
-
-
-def _commit(index: int) -> str:
-    return hashlib.sha1(str(index).encode(), usedforsecurity=False).hexdigest()
 
 
 class _Suite:
@@ -252,8 +247,7 @@ def _stage(name: str, seconds: float, random: Random) -> StageResult:
 def _build(seconds: float, position: float, random: Random, *, cold: bool) -> BuildDetails:
     """The last step is one of new units alone; the others make all units dearer."""
     seconds *= 1 if cold else WARM
-    names = [f"torch_backend_{number:02}" for number in range(UNITS)]
-    costs = dict.fromkeys(names, seconds / UNITS)
+    costs = {f"torch_backend_{number:02}": seconds / UNITS for number in range(UNITS)}
     begin, _, factor = LAST_STEP
     if position >= begin:
         added = seconds * (factor - 1) / DEAR_UNITS

@@ -11,15 +11,16 @@ import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table as RichTable
+from rich.table import Table
 from rich.text import Text
 
 from bench.context import ROOT
-from bench.rows import Goal, Measurement, Table
+from bench.rows import FigureTable, Goal, Measurement
 from ci.agent.machine import machine_facts
 from ci.util.process import ProcessError, run
 
@@ -44,8 +45,8 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """All measurements of one run."""
+class Conditions:
+    """When, of what and where a run measures."""
 
     started_at: str
     commit: str
@@ -53,13 +54,20 @@ class Report:
     dirty: bool
     """And changes that no commit has."""
     machine: Machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchReport:
+    """All measurements of one run."""
+
+    conditions: Conditions
     measurements: tuple[Measurement, ...]
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[FigureTable]:
         """One row per goal, then the figures behind them."""
         rows = tuple(map(summary_row, self.measurements))
         behind = [measurement.table for measurement in self.measurements if measurement.table]
-        return [Table(title="Cost", columns=_COLUMNS, rows=rows), *behind]
+        return [FigureTable(title="Cost", columns=_COLUMNS, rows=rows), *behind]
 
 
 def summary_row(measurement: Measurement) -> tuple[str, ...]:
@@ -80,7 +88,7 @@ def shown(value: float, goal: Goal) -> str:
     return number if goal.unit == "ratio" else f"{number} {goal.unit}"
 
 
-def as_json(report: Report) -> str:
+def as_json(report: BenchReport) -> str:
     """The versioned JSON of a run; each row with its goal."""
     rows = [
         {
@@ -94,31 +102,24 @@ def as_json(report: Report) -> str:
         }
         for measurement in report.measurements
     ]
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "started_at": report.started_at,
-        "commit": report.commit,
-        "dirty": report.dirty,
-        "machine": asdict(report.machine),
-        "rows": rows,
-    }
+    content = {"schema_version": SCHEMA_VERSION, **asdict(report.conditions), "rows": rows}
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def as_markdown(report: Report) -> str:
+def as_markdown(report: BenchReport) -> str:
     """The tables of a run, and of what machine they are."""
-    where = report.machine
+    conditions, where = report.conditions, report.conditions.machine
     load = ", ".join(f"{value:.1f}" for value in where.load_average)
-    commit = report.commit[:12] + (" with changes" if report.dirty else "")
+    commit = conditions.commit[:12] + (" with changes" if conditions.dirty else "")
     about = (
-        f"{report.started_at}, commit {commit}; {where.cores} cores of {where.cpu_model}, "
+        f"{conditions.started_at}, commit {commit}; {where.cores} cores of {where.cpu_model}, "
         f"load average {load}; torch {where.torch}, Python {where.python}, "
         f"{where.compiler}, {where.cmake}."
     )
     return "\n".join([about, *map(_markdown_table, report.tables())])
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: FigureTable) -> str:
     alignment = ["---" if column in _TEXT_COLUMNS else "---:" for column in table.columns]
     lines = [table.columns, alignment, *table.rows]
     escaped = ([cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in lines)
@@ -126,13 +127,13 @@ def _markdown_table(table: Table) -> str:
     return "\n".join(["", f"## {table.title}", "", *cells, ""])
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(report: BenchReport, console: Console) -> None:
     """Tables that fit the terminal; the Markdown where there is none."""
     if not console.is_terminal:
         print(as_markdown(report), end="")
         return
     for table in report.tables():
-        shape = RichTable(title=table.title, title_justify="left")
+        shape = Table(title=table.title, title_justify="left")
         for column in table.columns:
             shape.add_column(column, justify="left" if column in _TEXT_COLUMNS else "right")
         for row in table.rows:
@@ -140,13 +141,23 @@ def print_report(report: Report, console: Console) -> None:
         console.print(shape)
 
 
-def write_report(report: Report, folder: Path) -> Sequence[Path]:
+def write_report(report: BenchReport, folder: Path) -> Sequence[Path]:
     """Writes ``bench.json`` and ``bench.md`` and returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {folder / "bench.json": as_json(report), folder / "bench.md": as_markdown(report)}
     for path, text in contents.items():
         path.write_text(text, encoding="utf-8")
     return list(contents)
+
+
+def describe_conditions() -> Conditions:
+    """Looks; the commit is the one of this working tree."""
+    return Conditions(
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=describe_machine(),  # before git is part of the load
+        commit=_output("git", "rev-parse", "HEAD").strip(),
+        dirty=bool(_output("git", "status", "--porcelain")),
+    )
 
 
 def describe_machine() -> Machine:
@@ -169,12 +180,6 @@ def describe_machine() -> Machine:
         compiler=_output(os.environ.get("CXX", "c++"), "--version").partition("\n")[0],
         cmake=cmake.partition("\n")[0],
     )
-
-
-def describe_commit() -> tuple[str, bool]:
-    """The commit of this working tree, and whether there are changes that it lacks."""
-    commit = _output("git", "rev-parse", "HEAD").strip()
-    return commit, bool(_output("git", "status", "--porcelain"))
 
 
 def _output(*command: str) -> str:

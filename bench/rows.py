@@ -56,7 +56,7 @@ def medians_by_round(series: Sequence[Sequence[float]]) -> list[float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class FigureTable:
     """Figures behind a row, for a reader: cells are text."""
 
     title: str
@@ -73,7 +73,7 @@ class Measurement:
     note: str = ""
     error: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
-    table: Table | None = None
+    table: FigureTable | None = None
     """The figures behind it."""
 
     @property

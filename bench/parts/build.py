@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from bench.context import ROOT, Context, Usage
-from bench.rows import Measurement, MeasurementError, Table
+from bench.context import ROOT, CommandCost, Context, uncached
+from bench.rows import FigureTable, Measurement, MeasurementError
 from codegen.inputs import SELECTION_VARIABLE
 
 FIRST_ALLOWLIST = ROOT / "bench" / "first_allowlist.yaml"
@@ -39,7 +39,7 @@ def measure_rebuild(context: Context) -> Iterator[Measurement]:
     build_dir, site = context.scratch / "rebuild", context.scratch / "rebuilt"
     generated = context.scratch / "names"
     command = [sys.executable, "-m", "codegen", "torch", "--output-dir", str(generated)]
-    context.run(command, context.environment())
+    context.run(command, uncached())
     names = sorted(_names(generated))
     added = names.pop(len(names) // 2)
     selection = context.scratch / "all_but_one.yaml"
@@ -77,8 +77,8 @@ def measure_profile(context: Context) -> Iterator[Measurement]:
     names = ("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CXX_LINKER_LAUNCHER")
     command = context.install_command(build_dir=build_dir, target=context.scratch / "profiled")
     usage = context.measured(command, "profile.log", **dict.fromkeys(names, launcher))
-    context.output.mkdir(parents=True, exist_ok=True)
-    ninja_log = shutil.copyfile(build_dir / ".ninja_log", context.output / "ninja_log")
+    context.output_dir.mkdir(parents=True, exist_ok=True)
+    ninja_log = shutil.copyfile(build_dir / ".ninja_log", context.output_dir / "ninja_log")
     if not records_file.exists():
         raise MeasurementError("the build called no compiler through CMAKE_CXX_COMPILER_LAUNCHER")
     records = [json.loads(line) for line in records_file.read_text(encoding="utf-8").splitlines()]
@@ -97,7 +97,9 @@ def measure_profile(context: Context) -> Iterator[Measurement]:
     )
 
 
-def _install(context: Context, site: Path, build_dir: Path, selection: Path | None = None) -> Usage:
+def _install(
+    context: Context, site: Path, build_dir: Path, selection: Path | None = None
+) -> CommandCost:
     variables = {} if selection is None else {SELECTION_VARIABLE: str(selection)}
     command = context.install_command(build_dir=build_dir, target=site)
     return context.measured(command, f"{site.name}.log", **variables)
@@ -112,7 +114,7 @@ def _names(folder: Path) -> set[str]:
     return {operator["aten_name"] for operator in metadata["ops"]}
 
 
-def _measurement(key: str, usage: Usage, note: str = "") -> Measurement:
+def _measurement(key: str, usage: CommandCost, note: str = "") -> Measurement:
     return Measurement(
         key=key,
         value=usage.cpu_s,
@@ -121,7 +123,7 @@ def _measurement(key: str, usage: Usage, note: str = "") -> Measurement:
     )
 
 
-def profile_table(records: Sequence[Mapping[str, Any]], usage: Usage) -> Table:
+def profile_table(records: Sequence[Mapping[str, Any]], usage: CommandCost) -> FigureTable:
     """CPU-s of every compilation and link, the dearest first, and of all the rest."""
     rows = [
         (_short(record["output"]), f"{record['cpu_s']:.2f}", f"{record['peak_rss_mb']:.0f}")
@@ -132,7 +134,7 @@ def profile_table(records: Sequence[Mapping[str, Any]], usage: Usage) -> Table:
         ("all else: pip, CMake, the generator", f"{rest:.2f}", ""),
         ("the whole build", f"{usage.cpu_s:.2f}", f"{usage.peak_rss_mb:.0f}"),
     ]
-    return Table(
+    return FigureTable(
         title="Profile of a cold build, slower by what recording takes",
         columns=("step", "CPU-s", "peak MB"),
         rows=(*rows, *totals),

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.context import ROOT, Context
+from bench.context import ROOT, Context, uncached
 from bench.rows import (
+    FigureTable,
     Measurement,
     MeasurementError,
-    Table,
     medians_by_round,
     paired_ratios,
     summarize,
@@ -61,7 +61,7 @@ def measure_import(context: Context) -> Iterator[Measurement]:
     )
 
 
-def import_table(report: str) -> Table:
+def import_table(report: str) -> FigureTable:
     """The most expensive modules after torch, from the report of ``-X importtime``."""
     lines = report.splitlines()
     (torch,) = (index for index, line in enumerate(lines) if line.endswith("| torch"))
@@ -70,7 +70,7 @@ def import_table(report: str) -> Table:
         for line in lines[torch + 1 :]
     ]
     dearest = sorted(rows, key=lambda row: -int(row[0]))[:SHOWN]
-    return Table(
+    return FigureTable(
         title="Import, after torch [µs]",
         columns=("module", "itself", "with what it imports"),
         rows=tuple((module, own, cumulative) for own, cumulative, module in dearest),
@@ -105,7 +105,7 @@ def _ratios(case: Mapping[str, Any], variant: str) -> list[float]:
     return paired_ratios(case["ns"][variant], case["ns"]["reference"])
 
 
-def _python_table(cases: Sequence[Mapping[str, Any]]) -> Table:
+def _python_table(cases: Sequence[Mapping[str, Any]]) -> FigureTable:
     rows = []
     for case in cases:
         if "error" in case:
@@ -116,7 +116,7 @@ def _python_table(cases: Sequence[Mapping[str, Any]]) -> Table:
         cells = (f"{ratio.median:.2f}", ratio.interval(), f"{default.median:.2f}")
         nanoseconds = [f"{statistics.median(values):.0f}" for values in times]
         rows.append((case["operator"], *nanoseconds, *cells))
-    return Table(title="Python calls", columns=_PYTHON_COLUMNS, rows=tuple(rows))
+    return FigureTable(title="Python calls", columns=_PYTHON_COLUMNS, rows=tuple(rows))
 
 
 def measure_cpp(context: Context) -> Iterator[Measurement]:
@@ -159,14 +159,14 @@ def _compile(context: Context) -> Path:
         *(str(torch / "lib" / "libtorch_cpu.so"), str(torch / "lib" / "libc10.so")),
         f"-Wl,-rpath,{torch / 'lib'}",
     ]
-    context.run(command, context.environment())
+    context.run(command, uncached())
     return program
 
 
-def _cpp_table(times: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
+def _cpp_table(times: Mapping[str, Mapping[str, Sequence[float]]]) -> FigureTable:
     columns = tuple(next(iter(times.values())))
     rows = tuple(
         (operator, *(f"{statistics.median(variants[name]):.0f}" for name in columns))
         for operator, variants in times.items()
     )
-    return Table(title="C++ calls [ns]", columns=("operator", *columns), rows=rows)
+    return FigureTable(title="C++ calls [ns]", columns=("operator", *columns), rows=rows)

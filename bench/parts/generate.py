@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.context import Context, Usage
+from bench.context import CommandCost, Context
 from bench.rows import Measurement
 from codegen.aten import NativeFunctions, Torch, find_torch, native_functions
 
@@ -21,8 +21,8 @@ ROUNDS = 3  # the fewest whose median one disturbed round does not move
 
 def measure_torch(context: Context) -> Iterator[Measurement]:
     """Into an empty folder, and into one where everything is up to date; the median of three."""
-    cold: list[Usage] = []
-    unchanged: list[Usage] = []
+    cold: list[CommandCost] = []
+    unchanged: list[CommandCost] = []
     for index in range(ROUNDS):
         folder = context.scratch / f"generated-{index}"
         command = [sys.executable, "-m", "codegen", "torch", "--output-dir", str(folder)]
@@ -41,7 +41,7 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
         major, minor, *_ = map(int, re.findall(r"\d+", functions.torch_version))
     # The one that the headers need.
     standard = "-std=c++17" if (major, minor) < (2, 14) else "-std=c++20"
-    generated: list[Usage] = []
+    generated: list[CommandCost] = []
     for index in range(ROUNDS):
         folder = context.scratch / f"stubs-{index}"
         command = [sys.executable, "-m", "codegen", "backend-stubs"]
@@ -62,7 +62,7 @@ def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
         )
 
 
-def _median(key: str, usages: Sequence[Usage]) -> Measurement:
+def _median(key: str, usages: Sequence[CommandCost]) -> Measurement:
     return Measurement(
         key=key,
         value=statistics.median(usage.cpu_s for usage in usages),
@@ -71,7 +71,7 @@ def _median(key: str, usages: Sequence[Usage]) -> Measurement:
     )
 
 
-def _compile(context: Context, torch: Torch, source: Path, options: Sequence[str]) -> Usage:
+def _compile(context: Context, torch: Torch, source: Path, options: Sequence[str]) -> CommandCost:
     command = [os.environ.get("CXX", "c++"), *options, "-fPIC", "-c", str(source)]
     command += ["-isystem", str(torch.torch / "include"), "-o", str(source.with_suffix(".o"))]
     return context.measured(command, "stubs-compile.log")

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench.context import Context
-from bench.rows import Measurement, MeasurementError, Table, paired_ratios, summarize
+from bench.rows import FigureTable, Measurement, MeasurementError, paired_ratios, summarize
 
 Figures = Mapping[str, Any]  # of one case, as bench.kernel_worker prints it
 
@@ -88,7 +88,7 @@ class Worker:
     def behind(self) -> dict[str, Any]:
         """Every implementation of every case, for the first row."""
         rows = tuple(_row(case, name) for case in self.cases for name in case["seconds"])
-        table = Table(title=f"Kernels on {self.device}", columns=_COLUMNS, rows=rows)
+        table = FigureTable(title=f"Kernels on {self.device}", columns=_COLUMNS, rows=rows)
         return {"detail": {"cases": self.cases}, "table": table}
 
 

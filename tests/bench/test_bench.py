@@ -12,16 +12,23 @@ import pytest
 
 from bench import __main__ as cli
 from bench.compiler_launcher import main as launch
-from bench.context import Context, Usage, uncached
+from bench.context import CommandCost, Context, uncached
 from bench.parts.build import profile_table
 from bench.parts.calls import import_table
-from bench.report import Report, as_json, as_markdown, describe_machine
+from bench.report import BenchReport, Conditions, as_json, as_markdown, describe_machine
 from bench.rows import Measurement, MeasurementError, Summary, medians_by_round, summarize
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    return Context(scratch=tmp_path, output=tmp_path / "out", repeat=1)
+    return Context(
+        scratch=tmp_path,
+        output_dir=tmp_path / "out",
+        repeat=1,
+        installed=False,
+        runs=3,
+        database=None,
+    )
 
 
 class TestStatistics:
@@ -47,11 +54,13 @@ class TestGoals:
 
 class TestReport:
     def test_all_formats_show_values_goals_and_errors(self) -> None:
-        report = Report(
-            started_at="2030-01-01T00:00:00+00:00",
-            commit="0123456789abcdef",
-            dirty=True,
-            machine=describe_machine(),
+        report = BenchReport(
+            conditions=Conditions(
+                started_at="2030-01-01T00:00:00+00:00",
+                commit="0123456789abcdef",
+                dirty=True,
+                machine=describe_machine(),
+            ),
             measurements=(
                 Measurement(key="install", value=50.26, note="a | b"),
                 Measurement(key="cpp-call", error="the compiler failed:\nline 1"),
@@ -104,7 +113,7 @@ class TestEnvironment:
             uncached({"CXX": "ccache g++"})
 
 
-class TestUsage:
+class TestCommandCost:
     def test_it_is_of_the_whole_process_tree(self, context: Context) -> None:
         grandchild = "b'x' * 200_000_000"
         child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
@@ -139,7 +148,7 @@ class TestProfile:
                 "peak_rss_mb": 9.0,
             },
         ]
-        usage = Usage(user_s=4, system_s=1, wall_s=3, peak_rss_mb=10, peak_process="")
+        usage = CommandCost(user_s=4, system_s=1, wall_s=3, peak_rss_mb=10, peak_process="")
         assert profile_table(records, usage).rows == (
             ("a: y.cc", "2.00", "9"),
             ("a: x.cc", "1.00", "10"),

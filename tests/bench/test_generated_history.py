@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.generated_history import Generated, Scale, history
+from bench.generated_history import GeneratedRun, Scale, history
 from ci.facts.environment_key import environment_key
 from ci.facts.measures import measures_of
 from ci.model.tests import Outcome
@@ -13,15 +13,15 @@ SMALL = Scale(runs=60, tests=320, platforms=("cpu", "ascend"))
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[Generated]:
+def runs() -> list[GeneratedRun]:
     return list(history(SMALL))
 
 
-def test_it_is_the_same_every_time(runs: list[Generated]) -> None:
+def test_it_is_the_same_every_time(runs: list[GeneratedRun]) -> None:
     assert next(history(SMALL)) == runs[0]
 
 
-def test_tests_come_and_change_their_outcomes(runs: list[Generated]) -> None:
+def test_tests_come_and_change_their_outcomes(runs: list[GeneratedRun]) -> None:
     suites = [{test.node_id: test.outcome for test in details["cpu"].tests} for _, details in runs]
     first, last = suites[0], suites[-1]
     assert set(first) < set(last)
@@ -36,7 +36,7 @@ def test_tests_come_and_change_their_outcomes(runs: list[Generated]) -> None:
     assert len(set(messages)) == len(messages) > SMALL.runs / 4
 
 
-def test_costs_are_measured_in_environments_that_change(runs: list[Generated]) -> None:
+def test_costs_are_measured_in_environments_that_change(runs: list[GeneratedRun]) -> None:
     results = [run.platform("cpu") for run, _ in runs]
     caches = {environment_key(result).cache for result in results}
     assert caches == {"cold compiler cache", "warm compiler cache, half or more hits"}
@@ -54,7 +54,7 @@ def test_costs_are_measured_in_environments_that_change(runs: list[Generated]) -
         )
 
 
-def test_runs_of_one_commit_are_evidence_of_flaky_tests(runs: list[Generated]) -> None:
+def test_runs_of_one_commit_are_evidence_of_flaky_tests(runs: list[GeneratedRun]) -> None:
     commits = [run.commit for run, _ in runs]
     assert 0 < len(set(commits)) < len(commits)
     assert [run.started_at for run, _ in runs] == sorted(run.started_at for run, _ in runs)
