@@ -80,29 +80,29 @@ class Context:
         if self.installed:
             return dict(os.environ)
         if not self.site.exists():
-            command = self.install_command(build_dir=ROOT / "build" / "bench", target=self.site)
-            self.run(command, uncached())
+            self.install(self.site, ROOT / "build" / "bench")
         return os.environ | {"PYTHONPATH": str(self.site)}
 
-    def install_command(self, *, build_dir: Path, target: Path) -> list[str]:
-        """``pip install .`` into ``target``, which leaves the environment as it is."""
+    def install(self, target: Path, build_dir: Path, **variables: str) -> CommandCost:
+        """What ``pip install .`` into ``target`` costs, which leaves the environment as it is."""
         command = [sys.executable, "-m", "pip", "install", ".", "--no-build-isolation"]
-        return [*command, "--upgrade", "--target", str(target), "-C", f"build-dir={build_dir}"]
+        command += ["--upgrade", "--target", str(target), "-C", f"build-dir={build_dir}"]
+        return self.measured(command, **variables)
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> ProcessResult:
         """Runs a program in the repository and returns its output."""
         return run(command, cwd=ROOT, environment=environment)
 
-    def measured(self, command: Sequence[str], log: str, **variables: str) -> CommandCost:
+    def measured(self, command: Sequence[str], **variables: str) -> CommandCost:
         """What building with a program costs; raises with its last lines if it fails."""
-        start, output = monotonic(), self.scratch / log
-        with output.open("wb") as file:
+        start, log = monotonic(), self.scratch / "log"
+        with log.open("wb") as output:
             process = subprocess.Popen(
                 list(command),
                 cwd=ROOT,
                 env=uncached() | variables,
                 stdin=subprocess.DEVNULL,
-                stdout=file,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # its session tells its descendants from others
             )
@@ -116,7 +116,7 @@ class Context:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
-            last = output.read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
+            last = log.read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
             raise MeasurementError(
                 f"{' '.join(command)} ended with {process.returncode}:\n" + "\n".join(last)
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,9 +45,10 @@ def summarize(values: Sequence[float]) -> Summary:
     return Summary(median=statistics.median(values), low=cuts[0], high=cuts[-1])
 
 
-def paired_ratios(values: Sequence[float], references: Sequence[float]) -> list[float]:
+def paired_ratios(times: Mapping[str, Sequence[float]], name: str, reference: str) -> list[float]:
     """Ratio per round: both sides of one ran back to back, under the same load."""
-    return [value / reference for value, reference in zip(values, references, strict=True)]
+    pairs = zip(times[name], times[reference], strict=True)
+    return [value / reference_value for value, reference_value in pairs]
 
 
 def medians_by_round(series: Sequence[Sequence[float]]) -> list[float]:

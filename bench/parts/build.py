@@ -16,22 +16,21 @@ from bench.context import ROOT, CommandCost, Context, uncached
 from bench.rows import FigureTable, Measurement, MeasurementError
 from codegen.inputs import SELECTION_VARIABLE
 
-FIRST_ALLOWLIST = ROOT / "bench" / "first_allowlist.yaml"
 COLD = "build"  # folder of the cold build, which a later part finds up to date
-LAUNCHER = ROOT / "bench" / "compiler_launcher.py"
 
 
 def measure_install(context: Context) -> Iterator[Measurement]:
     """Everything that the installed torch has, from nothing."""
-    usage = _install(context, context.site, context.scratch / COLD)
-    yield _measurement("install", usage, f"{len(_operators(context.site))} operators")
+    cost = context.install(context.site, context.scratch / COLD)
+    yield _measurement("install", cost, f"{len(_operators(context.site))} operators")
 
 
 def measure_first_allowlist(context: Context) -> Iterator[Measurement]:
     """The names that the library began with, from nothing."""
     site = context.scratch / "first"
-    usage = _install(context, site, context.scratch / "first-build", FIRST_ALLOWLIST)
-    yield _measurement("first-allowlist", usage, f"{len(_operators(site))} operators")
+    selection = {SELECTION_VARIABLE: str(ROOT / "bench" / "first_allowlist.yaml")}
+    cost = context.install(site, context.scratch / "first-build", **selection)
+    yield _measurement("first-allowlist", cost, f"{len(_operators(site))} operators")
 
 
 def measure_rebuild(context: Context) -> Iterator[Measurement]:
@@ -40,19 +39,19 @@ def measure_rebuild(context: Context) -> Iterator[Measurement]:
     generated = context.scratch / "names"
     command = [sys.executable, "-m", "codegen", "torch", "--output-dir", str(generated)]
     context.run(command, uncached())
-    names = sorted(_names(generated))
+    names = sorted(_operators(generated))
     added = names.pop(len(names) // 2)
     selection = context.scratch / "all_but_one.yaml"
     selection.write_text(yaml.safe_dump({"operators": names}), encoding="utf-8")
-    _install(context, site, build_dir, selection)
+    context.install(site, build_dir, **{SELECTION_VARIABLE: str(selection)})
     before = _operators(site)
-    grown = _install(context, site, build_dir)
+    grown = context.install(site, build_dir)
     if _operators(site) - before != {added}:
         raise MeasurementError(
             f"a build of all operators after one of all but {added} changed the operators by "
             f"{sorted(_operators(site) ^ before)}"
         )
-    yield _measurement("rebuild-unchanged", _install(context, site, build_dir))
+    yield _measurement("rebuild-unchanged", context.install(site, build_dir))
     yield _measurement("rebuild-one-added", grown, f"added {added}")
 
 
@@ -61,7 +60,7 @@ def measure_wheel(context: Context) -> Iterator[Measurement]:
     folder = context.scratch / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", ".", "--no-build-isolation", "--no-deps"]
     command += ["--wheel-dir", str(folder), "-C", f"build-dir={context.scratch / COLD}"]
-    context.measured(command, "wheel.log")
+    context.measured(command)
     wheel = next(folder.glob("*.whl"))
     yield Measurement(key="wheel", value=wheel.stat().st_size / 1e6, note=wheel.name)
 
@@ -73,10 +72,11 @@ def measure_profile(context: Context) -> Iterator[Measurement]:
     """
     build_dir, records_file = context.scratch / "profile", context.scratch / "compilers.jsonl"
     # Without site and the environment's variables Python starts in 20 ms.
-    launcher = ";".join((sys.executable, "-I", "-S", str(LAUNCHER), str(records_file)))
+    program = ROOT / "bench" / "compiler_launcher.py"
+    launcher = f"{sys.executable};-I;-S;{program};{records_file}"
     names = ("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CXX_LINKER_LAUNCHER")
-    command = context.install_command(build_dir=build_dir, target=context.scratch / "profiled")
-    usage = context.measured(command, "profile.log", **dict.fromkeys(names, launcher))
+    site = context.scratch / "profiled"
+    cost = context.install(site, build_dir, **dict.fromkeys(names, launcher))
     context.output_dir.mkdir(parents=True, exist_ok=True)
     ninja_log = shutil.copyfile(build_dir / ".ninja_log", context.output_dir / "ninja_log")
     if not records_file.exists():
@@ -92,47 +92,33 @@ def measure_profile(context: Context) -> Iterator[Measurement]:
         key="compiler-memory",
         value=largest["peak_rss_mb"],
         note=_short(largest["output"]),
-        detail={"build": usage.detail(), "steps": records},
-        table=profile_table(records, usage),
+        detail={"build": cost.detail(), "steps": records},
+        table=profile_table(records, cost),
     )
 
 
-def _install(
-    context: Context, site: Path, build_dir: Path, selection: Path | None = None
-) -> CommandCost:
-    variables = {} if selection is None else {SELECTION_VARIABLE: str(selection)}
-    command = context.install_command(build_dir=build_dir, target=site)
-    return context.measured(command, f"{site.name}.log", **variables)
-
-
-def _operators(site: Path) -> set[str]:
-    return _names(site / "infini" / "ops")
-
-
-def _names(folder: Path) -> set[str]:
-    metadata = json.loads((folder / "torch_ops_metadata.json").read_text(encoding="utf-8"))
+def _operators(folder: Path) -> set[str]:
+    """The names in the metadata that lies in a folder of generated files or of a library."""
+    (path,) = folder.rglob("torch_ops_metadata.json")
+    metadata = json.loads(path.read_text(encoding="utf-8"))
     return {operator["aten_name"] for operator in metadata["ops"]}
 
 
-def _measurement(key: str, usage: CommandCost, note: str = "") -> Measurement:
-    return Measurement(
-        key=key,
-        value=usage.cpu_s,
-        note="; ".join(filter(None, (note, usage.note()))),
-        detail=usage.detail(),
-    )
+def _measurement(key: str, cost: CommandCost, *notes: str) -> Measurement:
+    note = "; ".join((*notes, cost.note()))
+    return Measurement(key=key, value=cost.cpu_s, note=note, detail=cost.detail())
 
 
-def profile_table(records: Sequence[Mapping[str, Any]], usage: CommandCost) -> FigureTable:
+def profile_table(records: Sequence[Mapping[str, Any]], cost: CommandCost) -> FigureTable:
     """CPU-s of every compilation and link, the dearest first, and of all the rest."""
     rows = [
         (_short(record["output"]), f"{record['cpu_s']:.2f}", f"{record['peak_rss_mb']:.0f}")
         for record in sorted(records, key=lambda record: -record["cpu_s"])
     ]
-    rest = usage.cpu_s - sum(record["cpu_s"] for record in records)
+    rest = cost.cpu_s - sum(record["cpu_s"] for record in records)
     totals = [
         ("all else: pip, CMake, the generator", f"{rest:.2f}", ""),
-        ("the whole build", f"{usage.cpu_s:.2f}", f"{usage.peak_rss_mb:.0f}"),
+        ("the whole build", f"{cost.cpu_s:.2f}", f"{cost.peak_rss_mb:.0f}"),
     ]
     return FigureTable(
         title="Profile of a cold build, slower by what recording takes",

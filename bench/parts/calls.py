@@ -87,22 +87,21 @@ def measure_python(context: Context) -> Iterator[Measurement]:
         raise MeasurementError(f"no call could be timed; {failed[0]}")
     behind: dict[str, Any] = {"detail": {"operators": cases}, "table": _python_table(cases)}
     for key, variant in (("python-call", "slot"), ("python-call-default", "default")):
-        ratios = [_ratios(case, variant) for case in timed]
-        by_operator = [statistics.median(values) for values in ratios]
-        faster = sum(ratio <= 1 for ratio in by_operator)
-        yield Measurement(
-            key=key,
-            value=statistics.median(by_operator),
-            note=f"95 % of rounds {summarize(medians_by_round(ratios)).interval()}; {faster} of "
-            f"{len(timed)} operators no slower than torch's own",
-            error="\n".join((f"{len(failed)} operators failed:", *failed)) if failed else "",
-            **behind,
-        )
+        ratios = [paired_ratios(case["ns"], variant, "reference") for case in timed]
+        faster = sum(statistics.median(values) <= 1 for values in ratios)
+        note = f"{faster} of {len(timed)} operators no slower than torch's own"
+        error = "\n".join((f"{len(failed)} operators failed:", *failed)) if failed else ""
+        yield _over_operators(key, ratios, note, error=error, **behind)
         behind = {}
 
 
-def _ratios(case: Mapping[str, Any], variant: str) -> list[float]:
-    return paired_ratios(case["ns"][variant], case["ns"]["reference"])
+def _over_operators(
+    key: str, series: Sequence[Sequence[float]], note: str, *, digits: int = 2, **fields: Any
+) -> Measurement:
+    """The median over all operators, of which ``series`` has one figure per round each."""
+    rounds = summarize(medians_by_round(series)).interval(digits)
+    value = statistics.median(map(statistics.median, series))
+    return Measurement(key=key, value=value, note=f"95 % of rounds {rounds}; {note}", **fields)
 
 
 def _python_table(cases: Sequence[Mapping[str, Any]]) -> FigureTable:
@@ -112,7 +111,10 @@ def _python_table(cases: Sequence[Mapping[str, Any]]) -> FigureTable:
             rows.append((case["operator"], "error", *[""] * (len(_PYTHON_COLUMNS) - 2)))
             continue
         times = [case["ns"][variant] for variant in ("reference", "slot", "default")]
-        ratio, default = (summarize(_ratios(case, variant)) for variant in ("slot", "default"))
+        ratio, default = (
+            summarize(paired_ratios(case["ns"], variant, "reference"))
+            for variant in ("slot", "default")
+        )
         cells = (f"{ratio.median:.2f}", ratio.interval(), f"{default.median:.2f}")
         nanoseconds = [f"{statistics.median(values):.0f}" for values in times]
         rows.append((case["operator"], *nanoseconds, *cells))
@@ -136,13 +138,7 @@ def measure_cpp(context: Context) -> Iterator[Measurement]:
             [slot - aten for slot, aten in zip(each["torch-slot-8"], each[reference], strict=True)]
             for each in times.values()
         ]
-        interval = summarize(medians_by_round(differences)).interval(0)
-        yield Measurement(
-            key=key,
-            value=statistics.median(map(statistics.median, differences)),
-            note=f"95 % of rounds {interval}; slot 8, torch's tensors",
-            **behind,
-        )
+        yield _over_operators(key, differences, "slot 8, torch's tensors", digits=0, **behind)
         behind = {}
 
 

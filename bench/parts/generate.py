@@ -11,70 +11,62 @@ from pathlib import Path
 
 import yaml
 
-from bench.context import CommandCost, Context
+from bench.context import Context
 from bench.rows import Measurement
-from codegen.aten import NativeFunctions, Torch, find_torch, native_functions
+from codegen.aten import NativeFunctions, find_torch, native_functions
 
 OPERATORS = 500  # of the backend
 ROUNDS = 3  # the fewest whose median one disturbed round does not move
 
 
 def measure_torch(context: Context) -> Iterator[Measurement]:
-    """Into an empty folder, and into one where everything is up to date; the median of three."""
-    cold: list[CommandCost] = []
-    unchanged: list[CommandCost] = []
-    for index in range(ROUNDS):
-        folder = context.scratch / f"generated-{index}"
-        command = [sys.executable, "-m", "codegen", "torch", "--output-dir", str(folder)]
-        for usages in (cold, unchanged):
-            usages.append(context.measured(command, "generate.log"))
-    yield _median("generate-cold", cold)
-    yield _median("generate-unchanged", unchanged)
+    """Into empty folders, and into the same again, where everything is up to date."""
+    folders = [context.scratch / f"generated-{index}" for index in range(ROUNDS)]
+    for key in ("generate-cold", "generate-unchanged"):
+        yield _median(context, key, folders, "torch")
 
 
 def measure_backend_stubs(context: Context) -> Iterator[Measurement]:
-    """Into an empty folder, the median of three; then every source of the last, one by one."""
+    """Into empty folders; then every source of the last, one by one."""
     torch = find_torch()
     source = context.scratch / "backend.yaml"
     with native_functions(torch) as functions:
         source.write_text(_backend(functions), encoding="utf-8")
         major, minor, *_ = map(int, re.findall(r"\d+", functions.torch_version))
+    folders = [context.scratch / f"stubs-{index}" for index in range(ROUNDS)]
+    arguments = ("backend-stubs", "--source-yaml", str(source))
+    yield _median(context, "backend-stubs", folders, *arguments)
     # The one that the headers need.
     standard = "-std=c++17" if (major, minor) < (2, 14) else "-std=c++20"
-    generated: list[CommandCost] = []
-    for index in range(ROUNDS):
-        folder = context.scratch / f"stubs-{index}"
-        command = [sys.executable, "-m", "codegen", "backend-stubs"]
-        command += ["--source-yaml", str(source), "--output-dir", str(folder)]
-        generated.append(context.measured(command, "stubs.log"))
-    yield _median("backend-stubs", generated)
-    sources = sorted(folder.glob("*.cpp"))
+    compiler = [os.environ.get("CXX", "c++"), standard, "-fPIC", "-c"]
+    compiler += ["-isystem", str(torch.torch / "include")]
+    sources = sorted(folders[-1].glob("*.cpp"))
     registrations = sum(path.read_text(encoding="utf-8").count("m.impl(") for path in sources)
     for key, level in (("backend-stubs-compile", "-O2"), ("backend-stubs-compile-O0", "-O0")):
-        usages = [_compile(context, torch, path, (standard, level)) for path in sources]
-        seconds = sum(usage.cpu_s for usage in usages)
+        costs = [
+            context.measured([*compiler, level, str(path), "-o", str(path.with_suffix(".o"))])
+            for path in sources
+        ]
+        seconds = sum(cost.cpu_s for cost in costs)
         each = f"{1000 * seconds / registrations:.0f} CPU-ms each"
         yield Measurement(
             key=key,
             value=seconds,
             note=f"{registrations} registrations at {level}, {each}",
-            detail={"registrations": registrations, "files": [usage.detail() for usage in usages]},
+            detail={"registrations": registrations, "files": [cost.detail() for cost in costs]},
         )
 
 
-def _median(key: str, usages: Sequence[CommandCost]) -> Measurement:
+def _median(context: Context, key: str, folders: Sequence[Path], *arguments: str) -> Measurement:
+    """The median over the folders that one generator writes."""
+    command = [sys.executable, "-m", "codegen", *arguments, "--output-dir"]
+    costs = [context.measured([*command, str(folder)]) for folder in folders]
     return Measurement(
         key=key,
-        value=statistics.median(usage.cpu_s for usage in usages),
-        note=usages[0].note(),
-        detail={"rounds": [usage.detail() for usage in usages]},
+        value=statistics.median(cost.cpu_s for cost in costs),
+        note=costs[0].note(),
+        detail={"rounds": [cost.detail() for cost in costs]},
     )
-
-
-def _compile(context: Context, torch: Torch, source: Path, options: Sequence[str]) -> CommandCost:
-    command = [os.environ.get("CXX", "c++"), *options, "-fPIC", "-c", str(source)]
-    command += ["-isystem", str(torch.torch / "include"), "-o", str(source.with_suffix(".o"))]
-    return context.measured(command, "stubs-compile.log")
 
 
 def _backend(functions: NativeFunctions) -> str:

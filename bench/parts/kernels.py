@@ -68,7 +68,7 @@ class Worker:
     ) -> Measurement:
         """The row of the implementation that is slowest against ``reference``."""
         ratios = {
-            f"{case['case']}, {name}": median(_ratios(case, name, reference))
+            f"{case['case']}, {name}": median(paired_ratios(case["seconds"], name, reference))
             for case in cases
             for name in case["seconds"]
             if re.match(slots, name)
@@ -92,17 +92,14 @@ class Worker:
         return {"detail": {"cases": self.cases}, "table": table}
 
 
-def _ratios(case: Figures, name: str, reference: str) -> list[float]:
-    return paired_ratios(case["seconds"][name], case["seconds"][reference])
-
-
 def _row(case: Figures, name: str) -> tuple[str, ...]:
-    seconds = median(case["seconds"][name])
-    against = summarize(_ratios(case, name, "torch"))
+    times = case["seconds"]
+    seconds = median(times[name])
+    against = summarize(paired_ratios(times, name, "torch"))
     if case["flops"]:
         rate, copy = f"{case['flops'] / seconds / 1e9:.0f} GFLOP/s", ""
     else:
         rate = f"{case['bytes'] / seconds / 1e9:.0f} GB/s"
-        copy = f"{median(_ratios(case, name, 'copy')):.2f}"
+        copy = f"{median(paired_ratios(times, name, 'copy')):.2f}"
     cells = (f"{1e6 * seconds:.0f} µs", rate, f"{against.median:.2f}", against.interval(), copy)
     return (case["case"], name, *cells)

@@ -117,14 +117,14 @@ class TestCommandCost:
     def test_it_is_of_the_whole_process_tree(self, context: Context) -> None:
         grandchild = "b'x' * 200_000_000"
         child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-        usage = context.measured([sys.executable, "-c", child], "log")
+        usage = context.measured([sys.executable, "-c", child])
         assert usage.peak_rss_mb > 200
         assert usage.cpu_s > 0
 
     def test_a_failure_ends_with_the_last_words_of_the_command(self, context: Context) -> None:
         command = [sys.executable, "-c", "import sys; print('last words'); sys.exit(3)"]
         with pytest.raises(MeasurementError, match=r"ended with 3:\nlast words"):
-            context.measured(command, "log")
+            context.measured(command)
 
 
 class TestProfile:
