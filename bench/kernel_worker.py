@@ -37,18 +37,18 @@ ROUND_SECONDS = 10e-3  # long against an event's resolution and a thread's wake-
 class KernelCase:
     """One operator with operands of one shape and dtype.
 
-    ``inputs`` makes the arguments in the operator's order; ``reference`` and ``exact`` take them,
-    the one to write into ``out`` with torch's own kernels, the other to return the value in
-    float64, on the CPU.
+    ``inputs`` makes the arguments in the operator's order. ``exact`` takes them and returns the
+    value, on the CPU in float64; ``reference`` takes them and ``out``, to write into it with
+    torch's own kernels. Where it is None, ``exact`` takes ``out`` as well.
     """
 
     operator: str
     inputs: Callable[[], tuple[Any, ...]]
-    reference: Callable[..., object]
     exact: Callable[..., torch.Tensor]
     title: str
     dtype: torch.dtype
     out_dtype: torch.dtype
+    reference: Callable[..., object] | None = None
     flops: int = 0  # 0: bound by memory
 
     @property
@@ -106,40 +106,36 @@ def _memory_bound(elements: int, dtype: torch.dtype) -> list[KernelCase]:
         return torch.softmax(x.masked_fill(above, -torch.inf), -1)
 
     return [
-        case("add", pair, lambda x, y, out: torch.add(x, y, out=out), torch.add),
-        case("mul", pair, lambda x, y, out: torch.mul(x, y, out=out), torch.mul),
+        case("add", pair, torch.add),
+        case("mul", pair, torch.mul),
         case(
             "swiglu",
             pair,
-            lambda x, gate, out: torch.mul(x, functional.silu(gate), out=out),
             lambda x, gate: x * functional.silu(gate),
+            reference=lambda x, gate, out: torch.mul(x, functional.silu(gate), out=out),
         ),
         case(
             "cast",
             lambda: (make(elements),),
-            lambda x, out: out.copy_(x),
             torch.clone,
             title=f"{_dtype_name(dtype)} to {_dtype_name(half)}",
             out_dtype=half,
+            reference=lambda x, out: out.copy_(x),
         ),
-        case(
-            "cat",
-            lambda: ([make(1024, elements // 2048) for _ in range(2)], 1),
-            lambda tensors, dim, out: torch.cat(tensors, dim, out=out),
-            torch.cat,
-        ),
+        case("cat", lambda: ([make(1024, elements // 2048) for _ in range(2)], 1), torch.cat),
         case(
             "rms_norm",
             lambda: (make(rows, COLUMNS), make(COLUMNS), 1e-6),
-            lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005 - torch's has no out
             norm,
+            # Torch's has no out.
+            reference=lambda x, weight, eps, out: norm(x, weight, eps),  # noqa: ARG005
         ),
         case(
             "causal_softmax",
             lambda: (make(rows // COLUMNS, COLUMNS, COLUMNS),),
-            # Without the mask, which would be a second kernel.
-            lambda x, out: torch.softmax(x, -1, out=out),
             masked_softmax,
+            # Without the mask, which would be a second kernel.
+            reference=partial(torch.softmax, dim=-1),
         ),
     ]
 
@@ -155,13 +151,13 @@ def _products(size: int, dtype: torch.dtype) -> list[KernelCase]:
         return make(size, size), make(size, size)
 
     return [
-        case("gemm", squares, lambda a, b, out: torch.mm(a, b, out=out), torch.mm),
-        case("matmul", squares, lambda a, b, out: torch.matmul(a, b, out=out), torch.matmul),
+        case("gemm", squares, torch.mm),
+        case("matmul", squares, torch.matmul),
         case(
             "linear",
             lambda: (*squares(), make(size)),
-            lambda x, w, b, out: torch.ops.aten.linear.out(x, w, b, out=out),
             functional.linear,
+            reference=torch.ops.aten.linear.out,
         ),
     ]
 
@@ -194,7 +190,8 @@ def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
     operands = [case.operands(device, seed) for seed in range(ROTATING_SETS)]
     inputs, out = operands[0]
     moved_bytes = bytes_moved(inputs, out)
-    calls = {"torch": [partial(case.reference, *i, o) for i, o in operands]}
+    reference = case.reference or case.exact
+    calls = {"torch": [partial(reference, *i, out=o) for i, o in operands]}
     function = getattr(infini.ops, case.operator)
     for slot in slots(case.operator, device):
         name = f"slot {slot}"

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
 from statistics import median
 
 import numpy as np
@@ -62,11 +62,9 @@ def nothing() -> Rival:
 def _ours() -> Method:
     from ci.analysis.changes import analyse
 
-    def find(values: list[float]) -> Sequence[int]:
-        finding = analyse({"": values})[""]
-        return [change.index for change in finding.changes if change.confirmed]
-
-    return find
+    return lambda values: [
+        change.index for change in analyse({"": values})[""].changes if change.confirmed
+    ]
 
 
 def _otava(**options: float) -> Method:
@@ -133,13 +131,11 @@ def _alarm(count: int, is_off: Callable[[list[float], float], bool]) -> Method:
     """Each value against the ``count`` before it."""
 
     def find(values: list[float]) -> Sequence[int]:
-        flags = [
-            is_off(values[place - count : place], values[place])
-            for place in range(count, len(values))
-        ]
+        places = range(count, len(values))
+        flags = [is_off(values[place - count : place], values[place]) for place in places]
         # Where a row of flags begins: one alarm, not one for each run.
         begins = [flag and not before for before, flag in pairwise([False, *flags])]
-        return [place for place, is_first in enumerate(begins, count) if is_first]
+        return list(compress(places, begins))
 
     return find
 

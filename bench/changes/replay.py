@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 from bench.changes.series import LabelledSeries
@@ -48,8 +48,7 @@ class Tally:
     """Of the last look at each series that several people marked."""
 
     def __add__(self, other: Tally) -> Tally:
-        names = [field.name for field in fields(self)]
-        return Tally(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return Tally(**{name: own + getattr(other, name) for name, own in vars(self).items()})
 
     @property
     def found(self) -> list[int]:
@@ -124,14 +123,13 @@ def _hits(marks: Iterable[int], places: Iterable[int]) -> int:
 
 
 def _covering(person: Sequence[int], reported: Sequence[int], count: int) -> float:
-    levels = list(pairwise((*reported, count)))
-    covered = 0.0
-    for start, end in pairwise((*person, count)):
-        # Jaccard's index of two ranges.
-        common = [max(0, min(end, last) - max(start, first)) for first, last in levels]
-        overlaps = [
-            both / (end - start + last - first - both)
-            for both, (first, last) in zip(common, levels, strict=True)
-        ]
-        covered += (end - start) * max(overlaps)
+    levels = [range(*ends) for ends in pairwise((*person, count))]
+    found = [range(*ends) for ends in pairwise((*reported, count))]
+    covered = sum(len(level) * max(_jaccard(level, other) for other in found) for level in levels)
     return covered / count
+
+
+def _jaccard(level: range, other: range) -> float:
+    """Jaccard's index: the common part of both, by all that either has."""
+    common = len(range(max(level.start, other.start), min(level.stop, other.stop)))
+    return common / (len(level) + len(other) - common)

@@ -110,14 +110,12 @@ def _python_table(cases: Sequence[Mapping[str, Any]]) -> FigureTable:
         if "error" in case:
             rows.append((case["operator"], "error", *[""] * (len(_PYTHON_COLUMNS) - 2)))
             continue
-        times = [case["ns"][variant] for variant in ("reference", "slot", "default")]
-        ratio, default = (
-            summarize(paired_ratios(case["ns"], variant, "reference"))
-            for variant in ("slot", "default")
-        )
-        cells = (f"{ratio.median:.2f}", ratio.interval(), f"{default.median:.2f}")
-        nanoseconds = [f"{statistics.median(values):.0f}" for values in times]
-        rows.append((case["operator"], *nanoseconds, *cells))
+        times = case["ns"]
+        medians = [statistics.median(times[name]) for name in ("reference", "slot", "default")]
+        ratio = summarize(paired_ratios(times, "slot", "reference"))
+        default = statistics.median(paired_ratios(times, "default", "reference"))
+        cells = (f"{ratio.median:.2f}", ratio.interval(), f"{default:.2f}")
+        rows.append((case["operator"], *(f"{each:.0f}" for each in medians), *cells))
     return FigureTable(title="Python calls", columns=_PYTHON_COLUMNS, rows=tuple(rows))
 
 

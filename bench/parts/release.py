@@ -6,6 +6,7 @@ every run, which takes longer than all that is measured here.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -30,21 +31,19 @@ CPU_SECONDS = 10  # of each platform's build: long against what is measured besi
 SAMPLE_SECONDS = 0.2  # against the 10 s of a stage
 LOG_CHARACTERS = 4000  # of what a run that failed has said last
 ENGINE = "seven"
-PLATFORM = f"{{recipe: Dockerfile, base_image: '{OFFLINE_BASE_IMAGE}', devices: {{count: 0}}}}"
-CONFIG = f"""\
-project: bench
-platforms:
-{"".join(f"  {name}: {PLATFORM}" + chr(10) for name in PLATFORMS)}\
-stages:
-- name: build
-  command: python spin.py {CPU_SECONDS}
-- name: pytest
-  kind: pytest
-  command: python -m pytest test_nothing.py
-"""
+PLATFORM = {"recipe": "Dockerfile", "base_image": OFFLINE_BASE_IMAGE, "devices": {"count": 0}}
+CONFIG = {
+    "project": "bench",
+    "platforms": dict.fromkeys(PLATFORMS, PLATFORM),
+    "stages": [
+        {"name": "build", "command": f"python spin.py {CPU_SECONDS}"},
+        {"name": "pytest", "kind": "pytest", "command": "python -m pytest test_nothing.py"},
+    ],
+}
+SITE = {"engines": {ENGINE: {"docker_host": SOCKET, "capacity": len(PLATFORMS)}}}
 FILES = {
-    "ci.yaml": CONFIG,
-    "ci.site.yaml": f"engines: {{{ENGINE}: {{docker_host: {SOCKET}, capacity: {len(PLATFORMS)}}}}}",
+    "ci.yaml": json.dumps(CONFIG),  # which is YAML too
+    "ci.site.yaml": json.dumps(SITE),
     "spin.py": "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass\n",
     "test_nothing.py": "def test_nothing(): pass\n",
 }
