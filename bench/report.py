@@ -21,8 +21,7 @@ from rich.text import Text
 
 from bench.context import ROOT
 from bench.rows import FigureTable, Goal, Measurement
-from ci.agent.machine import machine_facts
-from ci.util.process import ProcessError, run
+from ci.agent.machine import machine_facts, printed_by, tool_facts
 
 SCHEMA_VERSION = 1
 _TEXT_COLUMNS = ("what", "note", "step", "module", "operator", "case", "implementation")
@@ -155,35 +154,29 @@ def describe_conditions() -> Conditions:
     return Conditions(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=describe_machine(),  # before git is part of the load
-        commit=_output("git", "rev-parse", "HEAD").strip(),
-        dirty=bool(_output("git", "status", "--porcelain")),
+        commit=(printed_by(("git", "rev-parse", "HEAD"), os.environ, ROOT) or "").strip(),
+        dirty=bool(printed_by(("git", "status", "--porcelain"), os.environ, ROOT)),
     )
 
 
 def describe_machine() -> Machine:
     """Looks; a tool that is missing is an empty version."""
-    found = machine_facts()
+    facts = machine_facts()
     try:
         torch = version("torch")
     except PackageNotFoundError:
         torch = ""
-    own = Path(sys.executable).with_name("cmake")
-    cmake = _output(str(own), "--version") or _output("cmake", "--version")
+    # The programs beside this Python first: pip puts a CMake there.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    tools = tool_facts({**os.environ, "PATH": path}, ROOT)
     return Machine(
-        cpu_model=str(found["cpu_model"] or platform.machine()),
+        cpu_model=str(facts["cpu_model"] or facts["architecture"]),
         cores=len(os.sched_getaffinity(0)),
         memory_mb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e6),
         load_average=os.getloadavg(),
         system=platform.platform(),
         python=platform.python_version(),
         torch=torch,
-        compiler=_output(os.environ.get("CXX", "c++"), "--version").partition("\n")[0],
-        cmake=cmake.partition("\n")[0],
+        compiler=str(tools["compiler"] or ""),
+        cmake=str(tools["cmake"] or ""),
     )
-
-
-def _output(*command: str) -> str:
-    try:
-        return run(command, cwd=ROOT).stdout
-    except ProcessError:
-        return ""
