@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from bench import __main__ as cli
 from bench.compiler_launcher import main as launch
 from bench.context import CommandCost, Context, uncached
+from bench.interleaved import Interleaved
 from bench.parts.build import profile_table
 from bench.parts.calls import import_table
 from bench.report import BenchReport, Conditions, as_json, as_markdown, describe_machine
@@ -41,6 +43,23 @@ class TestStatistics:
 
     def test_medians_by_round_are_over_the_operators(self) -> None:
         assert medians_by_round([[1, 10], [2, 50], [9, 20]]) == [2, 20]
+
+
+class TestInterleaved:
+    def test_variants_take_turns_in_loops_that_are_long_enough(self) -> None:
+        timed: list[tuple[str, int]] = []
+
+        def time(name: str, loops: int) -> float:
+            timed.append((name, loops))
+            return loops * {"slow": 2.0, "fast": 0.5}[name]
+
+        timers = {name: partial(time, name) for name in ("slow", "fast")}
+        timing = Interleaved(timers, least_seconds=4, least_loops=2)
+        timed.clear()
+        for index in range(2):
+            timing.time_round(index)
+        assert timed == [("fast", 8), ("slow", 2), ("slow", 2), ("fast", 8)]
+        assert timing.seconds == {"slow": [2.0, 2.0], "fast": [0.5, 0.5]}
 
 
 class TestGoals:
