@@ -188,15 +188,14 @@ def main(device: str, rounds: int) -> None:
 def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
     """The seconds per call of every implementation, checked before: one per round."""
     operands = [case.operands(device, seed) for seed in range(ROTATING_SETS)]
-    inputs, out = operands[0]
-    moved_bytes = bytes_moved(inputs, out)
+    moved_bytes = bytes_moved(*operands[0])
     reference = case.reference or case.exact
     calls = {"torch": [partial(reference, *i, out=o) for i, o in operands]}
     function = getattr(infini.ops, case.operator)
     for slot in slots(case.operator, device):
         name = f"slot {slot}"
         calls[name] = [partial(function, *i, o, implementation_index=slot) for i, o in operands]
-        check(case, name, calls[name][0], inputs, out)
+        check(case, name, calls[name][0])
     if not case.flops:
         # What the memory can do: as many bytes, read and written by torch's own copy.
         source = torch.empty(moved_bytes // 2, dtype=torch.uint8, device=device)
@@ -205,13 +204,8 @@ def figures(case: KernelCase, device: str, rounds: int) -> dict[str, Any]:
     timing = Interleaved(timers, ROUND_SECONDS, least_loops=ROTATING_SETS)
     for index in range(rounds):
         timing.time_round(index)
-    return {
-        "case": case.name,
-        "operator": case.operator,
-        "bytes": moved_bytes,
-        "flops": case.flops,
-        "seconds": timing.seconds,
-    }
+    about = {"case": case.name, "operator": case.operator}
+    return {**about, "bytes": moved_bytes, "flops": case.flops, "seconds": timing.seconds}
 
 
 def slots(operator: str, device: str) -> list[int]:
@@ -221,14 +215,9 @@ def slots(operator: str, device: str) -> list[int]:
     return [slot for slot in active if slot != Slot.TORCH]
 
 
-def check(
-    case: KernelCase,
-    name: str,
-    call: Callable[[], object],
-    inputs: tuple[Any, ...],
-    out: torch.Tensor,
-) -> None:
+def check(case: KernelCase, name: str, call: partial[object]) -> None:
     """Raises unless the call computes the case's exact value, within its dtype's precision."""
+    *inputs, out = call.args  # in the order of the operator
     expected = case.exact(*(moved(value, "cpu", torch.float64) for value in inputs))
     out.fill_(float("nan"))
     call()

@@ -24,7 +24,6 @@ from ci.util.process import STORE_VARIABLE
 
 PROCESSES = 7  # after a first one, which compiles to bytecode
 EXPORTED_RUNS = 20  # so that starting the process is a small part
-FULL_SCALE = Scale()
 
 
 def measure(context: Context) -> Iterator[Measurement]:
@@ -43,16 +42,10 @@ def measure(context: Context) -> Iterator[Measurement]:
             run_ids.append(run.run_id)
     size = _size(url)
     per_run = size / scale.runs
-    yield Measurement(
-        key="history-size",
-        value=per_run * FULL_SCALE.runs / 1e9,
-        note=f"{size / 1e9:.2f} GB of {scale.runs:,} runs, {per_run / 1e3:.0f} kB each",
-    )
-    yield Measurement(
-        key="history-save",
-        value=max(seconds),
-        note=f"median {median(seconds):.2f} s, of which {median(cpu_seconds):.2f} CPU-s",
-    )
+    note = f"{size / 1e9:.2f} GB of {scale.runs:,} runs, {per_run / 1e3:.0f} kB each"
+    yield Measurement(key="history-size", value=per_run * Scale().runs / 1e9, note=note)
+    note = f"median {median(seconds):.2f} s, of which {median(cpu_seconds):.2f} CPU-s"
+    yield Measurement(key="history-save", value=max(seconds), note=note)
     first, *_, before, last = run_ids
     questions = {
         "history-compare": ("compare", before, last),
@@ -70,11 +63,8 @@ def measure(context: Context) -> Iterator[Measurement]:
     export += ["--output", str(context.scratch / "exported")]
     taken = _seconds(context, url, [*export, *(f"--run={run_id}" for run_id in exported)])
     tests = len(exported) * len(scale.platforms) * scale.tests
-    yield Measurement(
-        key="history-export",
-        value=taken / len(exported),
-        note=f"{tests / taken / 1e6:.2f} million tests/s, as CSV",
-    )
+    note = f"{tests / taken / 1e6:.2f} million tests/s, as CSV"
+    yield Measurement(key="history-export", value=taken / len(exported), note=note)
 
 
 def _size(url: str) -> int:

@@ -70,26 +70,18 @@ def measure(context: Context) -> Iterator[Measurement]:
     alone, together = _run(context, folder, "cpu"), _run(context, folder, "--all")
     [platform] = alone.result.platforms
     stages = sum(stage.seconds or 0 for stage in platform.stages if stage.name != "sync")
-    yield Measurement(
-        key="release-overhead",
-        value=alone.wall_s - stages,
-        note=f"{alone.wall_s:.1f} s wall, stages and image {stages:.1f} s",
-    )
+    note = f"{alone.wall_s:.1f} s wall, stages and image {stages:.1f} s"
+    yield Measurement(key="release-overhead", value=alone.wall_s - stages, note=note)
     yield Measurement(key="release-first-stage", value=alone.first_stage_s)
     used = [stage for platform in together.result.platforms for stage in platform.stages]
     cpu_seconds = sum((stage.cpu_user_s or 0) + (stage.cpu_system_s or 0) for stage in used)
     cores = len(os.sched_getaffinity(0))
     least = cpu_seconds / cores
-    yield Measurement(
-        key="release-added",
-        value=100 * (together.wall_s / least - 1),
-        note=f"{together.wall_s:.1f} s wall, stages {least:.1f} s on {cores} cores",
-    )
-    yield Measurement(
-        key="release-memory",
-        value=together.memory_mb,
-        note=f"proportional, {len(PLATFORMS)} platforms at once",
-    )
+    added = 100 * (together.wall_s / least - 1)
+    note = f"{together.wall_s:.1f} s wall, stages {least:.1f} s on {cores} cores"
+    yield Measurement(key="release-added", value=added, note=note)
+    note = f"proportional, {len(PLATFORMS)} platforms at once"
+    yield Measurement(key="release-memory", value=together.memory_mb, note=note)
 
 
 def _run(context: Context, folder: Path, *platforms: str) -> _Run:
@@ -101,8 +93,7 @@ def _run(context: Context, folder: Path, *platforms: str) -> _Run:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
         memory = 0
         while process.poll() is None:
-            together = sum(map(_proportional, [process.pid, *_workers(process.pid)]))
-            memory = max(memory, together)
+            memory = max(memory, sum(map(_proportional, (process.pid, *_workers(process.pid)))))
             time.sleep(SAMPLE_SECONDS)
     wall = time.monotonic() - start
     if process.returncode != 0:
