@@ -19,6 +19,7 @@ from bench.parts.build import profile_table
 from bench.parts.calls import import_table
 from bench.report import BenchReport, Conditions, as_json, as_markdown, describe_machine
 from bench.rows import Measurement, MeasurementError, Summary, medians_by_round, summarize
+from ci.util.process import ProcessError
 
 
 @pytest.fixture
@@ -97,12 +98,17 @@ class TestReport:
         assert (install["value"], install["at_most"], install["met"]) == (50.26, 45, False)
         assert (call["value"], call["error"]) == (None, "the compiler failed:\nline 1")
 
+    @pytest.mark.parametrize("failure", [MeasurementError, ProcessError])
     def test_a_part_that_fails_owes_an_error_for_each_missing_row(
-        self, context: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        failure: type[Exception],
+        context: Context,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         def fail(_: Context) -> Iterator[Measurement]:
             yield Measurement(key="generate-cold", value=1)
-            raise MeasurementError("no torch")
+            raise failure("no torch")
 
         monkeypatch.setitem(cli.MEASURE, "generate", fail)
         cold, unchanged = cli.measure_part("generate", context)
