@@ -21,14 +21,12 @@ from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode
 from ci.plan.project import Project, load_project
 from ci.upkeep.gc import (
-    Choice,
+    Decision,
+    EngineContents,
     Item,
-    Kind,
-    Limits,
+    ItemKind,
     Scope,
-    Usage,
-    choose,
-    engine_items,
+    decide,
     machine_items,
     run_folders,
 )
@@ -92,29 +90,29 @@ def execute(options: argparse.Namespace) -> int:
     """Choose what is removed, remove it, and print what became of everything."""
     project = load_project(config_file(options), os.environ)
     age = timedelta(days=options.older_than)
-    limits = Limits(age=age, size_bytes=round(options.keep_size * 1e9))
-    usages, silent = _usages(project, options.engine)
+    size_bytes = round(options.keep_size * 1e9)
+    engines, silent = _engines(project, options.engine)
     freed, images, listed = 0, False, []
     table = options.format == "table"
-    for place, items in _places(options, project, usages):
-        choices = choose(items, limits, datetime.now(UTC))
+    for place, items in _places(options, project, engines):
+        decisions = decide(items, now=datetime.now(UTC), age=age, size_bytes=size_bytes)
         if table:
-            print(f"{place}:" if choices else f"{place}: nothing of ours")
-        for choice in choices:
+            print(f"{place}:" if decisions else f"{place}: nothing of ours")
+        for decision in decisions:
             failure = None
-            if choice.removed and not options.dry_run:
+            if decision.removed and not options.dry_run:
                 try:
-                    choice.item.remove()
+                    decision.item.remove()
                 except (CiError, *ERRORS) as fault:  # it stops no other
                     failure = printable(explain(fault))
-            if choice.removed:
-                freed += 0 if failure else choice.item.size_bytes
-                images |= choice.item.kind is Kind.IMAGE
+            if decision.removed:
+                freed += 0 if failure else decision.item.size_bytes
+                images |= decision.item.kind is ItemKind.IMAGE
                 if table:
-                    _print_removed(choice, failure, dry_run=options.dry_run)
-            listed.append(_listed(place, choice, failure))
+                    _print_removed(decision, failure, dry_run=options.dry_run)
+            listed.append(_listed(place, decision, failure))
         if table:
-            _print_kept([choice for choice in choices if not choice.removed])
+            _print_kept([decision for decision in decisions if not decision.removed])
     if table:
         most = ", less what these images share with others" if images else ""
         print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
@@ -127,20 +125,22 @@ def execute(options: argparse.Namespace) -> int:
     return ExitCode.INFRASTRUCTURE if silent else ExitCode.PASSED
 
 
-def _usages(project: Project, asked: str | None) -> tuple[tuple[Usage, ...], list[CiError]]:
+def _engines(
+    project: Project, asked: str | None
+) -> tuple[tuple[EngineContents, ...], list[CiError]]:
     """What every engine of the platforms stores, each once; and why some do not answer."""
     plans = {project.engine(platform, asked): None for platform in project.config.platforms}
-    usages: dict[str, Usage] = {}
+    found: dict[str, EngineContents] = {}
     silent: list[CiError] = []
     for plan in plans:
         try:
             engine = select_engine(plan)
             if isinstance(engine, DockerEngine):
                 with _engine_errors():
-                    usages[engine.client.info()["ID"]] = Usage.ask(engine.client)
+                    found[engine.client.info()["ID"]] = EngineContents.ask(engine.client)
         except CiError as error:
             silent.append(error)
-    return tuple(usages.values()), silent
+    return tuple(found.values()), silent
 
 
 def _engine_errors() -> AbstractContextManager[None]:
@@ -149,7 +149,7 @@ def _engine_errors() -> AbstractContextManager[None]:
 
 
 def _places(
-    options: argparse.Namespace, project: Project, usages: Sequence[Usage]
+    options: argparse.Namespace, project: Project, engines: Sequence[EngineContents]
 ) -> Iterator[tuple[str, tuple[Item, ...]]]:
     """What of ours is on each engine and on this machine, by its name.
 
@@ -160,49 +160,49 @@ def _places(
     scope = Scope(
         project=options.project or project.config.project,
         strangers=options.project is None,
-        runs={run.run_id for run in going_on}.union(*(usage.running for usage in usages)),
-        platforms={platform for run in going_on for platform in run.platforms},
+        runs={run.path.name for run in going_on}.union(*(engine.running for engine in engines)),
+        platforms={platform for run in going_on for platform in run.request.platforms},
     )
-    for usage in usages:
+    for engine in engines:
         with _engine_errors():
-            items = tuple(engine_items(usage, scope))
-        yield f"Docker Engine of {usage.machine}", items
+            items = tuple(engine.items(scope))
+        yield f"Docker Engine of {engine.machine}", items
     yield "this machine", tuple(machine_items(runs, scope))
 
 
-def _print_removed(choice: Choice, failure: str | None, *, dry_run: bool) -> None:
+def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) -> None:
     """``removed image infini-ci/cpu:0123, 1.5 GB, last used 20 days ago: not used for 14 days``."""
-    item = choice.item
+    item = decision.item
     days = (datetime.now(UTC) - item.used) / timedelta(days=1)
     ago = f"{counted(round(days), 'day')} ago" if days >= 1 else "today"
     what = f"{item.kind} {printable(item.name)}, {decimal(item.size_bytes)}, last used {ago}"
     if failure:
         print(f"  cannot remove {what}: {failure}")
     else:
-        print(f"  {'would remove' if dry_run else 'removed'} {what}: {choice.reason}")
+        print(f"  {'would remove' if dry_run else 'removed'} {what}: {decision.reason}")
 
 
-def _print_kept(kept: Sequence[Choice]) -> None:
+def _print_kept(kept: Sequence[Decision]) -> None:
     """``kept 2 images, 3.1 GB: used within 14 days``."""
 
-    def group(choice: Choice) -> tuple[int, str]:
-        return list(Kind).index(choice.item.kind), choice.reason
+    def group(decision: Decision) -> tuple[int, str]:
+        return list(ItemKind).index(decision.item.kind), decision.reason
 
-    for (number, reason), choices in groupby(sorted(kept, key=group), key=group):
-        kind, sizes = list(Kind)[number], [choice.item.size_bytes for choice in choices]
+    for (number, reason), decisions in groupby(sorted(kept, key=group), key=group):
+        kind, sizes = list(ItemKind)[number], [decision.item.size_bytes for decision in decisions]
         of_runs = f"results of {counted(len(sizes), 'run')}"
-        what = of_runs if kind is Kind.RESULTS else counted(len(sizes), kind)
+        what = of_runs if kind is ItemKind.RESULTS else counted(len(sizes), kind)
         print(f"  kept {what}, {decimal(sum(sizes))}: {reason}")
 
 
-def _listed(place: str, choice: Choice, failure: str | None) -> dict[str, object]:
+def _listed(place: str, decision: Decision, failure: str | None) -> dict[str, object]:
     return {
         "place": place,
-        "kind": choice.item.kind,
-        "name": printable(choice.item.name),
-        "bytes": choice.item.size_bytes,
-        "last_used": choice.item.used.isoformat(),
-        "removed": choice.removed and failure is None,
-        "reason": choice.reason,
+        "kind": decision.item.kind,
+        "name": printable(decision.item.name),
+        "bytes": decision.item.size_bytes,
+        "last_used": decision.item.used.isoformat(),
+        "removed": decision.removed and failure is None,
+        "reason": decision.reason,
         "failure": failure,
     }

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from pydantic import AwareDatetime, BaseModel, ValidationError
 from rich.filesize import decimal
 
-from ci.engines.images import BASE_DIGEST_LABEL
+from ci.engines.images import BASE_DIGEST_LABEL, PLATFORM_LABEL
 from ci.engines.link import explain
 from ci.errors import InfrastructureError
 from ci.model.platforms import PLATFORMS
@@ -38,7 +38,6 @@ from ci.util.files import user_cache
 
 LABELS = "infini-ci."
 PROJECT = LABELS + "project"
-PLATFORM = LABELS + "platform"
 RUN = LABELS + "run"
 REPOSITORY = "infini-ci/"  # of the images that runs are made of
 BUSY_S = 60.0  # an engine with terabytes takes that long
@@ -49,7 +48,7 @@ _WORK_FOLDER = re.compile(r"infini-ci-(?P<run>.+)-(?P<platform>[a-z][a-z0-9_]*)-
 # What may be removed, and the choice among it
 
 
-class Kind(StrEnum):
+class ItemKind(StrEnum):
     """What an item is."""
 
     CONTAINER = "container"
@@ -60,7 +59,7 @@ class Kind(StrEnum):
 
 
 # What runs share and make again when it is gone. The rest is of one run each.
-BOUNDED = (Kind.IMAGE, Kind.CACHE)
+BOUNDED = (ItemKind.IMAGE, ItemKind.CACHE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +72,7 @@ class Item:
         remove: removes it; raises what its engine or the disk has against it
     """
 
-    kind: Kind
+    kind: ItemKind
     name: str
     size_bytes: int
     used: datetime
@@ -82,15 +81,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How old, and of each bounded kind how much, may stay."""
-
-    age: timedelta
-    size_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
+class Decision:
     """What becomes of an item, and why."""
 
     item: Item
@@ -98,26 +89,31 @@ class Choice:
     reason: str
 
 
-def choose(items: Collection[Item], limits: Limits, now: datetime) -> list[Choice]:
-    """Decide on every item; the longest unused of each kind come first."""
-    choices = []
-    days = limits.age / timedelta(days=1)
-    most = f"more than {decimal(limits.size_bytes)} of this kind, and this is the longest unused"
-    for kind in Kind:
+def decide(
+    items: Collection[Item], *, now: datetime, age: timedelta, size_bytes: int
+) -> list[Decision]:
+    """Decide on every item by how old, and of each bounded kind how much, may stay.
+
+    The longest unused of each kind come first.
+    """
+    decisions = []
+    days = age / timedelta(days=1)
+    most = f"more than {decimal(size_bytes)} of this kind, and this is the longest unused"
+    for kind in ItemKind:
         members = sorted((it for it in items if it.kind is kind), key=lambda item: item.used)
         rest = sum(item.size_bytes for item in members)
         for item in members:
             if item.needed is not None:
                 removed, reason = False, item.needed
-            elif now - item.used >= limits.age:
+            elif now - item.used >= age:
                 removed, reason = True, f"not used for {days:g} days"
-            elif kind in BOUNDED and rest > limits.size_bytes:
+            elif kind in BOUNDED and rest > size_bytes:
                 removed, reason = True, most
             else:
                 removed, reason = False, f"used within {days:g} days"
             rest -= item.size_bytes if removed else 0
-            choices.append(Choice(item=item, removed=removed, reason=reason))
-    return choices
+            decisions.append(Decision(item=item, removed=removed, reason=reason))
+    return decisions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,19 +143,21 @@ class Scope:
 
 # On a Docker Engine
 
+Entry = Mapping[str, Any]  # a container, an image or a volume, as the engine describes it
+
 
 @dataclass(frozen=True, kw_only=True)
-class Usage:
+class EngineContents:
     """What one engine stores, as ``docker system df --verbose`` shows it."""
 
     client: DockerClient
     machine: str
-    containers: tuple[Mapping[str, Any], ...]
-    images: tuple[Mapping[str, Any], ...]
-    volumes: tuple[Mapping[str, Any], ...]
+    containers: Sequence[Entry]
+    images: Sequence[Entry]
+    volumes: Sequence[Entry]
 
     @classmethod
-    def ask(cls, client: DockerClient) -> Usage:
+    def ask(cls, client: DockerClient) -> EngineContents:
         """Ask the engine, which looks for one caller at a time, and refuses the others."""
         deadline = monotonic() + BUSY_S
         while True:
@@ -173,9 +171,9 @@ class Usage:
         return cls(
             client=client,
             machine=client.info()["Name"],
-            containers=tuple(answer.get("Containers") or ()),
-            images=tuple(answer.get("Images") or ()),
-            volumes=tuple(answer.get("Volumes") or ()),
+            containers=answer.get("Containers") or (),
+            images=answer.get("Images") or (),
+            volumes=answer.get("Volumes") or (),
         )
 
     @property
@@ -184,55 +182,76 @@ class Usage:
         found = (_labels(item).get(RUN) for item in self.containers if item["State"] == "running")
         return frozenset(run for run in found if run)
 
+    def items(self, scope: Scope) -> Iterator[Item]:
+        """The containers, images and compiler caches of a project."""
+        yield from self._container_items(scope)
+        yield from self._image_items(scope)
+        yield from self._cache_items(scope)
 
-def engine_items(usage: Usage, scope: Scope) -> Iterator[Item]:
-    """The containers, images and compiler caches of a project on an engine."""
-    yield from _container_items(usage, scope)
-    yield from _image_items(usage, scope)
-    yield from _volume_items(usage, scope)
+    def _container_items(self, scope: Scope) -> Iterator[Item]:
+        for entry in self.containers:
+            labels, state = _labels(entry), entry["State"]
+            if labels.get(PROJECT) == scope.project:
+                ended = state in ("exited", "created", "dead")
+                yield Item(
+                    kind=ItemKind.CONTAINER,
+                    name=", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/"),
+                    size_bytes=entry.get("SizeRw") or 0,
+                    used=_time(entry["Created"]),
+                    needed=scope.needed_by_run(labels.get(RUN)) if ended else f"it is {state}",
+                    # Not by force: it may have been started just now.
+                    remove=partial(self.client.api.remove_container, entry["Id"], v=True),
+                )
+
+    def _image_items(self, scope: Scope) -> Iterator[Item]:
+        """The images of a project that have names of ours, or none."""
+        in_use = {entry["ImageID"] for entry in self.containers}
+        sizes = {entry["Id"]: entry["Size"] for entry in self.images}
+        for entry in self.images:
+            labels, tags, image = _labels(entry), _our_tags(entry), entry["Id"]
+            nameless = set(entry["RepoTags"] or ()) <= {"<none>:<none>"}
+            labelled = any(name.startswith(LABELS) for name in labels)
+            if labelled and (tags or nameless) and scope.covers(labels.get(PROJECT)):
+                used = "a container is made of it" if image in in_use else None
+                short = image.removeprefix("sha256:")[:12]
+                yield Item(
+                    kind=ItemKind.IMAGE,
+                    name=tags[0] if tags else f"{short}, without a name",
+                    size_bytes=image_size(entry, sizes),
+                    used=last_used(self.client, entry),
+                    needed=used or scope.needed_on(_platform(entry)),
+                    remove=partial(_remove_image, self.client, tags or [image]),
+                )
+
+    def _cache_items(self, scope: Scope) -> Iterator[Item]:
+        """The volumes with compiler caches of a project.
+
+        An engine does not know when a volume was last used. Its platform's images show it: when
+        one of them was last used, by anybody who shares the engine.
+        """
+        last_runs: dict[str, datetime] = {}
+        for image in self.images:
+            if _our_tags(image) and (platform := _platform(image)):
+                used = last_used(self.client, image)
+                last_runs[platform] = max(used, last_runs.get(platform, used))
+        for entry in self.volumes:
+            labels = _labels(entry)
+            if labels.get(PROJECT) == scope.project:
+                platform = labels.get(PLATFORM_LABEL, "")
+                created = _parsed(entry["CreatedAt"])
+                data = entry.get("UsageData") or {}
+                mounted = "a container has it" if data.get("RefCount", 0) > 0 else None
+                yield Item(
+                    kind=ItemKind.CACHE,
+                    name=entry["Name"],
+                    size_bytes=max(0, data.get("Size", 0)),
+                    used=max(created, last_runs.get(platform, created)),
+                    needed=mounted or scope.needed_on(platform),
+                    remove=partial(self.client.api.remove_volume, entry["Name"]),
+                )
 
 
-def _container_items(usage: Usage, scope: Scope) -> Iterator[Item]:
-    """The containers of a project that are not running."""
-    for entry in usage.containers:
-        labels, state = _labels(entry), entry["State"]
-        if labels.get(PROJECT) != scope.project:
-            continue
-        ended = state in ("exited", "created", "dead")
-        # Not by force: it may have been started just now.
-        remove = partial(usage.client.api.remove_container, entry["Id"], v=True)
-        yield Item(
-            kind=Kind.CONTAINER,
-            name=", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/"),
-            size_bytes=entry.get("SizeRw") or 0,
-            used=_time(entry["Created"]),
-            needed=scope.needed_by_run(labels.get(RUN)) if ended else f"it is {state}",
-            remove=remove,
-        )
-
-
-def _image_items(usage: Usage, scope: Scope) -> Iterator[Item]:
-    """The images of a project that have names of ours, or none."""
-    in_use = {entry["ImageID"] for entry in usage.containers}
-    sizes = {entry["Id"]: entry["Size"] for entry in usage.images}
-    for entry in usage.images:
-        labels, tags = _labels(entry), _our_tags(entry)
-        nameless = set(entry["RepoTags"] or ()) <= {"<none>:<none>"}
-        labelled = any(name.startswith(LABELS) for name in labels)
-        if not (labelled and (tags or nameless) and scope.covers(labels.get(PROJECT))):
-            continue
-        used = "a container is made of it" if entry["Id"] in in_use else None
-        yield Item(
-            kind=Kind.IMAGE,
-            name=tags[0] if tags else f"{entry['Id'].removeprefix('sha256:')[:12]}, without a name",
-            size_bytes=image_size(entry, sizes),
-            used=last_used(usage.client, entry),
-            needed=used or scope.needed_on(_platform(entry)),
-            remove=partial(_remove_image, usage.client, tags or [entry["Id"]]),
-        )
-
-
-def image_size(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
+def image_size(entry: Entry, sizes: Mapping[str, int]) -> int:
     """What an image adds to its base, of which ``sizes`` tells the size; else what no other has.
 
     The platforms' images share most of what they add, so the last one of them frees it.
@@ -242,36 +261,7 @@ def image_size(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
     return max(0, int(entry["Size"]) - shared)
 
 
-def _volume_items(usage: Usage, scope: Scope) -> Iterator[Item]:
-    """The compiler caches of a project.
-
-    An engine does not know when a volume was last used. Its platform's images show it: when one
-    of them was last used, by anybody who shares the engine.
-    """
-    last_runs: dict[str, datetime] = {}
-    for image in usage.images:
-        if _our_tags(image) and (platform := _platform(image)):
-            used = last_used(usage.client, image)
-            last_runs[platform] = max(used, last_runs.get(platform, used))
-    for entry in usage.volumes:
-        labels = _labels(entry)
-        if labels.get(PROJECT) != scope.project:
-            continue
-        platform = labels.get(PLATFORM, "")
-        created = _parsed(entry["CreatedAt"])
-        data = entry.get("UsageData") or {}
-        mounted = "a container has it" if data.get("RefCount", 0) > 0 else None
-        yield Item(
-            kind=Kind.CACHE,
-            name=entry["Name"],
-            size_bytes=max(0, data.get("Size", 0)),
-            used=max(created, last_runs.get(platform, created)),
-            needed=mounted or scope.needed_on(platform),
-            remove=partial(usage.client.api.remove_volume, entry["Name"]),
-        )
-
-
-def last_used(client: DockerClient, entry: Mapping[str, Any]) -> datetime:
+def last_used(client: DockerClient, entry: Entry) -> datetime:
     """When an image was made, or since then tagged, which every run does that takes it."""
     created = _time(entry["Created"])
     try:
@@ -281,17 +271,17 @@ def last_used(client: DockerClient, entry: Mapping[str, Any]) -> datetime:
     return max(created, _parsed(tagged)) if tagged else created
 
 
-def _platform(image: Mapping[str, Any]) -> str:
+def _platform(image: Entry) -> str:
     tags = _our_tags(image)
     by_tag = tags[0].removeprefix(REPOSITORY).partition(":")[0] if tags else ""
-    return _labels(image).get(PLATFORM, by_tag)
+    return _labels(image).get(PLATFORM_LABEL, by_tag)
 
 
-def _our_tags(image: Mapping[str, Any]) -> list[str]:
+def _our_tags(image: Entry) -> list[str]:
     return [tag for tag in image["RepoTags"] or () if tag.startswith(REPOSITORY)]
 
 
-def _labels(entry: Mapping[str, Any]) -> Mapping[str, str]:
+def _labels(entry: Entry) -> Mapping[str, str]:
     return entry.get("Labels") or {}
 
 
@@ -322,70 +312,45 @@ class _Request(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """The results of one run, finished or not."""
+    """The results of one run, finished or not, in a folder that has the run's id as its name."""
 
     path: Path
-    project: str
-    platforms: tuple[str, ...]
+    request: _Request
     used: datetime
     going_on: bool
-
-    @property
-    def run_id(self) -> str:
-        return self.path.name
 
 
 def run_folders(results: Path) -> tuple[RunFolder, ...]:
     """Every folder in ``results`` that says which run it is of."""
     found = []
-    for request in sorted(results.glob(f"*/{REQUEST_FILE}")):
-        path = request.parent
+    for file in sorted(results.glob(f"*/{REQUEST_FILE}")):
+        path = file.parent
         # One of another user, or not written by this program, is passed over.
         with suppress(OSError, ValidationError):
             if not path.is_symlink():
-                asked = _Request.model_validate_json(request.read_bytes())
-                run = RunFolder(
-                    path=path,
-                    project=asked.project,
-                    platforms=asked.platforms,
-                    used=max([asked.started_at, *map(_changed, path.glob(RESULTS_FILE))]),
-                    going_on=is_going_on(path),
-                )
-                found.append(run)
+                request = _Request.model_validate_json(file.read_bytes())
+                used = max([request.started_at, *map(_changed, path.glob(RESULTS_FILE))])
+                going_on = is_going_on(path)
+                found.append(RunFolder(path=path, request=request, used=used, going_on=going_on))
     return tuple(found)
 
 
 def machine_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
-    """The compiler caches, results and work folders of a project on this machine."""
-    yield from _cache_folder_items(scope)
-    yield from _results_items(runs, scope)
-    yield from _work_items({run.run_id: run.project for run in runs}, scope)
-
-
-def _cache_folder_items(scope: Scope) -> Iterator[Item]:
-    """The host engine's compiler caches of a project."""
+    """The host engine's compiler caches, the results and the work folders of a project."""
     for platform in PLATFORMS:
-        path = user_cache() / cache_name(scope.project, platform)
-        if path.is_dir():
-            used = max(map(_changed, (path, *path.iterdir())))
-            needed = scope.needed_on(platform)
-            yield _folder_item(Kind.CACHE, path, used=used, needed=needed)
-
-
-def _results_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
+        cache = user_cache() / cache_name(scope.project, platform)
+        if cache.is_dir():
+            used = max(map(_changed, (cache, *cache.iterdir())))
+            yield _folder_item(ItemKind.CACHE, cache, used, scope.needed_on(platform))
     for run in runs:
-        if run.project == scope.project:
+        if run.request.project == scope.project:
             latest = run.path.parent / LATEST
             is_latest = latest.is_symlink() and latest.resolve() == run.path.resolve()
-            needed = "the latest results" if is_latest else None
-            yield Item(
-                kind=Kind.RESULTS,
-                name=run.run_id,
-                size_bytes=size_of(run.path),
-                used=run.used,
-                needed=scope.needed_by_run(run.run_id) or needed,
-                remove=partial(_remove_results, run.path),
-            )
+            needed = scope.needed_by_run(run.path.name)
+            needed = needed or ("the latest results" if is_latest else None)
+            item = _folder_item(ItemKind.RESULTS, run.path, run.used, needed)
+            yield replace(item, name=run.path.name, remove=partial(_remove_results, run.path))
+    yield from _work_items({run.path.name: run.request.project for run in runs}, scope)
 
 
 def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
@@ -404,10 +369,10 @@ def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
         if scope.covers(projects.get(name["run"])):
             in_use = any(str(path) in command for command in commands)
             needed = "its run goes on" if in_use else scope.needed_by_run(name["run"])
-            yield _folder_item(Kind.WORK_FOLDER, path, used=_changed(path), needed=needed)
+            yield _folder_item(ItemKind.WORK_FOLDER, path, _changed(path), needed)
 
 
-def _folder_item(kind: Kind, path: Path, *, used: datetime, needed: str | None) -> Item:
+def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None) -> Item:
     return Item(
         kind=kind,
         name=str(path),

@@ -1,4 +1,4 @@
-"""What gc removes and what it keeps: the choice, and the folders of this machine."""
+"""What gc removes and what it keeps: the decision, and the folders of this machine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,33 +19,37 @@ from filelock import FileLock
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.upkeep.gc import Item, Kind, Limits, choose, image_size
+from ci.upkeep.gc import Item, ItemKind, decide, image_size
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 GB = 10**9
-LIMITS = Limits(age=timedelta(days=14), size_bytes=10 * GB)
+decide_now = partial(decide, now=NOW, age=timedelta(days=14), size_bytes=10 * GB)
 
 
-def item(name: str, days: float, *, kind: Kind = Kind.CACHE, size: int = 0, **more: str) -> Item:
+def item(
+    name: str, days: float, *, kind: ItemKind = ItemKind.CACHE, size: int = 0, **more: str
+) -> Item:
     used = NOW - timedelta(days=days)
     return Item(kind=kind, name=name, size_bytes=size, used=used, remove=lambda: None, **more)
 
 
 def removed(*items: Item) -> dict[str, str]:
-    choices = choose(items, LIMITS, NOW)
-    assert sorted(choice.item.name for choice in choices) == sorted(item.name for item in items)
-    return {choice.item.name: choice.reason for choice in choices if choice.removed}
+    decisions = decide_now(items)
+    assert sorted(decision.item.name for decision in decisions) == sorted(
+        item.name for item in items
+    )
+    return {decision.item.name: decision.reason for decision in decisions if decision.removed}
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_what_was_not_used_for_long_goes(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ItemKind)
+def test_what_was_not_used_for_long_goes(kind: ItemKind) -> None:
     items = (item("old", 14, kind=kind), item("young", 13.99, kind=kind))
     assert removed(*items) == {"old": "not used for 14 days"}
 
 
 def test_what_is_needed_stays_however_old_and_large() -> None:
-    choices = choose([item("old", 99, size=50 * GB, needed="a container has it")], LIMITS, NOW)
-    assert [(choice.removed, choice.reason) for choice in choices] == [
+    decisions = decide_now([item("old", 99, size=50 * GB, needed="a container has it")])
+    assert [(decision.removed, decision.reason) for decision in decisions] == [
         (False, "a container has it")
     ]
 
@@ -67,9 +72,9 @@ def test_what_went_for_its_age_counts_for_the_size() -> None:
 
 def test_images_and_caches_are_bounded_apart_and_the_rest_is_not() -> None:
     items = (
-        item("image", 2, kind=Kind.IMAGE, size=9 * GB),
-        item("cache", 1, kind=Kind.CACHE, size=9 * GB),
-        item("results", 1, kind=Kind.RESULTS, size=99 * GB),
+        item("image", 2, kind=ItemKind.IMAGE, size=9 * GB),
+        item("cache", 1, kind=ItemKind.CACHE, size=9 * GB),
+        item("results", 1, kind=ItemKind.RESULTS, size=99 * GB),
     )
     assert removed(*items) == {}
 

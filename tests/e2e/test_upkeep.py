@@ -22,7 +22,7 @@ from ci import cli
 from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode
 from ci.upkeep.doctor.engine import disk_findings
-from ci.upkeep.gc import Usage, last_used
+from ci.upkeep.gc import EngineContents, last_used
 from ci.util.prerequisites import Level
 
 pytestmark = pytest.mark.docker
@@ -144,7 +144,7 @@ def test_gc_removes_what_nobody_uses(
 def test_several_at_once_wait_for_the_engine(things: Things) -> None:
     """An engine adds its disk usage up for one caller at a time."""
     with ThreadPoolExecutor(4) as pool:
-        assert len(list(pool.map(lambda _: Usage.ask(things.client), range(20)))) == 20
+        assert len(list(pool.map(lambda _: EngineContents.ask(things.client), range(20)))) == 20
 
 
 def test_what_a_run_takes_is_used_from_then_on(docker_bench: Bench, things: Things) -> None:
@@ -152,8 +152,8 @@ def test_what_a_run_takes_is_used_from_then_on(docker_bench: Bench, things: Thin
 
     def used() -> datetime:
         digest = docker_bench.engine.prepare(plan, docker_bench.observer).digest
-        usage = Usage.ask(things.client)
-        [entry] = [entry for entry in usage.images if entry["Id"] == digest]
+        contents = EngineContents.ask(things.client)
+        [entry] = [entry for entry in contents.images if entry["Id"] == digest]
         return last_used(things.client, entry)
 
     assert used() < used()
