@@ -221,7 +221,12 @@ class Detection:
         return next((found for found in self.devices if found["uuid"] == uuid), nothing)
 
 
-def detect(command: Sequence[str], environment: Mapping[str, str]) -> Detection:
+def detect(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float = PROBE_TIMEOUT_S,
+) -> Detection:
     """Run the probe; whatever goes wrong with it is ``unknown``, with the reason."""
     try:
         process = subprocess.Popen(
@@ -235,12 +240,12 @@ def detect(command: Sequence[str], environment: Mapping[str, str]) -> Detection:
     except OSError as error:
         return Detection("unknown", f"{command[0]}: {os.strerror(error.errno or 0)}")
     try:
-        output, complaints = process.communicate(timeout=PROBE_TIMEOUT_S)
+        output, complaints = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         with suppress(subprocess.TimeoutExpired):  # a hung driver keeps it in the kernel
             process.communicate(timeout=KILL_TIMEOUT_S)
-        return Detection("unknown", f"the probe did not answer within {PROBE_TIMEOUT_S:.0f} s")
+        return Detection("unknown", f"the probe did not answer within {timeout_s:.0f} s")
     if process.returncode != 0:
         return Detection("unknown", _failure(process.returncode, complaints))
     try:  # the last line: a vendor's library may have printed before it

@@ -82,9 +82,9 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         yield from checks.of_error(f"configuration of {', '.join(unplanned)}", mistake)
     yield from checks.carry_out(
         [
-            checks.Check(subject="git", look=lambda: [prerequisites.git(project.source)]),
-            checks.Check(subject="results", look=lambda: [prerequisites.results(options.results)]),
-            checks.Check(subject="cache", look=lambda: [cache()]),
+            checks.Check("git", lambda: [prerequisites.git(project.source)]),
+            checks.Check("results", lambda: [prerequisites.results(options.results)]),
+            checks.Check("cache", lambda: [cache()]),
             *network_checks(network),
             *(engine_check(engine, members) for engine, members in by_engine.items()),
         ]

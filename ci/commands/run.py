@@ -39,7 +39,7 @@ from ci.run.records import Records
 from ci.store.folder import open_store
 from ci.upkeep.bundle.unpack import opened_bundle
 from ci.util import prerequisites
-from ci.util.prerequisites import Level
+from ci.util.prerequisites import Severity
 from ci.util.process import interrupts_go_to
 from ci.util.text import mask_credentials
 
@@ -159,7 +159,7 @@ def _refuse_unfit_machine(
 ) -> None:
     """Raise where no result could be made or written here; what else is missing is named too."""
     findings = [prerequisites.git(source), prerequisites.results(options.results)]
-    if all(found.level is not Level.PROBLEM or found.configuration for found in findings):
+    if all(found.level is not Severity.PROBLEM or found.configuration for found in findings):
         return  # each platform finds out by itself what it lacks, and stops no other
     plans = plan_run(
         project,

@@ -19,7 +19,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,7 +29,7 @@ from ci.util.invocation import command
 from ci.util.process import ProcessError, run
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
@@ -38,7 +38,7 @@ class Level(StrEnum):
     PROBLEM = "problem"  # a run would fail
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """One answer of a check: what was found and, unless it is ok, what to do.
 
@@ -46,9 +46,10 @@ class Finding:
     ``configuration``: a problem is one of the configuration, not of the infrastructure.
     """
 
-    level: Level
+    level: Severity
     subject: str
     found: str
+    _: KW_ONLY
     expected: str | None = None
     remedy: str | None = None
     package: str | None = None
@@ -56,25 +57,21 @@ class Finding:
 
 
 def ok(subject: str, found: str) -> Finding:
-    return Finding(level=Level.OK, subject=subject, found=found)
+    return Finding(Severity.OK, subject, found)
 
 
 def unknown(subject: str, found: str, *, remedy: str | None = None) -> Finding:
-    return Finding(level=Level.UNKNOWN, subject=subject, found=found, remedy=remedy)
+    return Finding(Severity.UNKNOWN, subject, found, remedy=remedy)
 
 
 def warning(subject: str, found: str, *, expected: str, remedy: str) -> Finding:
-    return Finding(
-        level=Level.WARNING, subject=subject, found=found, expected=expected, remedy=remedy
-    )
+    return Finding(Severity.WARNING, subject, found, expected=expected, remedy=remedy)
 
 
 def problem(
     subject: str, found: str, *, expected: str | None = None, remedy: str | None
 ) -> Finding:
-    return Finding(
-        level=Level.PROBLEM, subject=subject, found=found, expected=expected, remedy=remedy
-    )
+    return Finding(Severity.PROBLEM, subject, found, expected=expected, remedy=remedy)
 
 
 LITTLE_BYTES = 5 * 10**9  # less has been too little for one platform's build
@@ -93,6 +90,9 @@ PACKAGES = {
     "compiler": ("g++", "gcc-c++"),
     "headers": ("{python}-dev", "{python}-devel"),
 }
+COMPLETE_PYTHON = (
+    "Use a complete Python, such as the distribution's: no package has this for another."
+)
 INSTALL = {
     "apt-get": "apt-get update && apt-get install --yes --no-install-recommends",
     "dnf": "dnf install -y",
@@ -127,7 +127,7 @@ def git(source: Path) -> Finding:
     except ProcessError as error:
         if repository is not None:
             expected = "git: a result names the commit of its sources"
-            return _lacking("git", str(error), package="git", expected=expected)
+            return _lacking("git", str(error), "git", expected)
         version = "no git"
     if repository is None:
         return warning(
@@ -203,7 +203,7 @@ def temporary_folder(*, least: int) -> Finding:
     except FileNotFoundError as error:
         return problem(subject, str(error.strerror), expected="one to write to", remedy=remedy)
     found = folder(subject, path, remedy=remedy, least=least)
-    if found.level is not Level.PROBLEM and os.statvfs(path).f_flag & os.ST_NOEXEC:
+    if found.level is not Severity.PROBLEM and os.statvfs(path).f_flag & os.ST_NOEXEC:
         text = f"{path} is mounted noexec: no program there can be started"
         return problem(subject, text, expected="a folder for programs", remedy=remedy)
     return found
@@ -216,7 +216,7 @@ def venv() -> Finding:
     if not missing:
         return ok(subject, version)
     found = f"{version} has no {' and no '.join(missing)}, so it makes no virtual environment"
-    return _lacking_python(subject, found, package="venv")
+    return _lacking(subject, found, "venv")
 
 
 def headers() -> Finding:
@@ -224,7 +224,7 @@ def headers() -> Finding:
     path = Path(sysconfig.get_path("include"), "Python.h")
     if path.is_file():
         return ok("Python headers", str(path.parent))
-    return _lacking_python("Python headers", f"{path} is not there", package="headers")
+    return _lacking("Python headers", f"{path} is not there", "headers")
 
 
 def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
@@ -243,7 +243,7 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
     words = shlex.split(named) or ([found] if found else [])
     if not words:
         text = f"none of {', '.join(COMPILERS)} is on PATH"
-        return _lacking(subject, text, package="compiler", expected=expected)
+        return _lacking(subject, text, "compiler", expected)
     if shutil.which(words[0], path=search) is None:
         text = f"CXX names '{words[0]}', which was not found"
         return problem(subject, text, expected=expected, remedy="Correct CXX, or unset it.")
@@ -301,11 +301,10 @@ def host_engine(source: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     room = temporary_folder(least=BUILD_BYTES if builds else TOO_LITTLE_BYTES)
     yield room
     yield memory(builds=builds)
-    for found in (compiler(environ, can_write=room.level is not Level.PROBLEM), headers()):
-        if found.level is Level.PROBLEM and not builds:
-            found = replace(
-                found, level=Level.WARNING, expected="nothing, unless pip compiles something here"
-            )
+    for found in (compiler(environ, can_write=room.level is not Severity.PROBLEM), headers()):
+        if found.level is Severity.PROBLEM and not builds:
+            expected = "nothing, unless pip compiles something here"
+            found = replace(found, level=Severity.WARNING, expected=expected)
         yield found
 
 
@@ -349,22 +348,19 @@ def compiles(source: Path) -> bool:
     """Tell whether a project evidently compiles C++: by its build files and build requirements."""
     if any((source / name).is_file() for name in BUILD_FILES):
         return True
-    try:
+    with suppress(OSError, tomllib.TOMLDecodeError, AttributeError):
         project = tomllib.loads((source / "pyproject.toml").read_text(errors="replace"))
         requires = project.get("build-system", {}).get("requires", [])
-    except (OSError, tomllib.TOMLDecodeError, AttributeError):
-        requires = []
-    if any(str(name).lower().startswith(BUILD_TOOLS) for name in requires):
-        return True
-    try:
+        if any(str(name).lower().startswith(BUILD_TOOLS) for name in requires):
+            return True
+    with suppress(OSError):
         return "ext_modules" in (source / "setup.py").read_text(errors="replace")
-    except OSError:
-        return False
+    return False
 
 
 def refuse(what: str, findings: Iterable[Finding]) -> None:
     """Raise ``PrerequisiteError`` where there is a problem, with every problem in one message."""
-    problems = [found for found in findings if found.level is Level.PROBLEM]
+    problems = [found for found in findings if found.level is Severity.PROBLEM]
     if problems:
         subjects = ", ".join(found.subject for found in problems)
         lines = ""
@@ -378,8 +374,9 @@ def refuse(what: str, findings: Iterable[Finding]) -> None:
 
 def install_line(findings: Iterable[Finding]) -> str | None:
     """The command that installs every package that a problem is about, if there are any."""
-    missing = [found.package for found in findings if found.level is Level.PROBLEM]
-    return _install([name for name in dict.fromkeys(missing) if name])
+    missing = [found.package for found in findings if found.level is Severity.PROBLEM]
+    packages = [package for package in dict.fromkeys(missing) if package]
+    return _install(packages) if packages else None
 
 
 def docker_answers(environ: Mapping[str, str]) -> bool:
@@ -410,18 +407,12 @@ def docker_answers(environ: Mapping[str, str]) -> bool:
     return True
 
 
-def _lacking(subject: str, found: str, *, package: str, expected: str | None = None) -> Finding:
-    """A problem that a package of the distribution solves."""
+def _lacking(subject: str, found: str, package: str, expected: str | None = None) -> Finding:
+    """A problem that a package solves, if it is none of a Python other than the distribution's."""
+    if "{python}" in PACKAGES[package][0] and _packaged_python() is None:
+        return problem(subject, found, remedy=COMPLETE_PYTHON)
     lacking = problem(subject, found, expected=expected, remedy=_install([package]))
     return replace(lacking, package=package)
-
-
-def _lacking_python(subject: str, found: str, *, package: str) -> Finding:
-    """What only the distribution's own Python has a package for."""
-    if _packaged_python() is not None:
-        return _lacking(subject, found, package=package)
-    remedy = "Use a complete Python, such as the distribution's: no package has this for another."
-    return problem(subject, found, remedy=remedy)
 
 
 def _packaged_python() -> str | None:
@@ -449,14 +440,12 @@ def install_command(manager: str, names: Sequence[str]) -> str:
     return f"su -c {shlex.quote(command)}"
 
 
-def _install(missing: Sequence[str]) -> str | None:
-    if not missing:
-        return None
+def _install(packages: Sequence[str]) -> str:
     manager = package_manager()
     python = (_packaged_python() if manager else None) or "python3"
     names = [
         (fedora if manager in ("dnf", "yum") else debian).format(python=python)
-        for debian, fedora in map(PACKAGES.__getitem__, missing)
+        for debian, fedora in map(PACKAGES.__getitem__, packages)
     ]
     if manager is None:
         return f"Install what Debian calls {', '.join(names)}."

@@ -52,7 +52,7 @@ from ci.upkeep.doctor.network import (
     network_checks,
     wheelhouse,
 )
-from ci.util.prerequisites import Finding, Level, disk, ok, problem, unknown, warning
+from ci.util.prerequisites import Finding, Severity, disk, ok, problem, unknown, warning
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INFO = {
@@ -66,7 +66,7 @@ INFO = {
 ENGINE = EnginePlan(name="gpus", kind="docker", docker_host="ssh://gpu-1")
 
 
-def levels(findings: Iterable[Finding]) -> list[Level]:
+def levels(findings: Iterable[Finding]) -> list[Severity]:
     return [found.level for found in findings]
 
 
@@ -129,13 +129,13 @@ def test_findings_as_json() -> None:
 @pytest.mark.parametrize(
     ("seconds", "level", "found"),
     [
-        (60, Level.OK, "the same as this machine's, to a minute"),
-        (-60, Level.OK, "the same as this machine's, to a minute"),
-        (61, Level.WARNING, "61 s ahead of this machine's"),
-        (-3600, Level.WARNING, "3,600 s behind this machine's"),
+        (60, Severity.OK, "the same as this machine's, to a minute"),
+        (-60, Severity.OK, "the same as this machine's, to a minute"),
+        (61, Severity.WARNING, "61 s ahead of this machine's"),
+        (-3600, Severity.WARNING, "3,600 s behind this machine's"),
     ],
 )
-def test_clocks(seconds: int, level: Level, found: str) -> None:
+def test_clocks(seconds: int, level: Severity, found: str) -> None:
     judged = clock("clock", NOW + timedelta(seconds=seconds), NOW)
     assert (judged.level, judged.found) == (level, found)
 
@@ -167,7 +167,7 @@ def test_what_does_not_answer_is_unknown() -> None:
 
     [found] = carry_out([Check(subject="slow", look=look, limit_s=0.1)])
     answered.set()
-    assert (found.level, found.found) == (Level.UNKNOWN, "no answer within 0.1 s")
+    assert (found.level, found.found) == (Severity.UNKNOWN, "no answer within 0.1 s")
 
 
 def test_what_was_found_before_an_error_stays() -> None:
@@ -190,7 +190,7 @@ def test_an_error_is_a_problem_of_its_check_only(error: Exception) -> None:
         yield
 
     checks = [Check(subject="a", look=look), Check(subject="b", look=lambda: [ok("b", "")])]
-    assert levels(carry_out(checks)) == [Level.PROBLEM, Level.OK]
+    assert levels(carry_out(checks)) == [Severity.PROBLEM, Severity.OK]
 
 
 def test_a_mistake_of_the_program_is_not_hidden() -> None:
@@ -203,17 +203,21 @@ def test_a_mistake_of_the_program_is_not_hidden() -> None:
 
 @pytest.mark.parametrize(
     ("free", "level"),
-    [(5 * 10**9, Level.OK), (5 * 10**9 - 1, Level.WARNING), (5 * 10**8 - 1, Level.PROBLEM)],
+    [
+        (5 * 10**9, Severity.OK),
+        (5 * 10**9 - 1, Severity.WARNING),
+        (5 * 10**8 - 1, Severity.PROBLEM),
+    ],
 )
-def test_disks(free: int, level: Level) -> None:
+def test_disks(free: int, level: Severity) -> None:
     assert disk("disk", "/x", free, remedy="").level is level
 
 
 @pytest.mark.parametrize(
     ("status", "level"),
-    [(200, Level.OK), (404, Level.OK), (401, Level.PROBLEM), (503, Level.PROBLEM)],
+    [(200, Severity.OK), (404, Severity.OK), (401, Severity.PROBLEM), (503, Severity.PROBLEM)],
 )
-def test_answers_of_an_index(status: int, level: Level) -> None:
+def test_answers_of_an_index(status: int, level: Severity) -> None:
     found = judge_index("https://me:pw@host/simple/pip/", status)
     assert found.level is level
     assert "pw" not in found.found
@@ -237,11 +241,11 @@ def test_an_index_that_is_a_folder(tmp_path: Path) -> None:
     network = NetworkPlan(environment={"PIP_INDEX_URL": folder.as_uri()})
     [check] = network_checks(network)
     [found] = check.look()
-    assert found.level is Level.OK
+    assert found.level is Severity.OK
     assert found.found == f"{folder} is a folder of this machine, which no container sees"
     folder.rmdir()
     [gone] = check.look()
-    assert (gone.level, gone.found) == (Level.WARNING, f"{folder} is not there")
+    assert (gone.level, gone.found) == (Severity.WARNING, f"{folder} is not there")
 
 
 def certificate(name: str, year: int) -> dict[str, Any]:
@@ -256,27 +260,27 @@ def test_certificates() -> None:
         judge_certificates(path, [new], NOW).found == "ca.pem: 1 certificate, none of them expired"
     )
     some = judge_certificates(path, [old, new], NOW)
-    assert (some.level, some.found[-14:]) == (Level.OK, "m expired: old")
-    assert judge_certificates(path, [old], NOW).level is Level.PROBLEM
-    assert judge_certificates(path, [], NOW).level is Level.PROBLEM
+    assert (some.level, some.found[-14:]) == (Severity.OK, "m expired: old")
+    assert judge_certificates(path, [old], NOW).level is Severity.PROBLEM
+    assert judge_certificates(path, [], NOW).level is Severity.PROBLEM
 
 
 def test_a_bundle_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
     found = ca_bundle(path)
-    assert (found.level, found.expected) == (Level.PROBLEM, "PEM")
+    assert (found.level, found.expected) == (Severity.PROBLEM, "PEM")
 
 
 def test_the_bundle_of_this_machine() -> None:
     path = ssl.get_default_verify_paths().cafile
     if path is None:
         pytest.skip("this machine's certificates are in no single file")
-    assert ca_bundle(Path(path)).level is Level.OK
+    assert ca_bundle(Path(path)).level is Severity.OK
 
 
 def test_wheelhouses(tmp_path: Path) -> None:
-    assert wheelhouse(tmp_path).level is Level.WARNING
+    assert wheelhouse(tmp_path).level is Severity.WARNING
     (tmp_path / "a-1-py3-none-any.whl").touch()
     assert wheelhouse(tmp_path).found == f"{tmp_path}: 1 archive"
 
@@ -287,7 +291,7 @@ def test_wheelhouses(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["20.10.24+dfsg1", "27.3.1", "29.0.0-rc.1"])
 def test_an_engine_that_will_do(version: str) -> None:
     found = judge_engine(ENGINE, {**INFO, "ServerVersion": version})
-    assert found.level is Level.OK
+    assert found.level is Severity.OK
     assert found.found == (
         f"Docker Engine {version} on gpu-1, ssh://gpu-1, x86_64, 64 processors, 512.0 GB of memory"
     )
@@ -295,12 +299,12 @@ def test_an_engine_that_will_do(version: str) -> None:
 
 def test_an_engine_that_is_too_old() -> None:
     found = judge_engine(ENGINE, {**INFO, "ServerVersion": "19.03.15"})
-    assert (found.level, found.expected) == (Level.WARNING, "20.10 or newer")
+    assert (found.level, found.expected) == (Severity.WARNING, "20.10 or newer")
 
 
 def test_an_engine_with_more_capacity_than_processors() -> None:
     found = judge_engine(replace(ENGINE, capacity=65), INFO)
-    assert found.level is Level.WARNING
+    assert found.level is Severity.WARNING
     assert "engines.gpus.capacity" in (found.remedy or "")
 
 
@@ -319,8 +323,8 @@ def test_architectures() -> None:
     assert found.expected == "amd64, as the engine on gpu-1 has it"
 
 
-@pytest.mark.parametrize(("offline", "level"), [("x", Level.WARNING), (None, Level.PROBLEM)])
-def test_a_base_image_that_cannot_be_pulled(offline: str | None, level: Level) -> None:
+@pytest.mark.parametrize(("offline", "level"), [("x", Severity.WARNING), (None, Severity.PROBLEM)])
+def test_a_base_image_that_cannot_be_pulled(offline: str | None, level: Severity) -> None:
     image = ImagePlan(
         tag="t",
         dockerfile="Dockerfile",
@@ -366,7 +370,7 @@ def judged(plan: DevicePlan, *found: dict[str, Any]) -> Finding:
 
 def test_free_devices() -> None:
     found = judged(policy(), device("a", used=10), device("b", used=11))
-    assert (found.level, found.found) == (Level.OK, "a free, b busy (11% of its memory)")
+    assert (found.level, found.found) == (Severity.OK, "a free, b busy (11% of its memory)")
 
 
 def test_devices_that_a_run_would_wait_for() -> None:
@@ -374,7 +378,7 @@ def test_devices_that_a_run_would_wait_for() -> None:
     others = ({"used": 50}, {"used": None}, {"health": "unknown"}, {"health": "unhealthy"})
     for other in (*(device("b", **state) for state in others), device("MIG/held")):
         found = judged(plan, device("a"), other)
-        assert (found.level, found.expected) == (Level.WARNING, "2 devices by the policy, free")
+        assert (found.level, found.expected) == (Severity.WARNING, "2 devices by the policy, free")
         assert found.remedy == "A run waits up to 60 s for them (devices.wait_s)."
 
 
@@ -389,46 +393,27 @@ def test_a_device_that_a_run_holds() -> None:
 
 
 def test_more_devices_than_there_are() -> None:
-    assert judged(policy(count=2), device("a")).level is Level.PROBLEM
+    assert judged(policy(count=2), device("a")).level is Severity.PROBLEM
     found = judged(policy(uuids=("c",)), device("a"))
-    assert (found.level, found.found) == (Level.PROBLEM, "none that is allowed")
+    assert (found.level, found.found) == (Severity.PROBLEM, "none that is allowed")
 
 
 def test_what_is_not_detected() -> None:
     none = judge_probe("devices", policy(), Detection("none", "not on the bus"), {})
-    assert (none.level, none.found) == (Level.PROBLEM, "not on the bus")
+    assert (none.level, none.found) == (Severity.PROBLEM, "not on the bus")
     hidden = judge_probe("devices", policy(), Detection("unknown", "no library"), {})
-    assert (hidden.level, hidden.found) == (Level.UNKNOWN, "detection failed: no library")
-
-
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        ("print('library says hello')", "the probe did not answer in JSON"),
-        ("import os; os.abort()", "failed with exit code -6"),
-        ("raise SystemExit('no')", "failed with exit code 1"),
-    ],
-)
-def test_a_probe_that_fails(
-    program: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "probe.py"
-    path.write_text(program)
-    monkeypatch.setattr(device_checks, "PROBE", path)
-    probe = device_checks.ask_probe("nvidia")
-    assert probe.status == "unknown"
-    assert reason in (probe.reason or "")
+    assert (hidden.level, hidden.found) == (Severity.UNKNOWN, "detection failed: no library")
 
 
 def test_device_files() -> None:
-    assert judge_files("devices", {"/dev/a*": ["/dev/a0", "/dev/a1"]}).level is Level.OK
+    assert judge_files("devices", {"/dev/a*": ["/dev/a0", "/dev/a1"]}).level is Severity.OK
     found = judge_files("devices", {"/dev/a*": ["/dev/a0"], "/dev/b": []})
-    assert (found.level, found.found) == (Level.PROBLEM, "no device file /dev/b; found /dev/a0")
+    assert (found.level, found.found) == (Severity.PROBLEM, "no device file /dev/b; found /dev/a0")
 
 
 def test_runtimes_of_an_engine() -> None:
     assert not list(judge_runtimes("devices", policy(), ["runc", "nvidia"]))
-    assert levels(judge_runtimes("devices", policy(), ["runc"])) == [Level.WARNING]
+    assert levels(judge_runtimes("devices", policy(), ["runc"])) == [Severity.WARNING]
     assert not list(judge_runtimes("devices", policy(exposure=Exposure.FILES), ["runc"]))
 
 
@@ -447,11 +432,11 @@ def test_leases_and_who_holds_them(tmp_path: Path) -> None:
 
 
 def test_lease_folders(tmp_path: Path) -> None:
-    assert lease_folder("devices", tmp_path / "not" / "yet").level is Level.OK
+    assert lease_folder("devices", tmp_path / "not" / "yet").level is Severity.OK
     (tmp_path / "leases").touch()
     found = lease_folder("devices", tmp_path / "leases")
     assert (found.level, found.remedy) == (
-        Level.PROBLEM,
+        Severity.PROBLEM,
         f"As root: install -d -m 1777 {tmp_path / 'leases'}",
     )
 
@@ -525,6 +510,35 @@ def test_an_index_that_cannot_be_reached(
     [found] = [found for found in document["findings"] if found["subject"] == "package index"]
     assert found["found"].startswith("http://***@127.0.0.1:1/simple/pip/ cannot be reached from")
     assert "Connection refused" in found["found"]
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (
+            "print('library says hello')",
+            "the probe did not answer in JSON: 'library says hello\\n'",
+        ),
+        ("import os; os.abort()", "the probe was killed by SIGABRT"),
+        ("raise SystemExit('no')", "the probe ended with exit code 1: no"),
+    ],
+)
+def test_a_probe_that_fails(
+    program: str,
+    reason: str,
+    config: Path,
+    index: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = config.with_name("probe.py")
+    path.write_text(program)
+    monkeypatch.setattr(device_checks, "PROBE", path)
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    config.write_text("project: tiny\nplatforms:\n  nvidia: {}\n")
+    doctor(config, "--engine=host")
+    shown = capsys.readouterr().out.splitlines()
+    assert f"unknown  devices of nvidia: detection failed: {reason}" in shown
 
 
 def test_all_that_is_wrong_with_the_configuration(

@@ -23,7 +23,7 @@ from ci.errors import ExitCode, PrerequisiteError
 from ci.model.results import Harness, Product, exit_code
 from ci.util import prerequisites
 from ci.util.files import REPOSITORY
-from ci.util.prerequisites import Level
+from ci.util.prerequisites import Severity
 
 NOXFILE = REPOSITORY / "noxfile.py"
 OLD_COMPILER = """\
@@ -69,25 +69,25 @@ def link(folder: Path, *names: str) -> None:
 def test_git_is_needed_for_a_repository_alone(tmp_path: Path, programs: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    assert prerequisites.git(source).level is Level.WARNING
+    assert prerequisites.git(source).level is Severity.WARNING
     (source / ".git").mkdir()
     missing = prerequisites.git(source)
-    assert (missing.level, missing.package) == (Level.PROBLEM, "git")
+    assert (missing.level, missing.package) == (Severity.PROBLEM, "git")
     link(programs, "git")
     broken = prerequisites.git(source)  # git does not take it for a repository
-    assert (broken.level, broken.package) == (Level.PROBLEM, None)
+    assert (broken.level, broken.package) == (Severity.PROBLEM, None)
     assert "not a git repository" in broken.found
     subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
-    assert prerequisites.git(source).level is Level.OK
+    assert prerequisites.git(source).level is Severity.OK
 
 
 def test_folders(tmp_path: Path) -> None:
     judge = partial(prerequisites.folder, "results", remedy="Name another.")
     assert judge(tmp_path / "not" / "yet").found.startswith(f"{tmp_path}/not/yet: ")
     assert not (tmp_path / "not").exists()
-    assert judge(tmp_path, least=10**18).level is Level.PROBLEM
+    assert judge(tmp_path, least=10**18).level is Severity.PROBLEM
     unwritable = judge(Path("/proc"))  # by no user, root included
-    assert unwritable.level is Level.PROBLEM
+    assert unwritable.level is Severity.PROBLEM
     assert unwritable.found.startswith("/proc cannot be written to: ")
     (tmp_path / "file").touch()
     assert judge(tmp_path / "file" / "results").configuration
@@ -96,9 +96,9 @@ def test_folders(tmp_path: Path) -> None:
 def test_a_temporary_folder_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = prerequisites.temporary_folder(least=10**18)
-    assert (found.level, found.expected) == (Level.PROBLEM, "at least 1000000000.0 GB")
+    assert (found.level, found.expected) == (Severity.PROBLEM, "at least 1000000000.0 GB")
     assert found.found.startswith(f"{tmp_path}: ")
-    assert prerequisites.temporary_folder(least=0).level is not Level.PROBLEM
+    assert prerequisites.temporary_folder(least=0).level is not Severity.PROBLEM
 
 
 # Compilers
@@ -107,7 +107,7 @@ def test_a_temporary_folder_without_room(tmp_path: Path, monkeypatch: pytest.Mon
 def test_no_compiler(programs: Path) -> None:
     found = prerequisites.compiler(os.environ)
     assert found.found == "none of c++, CC, g++, clang++ is on PATH"
-    assert (found.level, found.package) == (Level.PROBLEM, "compiler")
+    assert (found.level, found.package) == (Severity.PROBLEM, "compiler")
     assert (found.remedy or "").endswith("--no-install-recommends g++") or os.geteuid()
     assert programs.is_dir()
 
@@ -115,7 +115,7 @@ def test_no_compiler(programs: Path) -> None:
 def test_a_compiler_that_is_too_old(programs: Path) -> None:
     add(programs, "c++", OLD_COMPILER)
     found = prerequisites.compiler(os.environ)
-    assert (found.level, found.package) == (Level.PROBLEM, None)
+    assert (found.level, found.package) == (Severity.PROBLEM, None)
     assert found.found == (
         f"{programs}/c++ does not build a program of C++17: error: unrecognized command line"
         " option '-std=c++17'"
@@ -140,7 +140,7 @@ def test_a_compiler_that_is_named(programs: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_compiler_of_this_machine() -> None:
     if not any(map(shutil.which, prerequisites.COMPILERS)):
         pytest.skip("this machine has no C++ compiler")
-    assert prerequisites.compiler(os.environ).level is Level.OK
+    assert prerequisites.compiler(os.environ).level is Severity.OK
 
 
 def test_what_compiles(tmp_path: Path) -> None:
@@ -163,10 +163,10 @@ def test_what_compiles(tmp_path: Path) -> None:
 def test_a_project_that_compiles_nothing_needs_no_compiler(tmp_path: Path, programs: Path) -> None:
     assert programs.is_dir()
     found = {each.subject: each for each in prerequisites.host_engine(tmp_path, os.environ)}
-    assert found["C++ compiler"].level is Level.WARNING
+    assert found["C++ compiler"].level is Severity.WARNING
     (tmp_path / "CMakeLists.txt").touch()
     found = {each.subject: each for each in prerequisites.host_engine(tmp_path, os.environ)}
-    assert found["C++ compiler"].level is Level.PROBLEM
+    assert found["C++ compiler"].level is Severity.PROBLEM
 
 
 # One line that installs all of it

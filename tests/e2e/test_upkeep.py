@@ -23,7 +23,7 @@ from ci.engines.docker import DockerEngine
 from ci.errors import ExitCode
 from ci.upkeep.doctor.engine import disk_findings
 from ci.upkeep.gc import EngineContents, last_used
-from ci.util.prerequisites import Level
+from ci.util.prerequisites import Severity
 
 pytestmark = pytest.mark.docker
 
@@ -200,4 +200,4 @@ def test_the_disk_of_an_engine_elsewhere_is_asked_from_a_container(
     [blind] = disk_findings(things.client, {**info, "Name": "elsewhere"}, [absent])
     assert [found.level for found in here] == [found.level for found in elsewhere]
     assert " free" in elsewhere[0].found
-    assert blind.level is Level.UNKNOWN
+    assert blind.level is Severity.UNKNOWN

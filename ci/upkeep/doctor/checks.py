@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from threading import Thread
 from time import monotonic
@@ -15,31 +15,31 @@ from rich.text import Text
 
 from ci.engines.link import ERRORS, explain
 from ci.errors import CiError, ExitCode, InfrastructureError
-from ci.util.prerequisites import Finding, Level, install_line, ok, unknown, warning
+from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
 from ci.util.text import counted, mask_credentials, printable
 
 REQUEST_S = 5.0  # one question over the network
 CHECK_S = 8.0  # one check: a request, what comes before it, and the reading of its answer
 LARGEST_CLOCK_DIFFERENCE_S = 60.0  # results bear minutes; NTP keeps clocks within a second
 COLORS = {
-    Level.OK: "green",
-    Level.UNKNOWN: "magenta",
-    Level.WARNING: "yellow",
-    Level.PROBLEM: "red",
+    Severity.OK: "green",
+    Severity.UNKNOWN: "magenta",
+    Severity.WARNING: "yellow",
+    Severity.PROBLEM: "red",
 }
-WIDTH = max(map(len, Level)) + 2
+WIDTH = max(map(len, Severity)) + 2
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
     """``look`` gathers what there is to know about ``subject``."""
 
     subject: str
     look: Callable[[], Iterable[Finding]]
-    limit_s: float = CHECK_S
+    limit_s: float = field(default=CHECK_S, kw_only=True)
 
 
-class _Worker(Thread):
+class _CheckThread(Thread):
     """One check; a thread that nobody waits for does not keep the program from ending."""
 
     def __init__(self, check: Check) -> None:
@@ -63,20 +63,20 @@ class _Worker(Thread):
 
 def carry_out(checks: Sequence[Check]) -> list[Finding]:
     """Carry out ``checks`` at the same time; the findings come in their order."""
-    workers = [_Worker(check) for check in checks]
+    threads = [_CheckThread(check) for check in checks]
     start = monotonic()
-    for worker in workers:
-        worker.start()
+    for thread in threads:
+        thread.start()
     findings: list[Finding] = []
-    for worker in workers:
-        worker.join(max(0.0, start + worker.check.limit_s - monotonic()))
-        if worker.is_alive():
-            took = f"no answer within {worker.check.limit_s:g} s"
-            findings += [*worker.findings, unknown(worker.check.subject, took)]
-        elif worker.error is not None:
-            raise worker.error
-        else:
-            findings += worker.findings
+    for thread in threads:
+        check = thread.check
+        thread.join(max(0.0, start + check.limit_s - monotonic()))
+        is_late = thread.is_alive()
+        if thread.error is not None:
+            raise thread.error
+        findings += thread.findings
+        if is_late:
+            findings.append(unknown(check.subject, f"no answer within {check.limit_s:g} s"))
     return findings
 
 
@@ -85,13 +85,7 @@ def of_error(subject: str, error: CiError) -> Iterator[Finding]:
     *first, last = str(error).splitlines()
     configuration = error.exit_code is ExitCode.USAGE
     for line, remedy in (*((line, None) for line in first), (last, error.remedy)):
-        yield Finding(
-            level=Level.PROBLEM,
-            subject=subject,
-            found=line,
-            remedy=remedy,
-            configuration=configuration,
-        )
+        yield Finding(Severity.PROBLEM, subject, line, remedy=remedy, configuration=configuration)
 
 
 def clock(subject: str, theirs: datetime, mine: datetime) -> Finding:
@@ -111,7 +105,7 @@ def clock(subject: str, theirs: datetime, mine: datetime) -> Finding:
 
 def exit_code(findings: Iterable[Finding]) -> ExitCode:
     """2 for a wrong configuration, else 3 for any other problem, else 0."""
-    problems = [found for found in findings if found.level is Level.PROBLEM]
+    problems = [found for found in findings if found.level is Severity.PROBLEM]
     if any(found.configuration for found in problems):
         return ExitCode.USAGE
     return ExitCode.INFRASTRUCTURE if problems else ExitCode.PASSED
@@ -127,8 +121,10 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         console.print(text, soft_wrap=True)
     counts = Counter(found.level for found in findings)
     summary = ", ".join(
-        counted(number, level) if level in (Level.WARNING, Level.PROBLEM) else f"{number} {level}"
-        for level in Level
+        counted(number, level)
+        if level in (Severity.WARNING, Severity.PROBLEM)
+        else f"{number} {level}"
+        for level in Severity
         if (number := counts[level])
     )
     console.print(summary, highlight=False, markup=False)
@@ -142,12 +138,8 @@ def findings_json(findings: Sequence[Finding]) -> str:
         {name: _shown(value) if isinstance(value, str) else value for name, value in entry.items()}
         for entry in map(asdict, findings)
     ]
-    document = {
-        "exit_code": exit_code(findings),
-        "install": install_line(findings),
-        "findings": listed,
-    }
-    return json.dumps(document, indent=2) + "\n"
+    amount = {"exit_code": exit_code(findings), "install": install_line(findings)}
+    return json.dumps({**amount, "findings": listed}, indent=2) + "\n"
 
 
 def _shown(text: str) -> str:

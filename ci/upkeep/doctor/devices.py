@@ -12,15 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ci.agent.lease import Detection
+from ci.agent.lease import Detection, detect
 from ci.engines.devices import PROBE, exposure_of
 from ci.engines.link import is_here
-from ci.errors import InfrastructureError
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.upkeep.doctor.checks import REQUEST_S
 from ci.util.lines import parse_object
 from ci.util.prerequisites import Finding, ok, problem, unknown, warning
-from ci.util.process import run
+from ci.util.process import inherited_environment
 from ci.util.text import counted, first_names
 
 FREE = "free"
@@ -65,20 +64,9 @@ def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[F
         yield from judge_runtimes(subject, devices, tuple(info.get("Runtimes") or ()))
     folder = Path(devices.folder)
     yield lease_folder(subject, folder)
-    yield judge_probe(subject, devices, ask_probe(devices.facts.manufacturer), leases(folder))
-
-
-def ask_probe(manufacturer: str) -> Detection:
-    """Ask gpustack-runtime in a process of its own, which a vendor's library may crash."""
-    try:
-        done = run([sys.executable, str(PROBE), manufacturer], timeout_s=REQUEST_S)
-        answer = parse_object(done.stdout.splitlines()[-1])
-        devices = tuple(answer.get("devices", ()))
-        return Detection(answer["status"], answer.get("reason"), devices)
-    except InfrastructureError as error:
-        return Detection("unknown", str(error).splitlines()[0])
-    except (IndexError, ValueError, KeyError, TypeError):
-        return Detection("unknown", "the probe did not answer in JSON")
+    probe = [sys.executable, str(PROBE), devices.facts.manufacturer]
+    detection = detect(probe, inherited_environment(), timeout_s=REQUEST_S)
+    yield judge_probe(subject, devices, detection, leases(folder))
 
 
 def judge_files(subject: str, found: Mapping[str, Sequence[str]]) -> Finding:

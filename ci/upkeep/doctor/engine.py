@@ -18,7 +18,7 @@ from rich.filesize import decimal
 
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine, prerequisites_of
-from ci.engines.images import ImageBuilder
+from ci.engines.images import ARCHITECTURES, ImageBuilder
 from ci.engines.link import explain, is_here
 from ci.engines.select import select_engine
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
@@ -26,35 +26,31 @@ from ci.upkeep.doctor.checks import Check, carry_out, clock
 from ci.upkeep.doctor.devices import device_findings
 from ci.util import prerequisites
 from ci.util.files import user_cache
-from ci.util.prerequisites import Finding, Level, disk, ok, problem, unknown, warning
+from ci.util.prerequisites import Finding, Severity, disk, ok, problem, unknown, warning
 from ci.util.text import counted
 
 CONNECT_S = 25.0  # by ssh, perhaps over a slow line; the checks of the engine come on top
 OLDEST = (20, 10)  # what this program is tested with
 DISK_REMEDY = "docker system df shows the rest."
-# The kernel's names of processors, and the registries'.
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def engine_check(plan: EnginePlan, plans: Sequence[RunPlan]) -> Check:
     """One engine, and what its platforms need of it."""
-    look = partial(_findings, plan, plans)
-    return Check(subject=f"engine {plan.name}", look=look, limit_s=CONNECT_S)
+    return Check(f"engine {plan.name}", partial(_findings, plan, plans), limit_s=CONNECT_S)
 
 
 def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     engine = select_engine(plan)
-    subject = f"engine {plan.name}"
     if isinstance(engine, DockerEngine):
         client, info = engine.client, engine.client.info()
-        arrived = datetime.now(UTC)
+        clock_now, arrived = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
         yield judge_engine(plan, info)
-        yield clock(f"clock of {subject}", datetime.fromisoformat(info["SystemTime"]), arrived)
-        disk_check = partial(disk_findings, client, info, plans)
-        checks = [Check(subject=f"disk of {subject}", look=disk_check)]
+        yield clock(f"clock of engine {plan.name}", clock_now, arrived)
+        look = partial(disk_findings, client, info, plans)
+        checks = [Check(f"disk of engine {plan.name}", look)]
         for run in plans:
-            image = partial(image_findings, run, client, info)
-            checks.append(Check(subject=f"image of {run.platform}", look=image))
+            look = partial(image_findings, run, client, info)
+            checks.append(Check(f"image of {run.platform}", look))
             checks.append(_device_check(run, info))
         yield from carry_out(checks)
     elif isinstance(engine, HostEngine):
@@ -63,8 +59,7 @@ def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
 
 
 def _device_check(run: RunPlan, info: Mapping[str, Any] | None) -> Check:
-    look = partial(device_findings, run, info)
-    return Check(subject=f"devices of {run.platform}", look=look)
+    return Check(f"devices of {run.platform}", partial(device_findings, run, info))
 
 
 def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
@@ -143,7 +138,7 @@ def _free_there(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:
 
 
 def parse_free(printed: str) -> int:
-    """Return the bytes that ``df -Pk`` says are free."""
+    """Return the bytes that ``df -Pk`` reports as free."""
     return int(printed.splitlines()[-1].split()[3]) * 1024
 
 
@@ -202,7 +197,7 @@ def cache() -> Finding:
     """The user's folder of caches: a run goes on without it, an image build does not."""
     remedy = "Name another folder with XDG_CACHE_HOME."
     found = prerequisites.folder("cache", user_cache(), remedy=remedy)
-    if found.level is not Level.PROBLEM:
+    if found.level is not Severity.PROBLEM:
         return found
     expected = "a folder with room, for the compiler cache and the locks of image builds"
     return warning("cache", found.found, expected=expected, remedy=str(found.remedy))

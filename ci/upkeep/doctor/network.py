@@ -33,16 +33,16 @@ INDEX_REMEDY = (
 def network_checks(network: NetworkPlan) -> Iterator[Check]:
     """The checks that a site's settings ask for."""
     if (bundle := network.ca_bundle) is not None:
-        yield Check(subject="CA bundle", look=lambda: [ca_bundle(bundle)])
+        yield Check("CA bundle", lambda: [ca_bundle(bundle)])
     urls = index_urls(network.environment)
     folders = [url for url in urls if url.startswith(("file:", "/"))]
     for url in urls:
         if url not in folders:
-            yield Check(subject=INDEX, look=partial(index_findings, url, network))
+            yield Check(INDEX, partial(index_findings, url, network))
     if folders:
-        yield Check(subject=INDEX, look=lambda: map(index_folder, folders))
+        yield Check(INDEX, lambda: map(index_folder, folders))
     if (folder := network.wheelhouse) is not None:
-        yield Check(subject="wheelhouse", look=lambda: [wheelhouse(folder)])
+        yield Check("wheelhouse", lambda: [wheelhouse(folder)])
 
 
 def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
