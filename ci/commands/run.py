@@ -127,7 +127,7 @@ def _run_bundle(options: argparse.Namespace) -> int:
         project, request = (
             bundle.resumed(earlier)
             if earlier
-            else bundle.request(results=options.results, options=asked, select=options.select)
+            else bundle.request(options.results, asked, options.select)
         )
         return _carry_out(options, request, bundle.plans(project, request, options.results))
 

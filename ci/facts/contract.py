@@ -38,7 +38,7 @@ from ci.model.results import RunResult, kind, without_hardware
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.util.invocation import command
 from ci.util.text import first_names, near_match
-from ci.util.yaml import Document, Finding, Location, listed, read_document
+from ci.util.yaml import Document, FileFinding, Location, listed, read_document
 
 SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
 KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
@@ -232,7 +232,7 @@ def load_contract(
     return contract
 
 
-def _wrong(path: Path, findings: Iterable[Finding]) -> ConfigError:
+def _wrong(path: Path, findings: Iterable[FileFinding]) -> ConfigError:
     remedy = f"Correct it, or rewrite it with `{command('contract', path.stem)}`."
     return ConfigError(listed(findings, str(path)), remedy=remedy)
 
@@ -242,7 +242,7 @@ class _ContractReader:
     """Takes a document apart, and collects what is wrong with it."""
 
     document: Document
-    findings: list[Finding]
+    findings: list[FileFinding]
     inherited: Suite | None = None
     """What is listed differs from this."""
     classes: dict[str, list[str]] = field(default_factory=dict)
@@ -404,7 +404,7 @@ class _ContractReader:
 
     def report(self, place: Location, text: str) -> None:
         line = self.document.line_of(place)
-        self.findings.append(Finding(line=line, location=place, text=text))
+        self.findings.append(FileFinding(line=line, location=place, text=text))
 
 
 # A contract from a run

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from ci.errors import ConfigError
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config, SiteConfig
 from ci.util.text import near_match
-from ci.util.yaml import Document, Finding, Location, listed, read_document
+from ci.util.yaml import Document, FileFinding, Location, listed, read_document
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 
@@ -59,7 +59,7 @@ def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:
     return config
 
 
-def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> Finding:
+def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> FileFinding:
     """One finding of pydantic's, worded for people and with its line."""
     context: Mapping[str, Any] = detail.get("ctx", {})
     location: Location = tuple(part for part in detail["loc"] if part not in NO_PLACE)
@@ -81,7 +81,7 @@ def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -
     elif detail["type"] == "string_pattern_mismatch":
         expected = f"a string that matches {context['pattern']}"
     text = f"got {got}, expected {expected}{near_match(value, known)}"
-    return Finding(line=document.line_of(location), location=location, text=text)
+    return FileFinding(line=document.line_of(location), location=location, text=text)
 
 
 def _got(value: object) -> str:

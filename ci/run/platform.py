@@ -90,11 +90,7 @@ class PlatformRun:
             taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
             folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))
         folder.mkdir(parents=True)
-        self.observer.event({"event": "stage_started", "stage": "image"})
-        image = self.engine.prepare(self.plan, self.observer)
-        end = {"event": "stage_finished", "stage": "image", "exit_code": 0}
-        self.observer.event({**end, "seconds": image.seconds, "reason": image.reason})
-        return image
+        return prepare_image(self.engine, self.plan, self.observer)
 
     def _carry_out(self, image: ImageFacts) -> PlatformOutcome:
         try:
@@ -119,6 +115,15 @@ class PlatformRun:
 
     def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         self.interrupted = True  # while the results are read, which takes no time
+
+
+def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:
+    """Prepare the image of ``plan``, which an observer is shown as a stage of its own."""
+    observer.event({"event": "stage_started", "stage": "image"})
+    image = engine.prepare(plan, observer)
+    end = {"event": "stage_finished", "stage": "image", "exit_code": 0}
+    observer.event({**end, "seconds": image.seconds, "reason": image.reason})
+    return image
 
 
 def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> PlatformOutcome:

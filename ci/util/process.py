@@ -29,7 +29,6 @@ class ProcessError(InfrastructureError):
 class ProcessResult:
     """What a finished program left behind; ``stderr`` is empty when streamed."""
 
-    command: tuple[str, ...]
     exit_code: int
     stdout: str
     stderr: str
@@ -89,7 +88,6 @@ def run(
     if wrong is not None:
         raise ProcessError(f"{shlex.join(command)} {wrong}{last_lines(stderr or stdout)}")
     return ProcessResult(
-        command=tuple(command),
         exit_code=process.returncode,
         stdout=stdout,
         stderr=stderr,

@@ -24,15 +24,15 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing wrong with a document, at a 1-based line."""
+class FileFinding:
+    """One thing wrong with a YAML file, at a 1-based line."""
 
     line: int
     location: Location
     text: str
 
 
-def listed(findings: Iterable[Finding], file: str) -> str:
+def listed(findings: Iterable[FileFinding], file: str) -> str:
     """All findings in ``file``, one a line: ``ci.yaml:2: platforms.cpu: got ...``."""
     ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
     places = ((f"{file}:{it.line}", ".".join(map(str, it.location)), it.text) for it in ordered)
@@ -45,7 +45,7 @@ class Document:
 
     data: object
     lines: Mapping[Location, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[FileFinding, ...]
 
     def line_of(self, location: Location) -> int:
         """Line of a value, or of the nearest enclosing value that exists."""
@@ -71,7 +71,7 @@ class _Reader:
         self._loader = loader
         self._seen: set[int] = set()
         self.lines: dict[Location, int] = {}
-        self.findings: list[Finding] = []
+        self.findings: list[FileFinding] = []
 
     def read(self, node: yaml.Node, location: Location, line: int | None = None) -> object:
         self.lines[location] = line = line or node.start_mark.line + 1
@@ -118,7 +118,7 @@ class _Reader:
 
     def _report(self, line: int, location: Location, text: str) -> object:
         """Note what is wrong with a value, which is None then."""
-        self.findings.append(Finding(line=line, location=location, text=text))
+        self.findings.append(FileFinding(line=line, location=location, text=text))
         return None
 
 
@@ -154,4 +154,4 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
 
 
 def _failed(line: int, text: str) -> Document:
-    return Document(data=None, lines={}, findings=(Finding(line=line, location=(), text=text),))
+    return Document(data=None, lines={}, findings=(FileFinding(line=line, location=(), text=text),))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tarfile
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from io import SEEK_END, BufferedIOBase, BytesIO
 from pathlib import Path
 from typing import cast
@@ -100,16 +100,15 @@ class BundleReader:
 @contextmanager
 def open_archive(path: Path) -> Iterator[BundleReader]:
     """Open a bundle; raises ``UsageError`` for whatever is none, or is not whole."""
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(path.open("rb"))
-            archive = stack.enter_context(tarfile.open(fileobj=file, mode="r:"))
-        except OSError as error:
-            message = f"--bundle: {path} cannot be read: {error.strerror}"
-            remedy = "Name a file that `python -m ci bundle` made."
-            raise UsageError(message, remedy=remedy) from None
-        except tarfile.TarError as error:
-            raise _refusal(path, f"no tar file: {error}") from None
+    try:
+        archive = tarfile.open(path, mode="r:")  # noqa: SIM115 - closed below
+    except OSError as error:
+        message = f"--bundle: {path} cannot be read: {error.strerror}"
+        remedy = "Name a file that `python -m ci bundle` made."
+        raise UsageError(message, remedy=remedy) from None
+    except tarfile.TarError as error:
+        raise _refusal(path, f"no tar file: {error}") from None
+    with archive:
         yield BundleReader(path, archive)
 
 

@@ -28,6 +28,7 @@ from ci.plan.bundle import BundledImage, BundleDocument
 from ci.plan.network import network_settings
 from ci.plan.project import SITE_FILE, Project
 from ci.plan.request import RunRequest
+from ci.run.platform import prepare_image
 from ci.run.progress import Progress
 from ci.upkeep.bundle.file import BundleWriter, new_bundle
 from ci.upkeep.bundle.wheels import collect, download_program, program_requirements
@@ -46,7 +47,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PlatformContents:
     """A platform whose image is on an engine, and whose wheels are in a folder."""
 
     plan: RunPlan
@@ -56,8 +57,8 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """The progress of one platform, for an engine to tell."""
+class _PlatformObserver:
+    """Shows what an engine reports of one platform."""
 
     progress: Progress
     label: str
@@ -81,14 +82,20 @@ class Packer:
         """Write the bundle to ``output``, building the images that are missing."""
         configuration = find_configuration(self.project, self.request)
         site, left_out = site_settings(self.project, self.request, configuration)
-        prepared = [self._prepare(plan) for plan in plans]
-        _check_space(output, prepared)
+        platforms = [self._prepare(plan) for plan in plans]
+        _check_space(output, [each.image.size for each in platforms])
         left_out += self._pack_source(output)
         with new_bundle(output) as writer:
             writer.add_text(names.README, readme(self.request, output))
             self._add_program(writer)
-            self._add_site(writer, site, configuration)
+            writer.add_text(names.SITE, site)
+            if bundle := self.project.network().ca_bundle:
+                writer.add_file(names.CA_BUNDLE, bundle)
+            for name, path in configuration.files.items():
+                writer.add_file(names.CONFIG + name, path)
             writer.add_file(names.SOURCE, self.folder / names.SOURCE)
+            for each in platforms:
+                self._add_platform(writer, each, output.parent)
             document = BundleDocument(
                 project=self.request.project,
                 commit=self.request.commit,
@@ -97,22 +104,16 @@ class Packer:
                 python=PYTHON,
                 machine=machine.machine(),
                 config=configuration.path,
-                images={
-                    each.plan.platform: self._add_image(writer, each, output.parent)
-                    for each in prepared
-                },
+                images={each.plan.platform: each.image for each in platforms},
                 members=writer.members,
                 left_out=tuple(left_out),
             )
             writer.add_text(names.DOCUMENT, document.model_dump_json(indent=1))
         return document
 
-    def _prepare(self, plan: RunPlan) -> Prepared:
-        engine, shown = self.connect(plan), _Shown(self.progress, plan.label)
-        shown.event({"event": "stage_started", "stage": "image"})
-        image = engine.prepare(plan, shown)
-        finished = {"event": "stage_finished", "stage": "image", "exit_code": 0}
-        shown.event({**finished, "seconds": image.seconds, "reason": image.reason})
+    def _prepare(self, plan: RunPlan) -> PlatformContents:
+        engine, observer = self.connect(plan), _PlatformObserver(self.progress, plan.label)
+        image = prepare_image(engine, plan, observer)
         digest = str(image.digest)
         size, layers = engine.images.inspect(digest)
         bundled = BundledImage(
@@ -123,8 +124,8 @@ class Packer:
             size=size,
         )
         wheels = self.folder / names.WHEELS / plan.platform
-        collect(engine, plan, image, wheels, wanted=self.wheels, observer=shown)
-        return Prepared(plan=plan, engine=engine, image=bundled, wheels=wheels)
+        collect(engine, plan, image, wheels, wanted=self.wheels, observer=observer)
+        return PlatformContents(plan=plan, engine=engine, image=bundled, wheels=wheels)
 
     def _add_program(self, writer: BundleWriter) -> None:
         """What runs the bundle: it has to be no other than what packed it."""
@@ -139,13 +140,6 @@ class Packer:
         for path in sorted(wheels.iterdir()):
             writer.add_file(f"{names.PROGRAM_WHEELS}{path.name}", path)
 
-    def _add_site(self, writer: BundleWriter, site: str, configuration: Configuration) -> None:
-        writer.add_text(names.SITE, site)
-        if bundle := self.project.network().ca_bundle:
-            writer.add_file(names.CA_BUNDLE, bundle)
-        for name, path in configuration.files.items():
-            writer.add_file(names.CONFIG + name, path)
-
     def _pack_source(self, output: Path) -> list[str]:
         """Leave out an earlier bundle, and the site's file, whose addresses may hold passwords."""
         folder = self.request.source
@@ -155,7 +149,7 @@ class Packer:
             left_out = source.write_archive(folder, archive, without=without)
         return [f"source: {name}" for name in left_out]
 
-    def _add_image(self, writer: BundleWriter, each: Prepared, folder: Path) -> BundledImage:
+    def _add_platform(self, writer: BundleWriter, each: PlatformContents, folder: Path) -> None:
         for path in sorted(each.wheels.iterdir()):
             writer.add_file(f"{names.WHEELS}{each.plan.platform}/{path.name}", path)
         text = f"packing {each.image.tag}"
@@ -164,7 +158,6 @@ class Packer:
         with typed_sdk_errors("the Docker Engine"), TemporaryFile(dir=folder) as file:
             compress(each.engine.images.save(each.image.id), file)
             writer.add(each.image.member, file)
-        return each.image
 
 
 def readme(request: RunRequest, output: Path) -> str:
@@ -202,10 +195,9 @@ def compress(chunks: Iterable[bytes], file: BinaryIO) -> None:
     file.write(compressor.flush())
 
 
-def _check_space(output: Path, prepared: Sequence[Prepared]) -> None:
+def _check_space(output: Path, sizes: Sequence[int]) -> None:
     if not output.parent.is_dir():
         raise UsageError(f"--output: there is no folder {output.parent}")
-    sizes = [each.image.size for each in prepared]
     needed = int(LARGEST_SHARE * (sum(sizes) + max(sizes)))  # each once beside the bundle
     free = shutil.disk_usage(output.parent).free
     if free < needed:

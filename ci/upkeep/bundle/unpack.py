@@ -16,7 +16,7 @@ from ci.errors import InfrastructureError, UsageError
 from ci.model.plan import CONTAINER_WHEELS, ImageArchive, NetworkPlan, RunPlan
 from ci.plan import bundle as names
 from ci.plan.bundle import BundleDocument
-from ci.plan.planning import AS_CONFIGURED, RunOptions
+from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, plan_request, selected_operators, unchanged
 from ci.plan.source import SourceState
@@ -34,11 +34,7 @@ class OpenBundle:
     platforms: tuple[str, ...]
 
     def request(
-        self,
-        *,
-        results: Path,
-        options: RunOptions = AS_CONFIGURED,
-        select: str | None = None,
+        self, results: Path, options: RunOptions, select: str | None
     ) -> tuple[Project, RunRequest]:
         """Load the project and describe a run of it; the commit is the one that was packed."""
         project = self._project()
@@ -79,7 +75,6 @@ class OpenBundle:
         if plan.engine.kind == "host":
             message = f"--bundle: {plan.platform} would run on the host engine"
             raise UsageError(message, remedy="Its image needs a Docker Engine: --engine docker.")
-        kind = "docker"  # no other engine can take the place of one that does not answer
         image = self.document.images[plan.platform]
         archive = ImageArchive(
             bundle=self.path,
@@ -96,9 +91,11 @@ class OpenBundle:
             ca_bundle=plan.network.ca_bundle,
             wheels=wheels if wheels.is_dir() else None,
         )
+        # No other engine can take the place of one that does not answer.
+        name = plan.engine.name.replace("auto", "docker")
         return replace(
             plan,
-            engine=replace(plan.engine, kind=kind, name=plan.engine.name.replace("auto", kind)),
+            engine=replace(plan.engine, kind="docker", name=name),
             image=replace(plan.needed_image, tag=image.tag, archive=archive),
             network=network,
             container=replace(plan.container, network_mode=None),
@@ -111,20 +108,13 @@ def opened_bundle(path: Path, wanted: Sequence[str]) -> Iterator[OpenBundle]:
 
     ``wanted`` are the platforms to run, by default all of them.
     """
-    with (
-        open_archive(path) as reader,
-        TemporaryDirectory(prefix="infini-ci-bundle-") as folder,
-    ):
-        platforms = _chosen(reader.document, wanted)
-        images = reader.document.images.items()
+    with open_archive(path) as reader, TemporaryDirectory(prefix="infini-ci-bundle-") as made:
+        folder, document = Path(made), reader.document
+        platforms = _chosen(document, wanted)
+        images = document.images.items()
         reader.verify(without=[image.member for name, image in images if name not in platforms])
-        _unpack(reader, Path(folder), platforms)
-        yield OpenBundle(
-            path=path.resolve(),
-            folder=Path(folder),
-            document=reader.document,
-            platforms=platforms,
-        )
+        _unpack(reader, folder, platforms)
+        yield OpenBundle(path=path.resolve(), folder=folder, document=document, platforms=platforms)
 
 
 def _chosen(document: BundleDocument, wanted: Sequence[str]) -> tuple[str, ...]:

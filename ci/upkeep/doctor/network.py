@@ -157,6 +157,5 @@ def _root(error: BaseException) -> str:
     reason: object = error
     while isinstance(reason, BaseException):
         last = reason
-        inner = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)
-        reason = inner
+        reason = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)
     return str(last)
