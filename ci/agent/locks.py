@@ -67,13 +67,13 @@ class LockFolder:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
         except BlockingIOError:
-            owner = _read(descriptor)
+            owner = read_owner(descriptor)
         finally:
             os.close(descriptor)
         if owner is None:
-            return "a run that does not say which"
+            return owner_text(owner)
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(owner["since"]))
-        run = f"run {owner['run']} ({owner['platform']}) of user {owner['user']} since {since}"
+        run = f"{owner_text(owner)} since {since}"
         mine = _identity()
         here = all(owner[key] == mine[key] for key in ("boot", "namespace"))
         # Whether an owner elsewhere has died cannot be seen from here.
@@ -97,7 +97,7 @@ class LockFolder:
                 return os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE_MODE)
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{re.sub('[^A-Za-z0-9-]', '_', name)}.lock"
+        return self._folder / f"{lock_name(name)}.lock"
 
     def _reap(self, name: str, owner: dict[str, Any]) -> None:
         """End the processes that keep a dead run's lock: SIGTERM, and SIGKILL when time is up."""
@@ -165,7 +165,19 @@ def _started(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def _read(descriptor: int) -> dict[str, Any] | None:
+def lock_name(name: str) -> str:
+    """The name of a lock as that of its file, without the ending."""
+    return re.sub("[^A-Za-z0-9-]", "_", name)
+
+
+def owner_text(owner: dict[str, Any] | None) -> str:
+    """``run r1 (nvidia) of user me``, as far as the lock's file names its owner."""
+    if owner is None:
+        return "a run that does not say which"
+    return f"run {owner['run']} ({owner['platform']}) of user {owner['user']}"
+
+
+def read_owner(descriptor: int) -> dict[str, Any] | None:
     """The owner that a lock's file names; none yet where it is only just being written."""
     try:
         owner = parse_object(os.pread(descriptor, LONGEST_OWNER, 0).decode(errors="replace"))

@@ -420,7 +420,9 @@ def test_runtimes_of_an_engine() -> None:
 def test_leases_and_who_holds_them(tmp_path: Path) -> None:
     assert leases(tmp_path / "not-yet") == {}
     owner = {"run": "r1", "platform": "nvidia", "user": "me"}
-    for name, text in (("GPU-a", json.dumps(owner)), ("GPU-b", ""), ("GPU-c", "")):
+    process = {"pid": 1, "started": 1, "boot": "b", "namespace": "n", "since": 1.0}
+    named = json.dumps({**owner, **process})
+    for name, text in (("GPU-a", named), ("GPU-b", ""), ("GPU-c", "")):
         (tmp_path / f"{name}.lock").write_text(text)
     with (tmp_path / "GPU-a.lock").open() as first, (tmp_path / "GPU-b.lock").open() as second:
         for lock in (first, second):

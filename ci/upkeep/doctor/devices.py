@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from ci.agent.lease import Detection, detect
+from ci.agent.locks import lock_name, owner_text, read_owner
 from ci.engines.devices import PROBE, exposure_of
 from ci.engines.link import is_here
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.upkeep.doctor.checks import REQUEST_S
-from ci.util.lines import parse_object
 from ci.util.prerequisites import Finding, ok, problem, unknown, warning
 from ci.util.process import inherited_environment
 from ci.util.text import counted, first_names
 
 FREE = "free"
-MOST_READ = 1 << 16  # characters of a lock file, to which containers can write; owners take 300
 DETECTION_REMEDY = (
     "Install the vendor's driver and, in this Python, gpustack-runtime"
     " (python -m pip install --group devices); or name the devices in devices.uuids."
@@ -48,15 +46,14 @@ def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[F
             remedy=f"Run python -m ci doctor {plan.platform} there; a run here looks at them too.",
         )
         return
-    root, tool = Path("/"), devices.facts.management
-    patterns = {name: root.glob(name.lstrip("/")) for name in devices.facts.files}
-    yield judge_files(subject, {name: sorted(map(str, found)) for name, found in patterns.items()})
-    if (path := shutil.which(tool)) is not None:
+    files = {name: Path("/").glob(name.lstrip("/")) for name in devices.facts.files}
+    yield judge_files(subject, {name: sorted(map(str, found)) for name, found in files.items()})
+    if (path := shutil.which(devices.facts.management)) is not None:
         yield ok(subject, f"management tool {path}")
     else:
         yield warning(
             subject,
-            f"{tool} is not on PATH",
+            f"{devices.facts.management} is not on PATH",
             expected="the vendor's management tool",
             remedy="Install the vendor's driver and tools, or put them on PATH.",
         )
@@ -128,7 +125,7 @@ def _state(found: Mapping[str, Any], devices: DevicePlan, held: Mapping[str, str
     """``free``, or why a run would not take a device; only a named one may be unknown."""
     uuid, health = str(found["uuid"]), found.get("health")
     used, total = found.get("memory_used"), found.get("memory_total")
-    if owner := held.get(re.sub("[^A-Za-z0-9-]", "_", uuid)):  # its name as a file's
+    if owner := held.get(lock_name(uuid)):
         return f"held by {owner}"
     if health not in ("healthy", "unknown", None):
         return str(health)
@@ -156,14 +153,9 @@ def leases(folder: Path) -> dict[str, str]:
     """The leases that are held, and by whom, as the holders have written it into their files."""
     found = {}
     for path in sorted(folder.glob("*.lock")):
-        with suppress(OSError), path.open(errors="replace") as lock:
+        with suppress(OSError), path.open() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                continue
             except BlockingIOError:
-                found[path.stem] = "a run that does not say which"
-            with suppress(ValueError, KeyError, TypeError):
-                owner = parse_object(lock.read(MOST_READ))
-                holder = f"run {owner['run']} ({owner['platform']}) of user {owner['user']}"
-                found[path.stem] = holder
+                found[path.stem] = owner_text(read_owner(lock.fileno()))
     return found
