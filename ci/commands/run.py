@@ -124,12 +124,11 @@ def _run_bundle(options: argparse.Namespace) -> int:
     earlier = read_request(options.results, options.resume) if options.resume else None
     wanted, asked = earlier.platforms if earlier else options.platforms, _run_options(options)
     with opened_bundle(options.bundle, wanted) as bundle:
-        project, request = (
-            bundle.resumed(earlier)
-            if earlier
-            else bundle.request(options.results, asked, options.select)
-        )
-        return _carry_out(options, request, bundle.plans(project, request, options.results))
+        if earlier:
+            request = bundle.resumed(earlier)
+        else:
+            request = bundle.request(options.results, asked, options.select)
+        return _carry_out(options, request, bundle.plans(request, options.results))
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:

@@ -136,9 +136,6 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     try:
         loader = _Loader(text)
-    except yaml.YAMLError as error:  # a control character, found before any parsing
-        return _failed(1, "not valid YAML: " + str(error).splitlines()[0])
-    try:
         node = loader.get_single_node()
         if node is None:
             return Document(data={}, lines={}, findings=())
@@ -149,6 +146,8 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
         mark = error.problem_mark or error.context_mark
         parts = ", ".join(filter(None, (error.context, error.problem)))
         return _failed(mark.line + 1 if mark else 1, f"not valid YAML: {parts}")
+    except yaml.YAMLError as error:  # a control character, found before any parsing
+        return _failed(1, "not valid YAML: " + str(error).splitlines()[0])
     except RecursionError:
         return _failed(loader.line + 1, f"got more than {DEEPEST} levels")
 

@@ -163,8 +163,8 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
 
 def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Path) -> None:
     with opened_bundle(bundle, []) as opened:
-        project, request = opened.request(tmp_path, RunOptions(cold=True), None)
-        [plan] = opened.plans(project, request, tmp_path)
+        request = opened.request(tmp_path, RunOptions(cold=True), None)
+        [plan] = opened.plans(request, tmp_path)
         assert plan.network.wheels is not None
         assert [path.read_text() for path in plan.network.wheels.iterdir()] == ["a wheel"]
     assert plan.engine.kind == "docker"

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
@@ -33,43 +34,41 @@ class OpenBundle:
     document: BundleDocument
     platforms: tuple[str, ...]
 
-    def request(
-        self, results: Path, options: RunOptions, select: str | None
-    ) -> tuple[Project, RunRequest]:
-        """Load the project and describe a run of it; the commit is the one that was packed."""
-        project = self._project()
-        source = self.folder / "source"
-        selected = selected_operators(project, select, source)
-        request = new_request(
-            project,
-            self.platforms,
-            source_folder=source,
-            results=results,
-            options=options.model_copy(update={"selected": selected}),
-            packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
-        )
-        return project, request.model_copy(update={"bundle": self.path})
-
-    def resumed(self, earlier: RunRequest) -> tuple[Project, RunRequest]:
-        """Take up an earlier run of this bundle, whose files were unpacked somewhere else."""
-        project = self._project()
-        places = {"source": self.folder / "source", "config": project.path, "bundle": self.path}
-        if (earlier.bundle is None) or earlier.commit != self.document.commit:
-            message = f"--resume: run {earlier.run_id} is none of {self.path}"
-            raise UsageError(message, remedy="Name the bundle that it began with, or none.")
-        return project, unchanged(earlier.model_copy(update=places))
-
-    def _project(self) -> Project:
-        """Load the configuration with the settings of the site that it was packed at.
+    @cached_property
+    def project(self) -> Project:
+        """The configuration with the settings of the site that it was packed at.
 
         What this machine's environment says comes first, as everywhere.
         """
         site = {"INFINI_CI_SITE": str(self.folder / names.SITE)}
         return load_project(self.folder / self.document.config, {**site, **os.environ})
 
-    def plans(self, project: Project, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
+    def request(self, results: Path, options: RunOptions, select: str | None) -> RunRequest:
+        """Describe a run of the project; the commit is the one that was packed."""
+        source = self.folder / "source"
+        selected = selected_operators(self.project, select, source)
+        request = new_request(
+            self.project,
+            self.platforms,
+            source_folder=source,
+            results=results,
+            options=options.model_copy(update={"selected": selected}),
+            packed=SourceState(commit=self.document.commit, dirty=self.document.dirty),
+        )
+        return request.model_copy(update={"bundle": self.path})
+
+    def resumed(self, earlier: RunRequest) -> RunRequest:
+        """Take up an earlier run of this bundle, whose files were unpacked somewhere else."""
+        source = self.folder / "source"
+        places = {"source": source, "config": self.project.path, "bundle": self.path}
+        if (earlier.bundle is None) or earlier.commit != self.document.commit:
+            message = f"--resume: run {earlier.run_id} is none of {self.path}"
+            raise UsageError(message, remedy="Name the bundle that it began with, or none.")
+        return unchanged(earlier.model_copy(update=places))
+
+    def plans(self, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
         """Plan the run with images and wheels of the bundle."""
-        return tuple(map(self._bundled, plan_request(project, request, results)))
+        return tuple(map(self._bundled, plan_request(self.project, request, results)))
 
     def _bundled(self, plan: RunPlan) -> RunPlan:
         if plan.engine.kind == "host":
