@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Timer
 from time import monotonic
 from types import FrameType
 from typing import IO, cast
@@ -56,35 +55,30 @@ def run(
     """Run ``command`` to its end and return its exit code and output.
 
     Without an ``environment`` it gets ``inherited_environment()``.
-    With ``on_line`` the two streams are merged and every line is passed on as it comes.
-    With ``timeout_s`` the whole process group is killed when the time is up. An interrupt
-    (Ctrl-C) ends the group as well. ``check`` turns a failure into ``ProcessError``. Output that
-    is no UTF-8 is decoded as ``decoding_errors`` says: "surrogateescape" keeps names of files.
+    With ``on_line`` the two streams are merged and every line is passed on as it comes, however
+    long that takes. Without it, the whole process group is killed when ``timeout_s`` is up. An
+    interrupt (Ctrl-C) ends the group as well. ``check`` turns a failure into ``ProcessError``.
+    Output that is no UTF-8 is decoded as ``decoding_errors`` says: "surrogateescape" keeps names of
+    files.
     """
     start = monotonic()
     process = _start(command, cwd, environment, decoding_errors, merged=on_line is not None)
-    expired = Event()
-
-    def expire() -> None:
-        expired.set()
-        _kill_group(process)
-
-    timer = Timer(timeout_s or 0, expire)
-    if timeout_s is not None:
-        timer.start()
+    wrong = None
     try:
-        stdout, stderr = _read(process, on_line)
+        if on_line is None:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        else:
+            stdout, stderr = _read_lines(process, on_line), ""
+        if check and process.returncode != 0:
+            wrong = f"failed with exit code {process.returncode}"
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        stdout, stderr = process.communicate()
+        wrong = f"took longer than {timeout_s:g} s and was ended"
     except BaseException:
         _kill_group(process)
         process.wait()
         raise
-    finally:
-        timer.cancel()
-    wrong = None
-    if expired.is_set():
-        wrong = f"took longer than {timeout_s:g} s and was ended"
-    elif check and process.returncode != 0:
-        wrong = f"failed with exit code {process.returncode}"
     if wrong is not None:
         raise ProcessError(f"{shlex.join(command)} {wrong}{last_lines(stderr or stdout)}")
     return ProcessResult(
@@ -126,16 +120,14 @@ def _start(
         raise ProcessError(f"{command[0]} cannot be run: {error.strerror}") from error
 
 
-def _read(process: subprocess.Popen[str], on_line: Callable[[str], None] | None) -> tuple[str, str]:
-    if on_line is None:
-        return process.communicate()
+def _read_lines(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> str:
     lines = []
     with cast(IO[str], process.stdout) as output:
         for line in output:
             lines.append(line)
             on_line(line.rstrip("\n"))
     process.wait()
-    return "".join(lines), ""
+    return "".join(lines)
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
