@@ -315,18 +315,17 @@ def first_use(root: Path, words: Sequence[str], environ: Mapping[str, str]) -> I
     Where a site's file chooses engines, or another project's configuration its sources, it is left
     to `run`: reading them takes a YAML parser.
     """
-    checkout = folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
+    yield folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
     split = words.index("--") if "--" in words else len(words)
     of_nox, of_run = words[:split], words[split + 1 :]
     runs = any(word == "release" or word.startswith("build-") for word in of_nox)
     if not runs or {"--list", "-l", "--help", "-h"} & set(of_nox):
-        yield from (checkout, venv())
+        yield venv()
         return
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("--engine", "--source", "--results", "--config", "--bundle"):
         options.add_argument(name)
     chosen, _ = options.parse_known_args(of_run)
-    yield checkout
     yield results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
     config = root / (chosen.config or "ci.yaml")
     own = not chosen.bundle and config.resolve().is_relative_to(root)
