@@ -71,7 +71,7 @@ class LockFolder:
         finally:
             os.close(descriptor)
         if owner is None:
-            return owner_text(owner)
+            return owner_text(None)
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(owner["since"]))
         run = f"{owner_text(owner)} since {since}"
         mine = _identity()

@@ -92,9 +92,9 @@ class Decision:
 def decide(
     items: Collection[Item], *, now: datetime, age: timedelta, size_bytes: int
 ) -> list[Decision]:
-    """Decide on every item by how old, and of each bounded kind how much, may stay.
+    """Decide on every item; the longest unused of each kind come first.
 
-    The longest unused of each kind come first.
+    ``age`` is how long an item may be unused, ``size_bytes`` how much of a bounded kind may stay.
     """
     decisions = []
     days = age / timedelta(days=1)
@@ -189,6 +189,7 @@ class EngineContents:
         yield from self._cache_items(scope)
 
     def _container_items(self, scope: Scope) -> Iterator[Item]:
+        """The containers of a project; those that have not ended are needed."""
         for entry in self.containers:
             labels, state = _labels(entry), entry["State"]
             if labels.get(PROJECT) == scope.project:

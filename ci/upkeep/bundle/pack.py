@@ -48,7 +48,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformContents:
-    """A platform whose image is on an engine, and whose wheels are in a folder."""
+    """What a bundle gets of a platform: its image, which an engine has, and a folder of wheels."""
 
     plan: RunPlan
     engine: DockerEngine

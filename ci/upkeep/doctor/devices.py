@@ -61,6 +61,7 @@ def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[F
         yield from judge_runtimes(subject, devices, tuple(info.get("Runtimes") or ()))
     folder = Path(devices.folder)
     yield lease_folder(subject, folder)
+    # In a process of its own, which a vendor's library may crash.
     probe = [sys.executable, str(PROBE), devices.facts.manufacturer]
     detection = detect(probe, inherited_environment(), timeout_s=REQUEST_S)
     yield judge_probe(subject, devices, detection, leases(folder))

@@ -43,9 +43,9 @@ def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     engine = select_engine(plan)
     if isinstance(engine, DockerEngine):
         client, info = engine.client, engine.client.info()
-        clock_now, arrived = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
+        theirs, mine = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
         yield judge_engine(plan, info)
-        yield clock(f"clock of engine {plan.name}", clock_now, arrived)
+        yield clock(f"clock of engine {plan.name}", theirs, mine)
         look = partial(disk_findings, client, info, plans)
         checks = [Check(f"disk of engine {plan.name}", look)]
         for run in plans:
