@@ -19,7 +19,7 @@ from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.model.plan import RunPlan
-from ci.model.results import exit_code, title
+from ci.model.results import exit_code
 from ci.plan.config import MOST_RERUNS
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
@@ -33,7 +33,7 @@ from ci.plan.request import (
     selected_operators,
 )
 from ci.report.table import ResultsReport
-from ci.run.coordinator import Run, together
+from ci.run.coordinator import RunCoordinator, together
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.store.folder import open_store
@@ -189,13 +189,12 @@ def _named(project: Project, options: argparse.Namespace) -> list[str]:
 def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
     if options.dry_run:
         return _describe(plans)
-    results = options.results / request.run_id
-    coordinator = Run(
+    folder = options.results / request.run_id
+    coordinator = RunCoordinator(
         request=request,
         plans=plans,
         connect=select_engine,
-        results=results,
-        records=Records(results, partial(open_store, options.results)),
+        records=Records(folder, partial(open_store, options.results)),
         progress=Progress(Console(stderr=True)),
         resumed=bool(options.resume),
         jobs=options.jobs,
@@ -204,7 +203,7 @@ def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence
     with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
         ResultsReport(result).show(options.format)
         if options.format == "table":
-            print(f"\nresults: {results}")
+            print(f"\nresults: {folder}")
             for command in coordinator.install:
                 print(f"install what is missing: {command}")
             if not all(platform.verdict.product.is_final for platform in result.platforms):
@@ -218,7 +217,7 @@ def _describe(plans: Sequence[RunPlan]) -> int:
         try:
             with closing(select_engine(plan.engine)) as engine:
                 engine.check(plan)
-                print(f"# {title(plan.label, simulated=plan.simulated)}, {engine.name} engine")
+                print(f"# {plan.title}, {engine.name} engine")
                 print(mask_credentials(engine.describe(plan)))
         except CiError as error:  # the others are described all the same
             refused[plan.platform] = error

@@ -63,7 +63,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
     reason = mask_credentials(reason)
     return PlatformResult(
         platform=plan.platform,
-        label=title(plan.label, simulated=plan.simulated),
+        label=plan.title,
         simulated=plan.simulated,
         built=None,
         pytest=None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from ci.errors import ConfigError
 from ci.model.job import ArtifactPlan, StagePlan
 from ci.model.platforms import DeviceFacts
+from ci.model.results import title
 from ci.model.tests import Suite
 
 # What every stage is told about the run; tests take their platform and device from these.
@@ -210,6 +211,11 @@ class RunPlan:
     simulated: bool = False
     selection: SelectionPlan | None = None  # None: the project has no way to select
     system_packages: SystemPackages = SystemPackages()
+
+    @property
+    def title(self) -> str:
+        """What the platform, or a result of it, is called wherever it is named."""
+        return title(self.label, simulated=self.simulated)
 
     @property
     def needed_image(self) -> ImagePlan:

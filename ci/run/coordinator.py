@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
-from ci.model.results import PlatformResult, Product, RunResult, title
+from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged
 from ci.run.progress import Progress
@@ -39,13 +38,12 @@ INTERRUPTED = "the run was interrupted before it began"
 
 
 @dataclass(kw_only=True)
-class Run:
+class RunCoordinator:
     """One run under way."""
 
     request: RunRequest
     plans: Sequence[RunPlan]
     connect: Connect
-    results: Path  # results/<run-id>
     records: Records
     progress: Progress
     resumed: bool
@@ -83,7 +81,7 @@ class Run:
 
     def _read_earlier(self) -> None:
         """Take over the rows of an earlier attempt, until a platform has another one."""
-        path = self.results / RESULTS_FILE
+        path = self.records.folder / RESULTS_FILE
         earlier = read_results(path).platforms if path.exists() else ()
         self._rows = {
             row.platform: row for row in earlier if row.verdict.product is not Product.NOT_RUN
@@ -100,14 +98,14 @@ class Run:
         except (CiError, OSError) as error:
             if not self.records.is_open:  # no result of any platform could be written
                 raise
-            self.progress.failure(_title(plan), error_text(error))
+            self.progress.failure(plan.title, error_text(error))
         except Exception as error:  # the error is shown; the row follows at the platform's end
             self._fault(plan, error)
 
     def _fault(self, plan: RunPlan, error: Exception) -> None:
         """Show an internal error with its traceback."""
         details = "".join(traceback.format_exception(error)).strip()
-        self.progress.failure(_title(plan), f"{error_text(error)}\n{details}")
+        self.progress.failure(plan.title, f"{error_text(error)}\n{details}")
 
     def _take(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         match message:
@@ -120,21 +118,21 @@ class Run:
                 else:
                     self._begin()
                 if not workers.has_room(message):
-                    self.progress.waiting(_title(plan), engine=message.engine)
+                    self.progress.waiting(plan.title, engine=message.engine)
             case CiError():
                 self._refused[plan.platform] = message
                 if self.records.is_open:
-                    self.progress.failure(_title(plan), error_text(message))
+                    self.progress.failure(plan.title, error_text(message))
             case PlatformOutcome():
                 self.interrupted |= message.interrupted
                 self.install |= dict.fromkeys(filter(None, [message.install]))
                 self._finish(plan, message)
             case WorkerFailure(reason=reason, details=details):
-                self.progress.failure(_title(plan), f"{reason}\n{details}".strip())
+                self.progress.failure(plan.title, f"{reason}\n{details}".strip())
                 self._begin()
                 self._finish(plan, self._lost(plan, reason))
             case _:
-                self.progress.event(_title(plan), message)
+                self.progress.event(plan.title, message)
 
     def _lost(self, plan: RunPlan, reason: str) -> PlatformOutcome:
         try:
@@ -155,7 +153,7 @@ class Run:
             self._save()
         for plan in self.plans:
             if error := self._refused.get(plan.platform):
-                self.progress.failure(_title(plan), error_text(error))
+                self.progress.failure(plan.title, error_text(error))
 
     def _restore(self) -> None:
         """Read again what an earlier caller did not live to store of the platforms it finished."""
@@ -173,7 +171,7 @@ class Run:
         except Exception as error:  # with this row no other could be saved either
             self._fault(plan, error)
             self._keep(plan, not_judged(plan, "its results cannot be written", error))
-        self.progress.finished(_title(plan), self._rows[plan.platform])
+        self.progress.finished(plan.title, self._rows[plan.platform])
 
     def _keep(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
         self._rows[plan.platform] = outcome.result
@@ -181,7 +179,7 @@ class Run:
         try:
             self._save()
         except (CiError, OSError) as error:  # the others go on; the last save has to succeed
-            self.progress.failure(_title(plan), f"cannot be saved yet: {error_text(error)}")
+            self.progress.failure(plan.title, f"cannot be saved yet: {error_text(error)}")
 
     def _save(self) -> RunResult:
         request = self.request
@@ -201,7 +199,7 @@ class Run:
     @property
     def command_to_resume(self) -> str:
         bundle = ("--bundle", self.request.bundle) if self.request.bundle else ()
-        results = results_option(self.results.parent)
+        results = results_option(self.records.folder.parent)
         return command("run", "--resume", self.request.run_id, *bundle, *results)
 
     def _engines(self) -> str:
@@ -219,10 +217,6 @@ class Run:
         if error := self._refused.get(name):
             return not_run_result(plan, error_text(error))
         return not_run_result(plan, INTERRUPTED if self.interrupted else PENDING)
-
-
-def _title(plan: RunPlan) -> str:
-    return title(plan.label, simulated=plan.simulated)
 
 
 def together(refused: Mapping[str, CiError]) -> CiError:

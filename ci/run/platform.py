@@ -5,8 +5,8 @@ It runs in a process of its own (``ci.run.workers``) and knows nothing of the ot
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, replace
-from types import FrameType
 
 from ci.engines import Engine, Observer
 from ci.errors import CiError, PrerequisiteError, UsageError
@@ -32,7 +32,7 @@ class PlatformOutcome:
     """The command that installs what this machine lacks."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlatformRun:
     """One platform under way."""
 
@@ -41,16 +41,16 @@ class PlatformRun:
     engine: Engine
     observer: Observer
     resumed: bool
-    interrupted: bool = False
 
     def execute(self) -> PlatformOutcome:
         """Carry the plan out; never raises for what the platform does."""
         try:
-            if facts := self._adopt() if self.resumed else None:
-                return self._judged(facts)
-            if self.resumed and (changes := self._changes()):
-                message = f"--resume: run {self.request.run_id} had other sources: {changes}"
-                raise UsageError(message, remedy="Undo the change, or start a new run.")
+            if self.resumed:
+                if outcome := self._adopted():
+                    return outcome
+                if changes := self._changes():
+                    message = f"--resume: run {self.request.run_id} had other sources: {changes}"
+                    raise UsageError(message, remedy="Undo the change, or start a new run.")
             image = self._prepare()
         except UsageError:  # nothing that a row of the table could say
             raise
@@ -59,27 +59,26 @@ class PlatformRun:
         except (CiError, OSError) as error:
             return self._not_run(error_text(error))
         except KeyboardInterrupt:
-            self.interrupted = True
-            return self._not_run("the run was interrupted while the image was prepared")
+            reason = "the run was interrupted while the image was prepared"
+            return replace(self._not_run(reason), interrupted=True)
         return self._carry_out(image)
 
     def _not_run(self, reason: str) -> PlatformOutcome:
         self.observer.event({"event": "failure", "text": reason})
-        return PlatformOutcome(
-            result=not_run_result(self.plan, reason), interrupted=self.interrupted
-        )
+        return PlatformOutcome(result=not_run_result(self.plan, reason))
 
-    def _adopt(self) -> ExecutionFacts | None:
-        """What an earlier attempt left: a container, or results that nobody judged."""
+    def _adopted(self) -> PlatformOutcome | None:
+        """Judge what an earlier attempt left: a container, or results that nobody judged."""
         facts = self.engine.resume(self.plan, self.observer)
-        if facts is not None:
-            return replace(facts, notes=(RESUMED, *facts.notes))
-        finished = ResultFiles(folder=self.plan.results).record.run_finished
-        if finished is None or finished.interrupted:
-            return None
-        return ExecutionFacts(
-            engine=self.engine.name, exit_code=finished.exit_code, notes=(RESUMED,)
-        )
+        files = ResultFiles(folder=self.plan.results, stages=self.plan.stages)
+        if facts is None:
+            end = files.record.run_finished
+            if end is None or end.interrupted:
+                return None
+            facts = ExecutionFacts(engine=self.engine.name, exit_code=end.exit_code)
+        facts = replace(facts, notes=(RESUMED, *facts.notes))
+        with interrupts_go_to(signal.SIG_IGN):  # the caller heeds them; reading takes no time
+            return judge_platform(self.plan, facts, files)
 
     def _changes(self) -> str | None:
         return changed_sources(self.request, self.plan.results.parent.parent)  # of all runs
@@ -100,21 +99,14 @@ class PlatformRun:
             facts = replace(facts, notes=(*notes, *facts.notes))
         except (CiError, OSError) as error:
             self.observer.event({"event": "failure", "text": error_text(error)})
-            with interrupts_go_to(self._interrupt):
+            with interrupts_go_to(signal.SIG_IGN):
                 return judge_lost(
                     self.plan, error_text(error), engine=self.engine.name, image=image
                 )
         except KeyboardInterrupt:  # outside of the engine's own handling
             facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
-        return self._judged(facts)
-
-    def _judged(self, facts: ExecutionFacts) -> PlatformOutcome:
-        self.interrupted |= facts.interrupted
-        with interrupts_go_to(self._interrupt):
-            return replace(judge_platform(self.plan, facts), interrupted=self.interrupted)
-
-    def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
-        self.interrupted = True  # while the results are read, which takes no time
+        with interrupts_go_to(signal.SIG_IGN):
+            return judge_platform(self.plan, facts)
 
 
 def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:
@@ -126,21 +118,24 @@ def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFac
     return image
 
 
-def judge_platform(plan: RunPlan, facts: ExecutionFacts) -> PlatformOutcome:
-    """Judge what lies in the platform's results folder."""
-    files = ResultFiles(folder=plan.results, stages=plan.stages)
-    return PlatformOutcome(result=judged_result(plan, facts, files), details=files.details)
+def judge_platform(
+    plan: RunPlan, facts: ExecutionFacts, files: ResultFiles | None = None
+) -> PlatformOutcome:
+    """Judge what lies in the platform's results folder; ``files``: as far as it is read already."""
+    files = files or ResultFiles(folder=plan.results, stages=plan.stages)
+    result = judged_result(plan, facts, files)
+    return PlatformOutcome(result=result, details=files.details, interrupted=facts.interrupted)
 
 
 def judge_lost(
     plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None
 ) -> PlatformOutcome:
     """Judge a platform whose harness broke: what there is on the disk, if it began at all."""
-    if not ResultFiles(folder=plan.results).record.events:
+    files = ResultFiles(folder=plan.results, stages=plan.stages)
+    if not files.record.events:
         return PlatformOutcome(result=not_run_result(plan, reason))
-    return judge_platform(
-        plan, ExecutionFacts(engine=engine, image=image, lost=True, notes=(reason,))
-    )
+    facts = ExecutionFacts(engine=engine, image=image, lost=True, notes=(reason,))
+    return judge_platform(plan, facts, files)
 
 
 def not_judged(plan: RunPlan, reason: str, error: Exception) -> PlatformOutcome:

@@ -23,7 +23,7 @@ class Records:
     """The results of a run; nothing is written, locked or opened before ``open``."""
 
     def __init__(self, folder: Path, open_store: Callable[[], Store]) -> None:
-        self._folder = folder
+        self.folder = folder
         self._open_store = open_store
         self._store: Store | None = None
         self._stack = ExitStack()
@@ -41,15 +41,15 @@ class Records:
 
     def open(self) -> None:
         """Make the folder and let no other caller go on with the same run."""
-        make_folder(self._folder.parent)
+        make_folder(self.folder.parent)
         store = self._stack.enter_context(self._open_store())
-        self._folder.mkdir(exist_ok=True)
-        self._stack.enter_context(only_caller(self._folder))
-        link_latest(self._folder)
+        self.folder.mkdir(exist_ok=True)
+        self._stack.enter_context(only_caller(self.folder))
+        link_latest(self.folder)
         self._store = store
 
     def write_request(self, request: RunRequest) -> None:
-        write_atomically(self._folder / REQUEST_FILE, request.model_dump_json(indent=2))
+        write_atomically(self.folder / REQUEST_FILE, request.model_dump_json(indent=2))
 
     def add(self, platform: str, details: Details) -> None:
         """Keep a platform's tests and other details for the next ``save``."""
@@ -58,13 +58,13 @@ class Records:
     def restore(self, run_id: str, result: PlatformResult) -> None:
         """Read again what an earlier caller did not live to store."""
         if self._store is not None and not self._store.holds(run_id, result):
-            files = ResultFiles(folder=self._folder / result.platform)
+            files = ResultFiles(folder=self.folder / result.platform)
             self.add(result.platform, files.details)
 
     def save(self, result: RunResult) -> None:
         """Write the results so far; the store gets each platform's details once."""
-        write_atomically(self._folder / RESULTS_FILE, result.to_json())
-        write_atomically(self._folder / "results.md", ResultsReport(result).markdown())
+        write_atomically(self.folder / RESULTS_FILE, result.to_json())
+        write_atomically(self.folder / "results.md", ResultsReport(result).markdown())
         if self._store is not None:
             self._store.save(result, self._unsaved)
         self._unsaved.clear()

@@ -80,7 +80,7 @@ Work = Callable[[RunPlan, Caller], Message]
 
 
 @dataclass(kw_only=True, eq=False)
-class _Worker:
+class WorkerProcess:
     """The parent's side of a worker."""
 
     plan: RunPlan
@@ -109,14 +109,13 @@ class Workers:
         self.interrupted = False
         self._jobs = jobs
         self._interrupts = 0
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerProcess] = []
 
     def messages(self) -> Iterator[tuple[RunPlan, Message]]:
         """Pass on what the workers say, until all have ended; each begins when there is room."""
         while self._workers:
-            by_connection = {worker.connection: worker for worker in self._workers}
-            for connection in wait(list(by_connection)):
-                worker = by_connection[connection]  # type: ignore[index]
+            ready = wait([worker.connection for worker in self._workers])
+            for worker in [it for it in self._workers if it.connection in ready]:
                 message = self._receive(worker)
                 if message is not None:
                     yield worker.plan, message
@@ -144,7 +143,7 @@ class Workers:
         process = context.Process(target=_main, args=(plan, work, theirs, [*others, ours]))
         process.start()
         theirs.close()
-        self._workers.append(_Worker(plan=plan, process=process, connection=ours))
+        self._workers.append(WorkerProcess(plan=plan, process=process, connection=ours))
 
     def end(self) -> None:
         """End all that are left."""
@@ -153,7 +152,7 @@ class Workers:
             worker.end()
         self._workers.clear()
 
-    def _receive(self, worker: _Worker) -> Message | None:
+    def _receive(self, worker: WorkerProcess) -> Message | None:
         """Return what a worker says; ``None``: it was interrupted before its turn."""
         message: Message
         try:

@@ -317,7 +317,7 @@ def test_a_run_with_reruns_from_beginning_to_end(work: Workplace) -> None:
     assert platform.notes[:2] == ("1 test failed", flaky_note)
     assert [stage.name for stage in platform.stages] == ["image", "sync", "build", "pytest"]
     assert {"pytest.rerun-1.jsonl", "pytest.rerun-1.log"} <= set(platform.artifacts)
-    details = ResultFiles(folder=run.results / "cpu").details
+    details = ResultFiles(folder=run.records.folder / "cpu").details
     assert [(found.attempt, found.outcome) for found in details.reruns] == [(1, Outcome.PASSED)]
 
 

@@ -387,7 +387,7 @@ def test_resuming_with_other_sources_is_refused(work: Workplace) -> None:
     with pytest.raises(UsageError, match=f"run {result.run_id} had other sources: files in"):
         work.run(run.request)
     assert work.engine.calls == ["resume cpu"]
-    assert read_results(run.results / "results.json") == result
+    assert read_results(run.records.folder / "results.json") == result
     work.write("tests/test_a.py", PASSING)
     assert work.run(run.request)[0].platforms[0].verdict.product is Product.PASSED
 
@@ -441,25 +441,25 @@ def test_results_inside_of_the_sources_are_none_of_them(work: Workplace) -> None
 def test_a_run_that_is_still_going_on_is_not_resumed(work: Workplace) -> None:
     _, run = work.run()
     work.new_engine()
-    before = (run.results / "results.json").read_bytes()
+    before = (run.records.folder / "results.json").read_bytes()
     with (
-        FileLock(run.results / ".lock"),
+        FileLock(run.records.folder / ".lock"),
         pytest.raises(UsageError, match=f"run {run.request.run_id} is still going on"),
     ):
         work.run(run.request)
     assert work.engine.calls == []
-    assert (run.results / "results.json").read_bytes() == before
+    assert (run.records.folder / "results.json").read_bytes() == before
 
 
 def test_two_attempts_never_mix(work: Workplace) -> None:
     _, run = work.run()
     # As if the machine had gone down before the agent's end: nothing to adopt, nothing judged.
-    events = run.results / "cpu" / "events.jsonl"
+    events = run.records.folder / "cpu" / "events.jsonl"
     events.write_text("".join(events.read_text().splitlines(keepends=True)[:-1]))
-    (run.results / "results.json").unlink()
+    (run.records.folder / "results.json").unlink()
     result, _ = work.run(run.request)
     assert result.platforms[0].verdict.product is Product.PASSED
-    assert (run.results / "cpu.attempt-1" / "events.jsonl").is_file()
+    assert (run.records.folder / "cpu.attempt-1" / "events.jsonl").is_file()
 
 
 def _interrupted_before_the_verdict(work: Workplace) -> RunRequest:

@@ -350,7 +350,7 @@ def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
         assert place in told
     assert f"the longest of {LONGEST:,} bytes" in told
     assert exit_code(result.platforms) == ExitCode.PRODUCT_FAILURE
-    log = run.results / "moore" / "agent.log"
+    log = run.records.folder / "moore" / "agent.log"
     assert log.read_text().startswith('{"event":"stage_started"}\n')
     odd(work)
     second, _ = work.run(load_request(work.results, run.request.run_id))

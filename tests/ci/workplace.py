@@ -17,7 +17,7 @@ from ci.model.results import PlatformResult, RunResult
 from ci.plan.planning import RunOptions
 from ci.plan.project import chosen_platforms, load_project, plan_run
 from ci.plan.request import RunRequest, new_request
-from ci.run.coordinator import Run
+from ci.run.coordinator import RunCoordinator
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.store.folder import default_url, read_results
@@ -84,7 +84,7 @@ class Workplace:
         platforms: Sequence[str] = ("cpu",),
         connect: Callable[[EnginePlan], Engine] | None = None,
         jobs: int | None = None,
-    ) -> tuple[RunResult, Run]:
+    ) -> tuple[RunResult, RunCoordinator]:
         """Run the named platforms, or go on with an earlier run."""
         source = self.folder / "source"
         project = load_project(source / "ci.yaml", {})
@@ -107,11 +107,10 @@ class Workplace:
             results=folder,
             options=request.model_copy(update={"engine": "auto"}),
         )
-        run = Run(
+        run = RunCoordinator(
             request=request,
             plans=plans,
             connect=connect or (lambda _: self.engine),
-            results=folder,
             records=Records(folder, self.open_store),
             progress=Progress(self.console),
             resumed=resumed,
