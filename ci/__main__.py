@@ -33,11 +33,6 @@ OBJECTS_BETWEEN_COLLECTIONS = 50_000
 FAULT = 3  # ExitCode.INFRASTRUCTURE, which may be what cannot be imported
 
 
-def _interrupt(_signal: int, _frame: object) -> None:
-    """A CI system's cancel is an interrupt like any other: clean up, keep what there is."""
-    raise KeyboardInterrupt
-
-
 def _main() -> int:
     if not __debug__:  # without docstrings `schema` has no descriptions
         if os.environ.pop("PYTHONOPTIMIZE", ""):
@@ -49,7 +44,8 @@ def _main() -> int:
     try:
         from ci.cli import main
 
-        signal.signal(signal.SIGTERM, _interrupt)
+        # A CI system's cancel is an interrupt like any other: clean up, keep what there is.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         return main()  # a command imports what it alone needs
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

@@ -70,28 +70,6 @@ def _carry_out(options: argparse.Namespace) -> int:
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     """Parse the command line; a wrong word gets a hint. Exits with 2 where there is one."""
-    asked = next((word for word in words if not word.startswith("-")), None)
-    parser, command = _parsers(asked)
-    if asked is not None and command is None:
-        expected = f"expected one of {', '.join(COMMANDS)}{near_match(asked, COMMANDS)}"
-        parser.error(f"unknown command '{asked}', {expected}")
-    known = re.findall(r"--?[a-z-]+", (command or parser).format_usage())
-    if asked is None and (unknown := [word for word in words if word not in (*known, "--help")]):
-        parser.error("; ".join(_unknown(word, ["--help"]) for word in unknown))
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        (command or parser).error("; ".join(_unknown(word, known) for word in unknown))
-    return options
-
-
-def _unknown(word: str, known: Iterable[str]) -> str:
-    kind = "option" if word.startswith("-") else "argument"
-    return f"unknown {kind} '{word}'{near_match(word.partition('=')[0], known)}"
-
-
-def _parsers(
-    asked: str | None,
-) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser | None]:
     parser = argparse.ArgumentParser(
         prog="python -m ci",
         description="Build and test a project on its platforms, and report the results.",
@@ -100,12 +78,26 @@ def _parsers(
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    chosen = None
     for name, help_text in COMMANDS.items():
-        added = commands.add_parser(name, help=help_text, allow_abbrev=False)
-        if name == asked:
-            module = import_module(f"ci.commands.{name}")
-            module.add_options(added)
-            added.set_defaults(execute=module.execute)
-            chosen = added
-    return parser, chosen
+        commands.add_parser(name, help=help_text, allow_abbrev=False)
+    asked = next((word for word in words if not word.startswith("-")), None)
+    chosen = parser
+    if asked is not None:
+        if asked not in COMMANDS:
+            expected = f"expected one of {', '.join(COMMANDS)}{near_match(asked, COMMANDS)}"
+            parser.error(f"unknown command '{asked}', {expected}")
+        module, chosen = import_module(f"ci.commands.{asked}"), commands.choices[asked]
+        module.add_options(chosen)
+        chosen.set_defaults(execute=module.execute)
+    known = re.findall(r"--?[a-z-]+", chosen.format_usage())
+    if asked is None and (unknown := [word for word in words if word not in (*known, "--help")]):
+        parser.error("; ".join(_unknown(word, ["--help"]) for word in unknown))
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        chosen.error("; ".join(_unknown(word, known) for word in unknown))
+    return options
+
+
+def _unknown(word: str, known: Iterable[str]) -> str:
+    kind = "option" if word.startswith("-") else "argument"
+    return f"unknown {kind} '{word}'{near_match(word.partition('=')[0], known)}"

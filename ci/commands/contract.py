@@ -103,7 +103,7 @@ def _chain(path: Path) -> Iterator[Path]:
 
 def _contract_file(config: Path, name: str, run: RunResult) -> Path:
     project = load_project(config, os.environ)
-    [platform] = chosen_platforms(project.config, [name])
+    chosen_platforms(project.config, [name])  # or a hint at what is configured
     if project.config.contracts is None:
         message = f"{project.path}: contracts: got nothing, expected a folder"
         raise UsageError(message, remedy="Name the folder there, or a file with --output.")
@@ -115,4 +115,4 @@ def _contract_file(config: Path, name: str, run: RunResult) -> Path:
         of, configured = kind(simulated=simulated), kind(simulated=not simulated)
         message = f"run {run.run_id} is of a {of} {name}, {project.path} has a {configured} one"
         raise UsageError(message, remedy=OTHER_CONFIG)
-    return project.source / project.config.contracts / f"{platform.name}.yaml"
+    return project.source / project.config.contracts / f"{name}.yaml"

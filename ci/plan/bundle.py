@@ -25,18 +25,20 @@ IMAGES = "images/"
 WHEELS = "wheels/"  # <platform>/*.whl: what its stages install
 
 
-class _Model(BaseModel):
+class BundleModel(BaseModel):
+    """Base of the document and its parts."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Member(_Model):
+class Member(BundleModel):
     """One file of the bundle."""
 
     sha256: str
     size: int
 
 
-class BundledImage(_Model):
+class BundledImage(BundleModel):
     """The image of one platform, as ``docker save`` writes it, compressed."""
 
     member: str
@@ -46,7 +48,7 @@ class BundledImage(_Model):
     size: int  # bytes in an engine
 
 
-class BundleDocument(_Model):
+class BundleDocument(BundleModel):
     """What a bundle holds, and what of."""
 
     version: Literal[1] = 1

@@ -24,7 +24,7 @@ LIVE_WIDTH = 80  # characters of the latest line of output: what any terminal ha
 
 
 @dataclass(kw_only=True)
-class _Platform:
+class PlatformProgress:
     """What is shown of one platform."""
 
     label: str
@@ -40,20 +40,18 @@ class Progress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._platforms: dict[str, _Platform] = {}
-        self._live: LiveProgress | None = None
+        self._platforms: dict[str, PlatformProgress] = {}
+        text = TextColumn("{task.description}", markup=False)
+        columns = (SpinnerColumn(), TimeElapsedColumn(), text)
+        plain = not console.is_terminal
+        self._live = LiveProgress(*columns, console=console, transient=True, disable=plain)
 
     def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            text = TextColumn("{task.description}", markup=False)
-            columns = (SpinnerColumn(), TimeElapsedColumn(), text)
-            self._live = LiveProgress(*columns, console=self._console, transient=True)
-            self._live.start()
+        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._live.stop()
 
     def event(self, label: str, event: Mapping[str, object]) -> None:
         """Show one event of the agent or the engine of the platform called ``label``."""
@@ -63,8 +61,7 @@ class Progress:
                 platform.stage, platform.started = str(event["stage"]), monotonic()
                 platform.tail.clear()
                 self._say(platform, f"{platform.stage} started")
-                if self._live is not None:
-                    platform.task = self._live.add_task(f"{label}: {platform.stage}", total=None)
+                platform.task = self._live.add_task(f"{label}: {platform.stage}", total=None)
             case "stage_finished":
                 self._end(platform, event)
             case "stage_skipped":
@@ -98,10 +95,10 @@ class Progress:
             said.append(verdict.harness.replace("_", " "))
         self._say(platform, ", ".join([*said, *([counts] if counts else [])]))
 
-    def _platform(self, label: str) -> _Platform:
-        return self._platforms.setdefault(label, _Platform(label=label))
+    def _platform(self, label: str) -> PlatformProgress:
+        return self._platforms.setdefault(label, PlatformProgress(label=label))
 
-    def _end(self, platform: _Platform, event: Mapping[str, object]) -> None:
+    def _end(self, platform: PlatformProgress, event: Mapping[str, object]) -> None:
         self._finish_stage(platform)
         code, seconds = event.get("exit_code"), event.get("seconds")
         took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
@@ -114,15 +111,15 @@ class Progress:
         failed = f"{event['stage']} failed with exit code {code}{took}"
         self._say(platform, f"{failed}; its log ends as above")
 
-    def _finish_stage(self, platform: _Platform) -> None:
+    def _finish_stage(self, platform: PlatformProgress) -> None:
         platform.stage = ""
-        if self._live is not None and platform.task is not None:
+        if platform.task is not None:
             self._live.remove_task(platform.task)
             platform.task = None
 
-    def _output(self, platform: _Platform, text: str) -> None:
+    def _output(self, platform: PlatformProgress, text: str) -> None:
         platform.tail.append(text.rstrip("\n"))
-        if self._live is not None and platform.task is not None:
+        if platform.task is not None and not self._live.disable:
             latest = printable(mask_credentials(text))[:LIVE_WIDTH]
             shown = f"{platform.label}: {platform.stage}: {latest}"
             self._live.update(platform.task, description=shown)
@@ -130,7 +127,7 @@ class Progress:
             elapsed = monotonic() - platform.started
             self._say(platform, f"{platform.stage} running for {elapsed:.0f} s: {text}")
 
-    def _say(self, platform: _Platform, text: str) -> None:
+    def _say(self, platform: PlatformProgress, text: str) -> None:
         self._print(f"{platform.label}: {text}")
         platform.last_line = monotonic()
 
