@@ -214,13 +214,11 @@ def _contract(project: Project, platform: Platform, source: Path) -> ContractPla
     folder = project.config.contracts
     if folder is None:
         return None
-    path = source / folder / f"{platform.name}.yaml"
-    config = config_option(project.path)
-    if not path.exists():
-        return ContractPlan(suite=None, config=config)
-    simulated = project.config.platforms[platform.name].simulated
-    contract = load_contract(path, platform=platform.name, simulated=simulated)
-    return ContractPlan(suite=contract.suite, config=config)
+    name, suite = platform.name, None
+    if (path := source / folder / f"{name}.yaml").exists():
+        simulated = project.config.platforms[name].simulated
+        suite = load_contract(path, platform=name, simulated=simulated).suite
+    return ContractPlan(suite=suite, config=config_option(project.path))
 
 
 def config_option(config: Path) -> str | None:

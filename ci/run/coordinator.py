@@ -20,15 +20,7 @@ from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.run.workers import (
-    Connect,
-    Message,
-    Readiness,
-    WorkerFailure,
-    Workers,
-    carry_out,
-    started,
-)
+from ci.run.workers import Connect, Message, Readiness, WorkerFailure, Workers, carry_out, started
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
 
