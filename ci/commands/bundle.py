@@ -58,7 +58,7 @@ def execute(options: argparse.Namespace) -> int:
     ):
         request = new_request(
             project,
-            [platform.name for platform in chosen],
+            chosen,
             source_folder=options.source or project.source,
             results=Path(folder),
             options=RunOptions(engine=options.engine or "auto"),

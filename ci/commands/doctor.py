@@ -65,19 +65,19 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
     yield ok("configuration", f"{files}: {first_names(configured, 7)}")
     by_engine: dict[EnginePlan, list[RunPlan]] = {}
     wrong: dict[str, tuple[CiError, list[str]]] = {}  # by its message, with the platforms
-    for platform in chosen:
+    for name in chosen:
         try:
             [plan] = plan_run(
                 project,
-                [platform],
+                [name],
                 run_id="doctor",
                 source=project.source,
-                results=options.results / "doctor",
+                results=options.results,
                 options=RunOptions(engine=options.engine or "auto"),
             )
             by_engine.setdefault(plan.engine, []).append(plan)
         except CiError as error:
-            wrong.setdefault(str(error), (error, []))[1].append(platform.name)
+            wrong.setdefault(str(error), (error, []))[1].append(name)
     for mistake, unplanned in wrong.values():
         yield from checks.of_error(f"configuration of {', '.join(unplanned)}", mistake)
     yield from checks.carry_out(

@@ -100,9 +100,8 @@ def execute(options: argparse.Namespace) -> int:
     if options.bundle and (options.source or options.config):
         remedy = "Leave out --source and --config."
         raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
-    flags = (options.platforms, options.all, options.cold)
-    values = (options.engine, options.source, options.config)
-    is_asked = any((*flags, *values)) or (options.reruns, options.select) != (None, None)
+    asked = (options.platforms, options.all, options.engine, options.source, options.config)
+    is_asked = any((*asked, options.cold)) or (options.reruns, options.select) != (None, None)
     if options.resume and is_asked:
         message = "--resume goes on with what the run was asked for"
         named = "--all, --engine, --source, --config, --cold, --reruns and --select"
@@ -162,10 +161,10 @@ def _refuse_unfit_machine(
         return  # each platform finds out by itself what it lacks, and stops no other
     plans = plan_run(
         project,
-        chosen_platforms(project.config, platforms),
+        platforms,
         run_id="preflight",
         source=source,
-        results=options.results / "preflight",
+        results=options.results,
         options=_run_options(options),
     )
     for engine, plan in {plan.engine: plan for plan in plans}.items():
@@ -175,9 +174,9 @@ def _refuse_unfit_machine(
     prerequisites.refuse("a run needs", dict.fromkeys(findings))
 
 
-def _named(project: Project, options: argparse.Namespace) -> list[str]:
-    configured = list(project.config.platforms)
-    named = [platform.name for platform in chosen_platforms(project.config, options.platforms)]
+def _named(project: Project, options: argparse.Namespace) -> tuple[str, ...]:
+    configured = tuple(project.config.platforms)
+    named = chosen_platforms(project.config, options.platforms)
     if options.all and named:
         raise UsageError("run: --all and platforms are named", remedy="Leave one of them out.")
     if not (options.all or named):

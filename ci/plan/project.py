@@ -14,8 +14,7 @@ from pathlib import Path
 from ci.errors import ConfigError, UsageError
 from ci.facts.contract import load_contract
 from ci.model.plan import ContractPlan, EnginePlan, NetworkPlan, RunPlan
-from ci.model.platforms import PLATFORMS, Platform
-from ci.model.results import title
+from ci.model.platforms import PLATFORMS
 from ci.model.tests import Suite
 from ci.plan.config import ENGINES, IMAGE_REFERENCE, Config, DevicePolicy, NetworkConfig, SiteConfig
 from ci.plan.load import load_config, load_site
@@ -142,7 +141,7 @@ def _with_full_names(network: NetworkConfig, folder: Path) -> NetworkConfig:
     return network.model_copy(update=full)
 
 
-def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ...]:
+def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[str, ...]:
     """The named platforms, once each; raises ``UsageError`` for those not configured."""
     known = config.platforms
     unknown = [
@@ -152,72 +151,69 @@ def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[Platform, ..
     ]
     if unknown:
         raise UsageError("\n".join(unknown))
-    return tuple(PLATFORMS[name] for name in dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))
 
 
 def plan_run(
     project: Project,
-    platforms: Sequence[Platform],
+    platforms: Sequence[str],
     *,
     run_id: str,
     source: Path,
     results: Path,
     options: RunOptions = AS_CONFIGURED,
 ) -> tuple[RunPlan, ...]:
-    """Plan every platform of a run, whose own folder is ``results``."""
-    _refuse_same_labels(project, platforms)
+    """Plan every named platform of a run; ``results`` is the folder of all runs."""
     if not source.is_dir():
         raise UsageError(f"--source: {source} is not a folder")
     network = project.network()
     plans = []
-    for platform in platforms:
+    for name in chosen_platforms(project.config, platforms):
         requirements = DEFAULT_REQUIREMENTS
-        if named := project.config.platforms[platform.name].requirements:
-            requirements = _file(project, "requirements", platform, named)
-        contract = _contract(project, platform, source)
+        if named := project.config.platforms[name].requirements:
+            requirements = _file(project, "requirements", name, named)
+        contract = _contract(project, name, source)
         selection = project.config.selection
         if options.selected and selection and contract and contract.suite:
             refuse_typos(options.selected, contract.suite, source, selection.files)
         inputs = PlanInputs(
             run_id=run_id,
             source=source.resolve(),
-            results=results.resolve(),
-            context=_context(project, platform, requirements, network),
+            results=results.resolve() / run_id,
+            context=_context(project, name, requirements, network),
             requirements=requirements,
-            base_image=project.base_image(platform.name),
+            base_image=project.base_image(name),
             network=network,
-            engine=project.engine(platform.name, options.engine_of(platform.name)),
-            devices=project.devices(platform.name),
+            engine=project.engine(name, options.engine_of(name)),
+            devices=project.devices(name),
             contract=contract,
             options=options,
         )
-        plans.append(make_plan(project.config, platform, inputs))
+        plans.append(make_plan(project.config, PLATFORMS[name], inputs))
+    _refuse_same_titles(project, plans)
     return tuple(plans)
 
 
-def _refuse_same_labels(project: Project, platforms: Sequence[Platform]) -> None:
+def _refuse_same_titles(project: Project, plans: Sequence[RunPlan]) -> None:
     """Two rows of one table, and of its history, must not have the same name."""
     named: dict[str, str] = {}
-    for platform in platforms:
-        wanted = project.config.platforms[platform.name]
-        label = title(wanted.label or platform.label, simulated=wanted.simulated)
-        if other := named.get(label):
+    for plan in plans:
+        if (other := named.setdefault(plan.title, plan.platform)) != plan.platform:
             raise ConfigError(
-                f"{project.path.name}: platforms.{platform.name}.label: got '{label}', which"
+                f"{project.path.name}: platforms.{plan.platform}.label: got '{plan.title}', which"
                 f" platforms.{other} has too",
                 remedy="Give each its own `label:`, or run them apart.",
             )
-        named[label] = platform.name
 
 
-def _contract(project: Project, platform: Platform, source: Path) -> ContractPlan | None:
+def _contract(project: Project, platform: str, source: Path) -> ContractPlan | None:
     folder = project.config.contracts
     if folder is None:
         return None
-    name, suite = platform.name, None
-    if (path := source / folder / f"{name}.yaml").exists():
-        simulated = project.config.platforms[name].simulated
-        suite = load_contract(path, platform=name, simulated=simulated).suite
+    suite = None
+    if (path := source / folder / f"{platform}.yaml").exists():
+        simulated = project.config.platforms[platform].simulated
+        suite = load_contract(path, platform=platform, simulated=simulated).suite
     return ContractPlan(suite=suite, config=config_option(project.path))
 
 
@@ -250,14 +246,14 @@ def refuse_typos(selected: str, suite: Suite, source: Path, files: Sequence[str]
 
 
 def _context(
-    project: Project, platform: Platform, requirements: Path, network: NetworkPlan
+    project: Project, platform: str, requirements: Path, network: NetworkPlan
 ) -> dict[str, bytes]:
-    context = {f"requirements-{platform.name}.txt": requirements.read_bytes()}
-    if named := project.config.platforms[platform.name].recipe:
+    context = {f"requirements-{platform}.txt": requirements.read_bytes()}
+    if named := project.config.platforms[platform].recipe:
         context[DOCKERFILE] = _file(project, "recipe", platform, named).read_bytes()
     else:
-        own = [f"platforms/{platform.name}.sh"]
-        own += [DEVICES_REQUIREMENTS] if platform.devices else []
+        own = [f"platforms/{platform}.sh"]
+        own += [DEVICES_REQUIREMENTS] if PLATFORMS[platform].devices else []
         files = [*RECIPE_FILES, *(name for name in own if (RECIPE / name).exists())]
         context |= {name: (RECIPE / name).read_bytes() for name in files}
     if network.ca_bundle is not None:
@@ -265,12 +261,12 @@ def _context(
     return context
 
 
-def _file(project: Project, key: str, platform: Platform, name: str) -> Path:
+def _file(project: Project, key: str, platform: str, name: str) -> Path:
     """A file of the project, or one that comes with this program."""
     for folder in (project.folder, REPOSITORY):
         if (folder / name).is_file():
             return folder / name
     raise ConfigError(
-        f"{project.path.name}: platforms.{platform.name}.{key}: got '{name}', expected a file"
+        f"{project.path.name}: platforms.{platform}.{key}: got '{name}', expected a file"
         f" relative to {project.folder}"
     )

@@ -20,7 +20,7 @@ from ci.errors import UsageError
 from ci.model.plan import RunPlan
 from ci.plan import source
 from ci.plan.planning import AS_CONFIGURED, RunOptions
-from ci.plan.project import SELECTION_FILES, Project, chosen_platforms, plan_run
+from ci.plan.project import SELECTION_FILES, Project, plan_run
 from ci.plan.source import SourceState
 from ci.util.text import first_names, near_match, storable
 
@@ -128,10 +128,10 @@ def plan_request(project: Project, request: RunRequest, results: Path) -> tuple[
     """Plan every platform of a run; ``results`` is the folder of all runs."""
     return plan_run(
         project,
-        chosen_platforms(project.config, request.platforms),
+        request.platforms,
         run_id=request.run_id,
         source=request.source,
-        results=results / request.run_id,
+        results=results,
         options=request,
     )
 

@@ -27,8 +27,7 @@ def make_plan(folder: Path, name: str, **policy: Any) -> RunPlan:
     (folder / "ci.yaml").write_text(json.dumps(config))
     (folder / "site.yaml").write_text("{}")
     project = load_project(folder / "ci.yaml", {"INFINI_CI_SITE": str(folder / "site.yaml")})
-    platforms = [PLATFORMS[name]]
-    [plan] = plan_run(project, platforms, run_id="run-1", source=folder, results=folder / "results")
+    [plan] = plan_run(project, [name], run_id="run-1", source=folder, results=folder / "results")
     return plan
 
 

@@ -13,7 +13,6 @@ from ci.plan.project import (
     DEFAULT_REQUIREMENTS,
     RECIPE,
     RECIPE_FILES,
-    chosen_platforms,
     config_option,
     load_project,
     plan_run,
@@ -29,10 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 def plan(folder: Path, environ: dict[str, str] | None = None) -> RunPlan:
     project = load_project(folder / "ci.yaml", environ or {})
-    platforms = chosen_platforms(project.config, ["cpu"])
-    [planned] = plan_run(
-        project, platforms, run_id="run", source=folder, results=folder / "results" / "run"
-    )
+    [planned] = plan_run(project, ["cpu"], run_id="run", source=folder, results=folder / "results")
     return planned
 
 
@@ -137,7 +133,7 @@ def test_findings_of_both_files_come_together(folder: Path) -> None:
 def test_a_source_that_is_no_folder(folder: Path) -> None:
     project = load_project(folder / "ci.yaml", {})
     with pytest.raises(UsageError, match=r"--source: .*ci\.yaml is not a folder"):
-        plan_run(project, [PLATFORMS["cpu"]], run_id="r", source=folder / "ci.yaml", results=folder)
+        plan_run(project, ["cpu"], run_id="r", source=folder / "ci.yaml", results=folder)
 
 
 def test_two_rows_of_one_table_never_have_one_name(folder: Path) -> None:
@@ -146,7 +142,7 @@ def test_two_rows_of_one_table_never_have_one_name(folder: Path) -> None:
         text.replace("platforms:\n", "platforms:\n  moore: {label: CPU}\n", 1)
     )
     project = load_project(folder / "ci.yaml", {})
-    both = [PLATFORMS["moore"], PLATFORMS["cpu"]]
+    both = ["moore", "cpu"]
     wanted = r"ci\.yaml: platforms\.cpu\.label: got 'CPU', which platforms\.moore has too"
     with pytest.raises(ConfigError, match=wanted) as caught:
         plan_run(project, both, run_id="r", source=folder, results=folder)

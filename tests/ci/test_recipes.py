@@ -26,7 +26,7 @@ def plan(folder: Path, platform: str, **environ: str) -> RunPlan:
     )
     [planned] = plan_run(
         project,
-        [PLATFORMS[platform]],
+        [platform],
         run_id="run",
         source=folder,
         results=folder / "results",

@@ -24,7 +24,7 @@ from ci.model.job import Column, StageKind, StagePlan
 from ci.model.results import Harness, Product
 from ci.model.tests import Outcome
 from ci.plan.planning import RunOptions
-from ci.plan.project import chosen_platforms, load_project, plan_run
+from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 
 # Counts its own attempts in a file: what the tests leave behind is there in the next one, too.
@@ -337,7 +337,7 @@ def test_the_command_line_wins_and_a_resumed_run_keeps_it(
     )
     request = RunRequest.model_validate_json(request.model_dump_json())
     [plan] = plan_run(
-        *(project, chosen_platforms(project.config, ["cpu"])),
+        *(project, ["cpu"]),
         run_id=request.run_id,
         source=source,
         results=work.results,

@@ -15,7 +15,7 @@ from ci.engines import Engine
 from ci.model.plan import EnginePlan
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.planning import RunOptions
-from ci.plan.project import chosen_platforms, load_project, plan_run
+from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request
 from ci.run.coordinator import RunCoordinator
 from ci.run.progress import Progress
@@ -98,13 +98,12 @@ class Workplace:
                 options=RunOptions(engine="docker"),
             )
         folder = self.results / request.run_id
-        chosen = chosen_platforms(project.config, request.platforms)
         plans = plan_run(
             project,
-            chosen,
+            request.platforms,
             run_id=request.run_id,
             source=source,
-            results=folder,
+            results=self.results,
             options=request.model_copy(update={"engine": "auto"}),
         )
         run = RunCoordinator(

@@ -23,7 +23,6 @@ from ci.engines import Engine
 from ci.engines.archives import pack
 from ci.errors import InfrastructureError
 from ci.model.plan import RunPlan
-from ci.model.platforms import PLATFORMS
 from ci.model.results import ImageFacts
 from ci.plan.network import read_pip_settings
 from ci.plan.project import load_project, plan_run
@@ -110,8 +109,9 @@ class Site:
         )
         project = load_project(config, {**os.environ, **environ}, read_pip_settings())
         results = self.folder / "results"
-        platforms = [PLATFORMS[platform]]
-        [plan] = plan_run(project, platforms, run_id=self.name, source=self.folder, results=results)
+        [plan] = plan_run(
+            project, [platform], run_id=self.name, source=self.folder, results=results
+        )
         self.made.append(plan.needed_image.tag)
         return plan
 
