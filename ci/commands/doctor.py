@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.plan.network import read_pip_settings
 from ci.plan.planning import RunOptions
-from ci.plan.project import SITE_FILE, chosen_platforms, load_project, plan_run
+from ci.plan.project import SITE_FILE, chosen_platforms, load_project, plan_run, site_file
 from ci.report.document import output
 from ci.upkeep.doctor import checks
 from ci.upkeep.doctor.engine import cache, engine_check
@@ -59,8 +58,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
     except CiError as error:
         yield from checks.of_error("configuration", error)
         return
-    # The site's file is where INFINI_CI_SITE says, or beside the other.
-    site = Path(project.environ.get("INFINI_CI_SITE") or project.folder / SITE_FILE)
+    site = site_file(project.path, project.environ)
     files = f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
     yield ok("configuration", f"{files}: {first_names(configured, 7)}")
     by_engine: dict[EnginePlan, list[RunPlan]] = {}

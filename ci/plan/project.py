@@ -102,6 +102,11 @@ class Project:
         return self.site.of(platform).devices or self.config.platforms[platform].devices
 
 
+def site_file(config: Path, environ: Mapping[str, str]) -> Path:
+    """The site's file: where INFINI_CI_SITE says, else beside the configuration."""
+    return Path(environ.get("INFINI_CI_SITE") or config.parent / SITE_FILE)
+
+
 def load_project(
     path: Path, environ: Mapping[str, str], pip: NetworkConfig | None = None
 ) -> Project:
@@ -110,15 +115,14 @@ def load_project(
     ``pip`` is what pip's own configuration says, the last to be asked about the network.
     """
     path = path.resolve()
-    named = environ.get("INFINI_CI_SITE")
-    site_path = Path(named) if named else path.parent / SITE_FILE
+    site_path = site_file(path, environ)
     config, site, wrong = None, SiteConfig(), []
     try:
         config = load_config(path)
     except ConfigError as error:
         wrong.append(error)
     try:
-        if named or site_path.exists():
+        if environ.get("INFINI_CI_SITE") or site_path.exists():
             site = load_site(site_path)
         if (folder := site_path.parent.resolve()) != path.parent:
             update = {"network": _with_full_names(site.network, folder)}

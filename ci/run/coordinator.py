@@ -55,7 +55,7 @@ class RunCoordinator:
         with self.records, started(plans, work, jobs=self.jobs) as workers, self.progress:
             for plan, message in workers.messages():
                 self._guarded(plan, message, workers)
-            self.interrupted |= workers.interrupted
+            self.interrupted |= workers.interrupts > 0
             if self.interrupted and not self.records.is_open:
                 raise KeyboardInterrupt
             if plans and len(self._refused) == len(plans):

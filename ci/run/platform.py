@@ -121,7 +121,7 @@ def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFac
 def judge_platform(
     plan: RunPlan, facts: ExecutionFacts, files: ResultFiles | None = None
 ) -> PlatformOutcome:
-    """Judge what lies in the platform's results folder; ``files``: as far as it is read already."""
+    """Judge what lies in the platform's results folder; ``files`` where some of it is read."""
     files = files or ResultFiles(folder=plan.results, stages=plan.stages)
     result = judged_result(plan, facts, files)
     return PlatformOutcome(result=result, details=files.details, interrupted=facts.interrupted)

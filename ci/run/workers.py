@@ -106,9 +106,8 @@ class Workers:
     """The workers of a run that have not ended yet."""
 
     def __init__(self, *, jobs: int | None) -> None:
-        self.interrupted = False
+        self.interrupts = 0
         self._jobs = jobs
-        self._interrupts = 0
         self._workers: list[WorkerProcess] = []
 
     def messages(self) -> Iterator[tuple[RunPlan, Message]]:
@@ -129,9 +128,8 @@ class Workers:
 
     def interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         """Pass a Ctrl-C on; those that wait for their turn end at once."""
-        self.interrupted = True
-        self._interrupts += 1
-        heeded = self._interrupts <= HEEDED_INTERRUPTS
+        self.interrupts += 1
+        heeded = self.interrupts <= HEEDED_INTERRUPTS
         for worker in self._workers:
             worker.signal(signal.SIGINT if heeded else signal.SIGKILL)
 
@@ -177,7 +175,7 @@ class Workers:
 
     def _give_way(self) -> None:
         for worker in self._workers:
-            if self.interrupted or worker.running or worker.ready is None:
+            if self.interrupts or worker.running or worker.ready is None:
                 continue
             if self.has_room(worker.ready):
                 worker.running = True
