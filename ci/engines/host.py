@@ -158,10 +158,11 @@ class HostEngine:
         """There is no line to this machine."""
 
 
-def prerequisites_of(plan: RunPlan) -> Iterator[Finding]:
-    """What ``plan`` needs of this machine, before anything is downloaded for it."""
-    environment = {**process.inherited_environment(), **plan.environment}
-    return prerequisites.host_engine(plan.source, environment)
+def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
+    """What plans of one project need of this machine, before anything is downloaded for them."""
+    inherited = process.inherited_environment()
+    environments = [{**inherited, **plan.environment} for plan in plans]
+    return prerequisites.host_engine(plans[0].source, *environments)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:

@@ -290,8 +290,8 @@ def memory(*, builds: bool) -> Finding:
     )
 
 
-def host_engine(source: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What the host engine needs to make its environment and to build ``source`` there.
+def host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
+    """What the host engine needs to make its environments and to build ``source`` in each.
 
     CMake and ninja come from pip. They need what a compiler brings, and a temporary folder whose
     programs can be started.
@@ -301,7 +301,9 @@ def host_engine(source: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     room = temporary_folder(least=BUILD_BYTES if builds else TOO_LITTLE_BYTES)
     yield room
     yield memory(builds=builds)
-    for found in (compiler(environ, can_write=room.level is not Severity.PROBLEM), headers()):
+    can_write = room.level is not Severity.PROBLEM
+    compilers = dict.fromkeys(compiler(environ, can_write=can_write) for environ in environs)
+    for found in (*compilers, headers()):
         if found.level is Severity.PROBLEM and not builds:
             expected = "nothing, unless pip compiles something here"
             found = replace(found, level=Severity.WARNING, expected=expected)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ from ci.upkeep.doctor.network import (
     network_checks,
     wheelhouse,
 )
+from ci.util import prerequisites
 from ci.util.prerequisites import Finding, Severity, disk, ok, problem, unknown, warning
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -500,6 +502,21 @@ def test_a_machine_that_is_well_but_for_a_clock(
     assert any(line.startswith("ok       engine host: a virtual environment on") for line in lines)
     assert "ok       devices of moore: simulated: no vendor hardware is needed or used" in lines
     assert not (config.parent / "results").exists()
+
+
+def test_what_all_platforms_need_of_this_machine_is_looked_at_once(
+    config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index)
+    available = count(8)  # GB: what is free changes between two looks
+
+    def memory(**_options: bool) -> Finding:
+        return ok("memory", f"{next(available)} GB available")
+
+    monkeypatch.setattr(prerequisites, "memory", memory)
+    doctor(config, "--engine=host")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "memory" in line] == ["ok       memory: 8 GB available"]
 
 
 def test_an_index_that_cannot_be_reached(

@@ -75,7 +75,7 @@ def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     processors = len(os.sched_getaffinity(0))
     python = f"a virtual environment on this machine, Python {platform.python_version()}"
     yield ok(subject, f"{python}, {platform.machine()}, {processors} processors")
-    yield from dict.fromkeys(found for plan in plans for found in prerequisites_of(plan))
+    yield from prerequisites_of(*plans)
 
 
 def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
