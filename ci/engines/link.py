@@ -225,7 +225,7 @@ class Link:
         """Have the wheelhouse within the engine's reach, and turn its errors into typed ones."""
         with typed_sdk_errors(self.place):
             self._restore()
-            with serve(network), serve_there(self.machine, network):
+            with serve_there(self.machine, network) if self.machine else serve(network):
                 yield
 
     def lasting(self, action: Callable[[], Result], observer: Observer) -> Result:

@@ -22,7 +22,7 @@ from threading import Event
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
-from ci.engines.wheelhouse import LOOPBACK, in_background, is_served
+from ci.engines.wheelhouse import LOOPBACK, in_background, is_served, serve_apart
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import NetworkPlan
 from ci.util import process
@@ -206,21 +206,23 @@ def _close(folder: Path, children: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def serve_there(machine: RemoteMachine | None, network: NetworkPlan) -> Iterator[None]:
-    """Let the machine's loopback reach the wheelhouse that is served on this one's.
+def serve_there(machine: RemoteMachine, network: NetworkPlan) -> Iterator[None]:
+    """Serve the wheelhouse on the machine's loopback until the block ends.
 
     Runs beside each other share its port there as they do here: the first one's ssh has it, the
-    others verify that it leads to their folder and wait to take over.
+    others verify that it leads to their folder and wait to take over. Here it leads to a port of
+    its own: where machine and we share a loopback, the same port would lead to itself.
     """
-    if machine is None or network.wheelhouse is None or network.wheelhouse_port is None:
+    if network.wheelhouse is None or network.wheelhouse_port is None:
         yield
         return
-    here = f"{LOOPBACK}:{network.wheelhouse_port}"
-    shared = ("-o", "ExitOnForwardFailure=no", "-R", f"{here}:{here}")
-    with closing(Forward(machine, here, *shared)) as forward:
-        _establish(forward, network.wheelhouse, here)
-        with in_background(_keep, forward, network.wheelhouse):
-            yield
+    folder, there = network.wheelhouse, f"{LOOPBACK}:{network.wheelhouse_port}"
+    with serve_apart(folder) as port:
+        shared = ("-o", "ExitOnForwardFailure=no", "-R", f"{there}:{LOOPBACK}:{port}")
+        with closing(Forward(machine, there, *shared)) as forward:
+            _establish(forward, folder, there)
+            with in_background(_keep, forward, folder):
+                yield
 
 
 def _establish(forward: Forward, folder: Path, address: str) -> None:

@@ -49,6 +49,14 @@ def serve(network: NetworkPlan) -> Iterator[None]:
 
 
 @contextmanager
+def serve_apart(folder: Path) -> Iterator[int]:
+    """Serve ``folder`` at a port that no other run has, which is yielded, until the block ends."""
+    server = _server(folder, 0)  # the kernel chooses one that is free
+    with in_background(_keep_serving, folder, 0, server):
+        yield server.server_port
+
+
+@contextmanager
 def in_background(work: Callable[..., None], *arguments: object) -> Iterator[None]:
     """Run ``work`` in a thread; its last argument is an event that is set when the block ends."""
     ended = Event()
@@ -90,12 +98,16 @@ def _keep_serving(
 def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
     """Take the port; None where it is taken already."""
     try:
-        server = ThreadingHTTPServer((LOOPBACK, port), partial(_Handler, directory=str(folder)))
+        return _server(folder, port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return None
         message = f"cannot serve {folder} at port {port}: {error}"
         raise InfrastructureError(message, remedy=REMEDY) from error
+
+
+def _server(folder: Path, port: int) -> ThreadingHTTPServer:
+    server = ThreadingHTTPServer((LOOPBACK, port), partial(_Handler, directory=str(folder)))
     server.timeout = POLL_S
     return server
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from conftest import Bench
@@ -353,6 +354,19 @@ def test_wheelhouse_where_machine_and_we_share_a_loopback(machine: Machine, tmp_
     wrong = rf"ssh://lab cannot reach the wheelhouse .*/machine at its own 127\.0\.0\.1:{port}: "
     with serve(network), pytest.raises(InfrastructureError, match=wrong), serve_there(there, other):
         pass
+
+
+def test_a_port_that_is_free_on_a_shared_loopback_does_not_lead_to_itself(
+    machine: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.whl").write_text("wheel")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
+    with serve_there(RemoteMachine.parse("ssh://lab", os.environ), network):
+        assert machine.connections()
+        with urlopen(f"http://127.0.0.1:{port}/tiny.whl", timeout=20) as answer:
+            assert answer.read() == b"wheel"
 
 
 def foreign_image(tag: str) -> bytes:
