@@ -275,9 +275,7 @@ def _killed_for_memory(case: Case) -> list[Evidence]:
     else:
         why = f"the configured limit of {limit:,} bytes was not reached, so the machine ran out"
     if victims := _victims(case):
-        end = victims[0]
-        text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
-        return [fact(f"{text}: {why}")]
+        return [fact(f"{_kills(victims[0])}: {why}")]
     # The effects of a rerun are not part of the run that is judged.
     if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
         return [fact(f"the engine reports an out-of-memory kill: {why}")]
@@ -296,6 +294,11 @@ def limit_reached(case: Case) -> bool:
 
 def _victims(case: Case) -> list[StageFinished]:
     return [end for end in case.ends if end.oom_kills and end.exit_code != 0]
+
+
+def _kills(end: StageFinished) -> str:
+    processes = counted(end.oom_kills or 0, "process")
+    return f"the kernel killed {processes} of stage {end.stage} for memory"
 
 
 def machine_ran_out(case: Case) -> bool:
@@ -345,8 +348,7 @@ def _details(case: Case) -> list[Evidence]:
         texts.append(f"pytest was running {first_names(case.tests.running)}")
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
-            text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
-            texts.append(f"{text}, yet the stage ended well")
+            texts.append(f"{_kills(end)}, yet the stage ended well")
     texts += [
         f"device {uuid} was {before} before the tests, {after} after"
         for uuid, before, after in case.record.changed_devices

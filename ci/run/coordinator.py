@@ -51,7 +51,13 @@ class RunCoordinator:
         if self.resumed:
             self._read_earlier()
         plans = [plan for plan in self.plans if not self._is_final(plan)]
-        work = partial(carry_out, request=self.request, connect=self.connect, resumed=self.resumed)
+        work = partial(
+            carry_out,
+            request=self.request,
+            connect=self.connect,
+            resumed=self.resumed,
+            judged={name for name, row in self._rows.items() if is_judged(row)},
+        )
         with self.records, started(plans, work, jobs=self.jobs) as workers, self.progress:
             for plan, message in workers.messages():
                 self._guarded(plan, message, workers)
@@ -209,6 +215,11 @@ class RunCoordinator:
         if error := self._refused.get(name):
             return not_run_result(plan, error_text(error))
         return not_run_result(plan, INTERRUPTED if self.interrupted else PENDING)
+
+
+def is_judged(row: PlatformResult) -> bool:
+    """Whether a row was read from the files of its stages, not from the loss of them."""
+    return any(stage.exit_code is not None for stage in row.stages)
 
 
 def together(refused: Mapping[str, CiError]) -> CiError:

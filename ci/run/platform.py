@@ -41,6 +41,8 @@ class PlatformRun:
     engine: Engine
     observer: Observer
     resumed: bool
+    judged: bool = False
+    """An earlier attempt was judged: only what an engine still has can change its verdict."""
 
     def execute(self) -> PlatformOutcome:
         """Carry the plan out; never raises for what the platform does."""
@@ -73,7 +75,7 @@ class PlatformRun:
         files = ResultFiles(folder=self.plan.results, stages=self.plan.stages)
         if facts is None:
             end = files.record.run_finished
-            if end is None or end.interrupted:
+            if self.judged or end is None or end.interrupted:
                 return None
             facts = ExecutionFacts(engine=self.engine.name, exit_code=end.exit_code)
         facts = replace(facts, notes=(RESUMED, *facts.notes))

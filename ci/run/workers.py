@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -228,7 +228,13 @@ def _main(plan: RunPlan, work: Work, connection: Connection, foreign: Sequence[C
 
 
 def carry_out(
-    plan: RunPlan, caller: Caller, *, request: RunRequest, connect: Connect, resumed: bool
+    plan: RunPlan,
+    caller: Caller,
+    *,
+    request: RunRequest,
+    connect: Connect,
+    resumed: bool,
+    judged: Container[str],
 ) -> Message:
     """Carry a plan out in its worker, when the engine has answered and the caller says go."""
     try:
@@ -240,7 +246,12 @@ def carry_out(
             caller.send(Readiness(engine=name, identity=machine.identity, capacity=capacity))
             caller.connection.recv()
             return PlatformRun(
-                request=request, plan=plan, engine=engine, observer=caller, resumed=resumed
+                request=request,
+                plan=plan,
+                engine=engine,
+                observer=caller,
+                resumed=resumed,
+                judged=plan.platform in judged,
             ).execute()
     except CiError as error:
         return error

@@ -65,8 +65,9 @@ def commit_name(commit: str | None, *, dirty: bool = False) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 test``, ``2 tests``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    """``1 test``, ``2 tests``, ``3 processes``."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}" + ("" if count == 1 else plural)
 
 
 def unreadable(lines: int, longest: int) -> str:

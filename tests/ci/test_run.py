@@ -359,6 +359,21 @@ def test_resuming_judges_results_that_nobody_judged(work: Workplace) -> None:
     assert [stage.name for stage in result.platforms[0].stages] == ["build", "pytest"]
 
 
+def test_resuming_runs_again_what_was_judged_as_incomplete(work: Workplace) -> None:
+    flag = work.results.with_name("flag")
+    leave_once = "if not flag.exists():\n        flag.touch()\n        os._exit(0)\n"
+    test = (
+        f"import os, pathlib\nflag = pathlib.Path({str(flag)!r})\ndef test_b():\n    {leave_once}"
+    )
+    work.write("tests/test_b.py", test)
+    first, run = work.run()
+    assert first.platforms[0].verdict.product is Product.INCOMPLETE
+    work.new_engine()
+    result, _ = work.run(load_request(work.results, run.request.run_id))
+    assert work.engine.calls == ["resume cpu", "prepare cpu", "execute cpu"]
+    assert result.platforms[0].verdict.product is Product.PASSED
+
+
 def test_resuming_begins_anew_where_nothing_is_left(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     _, run = work.run()

@@ -725,7 +725,7 @@ def test_details_do_not_change_the_verdict() -> None:
     events = (end("install", oom_kills=1), end("pytest"), missing, cut, last())
     verdict = judge(case(PASSING, *events, exit_code=0))
     assert (verdict.product, verdict.harness) == (Product.PASSED, Harness.CLEAN)
-    assert "killed 1 processes of stage install for memory, yet the stage ended well" in texts(
+    assert "killed 1 process of stage install for memory, yet the stage ended well" in texts(
         verdict
     )
     assert "artifact log is missing: there is no a/b" in texts(verdict)
