@@ -1,0 +1,176 @@
+"""docs/read-a-verdict.md shows verdicts as the program prints them, and every value there is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import StringIO
+
+import pytest
+from published import PUBLISHED, platform_result
+from rich.console import Console
+from test_verdict import ADD, MUL, begin, case, contract, end, ended, last, log, operators
+
+from ci.errors import ExitCode
+from ci.facts.case import Case
+from ci.facts.notes import notes_of
+from ci.facts.verdict import judge, not_run
+from ci.model.events import LeaseFailed, StageSkipped
+from ci.model.results import (
+    Grade,
+    Harness,
+    PlatformResult,
+    Product,
+    RunResult,
+    Verdict,
+    exit_code,
+)
+from ci.model.tests import Outcome, PytestLog, TestOutcome
+from ci.report.table import ResultsReport, table_rows
+from ci.util.files import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "read-a-verdict.md").read_text(encoding="utf-8")
+GIB = 2**30
+TESTS = [f"tests/test_model.py::test_{name}" for name in ("load", "forward", "backward")]
+
+
+def suite(*outcomes: Outcome, **more: object) -> PytestLog:
+    named = zip(TESTS, outcomes, strict=False)
+    tests = tuple(
+        TestOutcome(node_id=name, outcome=outcome, seconds=0.1, reason=None)
+        for name, outcome in named
+    )
+    return replace(log(), **{"tests": tests, **more})  # type: ignore[arg-type]
+
+
+PASSED = suite(*3 * [Outcome.PASSED])
+FAILED = suite(Outcome.PASSED, Outcome.FAILED, Outcome.PASSED, exit_status=1)
+SKIPPED = suite(*3 * [Outcome.SKIPPED])
+CUT = suite(Outcome.PASSED, exit_status=None, running=(TESTS[1],))
+BUILT = end("install")
+HELD = "GPU-3c1d is held by run 20261120T101500Z-0123abcd-0001 (nvidia) of user ci@a100"
+NO_LEASE = LeaseFailed(
+    stage="pytest", reason=f"device lease timed out after 3600 s: {HELD} since 2026-11-20 10:15:04 UTC"
+)
+LOST = "lost the container infini-ci-20261120T101500Z-0123abcd-0001-nvidia,"
+
+
+def limited(given: Case) -> Case:
+    return replace(given, memory_limit_bytes=8 * GIB)
+
+
+CASES: dict[str, Case] = {
+    "passed": case(PASSED, BUILT, end("pytest"), last(), exit_code=0),
+    "tests failed": case(FAILED, BUILT, end("pytest", 1), last(1), exit_code=1),
+    "build failed": case(None, end("install", 1), last(1), exit_code=1),
+    "a hook": case(replace(PASSED, exit_status=1), BUILT, end("pytest", 1), last(1), exit_code=1),
+    "usage": case(None, BUILT, end("pytest", 4), last(1), exit_code=1),
+    "all skipped": case(SKIPPED, BUILT, end("pytest"), last(), exit_code=0),
+    "a wrapper": case(PASSED, BUILT, end("pytest", 137, pytest_status=0), last(1), exit_code=1),
+    "no summary": replace(
+        case(PASSED, BUILT, end("pytest"), last(), exit_code=0), summary=None
+    ),
+    "a crash": case(CUT, BUILT, end("pytest", 139, signal=11), last(1), exit_code=1),
+    "killed": case(CUT, BUILT, end("pytest", 137, signal=9), last(1), exit_code=1),
+    "killed by an unknown sender": case(
+        CUT, BUILT, end("pytest", 137, signal=9, oom_kills=None), last(1), exit_code=1
+    ),
+    "the machine's memory": case(
+        None, end("install", 1, oom_kills=2), last(1), exit_code=1
+    ),
+    "the limit": limited(
+        case(
+            CUT,
+            BUILT,
+            end("pytest", 137, signal=9, oom_kills=1, memory_limit_hits=1),
+            last(1),
+            exit_code=1,
+        )
+    ),
+    "too long": case(
+        CUT, BUILT, end("pytest", 143, signal=15, timed_out=True, seconds=3600.0), last(1)
+    ),
+    "lost": case(
+        None,
+        BUILT,
+        begin("pytest"),
+        lost=True,
+        notes=(f"{LOST} --resume may find it again: Connection refused",),
+    ),
+    "no lease": case(
+        None, BUILT, NO_LEASE, StageSkipped(stage="pytest", reason="not run"), last(1), exit_code=1
+    ),
+    "interrupted": case(CUT, BUILT, end("pytest", 143, interrupted=True), last(130), interrupted=True),
+    "a worker": case(
+        replace(FAILED, crashed=(TESTS[1],)), BUILT, end("pytest", 1), last(1), exit_code=1
+    ),
+    "a contract": ended(operators(ADD), contract=contract(ADD, MUL)),
+    "elsewhere": ended(operators(ADD, MUL), platform="nvidia", torch_device="cuda"),
+}
+NO_IMAGE = "the virtual environment of platform cpu cannot be made"
+
+
+def shown(notes: tuple[str, ...], verdict: Verdict) -> str:
+    """What a terminal shows: the notes of the row, and the verdict below the table."""
+    result = platform_result("CPU", PUBLISHED[0][1:], verdict=verdict, notes=notes)
+    run = RunResult(
+        run_id="20260101T120000Z-0123abcd-00ff",
+        project="example",
+        commit=None,
+        dirty=False,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        finished_at=datetime(2026, 1, 1, tzinfo=UTC),
+        engine="docker",
+        platforms=(result,),
+    )
+    console = Console(file=StringIO(), width=1000)
+    ResultsReport(run).print(console)
+    assert isinstance(console.file, StringIO)
+    printed = console.file.getvalue()
+    return f"Notes: {table_rows([result])[0].notes}\n{printed[printed.index('product ') :]}"
+
+
+def examples() -> dict[str, str]:
+    found = {}
+    for name, given in CASES.items():
+        verdict = judge(given)
+        found[name] = shown(notes_of(given, verdict), verdict)
+    found["no image"] = shown((f"not run: {NO_IMAGE}",), not_run(NO_IMAGE))
+    return found
+
+
+def test_its_examples_are_what_the_program_prints() -> None:
+    on_page = re.findall(r"^```text\n(Notes: .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    printed = examples()
+    assert [text for text in on_page if text not in printed.values()] == []
+    assert [name for name, text in printed.items() if text not in on_page] == []
+
+
+@pytest.mark.parametrize("kind", [Product, Harness, Grade])
+def test_it_explains_every_value(kind: type[Product | Harness | Grade]) -> None:
+    explained = {*re.findall(r"^(?:#+|\|) `(\w+)`", PAGE, re.MULTILINE)}
+    assert {value.value for value in kind} <= explained
+
+
+def result_of(product: Product, harness: Harness) -> PlatformResult:
+    verdict = Verdict(product=product, harness=harness, evidence=())
+    return platform_result("CPU", PUBLISHED[0][1:], verdict=verdict)
+
+
+def test_its_exit_codes_are_those_of_the_program() -> None:
+    rows = re.findall(r"^\| `?(\w+)`? \| ([^|]+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    listed = {
+        (product, harness): int(code)
+        for product, harnesses, code in rows
+        for harness in (re.findall(r"`(\w+)`", harnesses) or [it.value for it in Harness])
+    }
+    possible = {(p.value, h.value) for p in Product for h in Harness if p is not Product.NOT_RUN}
+    possible.add((Product.NOT_RUN.value, Harness.INFRASTRUCTURE.value))
+    assert possible <= listed.keys()
+    for product, harness in possible:
+        given = result_of(Product(product), Harness(harness))
+        assert listed[product, harness] == exit_code([given]), (product, harness)
+    section = PAGE.partition("## Exit codes\n")[2].partition("\n## ")[0]
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
+    assert codes == {code.value for code in ExitCode}
