@@ -13,7 +13,8 @@ from ci.plan.load import load_site
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE, HISTORY = (
-    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("release", "history")
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("validate-a-release", "history")
 )
 
 
@@ -39,7 +40,7 @@ def test_base_images_are_those_of_the_platforms() -> None:
         (RELEASE, ["run", "doctor", "bundle", "gc"]),
         (HISTORY, ["history", "compare", "report", "import", "export"]),
     ],
-    ids=["release", "history"],
+    ids=["validate-a-release", "history"],
 )
 def test_options_exist(page: str, commands: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for command in commands:

@@ -51,7 +51,8 @@ CUT = suite(Outcome.PASSED, exit_status=None, running=(TESTS[1],))
 BUILT = end("install")
 HELD = "GPU-3c1d is held by run 20261120T101500Z-0123abcd-0001 (nvidia) of user ci@a100"
 NO_LEASE = LeaseFailed(
-    stage="pytest", reason=f"device lease timed out after 3600 s: {HELD} since 2026-11-20 10:15:04 UTC"
+    stage="pytest",
+    reason=f"device lease timed out after 3600 s: {HELD} since 2026-11-20 10:15:04 UTC",
 )
 LOST = "lost the container infini-ci-20261120T101500Z-0123abcd-0001-nvidia,"
 
@@ -68,17 +69,13 @@ CASES: dict[str, Case] = {
     "usage": case(None, BUILT, end("pytest", 4), last(1), exit_code=1),
     "all skipped": case(SKIPPED, BUILT, end("pytest"), last(), exit_code=0),
     "a wrapper": case(PASSED, BUILT, end("pytest", 137, pytest_status=0), last(1), exit_code=1),
-    "no summary": replace(
-        case(PASSED, BUILT, end("pytest"), last(), exit_code=0), summary=None
-    ),
+    "no summary": replace(case(PASSED, BUILT, end("pytest"), last(), exit_code=0), summary=None),
     "a crash": case(CUT, BUILT, end("pytest", 139, signal=11), last(1), exit_code=1),
     "killed": case(CUT, BUILT, end("pytest", 137, signal=9), last(1), exit_code=1),
     "killed by an unknown sender": case(
         CUT, BUILT, end("pytest", 137, signal=9, oom_kills=None), last(1), exit_code=1
     ),
-    "the machine's memory": case(
-        None, end("install", 1, oom_kills=2), last(1), exit_code=1
-    ),
+    "the machine's memory": case(None, end("install", 1, oom_kills=2), last(1), exit_code=1),
     "the limit": limited(
         case(
             CUT,
@@ -101,7 +98,9 @@ CASES: dict[str, Case] = {
     "no lease": case(
         None, BUILT, NO_LEASE, StageSkipped(stage="pytest", reason="not run"), last(1), exit_code=1
     ),
-    "interrupted": case(CUT, BUILT, end("pytest", 143, interrupted=True), last(130), interrupted=True),
+    "interrupted": case(
+        CUT, BUILT, end("pytest", 143, interrupted=True), last(130), interrupted=True
+    ),
     "a worker": case(
         replace(FAILED, crashed=(TESTS[1],)), BUILT, end("pytest", 1), last(1), exit_code=1
     ),

@@ -73,7 +73,9 @@ PLACES: dict[str, Callable[[], set[str]]] = {
         "tests/ops/test_platforms.py", r'^    \("\w+", "[^"]+", "(\w+)"\),$'
     ),
     "README.md": labels_in_readme,
-    "docs/release.md": named_in("docs/release.md", r"^\| (\w+) \| (?:`[^|]*[:/]|none:)"),
+    "docs/validate-a-release.md": named_in(
+        "docs/validate-a-release.md", r"^\| (\w+) \| (?:`[^|]*[:/]|none:)"
+    ),
 }
 
 
@@ -101,6 +103,8 @@ def test_the_recipe_of_a_platform_names_every_place(place: str) -> None:
 
 
 def test_the_images_of_the_documentation_are_those_of_the_table() -> None:
-    rows = dict(re.findall(r"^\| (\w+) \| `([^`]+)`", text_of("docs/release.md"), re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| (\w+) \| `([^`]+)`", text_of("docs/validate-a-release.md"), re.MULTILINE)
+    )
     images = {name: each.base_image for name, each in PLATFORMS.items() if each.base_image}
     assert {name: rows.get(name) for name in images} == images

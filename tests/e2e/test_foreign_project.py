@@ -1,4 +1,4 @@
-"""docs/foreign-project.md: its configurations are valid, and one of them runs a project."""
+"""docs/drive-another-project.md: its configurations are valid, and one of them runs a project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ci.plan.load import load_config
 from ci.util.prerequisites import package_manager
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "foreign-project.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "drive-another-project.md").read_text(encoding="utf-8")
 GREETING = "\n      GREETING: good morning\n"  # what the tiny project asks for
 
 
