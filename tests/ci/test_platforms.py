@@ -51,7 +51,7 @@ def hardware_names() -> set[str]:
 
 
 def labels_in_readme() -> set[str]:
-    labels = text_of("README.md").partition(" platforms (")[2].partition(")")[0]
+    labels = " ".join(text_of("README.md").partition(" platforms (")[2].partition(")")[0].split())
     known = {platform.label: name for name, platform in PLATFORMS.items()}
     return {known.get(label, label) for label in labels.split(", ")}
 
