@@ -26,8 +26,8 @@ def blocks(language: str) -> list[str]:
 
 
 def requirements() -> str:
-    [text] = re.findall(r"^  ```\n(.*?)^  ```$", PAGE, re.MULTILINE | re.DOTALL)
-    return text.replace("  ", "")
+    [text] = [block for block in blocks("text") if block.startswith("pytest\n")]
+    return text
 
 
 def test_its_configurations_are_valid(tmp_path: Path) -> None:
