@@ -2,8 +2,8 @@
 
 ``src/include/infini/ops/device_type.h`` is generated from here (``python -m codegen headers``).
 CMake takes its ``WITH_<PLATFORM>`` options from that header, and ``infini.ops.platforms()`` what
-it says; ``ci.model.platforms`` imports this module. What else a platform takes is listed in
-``docs/new-device.md``, part 5.
+it says; ``ci.model.platforms`` imports this module. ``docs/add-a-platform.md`` lists what else a
+platform needs.
 """
 
 from __future__ import annotations

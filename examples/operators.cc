@@ -1,6 +1,6 @@
 // Operators on memory of your own: defaults, optionals, a chosen implementation, an error.
 //
-// See "C++" in the README for how to compile it.
+// docs/the-library.md has the command that compiles it.
 #include <infini/ops/base/add.h>
 #include <infini/ops/base/clamp.h>
 #include <infini/ops/base/mean.h>

@@ -1,8 +1,8 @@
 """The platforms this program knows: facts that hold for any project on them.
 
 Their names and torch device types are those of ``codegen/devices.py``; a device that is added
-there is a platform here, and what else a project needs is set in its ``ci.yaml``. All that adding a
-platform takes is listed in ``docs/new-device.md``, part 5.
+there is a platform here, and what else a project needs is set in its ``ci.yaml``.
+``docs/add-a-platform.md`` lists every step of adding a platform.
 """
 
 from __future__ import annotations

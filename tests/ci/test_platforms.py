@@ -56,7 +56,7 @@ def labels_in_readme() -> set[str]:
     return {known.get(label, label) for label in labels.split(", ")}
 
 
-# Where a person adds a platform, as CONTRIBUTING.md lists it.
+# Where a developer adds a platform, as docs/add-a-platform.md lists it.
 PLACES: dict[str, Callable[[], set[str]]] = {
     "src/include/infini/ops/device_type.h": named_in(
         "src/include/infini/ops/device_type.h", r'^    {DeviceType::k\w+, "(\w+)"'
@@ -88,7 +88,7 @@ def differences(names: Iterable[str]) -> dict[str, set[str]]:
 
 def test_every_place_that_names_platforms_has_those_of_the_table() -> None:
     places = differences(device.name for device in devices.PLATFORMS)
-    assert not places, f"{places}: see 'A platform' in CONTRIBUTING.md"
+    assert not places, f"{places}: see docs/add-a-platform.md"
 
 
 def test_a_new_platform_is_missed_in_every_place() -> None:
@@ -97,9 +97,9 @@ def test_a_new_platform_is_missed_in_every_place() -> None:
 
 
 @pytest.mark.parametrize("place", ["codegen/devices.py", *PLACES])
-def test_the_recipe_of_a_platform_names_every_place(place: str) -> None:
-    recipe = text_of("CONTRIBUTING.md").partition("* **A platform**")[2].partition("\n* **")[0]
-    assert f"`{place}" in recipe
+def test_the_page_about_platforms_names_every_place(place: str) -> None:
+    steps = text_of("docs/add-a-platform.md").partition("\n## 1.")[2].partition("\n## Run it")[0]
+    assert f"`{place}" in steps
 
 
 def test_the_images_of_the_documentation_are_those_of_the_table() -> None:

@@ -1,0 +1,120 @@
+"""What docs/bring-up-a-device.md shows is so: its YAML generates, its files and options exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ci.plan.config import PlatformConfig
+from ci.plan.load import load_config
+from codegen.aten import find_torch
+from codegen.backend.coverage import Status
+from codegen.backend.emit import generate_backend
+from codegen.cli import main
+from codegen.devices import Platform
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "bring-up-a-device.md").read_text(encoding="utf-8")
+PLATFORM_PAGE = (ROOT / "docs" / "add-a-platform.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str, page: str = PAGE) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def documents() -> list[str]:
+    """What the commands write into backend.yaml: the first three operators, then the others."""
+    return re.findall(r"^cat >>? \S+/backend\.yaml <<'END'\n(.*?)^END$", PAGE, re.M | re.S)
+
+
+def test_the_yaml_generates(tmp_path: Path) -> None:
+    minimal, added = documents()
+    source = tmp_path / "backend.yaml"
+    source.write_text(minimal + added, encoding="utf-8")
+    outcome = generate_backend(source, tmp_path / "generated", find_torch(None))
+    assert "RegisterAutogradPrivateUse1.cpp" in outcome.written
+    coverage = json.loads((tmp_path / "generated" / "coverage.json").read_text(encoding="utf-8"))
+    assert coverage["required_missing"] == []
+    if not coverage["torch_version"].startswith("2.13."):
+        return
+    counts = dict(re.findall(r"^\| \*\*(\w+)\*\* \| ([\d,]+) \|", PAGE, re.MULTILINE))
+    assert counts == {status: f"{count:,}" for status, count in coverage["counts"].items()}
+
+
+def test_the_required_operators_that_it_names_are_those_of_the_report(tmp_path: Path) -> None:
+    source = tmp_path / "backend.yaml"
+    source.write_text(documents()[0], encoding="utf-8")
+    generate_backend(source, tmp_path / "generated", find_torch(None))
+    report = (tmp_path / "generated" / "coverage.md").read_text(encoding="utf-8")
+    section = report.split("every backend needs them")[1].split("\n## ")[0]
+    required = re.findall(r"^\| (`\S+`) \|", section, re.MULTILINE)
+    assert required
+    assert [name for name in required if name not in PAGE] == []
+    assert all(f"**{status.value}**" in PAGE for status in Status)
+
+
+def test_the_kernels_to_copy_are_those_of_the_simulated_device() -> None:
+    rows = re.findall(r"^\| ((?:`\w+\.(?:cc|h)`(?:, )?)+) \|", PAGE, re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    names.remove("PrivateUse1NativeFunctions.h")  # of the table of generated files
+    there = {path.name for path in (ROOT / "tests" / "simulated" / "src").glob("*.*")}
+    assert "tensors.cc" in names
+    assert names <= there
+    # The page says that these are left out at first.
+    assert {name for name in there - names if name.endswith(".cc")} == {
+        "networks.cc",
+        "random.cc",
+        "sparse.cc",
+    }
+
+
+def test_what_is_to_be_changed_in_the_copies_is_in_them() -> None:
+    build = (ROOT / "tests" / "simulated" / "CMakeLists.txt").read_text(encoding="utf-8")
+    module = ROOT / "tests" / "simulated" / "src" / "simulated_device" / "runtime.py"
+    for changed in ("simulated_device", "${CMAKE_CURRENT_SOURCE_DIR}/../..", "-O0"):
+        assert changed in build
+        assert f"{changed}`" in PAGE
+    assert "\nis_simulated = True\n" in module.read_text(encoding="utf-8")
+
+
+def test_the_configuration_is_valid(tmp_path: Path) -> None:
+    [text] = blocks("yaml")
+    document = yaml.safe_load(text)
+    PlatformConfig.model_validate(document["platforms"].pop("acme"))
+    # The loader takes the platforms of the table only.
+    path = tmp_path / "acme.yaml"
+    document["platforms"]["cpu"] = {}
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    assert [stage.name for stage in load_config(path).stages] == ["install", "plug-in", "pytest"]
+
+
+def test_the_platform_of_the_other_page_is_valid() -> None:
+    [text] = blocks("yaml", PLATFORM_PAGE)
+    PlatformConfig.model_validate(yaml.safe_load(text)["acme"])
+    row = 'Platform(name="acme", torch_device="acme", torch_plugin="torch_acme")'
+    assert row in PAGE
+    assert row in PLATFORM_PAGE
+    assert [each.name for each in fields(Platform)] == re.findall(r'(\w+)="', row)
+
+
+@pytest.mark.parametrize("page", [PAGE, PLATFORM_PAGE], ids=["device", "platform"])
+def test_the_files_that_it_names_exist(page: str) -> None:
+    names = set(re.findall(r"`((?:codegen|docker|src/cmake|ci|tests)/[\w./-]+)`", page))
+    assert len(names) > 5
+    made = {"docker/platforms/acme.sh"}
+    assert [name for name in sorted(names - made) if not (ROOT / name).exists()] == []
+
+
+def test_the_options_of_the_generator_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["backend-stubs", "--help"])
+    help_text = capsys.readouterr().out
+    commands = re.findall(r"^python -m codegen backend-stubs (.*)$", PAGE, re.MULTILINE)
+    options = {option for command in commands for option in re.findall(r"--[\w-]+", command)}
+    assert options
+    assert [option for option in sorted(options) if option not in help_text] == []
