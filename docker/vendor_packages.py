@@ -28,13 +28,13 @@ def constraints() -> None:
     for package in metadata.distributions():
         versions.setdefault(package.metadata["Name"].lower(), package.version)
     for name, version in sorted(versions.items()):
-        if is_vendors(name, version):
+        if is_vendor_package(name, version):
             print(f"{name}=={version}")
         elif name == "numpy":  # torch is compiled for one major version of it
             print(f"numpy<{int(version.split('.')[0]) + 1}")
 
 
-def is_vendors(name: str, version: str) -> bool:
+def is_vendor_package(name: str, version: str) -> bool:
     """A build of the vendor's has a local version (2.4.0+metax3.2), which no index has."""
     return "+" in version or FAMILY.match(name) is not None
 
@@ -49,7 +49,7 @@ def link(environment: str) -> None:
 
 
 def check(path: str) -> None:
-    wrong = [pin for pin in Path(path).read_text().split() if "==" in pin and not kept(pin)]
+    wrong = [pin for pin in Path(path).read_text().split() if "==" in pin and not is_kept(pin)]
     for pin in wrong:
         print(
             f"vendor_packages.py: the base image's {pin} was replaced or shadowed", file=sys.stderr
@@ -57,7 +57,7 @@ def check(path: str) -> None:
     sys.exit(bool(wrong))
 
 
-def kept(pin: str) -> bool:
+def is_kept(pin: str) -> bool:
     name, version = pin.split("==")
     package = metadata.distribution(name)
     own = Path(sys.prefix) in Path(str(package.locate_file(""))).parents

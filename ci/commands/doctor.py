@@ -14,7 +14,7 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import SITE_FILE, chosen_platforms, load_project, plan_run, site_file
 from ci.report.document import output
 from ci.upkeep.doctor import checks
-from ci.upkeep.doctor.engine import cache, engine_check
+from ci.upkeep.doctor.engine import cache_finding, engine_check
 from ci.upkeep.doctor.network import network_checks
 from ci.util import prerequisites
 from ci.util.prerequisites import Finding, ok
@@ -56,7 +56,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         configured = list(project.config.platforms)
         chosen = chosen_platforms(project.config, options.platforms or configured)
     except CiError as error:
-        yield from checks.of_error("configuration", error)
+        yield from checks.error_findings("configuration", error)
         return
     site = site_file(project.path, project.environ)
     files = f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
@@ -77,12 +77,12 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         except CiError as error:
             wrong.setdefault(str(error), (error, []))[1].append(name)
     for mistake, unplanned in wrong.values():
-        yield from checks.of_error(f"configuration of {', '.join(unplanned)}", mistake)
+        yield from checks.error_findings(f"configuration of {', '.join(unplanned)}", mistake)
     yield from checks.carry_out(
         [
             checks.Check("git", lambda: [prerequisites.git(project.source)]),
             checks.Check("results", lambda: [prerequisites.results(options.results)]),
-            checks.Check("cache", lambda: [cache()]),
+            checks.Check("cache", lambda: [cache_finding()]),
             *network_checks(network),
             *(engine_check(engine, members) for engine, members in by_engine.items()),
         ]

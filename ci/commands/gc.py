@@ -137,7 +137,7 @@ def _engines(
             engine = select_engine(plan)
             if isinstance(engine, DockerEngine):
                 with _engine_errors():
-                    found[engine.client.info()["ID"]] = EngineContents.ask(engine.client)
+                    found[engine.client.info()["ID"]] = EngineContents.read(engine.client)
         except CiError as error:
             silent.append(error)
     return tuple(found.values()), silent
@@ -159,7 +159,7 @@ def _places(
     going_on = [run for run in runs if run.going_on]
     scope = Scope(
         project=options.project or project.config.project,
-        strangers=options.project is None,
+        orphans=options.project is None,
         runs={run.path.name for run in going_on}.union(*(engine.running for engine in engines)),
         platforms={platform for run in going_on for platform in run.request.platforms},
     )

@@ -33,11 +33,11 @@ from ci.plan.request import (
     selected_operators,
 )
 from ci.report.table import ResultsReport
-from ci.run.coordinator import RunCoordinator, together
+from ci.run.coordinator import RunCoordinator, combined_refusal
 from ci.run.progress import Progress
 from ci.run.records import Records
 from ci.store.folder import open_store
-from ci.upkeep.bundle.unpack import opened_bundle
+from ci.upkeep.bundle.unpack import open_bundle
 from ci.util import prerequisites
 from ci.util.prerequisites import Severity
 from ci.util.process import interrupts_go_to
@@ -122,9 +122,9 @@ def execute(options: argparse.Namespace) -> int:
 def _run_bundle(options: argparse.Namespace) -> int:
     earlier = read_request(options.results, options.resume) if options.resume else None
     wanted, asked = earlier.platforms if earlier else options.platforms, _run_options(options)
-    with opened_bundle(options.bundle, wanted) as bundle:
+    with open_bundle(options.bundle, wanted) as bundle:
         if earlier:
-            request = bundle.resumed(earlier)
+            request = bundle.resume(earlier)
         else:
             request = bundle.request(options.results, asked, options.select)
         return _carry_out(options, request, bundle.plans(request, options.results))
@@ -221,5 +221,5 @@ def _describe(plans: Sequence[RunPlan]) -> int:
         except CiError as error:  # the others are described all the same
             refused[plan.platform] = error
     if refused:
-        raise together(refused)
+        raise combined_refusal(refused)
     return ExitCode.PASSED

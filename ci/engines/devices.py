@@ -44,7 +44,7 @@ def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundFiles:
+class DeviceFiles:
     """What of a vendor's device files and driver there is on an engine's machine.
 
     Attributes:
@@ -76,7 +76,7 @@ def check_exposure(platform: str, devices: DevicePlan) -> None:
         )
 
 
-def container_devices(devices: DevicePlan, found: FoundFiles | None = None) -> dict[str, Any]:
+def container_devices(devices: DevicePlan, found: DeviceFiles | None = None) -> dict[str, Any]:
     """Return the options; without ``found`` the files are patterns."""
     facts = devices.facts
     options: dict[str, Any] = {"volumes": [lease_volume(devices)]}
@@ -90,7 +90,7 @@ def container_devices(devices: DevicePlan, found: FoundFiles | None = None) -> d
             names = [f"{facts.cdi}={uuid}" for uuid in devices.uuids or ("all",)]
             options["device_requests"] = [DeviceRequest(driver="cdi", device_ids=names)]
         case _:
-            found = found or FoundFiles(files=facts.files, mounts=facts.mounts)
+            found = found or DeviceFiles(files=facts.files, mounts=facts.mounts)
             options["devices"] = [f"{path}:{path}:rw" for path in found.files]
             options["volumes"] += [f"{path}:{path}:ro" for path in found.mounts]
             options["group_add"] = [str(number) for number in found.groups]
@@ -104,28 +104,28 @@ def lease_volume(devices: DevicePlan) -> str:
     return f"{devices.folder}:{devices.folder}"
 
 
-HOST = "/host"  # where the container has the machine's files, read-only
+MOUNT = "/host"  # where the container has the machine's files, read-only
 HELPER_LABEL = "infini-ci.helper"
 
 # Runs as root, who alone can make a folder for all users, but with no capability.
-PROGRAM = f"""
+SEARCH_PROGRAM = f"""
 import glob, json, os, stat, sys
 wanted = json.loads(sys.argv[1])
 files, groups = [], set()
-for path in sorted(path for pattern in wanted["files"] for path in glob.glob("{HOST}" + pattern)):
+for path in sorted(path for pattern in wanted["files"] for path in glob.glob("{MOUNT}" + pattern)):
     facts = os.stat(path)
     if stat.S_ISCHR(facts.st_mode):
-        files.append(path[len("{HOST}"):])
+        files.append(path[len("{MOUNT}"):])
         if facts.st_mode & stat.S_IWGRP and not facts.st_mode & stat.S_IWOTH:
             groups.add(facts.st_gid)
-mounts = [path for path in wanted["mounts"] if os.path.exists("{HOST}" + path)]
+mounts = [path for path in wanted["mounts"] if os.path.exists("{MOUNT}" + path)]
 if os.stat(wanted["folder"]).st_uid == 0:
     os.chmod(wanted["folder"], 0o1777)
 print(json.dumps({{"files": files, "mounts": mounts, "groups": sorted(groups)}}))
 """
 
 
-def look(client: DockerClient, plan: RunPlan, devices: DevicePlan) -> FoundFiles:
+def find_device_files(client: DockerClient, plan: RunPlan, devices: DevicePlan) -> DeviceFiles:
     """Look for the vendor's files, and make the lease folder, which the engine does as root.
 
     Raises ``InfrastructureError`` where the container needs device files and there are none.
@@ -137,20 +137,20 @@ def look(client: DockerClient, plan: RunPlan, devices: DevicePlan) -> FoundFiles
     try:
         printed = client.containers.run(
             plan.needed_image.tag,
-            entrypoint=[*plan.needed_image.entry, "python3", "-c", PROGRAM],
+            entrypoint=[*plan.needed_image.entry, "python3", "-c", SEARCH_PROGRAM],
             command=[json.dumps(wanted)],
             labels={**labels, HELPER_LABEL: plan.run_id},
             user="0",
             network_mode="none",
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
-            volumes=[*(f"{top}:{HOST}{top}:ro" for top in tops), lease_volume(devices)],
+            volumes=[*(f"{top}:{MOUNT}{top}:ro" for top in tops), lease_volume(devices)],
             remove=True,
         )
     except ContainerError as error:
         message = f"the search for devices on the engine's machine failed: {error}"
         raise InfrastructureError(message) from error
-    found = FoundFiles(**{name: tuple(value) for name, value in json.loads(printed).items()})
+    found = DeviceFiles(**{name: tuple(value) for name, value in json.loads(printed).items()})
     if exposure_of(devices) is Exposure.FILES and not fnmatch.filter(found.files, facts.files[0]):
         raise InfrastructureError(
             f"the engine's machine has no device file {facts.files[0]} of {plan.label}",

@@ -24,7 +24,7 @@ from docker.types import LogConfig
 
 from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract, pack
-from ci.engines.devices import check_exposure, exposure_of, look
+from ci.engines.devices import check_exposure, exposure_of, find_device_files
 from ci.engines.images import ImageBuilder
 from ci.engines.link import ERRORS, Link, explain, typed_sdk_errors
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
@@ -85,7 +85,7 @@ class DockerEngine:
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         """Find or build the image of ``plan``."""
-        with self._link.in_use(plan.network):
+        with self._link.session(plan.network):
             return self.images.prepare(plan, ImageLog(plan.results, observer))
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
@@ -95,16 +95,16 @@ class DockerEngine:
         facts = ExecutionFacts(engine=self.name, interrupted=True)
         notes: list[str] = []
         try:
-            with self._link.in_use(plan.network):
+            with self._link.session(plan.network):
                 notes += self.images.notes(plan, image.digest)
                 if plan.devices is not None and plan.devices.privileged:
                     notes.append(PRIVILEGED)
                 container = self._create(plan, image)
                 sync_start = monotonic()
-                notes += _fill(container, plan)
+                notes += _copy_in(container, plan)
                 sync_seconds = monotonic() - sync_start
                 _start(container, plan)
-                facts = self._attend(container, plan, observer)
+                facts = self._follow_to_end(container, plan, observer)
         except KeyboardInterrupt:
             pass  # it came before the start
         finally:
@@ -121,7 +121,7 @@ class DockerEngine:
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
         """Adopt the container that a dead caller left behind, running or ended."""
         start = monotonic()
-        with self._link.in_use(plan.network):
+        with self._link.session(plan.network):
             notes = self.images.notes(plan)
             container = next(iter(self._containers(plan)), None)
             if container is None:
@@ -130,7 +130,7 @@ class DockerEngine:
             try:
                 if container.status == "created":  # its caller died before it could start it
                     return None
-                facts = self._attend(container, plan, observer)
+                facts = self._follow_to_end(container, plan, observer)
             finally:
                 self._remove(plan, facts)
         return replace(
@@ -149,7 +149,7 @@ class DockerEngine:
     def _create(self, plan: RunPlan, image: ImageFacts) -> Container:
         if plan.cache:  # made beforehand: what comes with a container has no labels
             self.client.volumes.create(plan.cache.name, labels=job.volume_labels(plan))
-        found = look(self.client, plan, plan.devices) if plan.devices else None
+        found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
         try:
             return self.client.containers.create(
                 image.digest or image.reference,  # whatever has the name by now
@@ -166,7 +166,9 @@ class DockerEngine:
             remedy = f"docker rm {name}, if nobody needs it, and go on with --resume"
             raise InfrastructureError(message, remedy=remedy) from error
 
-    def _attend(self, container: Container, plan: RunPlan, observer: Observer) -> ExecutionFacts:
+    def _follow_to_end(
+        self, container: Container, plan: RunPlan, observer: Observer
+    ) -> ExecutionFacts:
         """Follow a container to its end, and take its results out; a cut connection is made again.
 
         A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
@@ -182,8 +184,8 @@ class DockerEngine:
                     observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
                     with suppress(APIError):  # it may have ended by itself just now
                         container.kill(signal=number.name)
-                self._link.lasting(partial(_follow, container, reader), observer)
-                refused = self._link.lasting(partial(_collect, container, plan), observer)
+                self._link.retry(partial(_read_log, container, reader), observer)
+                refused = self._link.retry(partial(_copy_results, container, plan), observer)
                 return ExecutionFacts(
                     engine=self.name,
                     exit_code=container.attrs["State"]["ExitCode"],
@@ -220,7 +222,7 @@ class DockerEngine:
             for container in self._containers(plan):
                 container.remove(force=True, v=True)
             # The engine refuses where another run has it.
-            if plan.cache and job.is_empty(plan.results):
+            if plan.cache and job.is_cache_empty(plan.results):
                 self.client.api.remove_volume(plan.cache.name)
         except ERRORS:
             pass  # with the engine gone there is nothing to be done; the run says that it was lost
@@ -239,7 +241,7 @@ def _start(container: Container, plan: RunPlan) -> None:
         raise InfrastructureError(message, remedy=DEVICE_REMEDIES[exposure]) from error
 
 
-def _fill(container: Container, plan: RunPlan) -> Iterator[str]:
+def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
     """Copy everything in; a note for each file of the sources that had to stay out."""
     owner = int(plan.container.user)
     folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
@@ -260,7 +262,7 @@ def _fill(container: Container, plan: RunPlan) -> Iterator[str]:
     container.put_archive("/", pack(named, folders=empty, owner=owner))
 
 
-def _follow(container: Container, reader: EventReader) -> None:
+def _read_log(container: Container, reader: EventReader) -> None:
     """Read the log from its beginning until the container has ended."""
     while True:
         reader.restart()
@@ -277,7 +279,7 @@ def _follow(container: Container, reader: EventReader) -> None:
             return
 
 
-def _collect(container: Container, plan: RunPlan) -> list[str]:
+def _copy_results(container: Container, plan: RunPlan) -> list[str]:
     """Take the results out; return the names of what was refused."""
     chunks, _ = container.get_archive(plan.container.results)
     with TemporaryFile() as archive:

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from ci.engines import EngineMachine, Observer, typed_errors
 from ci.engines.archives import extract
-from ci.engines.job import host_job, remove_empty_folder
+from ci.engines.job import host_job, remove_empty_cache
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_host
 from ci.engines.workfolder import PIP_INSTALL, WorkFolder
@@ -36,14 +36,14 @@ from ci.util.prerequisites import Finding, install_command, package_manager
 
 # The caller's, which would reach past the environment, skip assertions, compile each module again
 # in each process, or speak of another run.
-UNWANTED = RESERVED_VARIABLES | {
+EXCLUDED_VARIABLES = RESERVED_VARIABLES | {
     *("PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
     # With the worker's, syrupy reports nothing and passes.
     *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
 }
 # Of the shell's variables, which all reach the stages: those that a dry run prints, as builds and
 # tests go by them. Any other may hold a secret.
-SHOWN = re.compile(
+PRINTED_VARIABLES = re.compile(
     r"(INFINI|PIP|SKBUILD|CMAKE|CCACHE|PYTEST|TORCH|CUDA|OMP|MKL|LD|LC)_\w+|(NINJA|PYTHON)\w+"
     r"|CC|CXX|CPP|(C|CXX|CPP|LD|MAKE)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH|LANG|TZ"
     r"|\w+_VISIBLE_DEVICES"
@@ -102,7 +102,7 @@ class HostEngine:
         agent = None
         try:
             with _typed_errors():
-                notes += _sync(plan, folder)
+                notes += _copy_sources(plan, folder)
                 if install := missing_packages(plan.system_packages):
                     # What the image would have; it is not for a run to install into this system.
                     what = "not all that system_packages names is installed on this machine"
@@ -110,7 +110,7 @@ class HostEngine:
                 sync_seconds = monotonic() - start
                 variables = _environment(plan, folder.venv)
                 agent = folder.start_agent(host_job(plan, folder.path), variables)
-                facts = _attend(folder, plan, observer)
+                facts = _follow_to_end(folder, plan, observer)
                 if facts.lost and not facts.interrupted:  # it has ended, without a result
                     code = agent.wait()
                     facts = replace(facts, exit_code=code if code >= 0 else 128 - code)
@@ -120,7 +120,7 @@ class HostEngine:
             folder.remove()
             if agent is not None:
                 agent.wait()
-            remove_empty_folder(plan.cache)
+            remove_empty_cache(plan.cache)
         return replace(
             facts,
             image=image,
@@ -139,20 +139,22 @@ class HostEngine:
             if folder.agent is None:
                 return None
             with _typed_errors():
-                facts = _attend(folder, plan, observer)
+                facts = _follow_to_end(folder, plan, observer)
         finally:
             folder.remove()
-            remove_empty_folder(plan.cache)
+            remove_empty_cache(plan.cache)
         return replace(facts, wrapper_seconds=monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:
         """Return a script that does the same."""
         shell = process.inherited_environment()
         shown = {
-            name: shell[name] for name in sorted(shell.keys() - UNWANTED) if SHOWN.fullmatch(name)
+            name: shell[name]
+            for name in sorted(shell.keys() - EXCLUDED_VARIABLES)
+            if PRINTED_VARIABLES.fullmatch(name)
         }
         environment = {**shown, **plan.network.host_environment, **plan.environment}
-        return describe_host(plan, environment, unset=UNWANTED | {process.STORE_VARIABLE})
+        return describe_host(plan, environment, unset=EXCLUDED_VARIABLES | {process.STORE_VARIABLE})
 
     def close(self) -> None:
         """There is no line to this machine."""
@@ -206,13 +208,13 @@ def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
 def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
     """The caller's environment with the virtual environment active, then the plan's own."""
     inherited = process.inherited_environment()
-    ambient = {name: value for name, value in inherited.items() if name not in UNWANTED}
+    ambient = {name: value for name, value in inherited.items() if name not in EXCLUDED_VARIABLES}
     path = os.pathsep.join([str(venv / "bin"), ambient.get("PATH", os.defpath)])
     active = {"PATH": path, "VIRTUAL_ENV": str(venv)}
     return {**ambient, **active, **plan.network.host_environment, **plan.environment}
 
 
-def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
+def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
     """Copy the sources by way of the same archive that a container gets."""
     with TemporaryFile() as archive:
         left_out = source.write_archive(plan.source, archive)
@@ -222,18 +224,18 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
     return [f"left out of the sources: {name}" for name in names]
 
 
-def _attend(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionFacts:
+def _follow_to_end(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionFacts:
     """Follow the agent to its end."""
     reader = EventReader(LiveLogs(observer, {}), plan.results)  # the stages' logs are here already
     interrupted = False
-    with folder.printed.open("rb") as printed:
+    with folder.output.open("rb") as printed:
         try:
-            _follow(printed, reader, folder)
+            _read_output(printed, reader, folder)
         except KeyboardInterrupt:
             interrupted = True
             observer.event({"event": "engine", "text": "interrupted: ending the running stage"})
             folder.signal(signal.SIGTERM)
-            _follow(printed, reader, folder, timeout_s=STOP_GRACE_S)
+            _read_output(printed, reader, folder, timeout_s=STOP_GRACE_S)
     finished = reader.finished
     return ExecutionFacts(
         engine=HostEngine.name,
@@ -245,7 +247,7 @@ def _attend(folder: WorkFolder, plan: RunPlan, observer: Observer) -> ExecutionF
     )
 
 
-def _follow(
+def _read_output(
     printed: BinaryIO, reader: EventReader, folder: WorkFolder, *, timeout_s: float = math.inf
 ) -> None:
     """Read what the agent prints until it has ended."""

@@ -20,7 +20,7 @@ from docker.utils import parse_repository_tag
 from filelock import FileLock, Timeout
 
 from ci.engines.archives import pack
-from ci.engines.link import explain, is_here
+from ci.engines.link import explain, is_local
 from ci.engines.logs import ImageLog
 from ci.errors import InfrastructureError
 from ci.model.plan import BASE_IMAGE_INPUT, ImageArchive, ImagePlan, RunPlan, base_image_remedy
@@ -34,8 +34,8 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 LOADED = "from the bundle"
 PRESENT = "from the bundle, and here already"
-LONGEST_S = 24 * 3600  # a guard: some GB take minutes
-TIMES = 2  # the engine unpacks the archive before it takes the layers out
+LONG_TIMEOUT_S = 24 * 3600  # a guard: some GB take minutes
+SPACE_FACTOR = 2  # the engine unpacks the archive before it takes the layers out
 
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
@@ -125,7 +125,7 @@ class ImageBuilder:
         start = monotonic()
         archive = plan.needed_image.archive
         if archive is not None:
-            image, reason = bundled_image(self.client, plan.needed_image, archive, log)
+            image, reason = load_bundled_image(self.client, plan.needed_image, archive, log)
         else:
             image, reason = self._find_or_build(plan, log)
         check_architecture(self.client, image)
@@ -151,17 +151,17 @@ class ImageBuilder:
 
     def _find_or_build(self, plan: RunPlan, log: ImageLog) -> tuple[Image, str]:
         """Return the image and why it was built, or that it was not."""
-        reason = self.reason(plan)
+        reason = self.build_reason(plan)
         if reason is not None:
             self._pull_base(plan, log)  # takes long, and no other run has to wait for it
             with build_lock(self.client.info()["ID"], log.write):
-                reason = self.reason(plan)  # another run may have built it meanwhile
+                reason = self.build_reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
                     log.write(f"building {plan.needed_image.tag}: {reason}")
                     self._build(plan, self._base(plan, log), log)
         return self.client.images.get(plan.needed_image.tag), reason or "cached"
 
-    def reason(self, plan: RunPlan) -> str | None:
+    def build_reason(self, plan: RunPlan) -> str | None:
         """Say why the image has to be built; ``None`` where there is one."""
         image = self.find(plan.needed_image.tag)
         if image is None:
@@ -192,7 +192,7 @@ class ImageBuilder:
 
     def save(self, image_id: str) -> Iterator[bytes]:
         """Read an image as ``docker save`` writes it; it has no name in there."""
-        with patience(self.client):
+        with long_timeout(self.client):
             chunks: Iterator[bytes] = self.client.api.get_image(image_id)
         return chunks
 
@@ -216,7 +216,7 @@ class ImageBuilder:
                 pull = self.client.api.pull(repository, tag or "latest", stream=True, decode=True)
                 for message in pull:
                     if "progressDetail" not in message:  # one line a layer, not one a kilobyte
-                        log.write(_text(message))
+                        log.write(_message_text(message))
             except APIError as error:
                 log.write(f"cannot pull {reference}: {explain(error)}")
         if base := self.find(reference):
@@ -260,8 +260,8 @@ class ImageBuilder:
         try:
             # To the end also after an error, which then closes the connection.
             for message in messages:
-                log.write(_text(message))
-                made.update(_STEP_RESULT.findall(_text(message)))
+                log.write(_message_text(message))
+                made.update(_STEP_RESULT.findall(_message_text(message)))
                 failed |= "error" in message
         finally:
             if any(mask_credentials(text) != text for text in image.build_arguments.values()):
@@ -287,49 +287,49 @@ class ImageBuilder:
                     self.client.api.remove_image(name)
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def _message_text(message: Mapping[str, Any]) -> str:
     """Return what a build or pull message says, whatever kind it is."""
     words = (message.get(key) for key in ("stream", "status", "error"))
     return " ".join(str(word) for word in words if word)
 
 
-def bundled_image(
+def load_bundled_image(
     client: DockerClient, plan: ImagePlan, archive: ImageArchive, log: ImageLog
 ) -> tuple[Image, str]:
     """Return the image of a bundle, and whether it had to be loaded."""
     for reference in (archive.id, plan.tag):
         with suppress(ImageNotFound):
-            if _is(image := client.images.get(reference), archive):
+            if _matches(image := client.images.get(reference), archive):
                 return image, PRESENT
     info = client.info()
-    if is_here(info):  # elsewhere its own error, of a full disk, comes later
+    if is_local(info):  # elsewhere its own error, of a full disk, comes later
         folder = str(info["DockerRootDir"])
-        needed, free = TIMES * archive.size, shutil.disk_usage(folder).free
+        needed, free = SPACE_FACTOR * archive.size, shutil.disk_usage(folder).free
         if free < needed:
             message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
             raise InfrastructureError(message, remedy="Make room: docker system df says by what.")
     log.write(f"loading {plan.tag} from {archive.bundle}")
     with tarfile.open(archive.bundle, mode="r:") as members:
         content = cast(IO[bytes], members.extractfile(archive.member))
-        with patience(client):
+        with long_timeout(client):
             images = client.images.load(content)
     for image in images:
-        if _is(image, archive):
+        if _matches(image, archive):
             return image, LOADED
     message = f"the engine loaded {', '.join(str(image.id) for image in images)} from"
     raise InfrastructureError(f"{message} {archive.bundle}, expected {archive.id}")
 
 
 @contextmanager
-def patience(client: DockerClient) -> Iterator[None]:
+def long_timeout(client: DockerClient) -> Iterator[None]:
     """Wait as long as it takes: before its first answer an engine copies the whole image."""
-    usual, client.api.timeout = client.api.timeout, LONGEST_S
+    usual, client.api.timeout = client.api.timeout, LONG_TIMEOUT_S
     try:
         yield
     finally:
         client.api.timeout = usual
 
 
-def _is(image: Image, archive: ImageArchive) -> bool:
+def _matches(image: Image, archive: ImageArchive) -> bool:
     """Engines that store images in containerd count ids otherwise; layers are the same in all."""
     return image.id == archive.id or tuple(image.attrs["RootFS"]["Layers"]) == archive.layers

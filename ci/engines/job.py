@@ -13,7 +13,7 @@ from typing import Any
 
 from docker.types import Ulimit
 
-from ci.engines.devices import CONTAINER_PROBE, PROBE, FoundFiles, container_devices, device_job
+from ci.engines.devices import CONTAINER_PROBE, PROBE, DeviceFiles, container_devices, device_job
 from ci.engines.logs import SHOWN_BYTES_PER_S, STREAMED_BYTES_PER_S
 from ci.model.job import CacheJob, Job
 from ci.model.plan import CONTAINER_CA_BUNDLE, CachePlan, RunPlan
@@ -81,20 +81,20 @@ def job_document(
 AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
 COMMAND = ("python3", AGENT, JOB)
-MOUNT = "/cache"
+CACHE_MOUNT = "/cache"
 # Below the mount: an engine makes a volume root's own, where the image has no such folder.
-FOLDER = f"{MOUNT}/ccache"
+CACHE_FOLDER = f"{CACHE_MOUNT}/ccache"
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
 
-def container_options(plan: RunPlan, found: FoundFiles | None = None) -> dict[str, Any]:
+def container_options(plan: RunPlan, found: DeviceFiles | None = None) -> dict[str, Any]:
     """Return what ``docker create`` is told beside image and command.
 
     ``found`` is what there is of the devices' files; without it they are patterns.
     """
     container = plan.container
     ulimits = container.ulimits.items()
-    cache = [f"{plan.cache.name}:{MOUNT}"] if plan.cache else []
+    cache = [f"{plan.cache.name}:{CACHE_MOUNT}"] if plan.cache else []
     devices = container_devices(plan.devices, found) if plan.devices else {}
     return {
         "name": container.name,
@@ -125,7 +125,7 @@ def container_files(plan: RunPlan) -> dict[str, Path]:
 
 def container_folders(plan: RunPlan) -> list[str]:
     """The folders beside the sources that the stages in a container write to."""
-    return [plan.container.results, *([FOLDER] if plan.cache else [])]
+    return [plan.container.results, *([CACHE_FOLDER] if plan.cache else [])]
 
 
 def container_job(plan: RunPlan) -> bytes:
@@ -136,7 +136,7 @@ def container_job(plan: RunPlan) -> bytes:
         workspace=workspace,
         results=plan.container.results,
         printed_bytes_per_s=STREAMED_BYTES_PER_S,
-        compiler_cache=CacheJob(FOLDER, base=workspace, cold=cache.cold) if cache else None,
+        compiler_cache=CacheJob(CACHE_FOLDER, base=workspace, cold=cache.cold) if cache else None,
         probe=CONTAINER_PROBE,
     )
 
@@ -147,7 +147,7 @@ WORKSPACE = "workspace"  # on this machine, in the folder of the sources and the
 def host_job(plan: RunPlan, folder: Path) -> bytes:
     """The agent's input file on this machine."""
     cache = plan.cache
-    home = str(host_folder(cache)) if cache else ""
+    home = str(host_cache_folder(cache)) if cache else ""
     return job_document(
         plan,
         workspace=str(folder / WORKSPACE),
@@ -157,12 +157,12 @@ def host_job(plan: RunPlan, folder: Path) -> bytes:
     )
 
 
-def host_folder(cache: CachePlan) -> Path:
+def host_cache_folder(cache: CachePlan) -> Path:
     """The user's own folder for a cache."""
     return user_cache() / cache.name
 
 
-def is_empty(results: Path) -> bool:
+def is_cache_empty(results: Path) -> bool:
     """Whether nothing lay in the cache when a run's stages had ended, as its agent says."""
     path = results / "environment.json"
     try:  # it is the container's, and may be anything
@@ -174,11 +174,11 @@ def is_empty(results: Path) -> bool:
     return isinstance(cache, dict) and cache.get("empty") is True
 
 
-def remove_empty_folder(cache: CachePlan | None) -> None:
+def remove_empty_cache(cache: CachePlan | None) -> None:
     """Leave no folder behind for a project that compiles nothing."""
     if cache is not None:
         with suppress(OSError):  # it holds something, or was never made
-            host_folder(cache).rmdir()
+            host_cache_folder(cache).rmdir()
 
 
 def volume_labels(plan: RunPlan) -> dict[str, str]:

@@ -21,7 +21,7 @@ from docker.utils import kwargs_from_env, parse_host
 from urllib3.exceptions import HTTPError
 
 from ci.engines import Observer, typed_errors
-from ci.engines.remote import Forward, RemoteMachine, serve_there
+from ci.engines.remote import RemoteMachine, SocketForward, serve_on_remote
 from ci.engines.wheelhouse import serve
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import EnginePlan, NetworkPlan
@@ -48,20 +48,20 @@ class EngineAddress:
 def find_address(plan: EnginePlan, environ: Mapping[str, str]) -> EngineAddress:
     """Return the address of the plan's engine; raises ``ConfigError`` for an unknown context."""
     if plan.docker_host is not None:
-        return _by_url(plan.docker_host, environ, f"engine {plan.name}")
+        return _address_by_url(plan.docker_host, environ, f"engine {plan.name}")
     if plan.context is not None:
-        return _by_context(plan.context, environ, f"engine {plan.name}")
+        return _address_by_context(plan.context, environ, f"engine {plan.name}")
     if url := environ.get("DOCKER_HOST"):
-        return _by_url(url, environ, "DOCKER_HOST")
-    folder = _configuration(environ)
+        return _address_by_url(url, environ, "DOCKER_HOST")
+    folder = _configuration_folder(environ)
     if name := environ.get("DOCKER_CONTEXT"):
-        return _by_context(name, environ, "DOCKER_CONTEXT")
-    if name := _read(folder / "config.json").get("currentContext"):
-        return _by_context(name, environ, f"currentContext of {folder / 'config.json'}")
+        return _address_by_context(name, environ, "DOCKER_CONTEXT")
+    if name := _read_json(folder / "config.json").get("currentContext"):
+        return _address_by_context(name, environ, f"currentContext of {folder / 'config.json'}")
     return EngineAddress(url=LOCAL, environment={})
 
 
-def _by_url(url: str, environ: Mapping[str, str], named_by: str) -> EngineAddress:
+def _address_by_url(url: str, environ: Mapping[str, str], named_by: str) -> EngineAddress:
     # The variables speak of TCP; the SDK would look for their files whatever the address is.
     try:
         tls = kwargs_from_env(environ).get("tls") if url.startswith("tcp://") else None
@@ -71,16 +71,16 @@ def _by_url(url: str, environ: Mapping[str, str], named_by: str) -> EngineAddres
     return EngineAddress(url=url, environment={"DOCKER_HOST": url}, named_by=named_by, tls=tls)
 
 
-def _by_context(name: str, environ: Mapping[str, str], named_by: str) -> EngineAddress:
+def _address_by_context(name: str, environ: Mapping[str, str], named_by: str) -> EngineAddress:
     if name == DEFAULT_CONTEXT:
         return EngineAddress(url=LOCAL, environment={"DOCKER_HOST": LOCAL})
     # Not by the SDK: without a config.json, which only a login or `docker context use` makes,
     # it finds no context.
-    store = _configuration(environ) / "contexts"
+    store = _configuration_folder(environ) / "contexts"
     known = {
         str(found["Name"]): found
         for path in store.glob("meta/*/meta.json")
-        if (found := _read(path))
+        if (found := _read_json(path))
     }
     if name not in known:
         names = ", ".join([DEFAULT_CONTEXT, *sorted(known)])
@@ -112,12 +112,12 @@ def _context_tls(folder: Path, endpoint: Mapping[str, Any]) -> TLSConfig | None:
     )
 
 
-def _configuration(environ: Mapping[str, str]) -> Path:
+def _configuration_folder(environ: Mapping[str, str]) -> Path:
     """Where the docker command keeps its settings."""
     return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path) -> Mapping[str, Any]:
     """Read a file of the docker command; one that is not there says nothing."""
     try:
         content: Mapping[str, Any] = json.loads(path.read_text())
@@ -142,7 +142,7 @@ def explain(error: Exception) -> str:
     return _QUERY.sub("…", str(error))
 
 
-def is_cut(error: Exception) -> bool:
+def is_connection_lost(error: Exception) -> bool:
     """Tell a lost connection from an answer of the engine, and from trouble of this machine."""
     if isinstance(error, APIError):
         return False
@@ -193,20 +193,20 @@ class Link:
         self.address = find_address(plan, os.environ)
         self.environment = self.address.environment
         self.machine: RemoteMachine | None = None
-        self._forward: Forward | None = None
+        self._forward: SocketForward | None = None
         self._url = self.address.url
         shown = mask_credentials(self._url)
         self.place = f"the Docker Engine at {shown}"
         with ExitStack() as undo:
             if self._url.startswith("ssh://"):
                 self.machine = RemoteMachine.parse(self._url, os.environ)
-                self._forward = Forward(self.machine, self.machine.engine_socket)
+                self._forward = SocketForward(self.machine, self.machine.engine_socket)
                 undo.callback(self._forward.close)
                 self._url = f"unix://{self._forward.socket}"
                 self.environment = {"DOCKER_HOST": self._url}
             try:
-                self._restore()
-                _knock(self._url)
+                self._restart_ssh()
+                _check_socket(self._url)
                 self.client = DockerClient(base_url=self._url, tls=self.address.tls or False)
             except ERRORS as error:
                 found = self.machine.missing_engine() if self.machine else None
@@ -221,14 +221,14 @@ class Link:
         self._closing.close()
 
     @contextmanager
-    def in_use(self, network: NetworkPlan) -> Iterator[None]:
+    def session(self, network: NetworkPlan) -> Iterator[None]:
         """Have the wheelhouse within the engine's reach, and turn its errors into typed ones."""
         with typed_sdk_errors(self.place):
-            self._restore()
-            with serve_there(self.machine, network) if self.machine else serve(network):
+            self._restart_ssh()
+            with serve_on_remote(self.machine, network) if self.machine else serve(network):
                 yield
 
-    def lasting(self, action: Callable[[], Result], observer: Observer) -> Result:
+    def retry(self, action: Callable[[], Result], observer: Observer) -> Result:
         """Return what ``action`` returns, beginning it anew whenever the connection was cut.
 
         Raises what it raised when that is an answer of the engine, and the last cut when the
@@ -238,11 +238,11 @@ class Link:
             try:
                 return action()
             except ERRORS as error:
-                if not is_cut(error) or not self._reached_again(error, observer):
+                if not is_connection_lost(error) or not self._reconnect(error, observer):
                     raise
         return action()
 
-    def _reached_again(self, error: Exception, observer: Observer) -> bool:
+    def _reconnect(self, error: Exception, observer: Observer) -> bool:
         def say(text: str) -> None:
             observer.event({"event": "engine", "text": text})
 
@@ -251,20 +251,20 @@ class Link:
         while monotonic() < deadline:
             sleep(RETRY_S)
             with suppress(InfrastructureError, *ERRORS):
-                self._restore()
-                _knock(self._url)
+                self._restart_ssh()
+                _check_socket(self._url)
                 self.client.ping()
                 say(f"reached {self.place} again")
                 return True
         return False
 
-    def _restore(self) -> None:
+    def _restart_ssh(self) -> None:
         """Start ssh again where it has ended: the socket stays the same, so does the client."""
         if self._forward is not None and not self._forward.alive():
             self._forward.start()
 
 
-def _knock(url: str) -> None:
+def _check_socket(url: str) -> None:
     """Connect to a local engine's socket and hang up; raises ``OSError`` naming the socket.
 
     The SDK never closes a socket that it could not connect, which Python then warns of.
@@ -288,6 +288,6 @@ def _remedy(error: BaseException | None, url: str) -> str:
     return START_REMEDY if url.startswith("unix://") else ELSEWHERE_REMEDY
 
 
-def is_here(info: Mapping[str, Any]) -> bool:
+def is_local(info: Mapping[str, Any]) -> bool:
     """Tell whether an engine is this machine's own: by name, and where it says its files are."""
     return bool(info["Name"] == socket.gethostname() and Path(info["DockerRootDir"]).exists())

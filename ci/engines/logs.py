@@ -153,7 +153,7 @@ class EventReader:
         try:
             event = parse_event(line)
         except ValueError:
-            self._refuse(line)
+            self._keep_unreadable(line)
             return
         if event is None:  # a newer agent's
             return
@@ -161,7 +161,7 @@ class EventReader:
             self.finished = event
         self._observer.event({"event": event.event, **vars(event)})
 
-    def _refuse(self, line: str) -> None:
+    def _keep_unreadable(self, line: str) -> None:
         """Count a line that is no event, keep it, and show it; of a flood the beginning."""
         self.unreadable_lines += 1
         text = line[:LONGEST_SHOWN]

@@ -24,7 +24,7 @@ SETTINGS = {
 }
 
 
-class Complaints(logging.Handler):
+class LoggedErrors(logging.Handler):
     """Keeps the errors that gpustack-runtime logs in place of raising."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Complaints(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
-            self.errors.append(_told(record.exc_info[1]))
+            self.errors.append(_error_text(record.exc_info[1]))
 
 
 def main() -> None:
@@ -44,14 +44,14 @@ def main() -> None:
     except ImportError as error:
         answer = _unknown(f"gpustack-runtime cannot be imported: {error}")
     except Exception as error:
-        answer = _unknown(_told(error))
+        answer = _unknown(_error_text(error))
     print(json.dumps(answer, default=str))
 
 
 def detect(manufacturer: str) -> dict[str, Any]:
     """Say ``devices``, ``none``, or ``unknown`` with the reason."""
     os.environ.update(SETTINGS, GPUSTACK_RUNTIME_DETECT=manufacturer)
-    complaints = Complaints()
+    complaints = LoggedErrors()
     logger = logging.getLogger("gpustack_runtime")
     logger.setLevel(logging.DEBUG)
     logger.addHandler(complaints)
@@ -75,7 +75,7 @@ def detect(manufacturer: str) -> dict[str, Any]:
     return {"status": "devices", "reason": reason, "devices": [_facts(d) for d in found]}
 
 
-def _measured(detector: Any, complaints: Complaints) -> list[Any]:
+def _measured(detector: Any, complaints: LoggedErrors) -> list[Any]:
     """The devices with their usage; its own ``detect`` keeps silent when that cannot be read."""
     devices = detector.detect_info() or []
     for device in devices:
@@ -85,7 +85,7 @@ def _measured(detector: Any, complaints: Complaints) -> list[Any]:
     try:
         detector.detect_usage(devices)
     except Exception as error:
-        complaints.errors.append(_told(error))
+        complaints.errors.append(_error_text(error))
     return list(devices)
 
 
@@ -115,7 +115,7 @@ def _unknown(reason: str) -> dict[str, Any]:
     return {"status": "unknown", "reason": reason}
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

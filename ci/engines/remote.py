@@ -22,7 +22,7 @@ from threading import Event
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
-from ci.engines.wheelhouse import LOOPBACK, in_background, is_served, serve_apart
+from ci.engines.wheelhouse import LOOPBACK, background_thread, is_served, serve_on_free_port
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import NetworkPlan
 from ci.util import process
@@ -136,7 +136,7 @@ class RemoteMachine:
         return answer.stdout.strip() == "true"
 
 
-class Forward:
+class SocketForward:
     """An ssh child that forwards a private socket here to ``target`` on the machine.
 
     It is started, and restarted, by ``start``, and ends at ``close`` or with this process.
@@ -149,7 +149,7 @@ class Forward:
         # Nobody else may enter it.
         place = None if len(os.fsencode(gettempdir())) <= LONGEST_FOLDER else SHORT_FOLDER
         self._folder = Path(mkdtemp(prefix="infini-ci-ssh-", dir=place))
-        self._said = self._folder / "ssh.log"
+        self._log = self._folder / "ssh.log"
         self.socket = self._folder / "socket"
         self._command = machine.command("-N", *options, "-L", f"{self.socket}:{target}")
         self._children: list[subprocess.Popen[bytes]] = []
@@ -160,7 +160,7 @@ class Forward:
         _end(self._children)
         self.socket.unlink(missing_ok=True)
         launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid())]
-        with self._said.open("wb") as said:
+        with self._log.open("wb") as said:
             child = subprocess.Popen(
                 [*launcher, *self._command],
                 stdin=subprocess.DEVNULL,
@@ -170,21 +170,21 @@ class Forward:
             )
         self._children.append(child)
         deadline = monotonic() + START_S
-        while not _listens(self.socket):
+        while not _is_listening(self.socket):
             if child.poll() is not None or monotonic() > deadline:
-                raise self.machine.failure(self.said())
+                raise self.machine.failure(self.output())
             sleep(POLL_S)
 
     def alive(self) -> bool:
         """Tell whether ssh still runs."""
         return any(child.poll() is None for child in self._children)
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return what ssh has complained about."""
-        return self._said.read_text(errors="replace")
+        return self._log.read_text(errors="replace")
 
 
-def _listens(path: Path) -> bool:
+def _is_listening(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as door:
         try:
             door.connect(str(path))
@@ -206,7 +206,7 @@ def _close(folder: Path, children: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def serve_there(machine: RemoteMachine, network: NetworkPlan) -> Iterator[None]:
+def serve_on_remote(machine: RemoteMachine, network: NetworkPlan) -> Iterator[None]:
     """Serve the wheelhouse on the machine's loopback until the block ends.
 
     Runs beside each other share its port there as they do here: the first one's ssh has it, the
@@ -217,20 +217,20 @@ def serve_there(machine: RemoteMachine, network: NetworkPlan) -> Iterator[None]:
         yield
         return
     folder, there = network.wheelhouse, f"{LOOPBACK}:{network.wheelhouse_port}"
-    with serve_apart(folder) as port:
+    with serve_on_free_port(folder) as port:
         shared = ("-o", "ExitOnForwardFailure=no", "-R", f"{there}:{LOOPBACK}:{port}")
-        with closing(Forward(machine, there, *shared)) as forward:
-            _establish(forward, folder, there)
-            with in_background(_keep, forward, folder):
+        with closing(SocketForward(machine, there, *shared)) as forward:
+            _start_forwarding(forward, folder, there)
+            with background_thread(_keep_forwarding, forward, folder):
                 yield
 
 
-def _establish(forward: Forward, folder: Path, address: str) -> None:
+def _start_forwarding(forward: SocketForward, folder: Path, address: str) -> None:
     for _ in range(ATTEMPTS):  # who had the port there may have ended just now
         forward.start()
         if is_served(folder, str(forward.socket)):
             return
-    said = forward.said().strip()
+    said = forward.output().strip()
     raise InfrastructureError(
         f"{forward.machine.destination} cannot reach the wheelhouse {folder} at its own {address}"
         + (f": {said}" if said else ": another program has that port there"),
@@ -239,7 +239,7 @@ def _establish(forward: Forward, folder: Path, address: str) -> None:
     )
 
 
-def _keep(forward: Forward, folder: Path, ended: Event) -> None:
+def _keep_forwarding(forward: SocketForward, folder: Path, ended: Event) -> None:
     while not ended.wait(CHECK_S):
         if not is_served(folder, str(forward.socket)):
             with suppress(InfrastructureError):  # the run will say what it could not get

@@ -34,7 +34,7 @@ FLAGS = {
     "memswap_limit": "--memory-swap",
 }
 WIDTH = 80  # characters; a longer command gets a line for each of its words
-WHAT = "# the commands of a run; its verdict, table and results.json are not part of it"
+HEADER = "# the commands of a run; its verdict, table and results.json are not part of it"
 MASKED = "# *** below hides a password: put it there before you run this"
 # A newline in a quotation ends no word: until the script is complete it is this, which no shell
 # takes, and which no file has that is written as text.
@@ -55,7 +55,7 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
     secrets = {name: value for name, value in settings.items() if _is_secret(value)}
     # The script itself looks for device files, with these options of `docker create`.
-    options = job.container_options(plan, devices.FoundFiles(files=()))
+    options = job.container_options(plan, devices.DeviceFiles(files=()))
     device_files: dict[str, Sequence[str]] = {}
     if wanted and devices.exposure_of(wanted) is Exposure.FILES:
         device_files = {
@@ -124,13 +124,13 @@ def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: 
         "results": plan.results,
         **names,
     }
-    written = _written(document + b"\n", '"$work/job.json"')
+    written = _here_document(document + b"\n", '"$work/job.json"')
     template = environment.get_template("script.sh.j2")
     text = template.render(plan=plan, variables=variables, written_job=written, **values)
     text = text.rstrip("\n").replace(NEWLINE, "\n")
     shown = mask_credentials(text)
     note = [MASKED] if shown != text else []
-    return "\n".join(["(", WHAT, "set -eu", *note, shown, ")"])
+    return "\n".join(["(", HEADER, "set -eu", *note, shown, ")"])
 
 
 def _context(plan: RunPlan, image: ImagePlan) -> Iterator[str]:
@@ -145,10 +145,10 @@ def _context(plan: RunPlan, image: ImagePlan) -> Iterator[str]:
         target = f'"$work/context"/{shlex.quote(name)}'
         yield f"install -D -m {mode} {found or '/dev/null'} {target}"
         if found is None:
-            yield _written(content, target)
+            yield _here_document(content, target)
 
 
-def _written(content: bytes, target: str) -> str:
+def _here_document(content: bytes, target: str) -> str:
     """Write a file by a here-document; what is no text is in base64."""
     try:
         text, program = content.decode(), "cat"

@@ -44,20 +44,20 @@ def serve(network: NetworkPlan) -> Iterator[None]:
         yield
         return
     folder, port = network.wheelhouse, network.wheelhouse_port
-    with in_background(_keep_serving, folder, port, _take_or_share(folder, port)):
+    with background_thread(_keep_serving, folder, port, _listen_or_share(folder, port)):
         yield
 
 
 @contextmanager
-def serve_apart(folder: Path) -> Iterator[int]:
+def serve_on_free_port(folder: Path) -> Iterator[int]:
     """Serve ``folder`` at a port that no other run has, which is yielded, until the block ends."""
-    server = _server(folder, 0)  # the kernel chooses one that is free
-    with in_background(_keep_serving, folder, 0, server):
+    server = _make_server(folder, 0)  # the kernel chooses one that is free
+    with background_thread(_keep_serving, folder, 0, server):
         yield server.server_port
 
 
 @contextmanager
-def in_background(work: Callable[..., None], *arguments: object) -> Iterator[None]:
+def background_thread(work: Callable[..., None], *arguments: object) -> Iterator[None]:
     """Run ``work`` in a thread; its last argument is an event that is set when the block ends."""
     ended = Event()
     thread = Thread(target=work, args=(*arguments, ended), daemon=True)
@@ -69,7 +69,7 @@ def in_background(work: Callable[..., None], *arguments: object) -> Iterator[Non
         thread.join()
 
 
-def _take_or_share(folder: Path, port: int) -> ThreadingHTTPServer | None:
+def _listen_or_share(folder: Path, port: int) -> ThreadingHTTPServer | None:
     """Take the port; None where another run serves the same folder there."""
     deadline = monotonic() + HANDOVER_S
     while True:  # who ends resets the connections that it has not accepted
@@ -98,7 +98,7 @@ def _keep_serving(
 def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
     """Take the port; None where it is taken already."""
     try:
-        return _server(folder, port)
+        return _make_server(folder, port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return None
@@ -106,7 +106,7 @@ def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
         raise InfrastructureError(message, remedy=REMEDY) from error
 
 
-def _server(folder: Path, port: int) -> ThreadingHTTPServer:
+def _make_server(folder: Path, port: int) -> ThreadingHTTPServer:
     server = ThreadingHTTPServer((LOOPBACK, port), partial(_Handler, directory=str(folder)))
     server.timeout = POLL_S
     return server

@@ -62,7 +62,7 @@ class WorkFolder:
         return self.path / WORKSPACE
 
     @property
-    def printed(self) -> Path:
+    def output(self) -> Path:
         """What the agent prints."""
         return self.path / "agent.out"
 
@@ -78,7 +78,7 @@ class WorkFolder:
         program.write_bytes(agent_archive())
         job_file.write_bytes(job)
         # Append: a stage's process may write to the same file.
-        with self.state.open() as lock, self.printed.open("ab") as printed:
+        with self.state.open() as lock, self.output.open("ab") as printed:
             fcntl.flock(lock, fcntl.LOCK_EX)
             agent = subprocess.Popen(
                 [str(self.venv / "bin" / "python"), str(program), str(job_file)],

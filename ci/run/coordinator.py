@@ -17,10 +17,18 @@ from ci.facts.platform_result import not_run_result
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest
-from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged
+from ci.run.platform import PlatformOutcome, error_text, judge_lost, not_judged_outcome
 from ci.run.progress import Progress
 from ci.run.records import Records
-from ci.run.workers import Connect, Message, Readiness, WorkerFailure, Workers, carry_out, started
+from ci.run.workers import (
+    Connect,
+    Message,
+    Readiness,
+    WorkerFailure,
+    Workers,
+    carry_out,
+    forked_workers,
+)
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
 
@@ -58,16 +66,18 @@ class RunCoordinator:
             resumed=self.resumed,
             judged={name for name, row in self._rows.items() if is_judged(row)},
         )
-        with self.records, started(plans, work, jobs=self.jobs) as workers, self.progress:
+        with self.records, forked_workers(plans, work, jobs=self.jobs) as workers, self.progress:
             for plan, message in workers.messages():
-                self._guarded(plan, message, workers)
+                self._handle_safely(plan, message, workers)
             self.interrupted |= workers.interrupts > 0
             if self.interrupted and not self.records.is_open:
                 raise KeyboardInterrupt
             if plans and len(self._refused) == len(plans):
                 # They have answered in any order.
-                raise together({plan.platform: self._refused[plan.platform] for plan in plans})
-            self._begin()
+                raise combined_refusal(
+                    {plan.platform: self._refused[plan.platform] for plan in plans}
+                )
+            self._open_records()
             try:
                 return self._save()
             except OSError as error:
@@ -89,23 +99,23 @@ class RunCoordinator:
         row = self._rows.get(plan.platform)
         return row is not None and row.verdict.product.is_final
 
-    def _guarded(self, plan: RunPlan, message: Message, workers: Workers) -> None:
+    def _handle_safely(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         """Take a message; what one platform does or leaves never ends the others."""
         try:
-            self._take(plan, message, workers)
+            self._handle(plan, message, workers)
         except (CiError, OSError) as error:
             if not self.records.is_open:  # no result of any platform could be written
                 raise
-            self.progress.failure(plan.title, error_text(error))
+            self.progress.show_failure(plan.title, error_text(error))
         except Exception as error:  # the error is shown; the row follows at the platform's end
-            self._fault(plan, error)
+            self._show_fault(plan, error)
 
-    def _fault(self, plan: RunPlan, error: Exception) -> None:
+    def _show_fault(self, plan: RunPlan, error: Exception) -> None:
         """Show an internal error with its traceback."""
         details = "".join(traceback.format_exception(error)).strip()
-        self.progress.failure(plan.title, f"{error_text(error)}\n{details}")
+        self.progress.show_failure(plan.title, f"{error_text(error)}\n{details}")
 
-    def _take(self, plan: RunPlan, message: Message, workers: Workers) -> None:
+    def _handle(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         match message:
             case Readiness():
                 # What `auto` has become: a resumed run needs the same.
@@ -114,32 +124,32 @@ class RunCoordinator:
                 if self.records.is_open:
                     self.records.write_request(self.request)
                 else:
-                    self._begin()
+                    self._open_records()
                 if not workers.has_room(message):
-                    self.progress.waiting(plan.title, engine=message.engine)
+                    self.progress.show_waiting(plan.title, engine=message.engine)
             case CiError():
                 self._refused[plan.platform] = message
                 if self.records.is_open:
-                    self.progress.failure(plan.title, error_text(message))
+                    self.progress.show_failure(plan.title, error_text(message))
             case PlatformOutcome():
                 self.interrupted |= message.interrupted
                 self.install |= dict.fromkeys(filter(None, [message.install]))
                 self._finish(plan, message)
             case WorkerFailure(reason=reason, details=details):
-                self.progress.failure(plan.title, f"{reason}\n{details}".strip())
-                self._begin()
-                self._finish(plan, self._lost(plan, reason))
+                self.progress.show_failure(plan.title, f"{reason}\n{details}".strip())
+                self._open_records()
+                self._finish(plan, self._judge_lost(plan, reason))
             case _:
                 self.progress.event(plan.title, message)
 
-    def _lost(self, plan: RunPlan, reason: str) -> PlatformOutcome:
+    def _judge_lost(self, plan: RunPlan, reason: str) -> PlatformOutcome:
         try:
             return judge_lost(plan, reason, engine=plan.engine.name)
         except Exception as error:  # it may be what the worker died of
-            self._fault(plan, error)
-            return not_judged(plan, f"{reason}; what it left cannot be read", error)
+            self._show_fault(plan, error)
+            return not_judged_outcome(plan, f"{reason}; what it left cannot be read", error)
 
-    def _begin(self) -> None:
+    def _open_records(self) -> None:
         """Write the first results: what follows is worth nothing if they cannot be written."""
         if self.records.is_open:
             return
@@ -151,7 +161,7 @@ class RunCoordinator:
             self._save()
         for plan in self.plans:
             if error := self._refused.get(plan.platform):
-                self.progress.failure(plan.title, error_text(error))
+                self.progress.show_failure(plan.title, error_text(error))
 
     def _restore(self) -> None:
         """Read again what an earlier caller did not live to store of the platforms it finished."""
@@ -161,23 +171,25 @@ class RunCoordinator:
             except CiError:  # of the store
                 raise
             except Exception as error:  # its row is there: only its tests are not stored
-                self._fault(plan, error)
+                self._show_fault(plan, error)
 
     def _finish(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
         try:
-            self._keep(plan, outcome)
+            self._save_outcome(plan, outcome)
         except Exception as error:  # with this row no other could be saved either
-            self._fault(plan, error)
-            self._keep(plan, not_judged(plan, "its results cannot be written", error))
-        self.progress.finished(plan.title, self._rows[plan.platform])
+            self._show_fault(plan, error)
+            self._save_outcome(
+                plan, not_judged_outcome(plan, "its results cannot be written", error)
+            )
+        self.progress.show_result(plan.title, self._rows[plan.platform])
 
-    def _keep(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
+    def _save_outcome(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
         self._rows[plan.platform] = outcome.result
         self.records.add(plan.platform, outcome.details)
         try:
             self._save()
         except (CiError, OSError) as error:  # the others go on; the last save has to succeed
-            self.progress.failure(plan.title, f"cannot be saved yet: {error_text(error)}")
+            self.progress.show_failure(plan.title, f"cannot be saved yet: {error_text(error)}")
 
     def _save(self) -> RunResult:
         request = self.request
@@ -188,7 +200,7 @@ class RunCoordinator:
             dirty=request.dirty,
             started_at=request.started_at,
             finished_at=datetime.now(UTC),
-            engine=self._engines(),
+            engine=self._engine_names(),
             platforms=tuple(map(self._row, self.plans)),
         )
         self.records.save(result)
@@ -200,7 +212,7 @@ class RunCoordinator:
         results = results_option(self.records.folder.parent)
         return command("run", "--resume", self.request.run_id, *bundle, *results)
 
-    def _engines(self) -> str:
+    def _engine_names(self) -> str:
         """Those that answered; each platform's own stands in its ``environment.engine``."""
         known = self.request.engines
         names = [known[plan.platform] for plan in self.plans if plan.platform in known]
@@ -222,7 +234,7 @@ def is_judged(row: PlatformResult) -> bool:
     return any(stage.exit_code is not None for stage in row.stages)
 
 
-def together(refused: Mapping[str, CiError]) -> CiError:
+def combined_refusal(refused: Mapping[str, CiError]) -> CiError:
     """One error for a run whose platforms are all refused."""
     reasons: dict[str, list[str]] = {}
     for name, error in refused.items():

@@ -48,7 +48,7 @@ class PlatformRun:
         """Carry the plan out; never raises for what the platform does."""
         try:
             if self.resumed:
-                if outcome := self._adopted():
+                if outcome := self._adopt():
                     return outcome
                 if changes := self._changes():
                     message = f"--resume: run {self.request.run_id} had other sources: {changes}"
@@ -69,7 +69,7 @@ class PlatformRun:
         self.observer.event({"event": "failure", "text": reason})
         return PlatformOutcome(result=not_run_result(self.plan, reason))
 
-    def _adopted(self) -> PlatformOutcome | None:
+    def _adopt(self) -> PlatformOutcome | None:
         """Judge what an earlier attempt left: a container, or results that nobody judged."""
         facts = self.engine.resume(self.plan, self.observer)
         files = ResultFiles(folder=self.plan.results, stages=self.plan.stages)
@@ -140,7 +140,7 @@ def judge_lost(
     return judge_platform(plan, facts, files)
 
 
-def not_judged(plan: RunPlan, reason: str, error: Exception) -> PlatformOutcome:
+def not_judged_outcome(plan: RunPlan, reason: str, error: Exception) -> PlatformOutcome:
     """The row of a platform that this program has failed at; `--resume` tries again."""
     return PlatformOutcome(result=not_judged_result(plan, f"{reason}: {error_text(error)}"))
 

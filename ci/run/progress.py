@@ -63,7 +63,7 @@ class Progress:
                 self._say(platform, f"{platform.stage} started")
                 platform.task = self._live.add_task(f"{label}: {platform.stage}", total=None)
             case "stage_finished":
-                self._end(platform, event)
+                self._show_end(platform, event)
             case "stage_skipped":
                 self._say(platform, f"{event['stage']}: {event['reason']}")
             case "output":
@@ -71,21 +71,21 @@ class Progress:
             case "engine" if platform.stage == "image":  # pip's or the builder's own output
                 self._output(platform, str(event["text"]))
             case "failure":
-                self.failure(label, str(event["text"]))
+                self.show_failure(label, str(event["text"]))
             case _ if "text" in event:  # of an engine, of leases and reruns; of others, nothing
                 self._say(platform, str(event["text"]))
 
-    def failure(self, label: str, text: str) -> None:
+    def show_failure(self, label: str, text: str) -> None:
         """Show why a platform cannot go on."""
         platform = self._platform(label)
         self._finish_stage(platform)
         self._say(platform, text)
 
-    def waiting(self, label: str, *, engine: str) -> None:
+    def show_waiting(self, label: str, *, engine: str) -> None:
         """Show that a platform waits until others have ended."""
         self._say(self._platform(label), f"waits for its turn on engine {engine}")
 
-    def finished(self, label: str, result: PlatformResult) -> None:
+    def show_result(self, label: str, result: PlatformResult) -> None:
         """Show how a platform ended."""
         platform = self._platform(label)
         self._finish_stage(platform)
@@ -98,7 +98,7 @@ class Progress:
     def _platform(self, label: str) -> PlatformProgress:
         return self._platforms.setdefault(label, PlatformProgress(label=label))
 
-    def _end(self, platform: PlatformProgress, event: Mapping[str, object]) -> None:
+    def _show_end(self, platform: PlatformProgress, event: Mapping[str, object]) -> None:
         self._finish_stage(platform)
         code, seconds = event.get("exit_code"), event.get("seconds")
         took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""

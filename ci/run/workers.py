@@ -31,8 +31,8 @@ from ci.util.process import SIGNALS, interrupts_go_to
 
 Connect = Callable[[EnginePlan], Engine]
 
-NEVER_BEGAN = 130  # exit code of a worker that was interrupted before its go
-HEEDED_INTERRUPTS = 3  # an engine makes something of each; one more ends whatever hangs
+NOT_STARTED = 130  # exit code of a worker that was interrupted before its go
+FORWARDED_INTERRUPTS = 3  # an engine makes something of each; one more ends whatever hangs
 END_GRACE_S = 10.0  # for a worker that has said its last: it only closes connections then
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -118,7 +118,7 @@ class Workers:
                 message = self._receive(worker)
                 if message is not None:
                     yield worker.plan, message
-                self._give_way()
+                self._start_ready()
 
     def has_room(self, ready: Readiness) -> bool:
         """Tell whether one more platform may begin on an engine."""
@@ -129,7 +129,7 @@ class Workers:
     def interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         """Pass a Ctrl-C on; those that wait for their turn end at once."""
         self.interrupts += 1
-        heeded = self.interrupts <= HEEDED_INTERRUPTS
+        heeded = self.interrupts <= FORWARDED_INTERRUPTS
         for worker in self._workers:
             worker.signal(signal.SIGINT if heeded else signal.SIGKILL)
 
@@ -138,7 +138,7 @@ class Workers:
         context = get_context("fork")
         ours, theirs = context.Pipe()
         others = [worker.connection for worker in self._workers]
-        process = context.Process(target=_main, args=(plan, work, theirs, [*others, ours]))
+        process = context.Process(target=_run_worker, args=(plan, work, theirs, [*others, ours]))
         process.start()
         theirs.close()
         self._workers.append(WorkerProcess(plan=plan, process=process, connection=ours))
@@ -158,7 +158,7 @@ class Workers:
         except (EOFError, OSError):
             self._workers.remove(worker)
             code = worker.end()
-            if code == NEVER_BEGAN:
+            if code == NOT_STARTED:
                 return None
             how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
             return WorkerFailure(reason=f"the process that attended to this platform died: {how}")
@@ -173,7 +173,7 @@ class Workers:
             worker.end()
         return message
 
-    def _give_way(self) -> None:
+    def _start_ready(self) -> None:
         for worker in self._workers:
             if self.interrupts or worker.running or worker.ready is None:
                 continue
@@ -184,7 +184,7 @@ class Workers:
 
 
 @contextmanager
-def started(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) -> Iterator[Workers]:
+def forked_workers(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) -> Iterator[Workers]:
     """Fork a worker for each plan; interrupts go to them, until the block ends."""
     workers = Workers(jobs=jobs)
     gc.collect()
@@ -203,7 +203,9 @@ def started(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) -> Iterat
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-def _main(plan: RunPlan, work: Work, connection: Connection, foreign: Sequence[Connection]) -> None:
+def _run_worker(
+    plan: RunPlan, work: Work, connection: Connection, foreign: Sequence[Connection]
+) -> None:
     """A worker's life."""
     for other in foreign:  # the parent's: held open here, they would hide its end
         other.close()
@@ -221,7 +223,7 @@ def _main(plan: RunPlan, work: Work, connection: Connection, foreign: Sequence[C
     try:
         caller.send(work(plan, caller))
     except (KeyboardInterrupt, EOFError):
-        sys.exit(NEVER_BEGAN)
+        sys.exit(NOT_STARTED)
     except Exception as error:  # a fault of this program must not cost the other platforms
         reason = f"{type(error).__name__}: {error}"
         caller.send(WorkerFailure(reason=reason, details=traceback.format_exc()))

@@ -59,7 +59,7 @@ class ItemKind(StrEnum):
 
 
 # What runs share and make again when it is gone. The rest is of one run each.
-BOUNDED = (ItemKind.IMAGE, ItemKind.CACHE)
+SIZE_LIMITED = (ItemKind.IMAGE, ItemKind.CACHE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def decide(
                 removed, reason = False, item.needed
             elif now - item.used >= age:
                 removed, reason = True, f"not used for {days:g} days"
-            elif kind in BOUNDED and rest > size_bytes:
+            elif kind in SIZE_LIMITED and rest > size_bytes:
                 removed, reason = True, most
             else:
                 removed, reason = False, f"used within {days:g} days"
@@ -121,18 +121,18 @@ class Scope:
     """Whose things are looked for, and what goes on meanwhile.
 
     Attributes:
-        strangers: also what is without a project's label, or of runs whose results are gone
+        orphans: also what is without a project's label, or of runs whose results are gone
         runs: ids of the runs that go on, here or on an engine
         platforms: the platforms that somebody runs
     """
 
     project: str
-    strangers: bool
+    orphans: bool
     runs: Set[str]
     platforms: Set[str]
 
     def covers(self, project: str | None) -> bool:
-        return project == self.project or (project is None and self.strangers)
+        return project == self.project or (project is None and self.orphans)
 
     def needed_by_run(self, run: str | None) -> str | None:
         return "its run goes on" if run in self.runs else None
@@ -157,7 +157,7 @@ class EngineContents:
     volumes: Sequence[Entry]
 
     @classmethod
-    def ask(cls, client: DockerClient) -> EngineContents:
+    def read(cls, client: DockerClient) -> EngineContents:
         """Ask the engine, which looks for one caller at a time, and refuses the others."""
         deadline = monotonic() + BUSY_S
         while True:
@@ -198,7 +198,7 @@ class EngineContents:
                     kind=ItemKind.CONTAINER,
                     name=", ".join(entry["Names"] or [entry["Id"][:12]]).lstrip("/"),
                     size_bytes=entry.get("SizeRw") or 0,
-                    used=_time(entry["Created"]),
+                    used=_from_seconds(entry["Created"]),
                     needed=scope.needed_by_run(labels.get(RUN)) if ended else f"it is {state}",
                     # Not by force: it may have been started just now.
                     remove=partial(self.client.api.remove_container, entry["Id"], v=True),
@@ -239,7 +239,7 @@ class EngineContents:
             labels = _labels(entry)
             if labels.get(PROJECT) == scope.project:
                 platform = labels.get(PLATFORM_LABEL, "")
-                created = _parsed(entry["CreatedAt"])
+                created = _parse_time(entry["CreatedAt"])
                 data = entry.get("UsageData") or {}
                 mounted = "a container has it" if data.get("RefCount", 0) > 0 else None
                 yield Item(
@@ -264,12 +264,12 @@ def image_size(entry: Entry, sizes: Mapping[str, int]) -> int:
 
 def last_used(client: DockerClient, entry: Entry) -> datetime:
     """When an image was made, or since then tagged, which every run does that takes it."""
-    created = _time(entry["Created"])
+    created = _from_seconds(entry["Created"])
     try:
         tagged = client.images.get(entry["Id"]).attrs.get("Metadata", {}).get("LastTagTime")
     except ImageNotFound:  # somebody has just removed it
         return created
-    return max(created, _parsed(tagged)) if tagged else created
+    return max(created, _parse_time(tagged)) if tagged else created
 
 
 def _platform(image: Entry) -> str:
@@ -291,11 +291,11 @@ def _remove_image(client: DockerClient, names: Sequence[str]) -> None:
         client.api.remove_image(name)
 
 
-def _time(seconds: float) -> datetime:
+def _from_seconds(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _parsed(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)  # a time of Go's without a value is of the year 1
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -330,7 +330,7 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
         with suppress(OSError, ValidationError):
             if not path.is_symlink():
                 request = _Request.model_validate_json(file.read_bytes())
-                used = max([request.started_at, *map(_changed, path.glob(RESULTS_FILE))])
+                used = max([request.started_at, *map(_modified_at, path.glob(RESULTS_FILE))])
                 going_on = is_going_on(path)
                 found.append(RunFolder(path=path, request=request, used=used, going_on=going_on))
     return tuple(found)
@@ -341,7 +341,7 @@ def machine_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
     for platform in PLATFORMS:
         cache = user_cache() / cache_name(scope.project, platform)
         if cache.is_dir():
-            used = max(map(_changed, (cache, *cache.iterdir())))
+            used = max(map(_modified_at, (cache, *cache.iterdir())))
             yield _folder_item(ItemKind.CACHE, cache, used, scope.needed_on(platform))
     for run in runs:
         if run.request.project == scope.project:
@@ -370,14 +370,14 @@ def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
         if scope.covers(projects.get(name["run"])):
             in_use = any(str(path) in command for command in commands)
             needed = "its run goes on" if in_use else scope.needed_by_run(name["run"])
-            yield _folder_item(ItemKind.WORK_FOLDER, path, _changed(path), needed)
+            yield _folder_item(ItemKind.WORK_FOLDER, path, _modified_at(path), needed)
 
 
 def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None) -> Item:
     return Item(
         kind=kind,
         name=str(path),
-        size_bytes=size_of(path),
+        size_bytes=folder_size(path),
         used=used,
         needed=needed,
         remove=partial(shutil.rmtree, path),
@@ -393,7 +393,7 @@ def _remove_results(folder: Path) -> None:
         raise InfrastructureError("its run has just been resumed") from None
 
 
-def size_of(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """Bytes of the files below ``folder``, as far as they can be seen."""
     total = 0
     for parent, _, names in os.walk(folder):
@@ -403,5 +403,5 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def _changed(path: Path) -> datetime:
-    return _time(path.stat().st_mtime)
+def _modified_at(path: Path) -> datetime:
+    return _from_seconds(path.stat().st_mtime)

@@ -28,7 +28,7 @@ from ci.plan.request import RunRequest, changed_sources, new_request
 from ci.store.folder import read_results
 from ci.upkeep.bundle.file import new_bundle, open_archive
 from ci.upkeep.bundle.pack import find_configuration, site_settings
-from ci.upkeep.bundle.unpack import opened_bundle
+from ci.upkeep.bundle.unpack import open_bundle
 from ci.upkeep.bundle.wheels import pip_arguments
 
 CONFIG = """\
@@ -162,7 +162,7 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
 
 
 def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Path) -> None:
-    with opened_bundle(bundle, []) as opened:
+    with open_bundle(bundle, []) as opened:
         request = opened.request(tmp_path, RunOptions(cold=True), None)
         [plan] = opened.plans(request, tmp_path)
         assert plan.network.wheels is not None

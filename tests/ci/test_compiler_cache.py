@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.agent.compiler_cache import CompilerCache, hits_and_misses, logged, printed
-from ci.engines.job import host_folder, is_empty, remove_empty_folder
+from ci.engines.job import host_cache_folder, is_cache_empty, remove_empty_cache
 from ci.facts.notes import cache_notes
 from ci.model.job import CacheJob
 from ci.model.plan import CachePlan
@@ -183,20 +183,20 @@ def test_folder_that_cannot_be_written_to(tool: Tool) -> None:
 def test_volume_that_goes_with_the_run(tmp_path: Path, text: str | None, empty: bool) -> None:
     if text is not None:
         (tmp_path / "environment.json").write_text(text, errors="surrogateescape")
-    assert is_empty(tmp_path) is empty
+    assert is_cache_empty(tmp_path) is empty
 
 
 def test_folder_that_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache = CachePlan(name="infini-ci-cache-tiny-cpu", cold=False)
-    kept = host_folder(cache) / "0"
+    kept = host_cache_folder(cache) / "0"
     kept.mkdir(parents=True)
-    remove_empty_folder(cache)
+    remove_empty_cache(cache)
     assert kept.is_dir()
     kept.rmdir()
-    remove_empty_folder(cache)
+    remove_empty_cache(cache)
     assert not kept.parent.exists()
-    remove_empty_folder(cache)  # which was there no more
+    remove_empty_cache(cache)  # which was there no more
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ci.engines.devices import FoundFiles, check_exposure, container_devices, exposure_of
+from ci.engines.devices import DeviceFiles, check_exposure, container_devices, exposure_of
 from ci.engines.job import container_options, job_document
 from ci.engines.script import describe_docker
 from ci.errors import ConfigError
@@ -74,7 +74,7 @@ def test_a_request_has_the_devices_of_the_policy(
 
 def test_files_are_those_of_the_machine(tmp_path: Path) -> None:
     devices = devices_of(make_plan(tmp_path, "ascend"))
-    found = FoundFiles(files=("/dev/davinci0",), mounts=("/usr/local/dcmi",), groups=(1000,))
+    found = DeviceFiles(files=("/dev/davinci0",), mounts=("/usr/local/dcmi",), groups=(1000,))
     assert container_devices(devices, found) == {
         "devices": ["/dev/davinci0:/dev/davinci0:rw"],
         "volumes": [

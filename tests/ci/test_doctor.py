@@ -26,18 +26,18 @@ from ci.upkeep.doctor import devices as device_checks
 from ci.upkeep.doctor.checks import (
     Check,
     carry_out,
-    clock,
+    error_findings,
     exit_code,
     findings_json,
-    of_error,
+    judge_clock,
     print_findings,
 )
 from ci.upkeep.doctor.devices import (
+    held_leases,
     judge_files,
+    judge_lease_folder,
     judge_probe,
     judge_runtimes,
-    lease_folder,
-    leases,
 )
 from ci.upkeep.doctor.engine import (
     judge_architecture,
@@ -46,12 +46,12 @@ from ci.upkeep.doctor.engine import (
     parse_free,
 )
 from ci.upkeep.doctor.network import (
-    ca_bundle,
     index_urls,
+    judge_ca_bundle,
     judge_certificates,
     judge_index,
+    judge_wheelhouse,
     network_checks,
-    wheelhouse,
 )
 from ci.util import prerequisites
 from ci.util.prerequisites import Finding, Severity, disk, ok, problem, unknown, warning
@@ -82,14 +82,14 @@ def test_exit_codes() -> None:
         warning("a", "b", expected="c", remedy="d"),
     ]
     broken = problem("a", "b", remedy="c")
-    wrong = list(of_error("a", ConfigError("b")))
+    wrong = list(error_findings("a", ConfigError("b")))
     assert exit_code(fine) == ExitCode.PASSED
     assert exit_code([*fine, broken]) == ExitCode.INFRASTRUCTURE
     assert exit_code([broken, *wrong]) == ExitCode.USAGE
 
 
 def test_every_line_of_an_error_is_a_finding_and_the_last_has_the_remedy() -> None:
-    first, second = of_error("configuration", ConfigError("one\ntwo", remedy="do it"))
+    first, second = error_findings("configuration", ConfigError("one\ntwo", remedy="do it"))
     assert (first.found, first.remedy) == ("one", None)
     assert (second.found, second.remedy) == ("two", "do it")
 
@@ -138,7 +138,7 @@ def test_findings_as_json() -> None:
     ],
 )
 def test_clocks(seconds: int, level: Severity, found: str) -> None:
-    judged = clock("clock", NOW + timedelta(seconds=seconds), NOW)
+    judged = judge_clock("clock", NOW + timedelta(seconds=seconds), NOW)
     assert (judged.level, judged.found) == (level, found)
 
 
@@ -270,7 +270,7 @@ def test_certificates() -> None:
 def test_a_bundle_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
-    found = ca_bundle(path)
+    found = judge_ca_bundle(path)
     assert (found.level, found.expected) == (Severity.PROBLEM, "PEM")
 
 
@@ -278,13 +278,13 @@ def test_the_bundle_of_this_machine() -> None:
     path = ssl.get_default_verify_paths().cafile
     if path is None:
         pytest.skip("this machine's certificates are in no single file")
-    assert ca_bundle(Path(path)).level is Severity.OK
+    assert judge_ca_bundle(Path(path)).level is Severity.OK
 
 
 def test_wheelhouses(tmp_path: Path) -> None:
-    assert wheelhouse(tmp_path).level is Severity.WARNING
+    assert judge_wheelhouse(tmp_path).level is Severity.WARNING
     (tmp_path / "a-1-py3-none-any.whl").touch()
-    assert wheelhouse(tmp_path).found == f"{tmp_path}: 1 archive"
+    assert judge_wheelhouse(tmp_path).found == f"{tmp_path}: 1 archive"
 
 
 # Engines and images
@@ -420,7 +420,7 @@ def test_runtimes_of_an_engine() -> None:
 
 
 def test_leases_and_who_holds_them(tmp_path: Path) -> None:
-    assert leases(tmp_path / "not-yet") == {}
+    assert held_leases(tmp_path / "not-yet") == {}
     owner = {"run": "r1", "platform": "nvidia", "user": "me"}
     process = {"pid": 1, "started": 1, "boot": "b", "namespace": "n", "since": 1.0}
     named = json.dumps({**owner, **process})
@@ -429,16 +429,16 @@ def test_leases_and_who_holds_them(tmp_path: Path) -> None:
     with (tmp_path / "GPU-a.lock").open() as first, (tmp_path / "GPU-b.lock").open() as second:
         for lock in (first, second):
             fcntl.flock(lock, fcntl.LOCK_EX)
-        assert leases(tmp_path) == {
+        assert held_leases(tmp_path) == {
             "GPU-a": "run r1 (nvidia) of user me",
             "GPU-b": "a run that does not say which",
         }
 
 
 def test_lease_folders(tmp_path: Path) -> None:
-    assert lease_folder("devices", tmp_path / "not" / "yet").level is Severity.OK
+    assert judge_lease_folder("devices", tmp_path / "not" / "yet").level is Severity.OK
     (tmp_path / "leases").touch()
-    found = lease_folder("devices", tmp_path / "leases")
+    found = judge_lease_folder("devices", tmp_path / "leases")
     assert (found.level, found.remedy) == (
         Severity.PROBLEM,
         f"As root: install -d -m 1777 {tmp_path / 'leases'}",

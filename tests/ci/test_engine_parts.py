@@ -24,7 +24,7 @@ from urllib3.exceptions import ProtocolError
 from ci.engines import wheelhouse as wheelhouse_server
 from ci.engines.archives import extract, pack
 from ci.engines.host import HostEngine, missing_packages
-from ci.engines.link import is_cut, typed_sdk_errors
+from ci.engines.link import is_connection_lost, typed_sdk_errors
 from ci.engines.logs import AGENT_LOG, LONGEST_SHOWN, MOST_SHOWN, EventReader, ImageLog
 from ci.engines.select import select_engine
 from ci.engines.wheelhouse import serve
@@ -340,7 +340,7 @@ def test_full_disk_is_told_with_its_machine(error: Exception, machine: str) -> N
     ],
 )
 def test_a_cut_is_told_from_an_answer(error: Exception, cut: bool) -> None:
-    assert is_cut(error) is cut
+    assert is_connection_lost(error) is cut
 
 
 HOSTILE = (

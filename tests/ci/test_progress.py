@@ -100,7 +100,7 @@ def test_how_a_platform_ended(published: RunResult) -> None:
     console = Console(file=StringIO(), width=200)
     with Progress(console) as progress:
         for result in published.platforms[-2:]:
-            progress.finished(result.label, result)
+            progress.show_result(result.label, result)
     assert isinstance(console.file, StringIO)
     *_, last = console.file.getvalue().splitlines()
     assert last.startswith("Ascend: passed, exit after summary, ")

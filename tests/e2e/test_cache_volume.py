@@ -15,7 +15,7 @@ from docker.client import DockerClient
 from docker.errors import NotFound
 from plans import python_stage, stage
 
-from ci.engines.job import host_folder
+from ci.engines.job import host_cache_folder
 from ci.model.plan import CachePlan
 
 SOURCES = {
@@ -73,7 +73,7 @@ def test_second_run_is_warm_unless_it_is_to_be_cold(bench: Bench, cache: CachePl
 
 def exists(bench: Bench, cache: CachePlan) -> bool:
     if bench.engine.name == "host":
-        return host_folder(cache).exists()
+        return host_cache_folder(cache).exists()
     client = DockerClient.from_env()
     found = client.volumes.list(filters={"name": cache.name})
     client.close()

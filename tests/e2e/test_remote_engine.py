@@ -31,7 +31,7 @@ from plans import stage
 from test_engines import INSTALL, PYTEST, events
 
 from ci.engines import link
-from ci.engines.remote import CONFIG_VARIABLE, RemoteMachine, serve_there
+from ci.engines.remote import CONFIG_VARIABLE, RemoteMachine, serve_on_remote
 from ci.engines.select import select_engine
 from ci.engines.wheelhouse import serve
 from ci.errors import InfrastructureError
@@ -338,7 +338,10 @@ def test_wheelhouse_is_in_reach_of_the_machine(
     fetch = [*namespace, sys.executable, "-c", FETCH, f"http://127.0.0.1:{port}/tiny.whl"]
     with serve(network):
         assert subprocess.run(fetch, check=False, capture_output=True).returncode != 0
-        with serve_there(there, network), serve_there(there, network):  # two runs share the port
+        with (
+            serve_on_remote(there, network),
+            serve_on_remote(there, network),
+        ):  # two runs share the port
             assert subprocess.run(fetch, check=True, capture_output=True).stdout == b"wheel\n"
     assert machine.folder.exists()
 
@@ -348,11 +351,15 @@ def test_wheelhouse_where_machine_and_we_share_a_loopback(machine: Machine, tmp_
         port = free.getsockname()[1]
     network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
     there = RemoteMachine.parse("ssh://lab", os.environ)
-    with serve(network), serve_there(there, network):
+    with serve(network), serve_on_remote(there, network):
         assert machine.connections()
     other = replace(network, wheelhouse=machine.folder)
     wrong = rf"ssh://lab cannot reach the wheelhouse .*/machine at its own 127\.0\.0\.1:{port}: "
-    with serve(network), pytest.raises(InfrastructureError, match=wrong), serve_there(there, other):
+    with (
+        serve(network),
+        pytest.raises(InfrastructureError, match=wrong),
+        serve_on_remote(there, other),
+    ):
         pass
 
 
@@ -363,7 +370,7 @@ def test_a_port_that_is_free_on_a_shared_loopback_does_not_lead_to_itself(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     network = NetworkPlan(environment={}, wheelhouse=tmp_path, wheelhouse_port=port)
-    with serve_there(RemoteMachine.parse("ssh://lab", os.environ), network):
+    with serve_on_remote(RemoteMachine.parse("ssh://lab", os.environ), network):
         assert machine.connections()
         with urlopen(f"http://127.0.0.1:{port}/tiny.whl", timeout=20) as answer:
             assert answer.read() == b"wheel"

@@ -14,7 +14,7 @@ from pathlib import Path
 PIP = [sys.executable, "-m", "pip"]
 
 
-def missing(arguments: list[str]) -> list[str]:
+def missing_requirements(arguments: list[str]) -> list[str]:
     """Return the pinned requirements that the image lacks for a ``pip install``."""
     report = Path(FOLDER) / "report.json"
     options = ["--dry-run", "--report", str(report)]
@@ -27,7 +27,7 @@ def missing(arguments: list[str]) -> list[str]:
 
 FOLDER, requirements, commands = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
 Path(FOLDER).mkdir()
-pins = sorted({pin for arguments in commands for pin in missing(arguments)})
+pins = sorted({pin for arguments in commands for pin in missing_requirements(arguments)})
 if pins:
     subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", FOLDER, *pins], check=True)
 if requirements:

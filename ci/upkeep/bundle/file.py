@@ -18,7 +18,7 @@ from ci.plan.bundle import DOCUMENT, FOLDER, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
 from ci.util.files import replacing
 
-AGAIN = "Copy it again, or make it anew with `python -m ci bundle`."
+COPY_REMEDY = "Copy it again, or make it anew with `python -m ci bundle`."
 VERSION = BundleDocument.model_fields["version"].default
 LARGEST_DOCUMENT = 2**24  # bytes; a few hundred for each member
 
@@ -76,7 +76,7 @@ class BundleReader:
                 f"{of[name]:,} bytes" if name in of else "nothing" for of in (sizes, expected)
             )
             if got != wanted:
-                raise _refusal(path, f"{name}: {got}, expected {wanted}")
+                raise _bundle_error(path, f"{name}: {got}, expected {wanted}")
 
     def open(self, name: str) -> BufferedIOBase:
         """Open a member for reading."""
@@ -94,7 +94,7 @@ class BundleReader:
             digest = hashlib.file_digest(self.open(name), "sha256").hexdigest()
             if digest != member.sha256:
                 message = f"{name}: sha256 is {digest}, expected {member.sha256}"
-                raise _refusal(self.path, message)
+                raise _bundle_error(self.path, message)
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def open_archive(path: Path) -> Iterator[BundleReader]:
         remedy = "Name a file that `python -m ci bundle` made."
         raise UsageError(message, remedy=remedy) from None
     except tarfile.TarError as error:
-        raise _refusal(path, f"no tar file: {error}") from None
+        raise _bundle_error(path, f"no tar file: {error}") from None
     with archive:
         yield BundleReader(path, archive)
 
@@ -119,14 +119,14 @@ def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]
         for entry in archive:
             name = entry.name.removeprefix(FOLDER)
             if name == entry.name or not entry.isreg() or name in entries:
-                raise _refusal(path, f"{entry.name} is no member of a bundle")
+                raise _bundle_error(path, f"{entry.name} is no member of a bundle")
             if entry.offset_data + entry.size > end:
-                raise _refusal(path, f"it ends within {name}, after {end:,} bytes")
+                raise _bundle_error(path, f"it ends within {name}, after {end:,} bytes")
             entries[name] = entry
     except tarfile.TarError as error:
-        raise _refusal(path, f"it ends early, after {end:,} bytes: {error}") from None
+        raise _bundle_error(path, f"it ends early, after {end:,} bytes: {error}") from None
     if DOCUMENT not in entries:
-        raise _refusal(path, f"there is no {DOCUMENT} in it, which comes last")
+        raise _bundle_error(path, f"there is no {DOCUMENT} in it, which comes last")
     return entries
 
 
@@ -141,8 +141,8 @@ def _document(path: Path, file: BufferedIOBase) -> BundleDocument:
     try:
         return BundleDocument.model_validate_json(text)
     except ValidationError as error:
-        raise _refusal(path, f"{DOCUMENT}: {error}") from None
+        raise _bundle_error(path, f"{DOCUMENT}: {error}") from None
 
 
-def _refusal(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path}: not a whole, unchanged bundle: {why}", remedy=AGAIN)
+def _bundle_error(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path}: not a whole, unchanged bundle: {why}", remedy=COPY_REMEDY)

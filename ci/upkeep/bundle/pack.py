@@ -31,7 +31,7 @@ from ci.plan.request import RunRequest
 from ci.run.platform import prepare_image
 from ci.run.progress import Progress
 from ci.upkeep.bundle.file import BundleWriter, new_bundle
-from ci.upkeep.bundle.wheels import collect, download_program, program_requirements
+from ci.upkeep.bundle.wheels import collect_wheels, download_program, program_requirements
 from ci.util.files import REPOSITORY
 
 PROGRAM_FOLDERS = ("ci", "docker", "codegen")  # codegen names the platforms
@@ -124,7 +124,7 @@ class Packer:
             size=size,
         )
         wheels = self.folder / names.WHEELS / plan.platform
-        collect(engine, plan, image, wheels, wanted=self.wheels, observer=observer)
+        collect_wheels(engine, plan, image, wheels, wanted=self.wheels, observer=observer)
         return PlatformContents(plan=plan, engine=engine, image=bundled, wheels=wheels)
 
     def _add_program(self, writer: BundleWriter) -> None:

@@ -21,7 +21,7 @@ from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
 from ci.plan.request import RunRequest, new_request, plan_request, selected_operators, unchanged
 from ci.plan.source import SourceState
-from ci.upkeep.bundle.file import AGAIN, BundleReader, open_archive
+from ci.upkeep.bundle.file import COPY_REMEDY, BundleReader, open_archive
 from ci.util.text import near_match
 
 
@@ -57,7 +57,7 @@ class OpenBundle:
         )
         return request.model_copy(update={"bundle": self.path})
 
-    def resumed(self, earlier: RunRequest) -> RunRequest:
+    def resume(self, earlier: RunRequest) -> RunRequest:
         """Take up an earlier run of this bundle, whose files were unpacked somewhere else."""
         source = self.folder / "source"
         places = {"source": source, "config": self.project.path, "bundle": self.path}
@@ -68,9 +68,9 @@ class OpenBundle:
 
     def plans(self, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
         """Plan the run with images and wheels of the bundle."""
-        return tuple(map(self._bundled, plan_request(self.project, request, results)))
+        return tuple(map(self._plan_with_bundle, plan_request(self.project, request, results)))
 
-    def _bundled(self, plan: RunPlan) -> RunPlan:
+    def _plan_with_bundle(self, plan: RunPlan) -> RunPlan:
         if plan.engine.kind == "host":
             message = f"--bundle: {plan.platform} would run on the host engine"
             raise UsageError(message, remedy="Its image needs a Docker Engine: --engine docker.")
@@ -102,21 +102,21 @@ class OpenBundle:
 
 
 @contextmanager
-def opened_bundle(path: Path, wanted: Sequence[str]) -> Iterator[OpenBundle]:
+def open_bundle(path: Path, wanted: Sequence[str]) -> Iterator[OpenBundle]:
     """Check a bundle and unpack all but its images into a folder that is removed at the end.
 
     ``wanted`` are the platforms to run, by default all of them.
     """
     with open_archive(path) as reader, TemporaryDirectory(prefix="infini-ci-bundle-") as made:
         folder, document = Path(made), reader.document
-        platforms = _chosen(document, wanted)
+        platforms = _choose_platforms(document, wanted)
         images = document.images.items()
         reader.verify(without=[image.member for name, image in images if name not in platforms])
         _unpack(reader, folder, platforms)
         yield OpenBundle(path=path.resolve(), folder=folder, document=document, platforms=platforms)
 
 
-def _chosen(document: BundleDocument, wanted: Sequence[str]) -> tuple[str, ...]:
+def _choose_platforms(document: BundleDocument, wanted: Sequence[str]) -> tuple[str, ...]:
     for name in wanted:
         if name not in document.images:
             hint = near_match(name, document.images)
@@ -138,7 +138,7 @@ def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> Non
     for below in ("site/", names.CONFIG, *wheels):
         for name in reader.names(below):
             if ".." in PurePosixPath(name).parts:
-                raise UsageError(f"the bundle holds a file named {name}", remedy=AGAIN)
+                raise UsageError(f"the bundle holds a file named {name}", remedy=COPY_REMEDY)
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with reader.open(name) as content, path.open("wb") as file:
@@ -146,4 +146,4 @@ def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> Non
     with reader.open(names.SOURCE) as archive:
         refused = extract(cast(BinaryIO, archive), folder / "source")
     if refused:
-        raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=AGAIN)
+        raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=COPY_REMEDY)

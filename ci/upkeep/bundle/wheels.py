@@ -39,7 +39,7 @@ def download_program(folder: Path) -> None:
     run([*command, *program_requirements()], timeout_s=TIMEOUT_S)
 
 
-def collect(
+def collect_wheels(
     engine: Engine,
     plan: RunPlan,
     image: ImageFacts,

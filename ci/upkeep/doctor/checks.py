@@ -54,9 +54,9 @@ class _CheckThread(Thread):
             for found in self.check.look():
                 self.findings.append(found)
         except CiError as error:
-            self.findings += of_error(subject, error)
+            self.findings += error_findings(subject, error)
         except ERRORS as error:
-            self.findings += of_error(subject, InfrastructureError(explain(error)))
+            self.findings += error_findings(subject, InfrastructureError(explain(error)))
         except BaseException as error:
             self.error = error
 
@@ -80,7 +80,7 @@ def carry_out(checks: Sequence[Check]) -> list[Finding]:
     return findings
 
 
-def of_error(subject: str, error: CiError) -> Iterator[Finding]:
+def error_findings(subject: str, error: CiError) -> Iterator[Finding]:
     """A problem for each line of a typed error, the remedy with the last one."""
     *first, last = str(error).splitlines()
     configuration = error.exit_code is ExitCode.USAGE
@@ -88,7 +88,7 @@ def of_error(subject: str, error: CiError) -> Iterator[Finding]:
         yield Finding(Severity.PROBLEM, subject, line, remedy=remedy, configuration=configuration)
 
 
-def clock(subject: str, theirs: datetime, mine: datetime) -> Finding:
+def judge_clock(subject: str, theirs: datetime, mine: datetime) -> Finding:
     """Judge the clock of another machine, as it answered at ``mine``."""
     difference = (theirs - mine).total_seconds()
     if abs(difference) <= LARGEST_CLOCK_DIFFERENCE_S:
@@ -115,9 +115,9 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """Print a line for each finding, with what to do about it below, and the counts."""
     for found in findings:
         level = (f"{found.level:{WIDTH}}", COLORS[found.level])
-        text = Text.assemble(level, _shown(f"{found.subject}: {found.found}"))
+        text = Text.assemble(level, _printable(f"{found.subject}: {found.found}"))
         for what, more in (("expected", found.expected), ("remedy", found.remedy)):
-            text.append(f"\n{'':{WIDTH}}{what}: {_shown(more)}" if more else "")
+            text.append(f"\n{'':{WIDTH}}{what}: {_printable(more)}" if more else "")
         console.print(text, soft_wrap=True)
     counts = Counter(found.level for found in findings)
     summary = ", ".join(
@@ -135,12 +135,15 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 def findings_json(findings: Sequence[Finding]) -> str:
     """The findings as a JSON document, with the exit code that they amount to."""
     listed = [
-        {name: _shown(value) if isinstance(value, str) else value for name, value in entry.items()}
+        {
+            name: _printable(value) if isinstance(value, str) else value
+            for name, value in entry.items()
+        }
         for entry in map(asdict, findings)
     ]
     amount = {"exit_code": exit_code(findings), "install": install_line(findings)}
     return json.dumps({**amount, "findings": listed}, indent=2) + "\n"
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return printable(mask_credentials(text)).replace("\n", " ")

@@ -14,7 +14,7 @@ from typing import Any
 from ci.agent.lease import Detection, detect
 from ci.agent.locks import lock_name, owner_text, read_owner
 from ci.engines.devices import PROBE, exposure_of
-from ci.engines.link import is_here
+from ci.engines.link import is_local
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.upkeep.doctor.checks import REQUEST_S
 from ci.util.prerequisites import Finding, ok, problem, unknown, warning
@@ -39,7 +39,7 @@ def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[F
         if plan.simulated:
             yield ok(subject, "simulated: no vendor hardware is needed or used")
         return
-    if info is not None and not is_here(info):
+    if info is not None and not is_local(info):
         yield unknown(
             subject,
             "they are on another machine",
@@ -60,11 +60,11 @@ def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[F
     if info is not None:
         yield from judge_runtimes(subject, devices, tuple(info.get("Runtimes") or ()))
     folder = Path(devices.folder)
-    yield lease_folder(subject, folder)
+    yield judge_lease_folder(subject, folder)
     # In a process of its own, which a vendor's library may crash.
     probe = [sys.executable, str(PROBE), devices.facts.manufacturer]
     detection = detect(probe, inherited_environment(), timeout_s=REQUEST_S)
-    yield judge_probe(subject, devices, detection, leases(folder))
+    yield judge_probe(subject, devices, detection, held_leases(folder))
 
 
 def judge_files(subject: str, found: Mapping[str, Sequence[str]]) -> Finding:
@@ -108,7 +108,7 @@ def judge_probe(
     if probe.status != "devices":
         found = f"detection failed: {probe.reason or 'no reason given'}"
         return unknown(subject, found, remedy=DETECTION_REMEDY)
-    states = {str(each["uuid"]): _state(each, devices, held) for each in probe.devices}
+    states = {str(each["uuid"]): _device_state(each, devices, held) for each in probe.devices}
     if devices.uuids:
         states = {uuid: state for uuid, state in states.items() if uuid in devices.uuids}
     found = ", ".join(f"{uuid} {state}" for uuid, state in states.items()) or "none that is allowed"
@@ -122,7 +122,7 @@ def judge_probe(
     return ok(subject, found)
 
 
-def _state(found: Mapping[str, Any], devices: DevicePlan, held: Mapping[str, str]) -> str:
+def _device_state(found: Mapping[str, Any], devices: DevicePlan, held: Mapping[str, str]) -> str:
     """``free``, or why a run would not take a device; only a named one may be unknown."""
     uuid, health = str(found["uuid"]), found.get("health")
     used, total = found.get("memory_used"), found.get("memory_total")
@@ -137,7 +137,7 @@ def _state(found: Mapping[str, Any], devices: DevicePlan, held: Mapping[str, str
     return FREE if uuid in devices.uuids else "of unknown health or memory"
 
 
-def lease_folder(subject: str, folder: Path) -> Finding:
+def judge_lease_folder(subject: str, folder: Path) -> Finding:
     """Judge whether leases can be taken."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
@@ -150,7 +150,7 @@ def lease_folder(subject: str, folder: Path) -> Finding:
     )
 
 
-def leases(folder: Path) -> dict[str, str]:
+def held_leases(folder: Path) -> dict[str, str]:
     """The leases that are held, and by whom, as the holders have written it into their files."""
     found = {}
     for path in sorted(folder.glob("*.lock")):

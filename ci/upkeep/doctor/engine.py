@@ -19,10 +19,10 @@ from rich.filesize import decimal
 from ci.engines.docker import DockerEngine
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.images import ARCHITECTURES, ImageBuilder
-from ci.engines.link import explain, is_here
+from ci.engines.link import explain, is_local
 from ci.engines.select import select_engine
 from ci.model.plan import EnginePlan, ImagePlan, RunPlan, base_image_remedy
-from ci.upkeep.doctor.checks import Check, carry_out, clock
+from ci.upkeep.doctor.checks import Check, carry_out, judge_clock
 from ci.upkeep.doctor.devices import device_findings
 from ci.util import prerequisites
 from ci.util.files import user_cache
@@ -45,7 +45,7 @@ def _findings(plan: EnginePlan, plans: Sequence[RunPlan]) -> Iterator[Finding]:
         client, info = engine.client, engine.client.info()
         theirs, mine = datetime.fromisoformat(info["SystemTime"]), datetime.now(UTC)
         yield judge_engine(plan, info)
-        yield clock(f"clock of engine {plan.name}", theirs, mine)
+        yield judge_clock(f"clock of engine {plan.name}", theirs, mine)
         look = partial(disk_findings, client, info, plans)
         checks = [Check(f"disk of engine {plan.name}", look)]
         for run in plans:
@@ -107,7 +107,7 @@ def disk_findings(
 ) -> Iterator[Finding]:
     """How much is free where the engine stores its images."""
     subject, where = f"disk of the engine on {info['Name']}", str(info["DockerRootDir"])
-    free = shutil.disk_usage(where).free if is_here(info) else _free_there(client, plans)
+    free = shutil.disk_usage(where).free if is_local(info) else _free_on_engine(client, plans)
     if free is None:
         yield unknown(
             subject,
@@ -118,7 +118,7 @@ def disk_findings(
         yield disk(subject, where, free, remedy=DISK_REMEDY)
 
 
-def _free_there(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:
+def _free_on_engine(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:
     """Ask from inside a container, whose root is on the engine's disk."""
     for plan in plans:
         if plan.image is None:
@@ -147,7 +147,7 @@ def image_findings(
 ) -> Iterator[Finding]:
     """Whether the image is there, and else its base, here or in a registry."""
     image, images = plan.needed_image, ImageBuilder(client)
-    reason = images.reason(plan)
+    reason = images.build_reason(plan)
     if reason is None:
         yield ok(f"image of {plan.platform}", f"{image.tag} is there")
         return
@@ -193,7 +193,7 @@ def judge_architecture(
         )
 
 
-def cache() -> Finding:
+def cache_finding() -> Finding:
     """The user's folder of caches: a run goes on without it, an image build does not."""
     remedy = "Name another folder with XDG_CACHE_HOME."
     found = prerequisites.folder("cache", user_cache(), remedy=remedy)

@@ -15,7 +15,7 @@ import requests
 from requests.utils import should_bypass_proxies
 
 from ci.model.plan import NetworkPlan
-from ci.upkeep.doctor.checks import REQUEST_S, Check, clock
+from ci.upkeep.doctor.checks import REQUEST_S, Check, judge_clock
 from ci.util.prerequisites import Finding, ok, problem, warning
 from ci.util.text import counted, first_names, mask_credentials
 
@@ -33,16 +33,16 @@ INDEX_REMEDY = (
 def network_checks(network: NetworkPlan) -> Iterator[Check]:
     """The checks that a site's settings ask for."""
     if (bundle := network.ca_bundle) is not None:
-        yield Check("CA bundle", lambda: [ca_bundle(bundle)])
+        yield Check("CA bundle", lambda: [judge_ca_bundle(bundle)])
     urls = index_urls(network.environment)
     folders = [url for url in urls if url.startswith(("file:", "/"))]
     for url in urls:
         if url not in folders:
             yield Check(INDEX, partial(index_findings, url, network))
     if folders:
-        yield Check(INDEX, lambda: map(index_folder, folders))
+        yield Check(INDEX, lambda: map(judge_index_folder, folders))
     if (folder := network.wheelhouse) is not None:
-        yield Check("wheelhouse", lambda: [wheelhouse(folder)])
+        yield Check("wheelhouse", lambda: [judge_wheelhouse(folder)])
 
 
 def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
     return (*found, *(url for url in pages if not url.startswith("http://127.0.0.1:")))
 
 
-def index_folder(url: str) -> Finding:
+def judge_index_folder(url: str) -> Finding:
     """Judge an index that is a folder of this machine, which pip here reads and a container not."""
     path = Path(unquote(urlsplit(url).path)).parent
     if path.is_dir():
@@ -81,14 +81,14 @@ def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
                 allow_redirects=True,
             )
     except requests.RequestException as error:
-        found = f"{mask_credentials(url)} cannot be reached from this machine: {_root(error)}"
+        found = f"{mask_credentials(url)} cannot be reached from this machine: {_root_cause(error)}"
         yield problem(INDEX, found, remedy=INDEX_REMEDY)
         return
     arrived = datetime.now(UTC)
     yield judge_index(url, response.status_code)
     if date := response.headers.get("Date"):
         subject = f"clock of {urlsplit(url).hostname}"
-        yield clock(subject, parsedate_to_datetime(date), arrived)
+        yield judge_clock(subject, parsedate_to_datetime(date), arrived)
 
 
 def judge_index(url: str, status: int) -> Finding:
@@ -101,7 +101,7 @@ def judge_index(url: str, status: int) -> Finding:
     return problem(INDEX, found, expected="200", remedy=denied or INDEX_REMEDY)
 
 
-def ca_bundle(path: Path) -> Finding:
+def judge_ca_bundle(path: Path) -> Finding:
     """Judge the file of certificates that a site trusts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -133,7 +133,7 @@ def judge_certificates(
     return problem("CA bundle", found, expected="some that are valid", remedy=CA_REMEDY)
 
 
-def wheelhouse(folder: Path) -> Finding:
+def judge_wheelhouse(folder: Path) -> Finding:
     """Judge the folder that containers are served."""
     count = sum(1 for pattern in ARCHIVES for _ in folder.glob(pattern))
     if count:
@@ -152,7 +152,7 @@ def _common_name(certificate: Mapping[str, Any]) -> str:
     return next((str(name) for name in names if name), "without a name")
 
 
-def _root(error: BaseException) -> str:
+def _root_cause(error: BaseException) -> str:
     """What is at the bottom of an error that quotes others."""
     reason: object = error
     while isinstance(reason, BaseException):
