@@ -2,14 +2,14 @@
 # requires-python = ">=3.11"
 # dependencies = ["nox==2026.10.20"]
 # ///
-"""The front door: one session per job that a person runs.
+"""The front door of the project: one session per job that a person runs.
 
 ``nox -s build-cpu`` where nox is installed, ``python3 noxfile.py -s build-cpu`` where it is
 not: run as a program, this file first puts nox into a virtual environment of its own, so
 that nothing is installed into the system's Python.
 """
 
-# No `from __future__`: Python 3.6 has to get as far as the message for it.
+# No `from __future__`: Python 3.6 must reach the message that rejects it.
 import os
 import shlex
 import subprocess
@@ -17,12 +17,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-STARTED = "INFINI_NOX"  # handed on to the process that has nox: how the user started this file
+STARTED = "INFINI_NOX"  # passed to the process that has nox: the command that started this file
 NOX = "nox==2026.10.20"
 
 
 def stop(text, remedy):
-    """Ends with what the machine lacks: exit code 3, as of `python -m ci`."""
+    """Print the failure and its remedy, and exit with code 3, as `python -m ci` does."""
     print(f"noxfile.py: {text}\n{remedy}", file=sys.stderr)
     sys.exit(3)
 
@@ -32,15 +32,17 @@ if sys.version_info < (3, 11):  # noqa: UP036
         f"got Python {sys.version.split()[0]} ({sys.executable}), expected 3.11 or newer",
         "Start it with a newer one, as in: python3.12 noxfile.py -s build-cpu\n"
         "Ubuntu 22.04: sudo apt-get install python3.11-venv python3.11-dev\n"
-        "RHEL 8 and 9 and their kin: sudo dnf install python3.11-devel",
+        "RHEL 8 and 9 and their derivatives: sudo dnf install python3.11-devel",
     )
 
 
-sys.path.insert(0, str(ROOT))  # for what needs no installed package: nox loads this file alone
+sys.path.insert(
+    0, str(ROOT)
+)  # for modules that need no installed package: nox loads only this file
 
 
 def refuse_unfit_machine() -> None:
-    """Ends where this machine lacks what the sessions need, before anything is downloaded."""
+    """Exit before any download if this machine lacks a prerequisite of the sessions."""
     from ci.errors import PrerequisiteError
     from ci.util import prerequisites
 
@@ -54,7 +56,7 @@ def refuse_unfit_machine() -> None:
 
 
 def enter_own_environment() -> None:
-    """Replaces this process by one that has nox, installing it on the first use."""
+    """Replace this process by one that has nox, and install nox on the first use."""
     refuse_unfit_machine()
     environment = ROOT / ".nox" / "bootstrap"
     python = environment / "bin" / "python"
@@ -71,7 +73,7 @@ def enter_own_environment() -> None:
         if subprocess.run(install).returncode:
             stop(
                 f"pip cannot install {NOX}: see above",
-                "Where no package index can be reached, name this site's mirror, proxy and\n"
+                "If no package index can be reached, name this site's mirror, proxy and\n"
                 "certificates: PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT.",
             )
         installed.touch()
@@ -95,8 +97,8 @@ nox.options.reuse_venv = "yes"
 # uv would not see the wheels that a site offers through pip's settings.
 nox.options.default_venv_backend = "virtualenv"
 
-# Sessions run tests and generators, whose assertions have to be executed, in environments whose
-# modules only the first import compiles. Images of containers often set the second.
+# Sessions run tests and generators, which need their assertions. Modules of their environments are
+# compiled at the first import. Container images often set the second variable.
 os.environ.pop("PYTHONOPTIMIZE", None)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -111,22 +113,22 @@ FORMATTED = tuple(
 
 
 def install_groups(session: nox.Session, *groups: str) -> None:
-    """Installs dependency groups of pyproject.toml, which need no build of the library.
+    """Install dependency groups of pyproject.toml, which need no build of the library.
 
-    Python compiles modules when they are imported: all of torch's take 30 CPU-seconds, those that
-    are imported 5.
+    Python compiles modules at their first import. That takes 5 CPU-seconds for the imported modules
+    of torch; pip would compile all of them, in 30.
     """
     session.install("--no-compile", *nox.project.dependency_groups(PYPROJECT, *groups))
 
 
 def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci",)) -> None:
-    """``python -m ci`` in an environment that has what it needs."""
+    """Run ``python -m ci`` in an environment that has its dependencies."""
     if os.environ.get("INFINI_CI_DB", "").startswith("postgresql"):
         groups = (*groups, "postgresql")
     install_groups(session, *groups)
     # Messages name commands as the user of this file can type them.
     environment = {"INFINI_CI_NOX": os.environ.get(STARTED, "nox")}
-    # On Ctrl-C nox would kill it after half a second; it needs longer to stop a container, take
+    # On Ctrl-C nox would kill it after half a second. It needs longer to stop a container, copy
     # the results out and store them. A second Ctrl-C makes it give up on that.
     command = ("python", "-m", "ci", *arguments, *session.posargs)
     session.run(*command, env=environment, interrupt_timeout=None)
@@ -135,7 +137,7 @@ def run_ci(session: nox.Session, *arguments: str, groups: tuple[str, ...] = ("ci
 def add_build_session(platform: str) -> None:
     @nox.session(name=f"build-{platform}")
     def build(session: nox.Session) -> None:
-        # The host engine finds devices with it; containers bring their own.
+        # The host engine finds devices with the second group; containers have their own.
         groups = ("ci",) if PLATFORMS[platform].devices is None else ("ci", "devices")
         run_ci(session, "run", platform, groups=groups)
 
@@ -179,14 +181,14 @@ def history(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers.
 
-    Without what takes minutes and has a narrower test of its kind: `-- -m complete` runs that.
+    Tests that take minutes and have a narrower one of their kind run only with `-- -m complete`.
     """
     install_groups(session, "tests")
     if session.posargs:
         session.run("python", "-m", "pytest", *session.posargs)
         return
-    # Whole files side by side, as they share what they compile. Those of engines often wait, and
-    # what three of them run at once fits in the memory of a small machine.
+    # Whole files run side by side, because their tests share compiled programs. Files of engines
+    # often wait, and three of them at once fit in the memory of a small machine.
     fast = [path for path in PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] if path != E2E]
     pytest = ("python", "-m", "pytest", "-m", "not complete", "--dist", "loadfile")
     session.run(*pytest, "-n", "auto", "--maxprocesses", "4", *fast)
@@ -195,21 +197,21 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def samples(session: nox.Session) -> None:
-    """Record the operator tests' samples anew, with the torch of the dependency group."""
+    """Re-record the samples of the operator tests, with the torch of the dependency group."""
     install_groups(session, "samples")
     session.run("python", "tests/ops/samples/record.py", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what building, importing and calling the library costs, and what releasing does."""
+    """Measure the cost of building, importing and calling the library, and of a release."""
     install_groups(session, "bench")
     session.run("python", "-m", "bench", *session.posargs)
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Plant 21 faults in the library, one by one; the operator suite has to catch them all."""
+    """Plant 21 faults in the library, one by one; the operator suite must catch them all."""
     install_groups(session, "mutants")
     session.run("python", "-m", "tests.mutants", *session.posargs)
 
@@ -218,7 +220,8 @@ def mutants(session: nox.Session) -> None:
 def machines(session: nox.Session) -> None:
     """Run the operator suite as on other machines, and README's commands on fresh ones.
 
-    Instruction sets, cores, users, locales; with an option, such as `-- --fast`, these alone.
+    The other machines differ in instruction set, cores, user and locale. With an option, such as
+    `-- --fast`, only they run.
     """
     install_groups(session, "machines")
     session.run("python", "-m", "tests.machines", *session.posargs)
@@ -228,9 +231,9 @@ def machines(session: nox.Session) -> None:
 
 @nox.session
 def compat(session: nox.Session) -> None:
-    """Build and test on every Python from 3.10 that is here; `-- torches`: with other torches."""
+    """Build and test on every installed Python from 3.10; `-- torches`: with other torches."""
     requirements = PYPROJECT["build-system"]["requires"]
-    # torchgen needs typing-extensions, which is there where torch is installed.
+    # torchgen needs typing-extensions, which comes with torch otherwise.
     session.install(*requirements, "cmake", "ninja", "typing-extensions")
     folder = session.cache_dir / "compat"
     session.run("python", "-m", "tests.compat", f"--work-dir={folder}", *session.posargs)

@@ -1,9 +1,9 @@
-"""What a base image's vendor has installed, and pip must leave alone.
+"""Protect the packages that the vendor of a base image has installed from pip.
 
-python3 vendor_packages.py has-torch           exits 0 where this Python finds a torch
+python3 vendor_packages.py has-torch           exits 0 if this Python finds a torch
 python3 vendor_packages.py constraints         prints pip constraints that keep the packages
 python3 vendor_packages.py link ENVIRONMENT    lets a virtual environment see them
-python3 vendor_packages.py check CONSTRAINTS   exits 1 where one was replaced or shadowed
+python3 vendor_packages.py check CONSTRAINTS   exits 1 if one was replaced or shadowed
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def has_torch() -> None:
 
 
 def constraints() -> None:
-    """Print them; of packages that are there twice the one that is imported comes first."""
+    """Print the constraints; if a package is installed twice, the imported one comes first."""
     versions: dict[str, str] = {}
     for package in metadata.distributions():
         versions.setdefault(package.metadata["Name"].lower(), package.version)
@@ -35,12 +35,12 @@ def constraints() -> None:
 
 
 def is_vendor_package(name: str, version: str) -> bool:
-    """A build of the vendor's has a local version (2.4.0+metax3.2), which no index has."""
+    """Tell whether the vendor built it: its local version (2.4.0+metax3.2) is in no index."""
     return "+" in version or FAMILY.match(name) is not None
 
 
 def link(environment: str) -> None:
-    """Needed where the vendor's Python is a virtual environment, too: those do not nest."""
+    """Link the packages if the vendor's Python is a virtual environment: these do not nest."""
     if sys.prefix == sys.base_prefix:
         return
     (folder,) = Path(environment).glob("lib/python*/site-packages")

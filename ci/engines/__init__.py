@@ -1,4 +1,4 @@
-"""Engines: where plans are carried out, and what each of them provides."""
+"""Engines, which carry plans out, and the interface that each of them provides."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ci.model.results import ExecutionFacts, ImageFacts
 
 
 class Observer(Protocol):
-    """Watches a run while it goes on."""
+    """Receives the events of a run while it goes on."""
 
     def event(self, event: Mapping[str, object]) -> None:
-        """Take an event of the agent, a line of output or an engine's message.
+        """Handle an event of the agent, a line of output or an engine's message.
 
         The latter two are ``{"event": "output", "stage", "text"}`` and
         ``{"event": "engine", "text"}``.
@@ -25,10 +25,11 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineMachine:
-    """Where an engine runs its plans.
+    """The machine on which an engine runs its plans.
 
-    Two engines of one ``identity`` are the same one, whatever they are called here, and
-    ``processors`` is how many platforms run there at once where no capacity is set.
+    Attributes:
+        identity: the same text for the same engine, even if it has several names here
+        processors: the number of platforms that run there at once, unless a capacity is set
     """
 
     identity: str
@@ -44,25 +45,25 @@ class Engine(Protocol):
         """Raise ``ConfigError`` for a plan that lacks what this engine needs."""
 
     def machine(self) -> EngineMachine:
-        """Where it runs plans."""
+        """Return the machine on which the engine runs plans."""
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
-        """Find or make the environment of the stages; the log is ``image.log``."""
+        """Find or create the environment of the stages, and log to ``image.log``."""
 
     def execute(self, plan: RunPlan, image: ImageFacts, observer: Observer) -> ExecutionFacts:
         """Copy the sources in, run the stages, and leave their results in ``plan.results``.
 
-        An interrupt (Ctrl-C) ends the stages, keeps what they left, and returns.
+        An interrupt (Ctrl-C) ends the stages; their results so far are kept and returned.
         """
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
-        """Adopt the run that a dead caller left behind; None where there is none."""
+        """Adopt the run of a caller that died; return None if there is no such run."""
 
     def describe(self, plan: RunPlan) -> str:
-        """Return what ``execute`` would do, as one would type it."""
+        """Return a shell script that does the same as ``execute``."""
 
     def close(self) -> None:
-        """Hang up; nothing is asked of the engine any more."""
+        """Close the connection; the engine is not used after this."""
 
 
 @contextmanager
@@ -72,7 +73,7 @@ def typed_errors(
     remedy: str,
     explain: Callable[[Exception], str] = str,
 ) -> Iterator[None]:
-    """Turn errors of the given kinds into ``InfrastructureError``: ``what`` failed."""
+    """Raise errors of the given kinds as ``InfrastructureError``: "<what> failed"."""
     try:
         yield
     except kinds as error:

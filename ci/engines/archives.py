@@ -1,6 +1,6 @@
-"""Small archives from memory, and safe extraction of any.
+"""Create small archives in memory, and extract any archive safely.
 
-Not ``TarFile.extractall(filter="data")``: Debian 12's Python 3.11.2 does not have it.
+``TarFile.extractall(filter="data")`` is not used: Debian 12's Python 3.11.2 does not have it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ci.plan.source import TIMESTAMP
 
 
 def pack(contents: Mapping[str, bytes], *, folders: Iterable[str] = (), owner: int = 0) -> BinaryIO:
-    """Return files owned by root as a tar file, equal for equal contents; scripts can be run.
+    """Return a tar file of ``contents``, owned by root; equal contents give equal bytes.
 
-    ``folders`` are empty folders in it that ``owner`` may write to.
+    Files that begin with ``#!`` are executable. ``folders`` are empty folders that belong to
+    ``owner``.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -40,7 +41,7 @@ def pack(contents: Mapping[str, bytes], *, folders: Iterable[str] = (), owner: i
 def extract(archive: BinaryIO, destination: Path, *, strip: int = 0) -> tuple[str, ...]:
     """Extract files, folders and links; return the names of entries that were refused.
 
-    The first ``strip`` parts of each name are dropped. Refused is whatever would be written
+    The first ``strip`` parts of each name are dropped. Refused are entries that would be written
     outside of ``destination``, links that lead out of it, devices and other special files.
     """
     refused = []
@@ -62,7 +63,7 @@ def _extract_one(members: tarfile.TarFile, member: tarfile.TarInfo, root: Path, 
     if member.isdir():
         path.mkdir(exist_ok=True)
     elif member.isreg():
-        path.unlink(missing_ok=True)  # who still reads an old one must not see it change
+        path.unlink(missing_ok=True)  # a reader of the old file must not see it change
         with path.open("wb") as file:
             shutil.copyfileobj(cast(IO[bytes], members.extractfile(member)), file)
         path.chmod(0o755 if member.mode & 0o100 else 0o644)

@@ -1,4 +1,4 @@
-"""Devices of accelerators: how a run finds them, and how a container gets at them."""
+"""Accelerator devices: how a run finds them, and how a container gets access to them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ci.model.job import DeviceJob
 from ci.model.plan import DevicePlan, Exposure, RunPlan
 
 PROBE: Final = Path(__file__).parent / "probe.py"
-# In images: a Python of its own, as that of the stages is the vendor's.
+# In images the probe has a Python of its own, because the stages use the vendor's.
 CONTAINER_PROBE: Final = ("/opt/devices/bin/python", "/opt/infini-ci/devices.py")
 
 
 def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:
-    """The devices of the agent's job; ``probe`` is a Python and the program it runs."""
+    """Return the device part of the agent's job; ``probe`` is a Python and its program."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as in many containers
+    except (KeyError, OSError):  # the user id has no name, as in many containers
         user = str(os.getuid())
     return DeviceJob(
         count=devices.count,
@@ -45,12 +45,12 @@ def device_job(devices: DevicePlan, probe: tuple[str, str]) -> DeviceJob:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFiles:
-    """What of a vendor's device files and driver there is on an engine's machine.
+    """The device files and driver files of a vendor that exist on an engine's machine.
 
     Attributes:
         files: device files
         mounts: folders and files of the driver
-        groups: numbers of the groups that the device files are for
+        groups: ids of the groups that may use the device files
     """
 
     files: tuple[str, ...]
@@ -59,14 +59,14 @@ class DeviceFiles:
 
 
 def exposure_of(devices: DevicePlan) -> Exposure:
-    """How devices are exposed: ``auto`` is what the vendor hands them out by."""
+    """Return how devices are exposed; ``auto`` becomes the vendor's usual way."""
     if devices.exposure is not Exposure.AUTO:
         return devices.exposure
     return Exposure.REQUEST if devices.facts.request else Exposure.FILES
 
 
 def check_exposure(platform: str, devices: DevicePlan) -> None:
-    """Raise ``ConfigError`` for a way in which this vendor hands out none."""
+    """Raise ``ConfigError`` if this vendor does not support the configured exposure."""
     exposure, facts = exposure_of(devices), devices.facts
     possible = {Exposure.REQUEST: facts.request, Exposure.CDI: facts.cdi, Exposure.FILES: True}
     if not possible[exposure]:
@@ -77,12 +77,12 @@ def check_exposure(platform: str, devices: DevicePlan) -> None:
 
 
 def container_devices(devices: DevicePlan, found: DeviceFiles | None = None) -> dict[str, Any]:
-    """Return the options; without ``found`` the files are patterns."""
+    """Return the device options of a container; without ``found``, files are patterns."""
     facts = devices.facts
     options: dict[str, Any] = {"volumes": [lease_volume(devices)]}
     match exposure_of(devices):
         case Exposure.REQUEST:
-            # As `--gpus`; `utility` brings the management library, without which none is found.
+            # Same as `--gpus`. `utility` adds the management library, which detection needs.
             which = {"device_ids": list(devices.uuids)} if devices.uuids else {"count": -1}
             request = DeviceRequest(capabilities=[["gpu", "compute", "utility"]], **which)
             options["device_requests"] = [request]
@@ -100,14 +100,14 @@ def container_devices(devices: DevicePlan, found: DeviceFiles | None = None) -> 
 
 
 def lease_volume(devices: DevicePlan) -> str:
-    """The folder of the machine's leases, at the same place in every container."""
+    """Return the volume of the lease folder, at the same path in every container."""
     return f"{devices.folder}:{devices.folder}"
 
 
-MOUNT = "/host"  # where the container has the machine's files, read-only
+MOUNT = "/host"  # mount point of the machine's files in the container, read-only
 HELPER_LABEL = "infini-ci.helper"
 
-# Runs as root, who alone can make a folder for all users, but with no capability.
+# Runs as root, because only root can make a folder for all users, but without capabilities.
 SEARCH_PROGRAM = f"""
 import glob, json, os, stat, sys
 wanted = json.loads(sys.argv[1])
@@ -126,9 +126,9 @@ print(json.dumps({{"files": files, "mounts": mounts, "groups": sorted(groups)}})
 
 
 def find_device_files(client: DockerClient, plan: RunPlan, devices: DevicePlan) -> DeviceFiles:
-    """Look for the vendor's files, and make the lease folder, which the engine does as root.
+    """Find the vendor's files on the engine's machine, and create the lease folder as root.
 
-    Raises ``InfrastructureError`` where the container needs device files and there are none.
+    Raises ``InfrastructureError`` if the container needs device files and the machine has none.
     """
     facts = devices.facts
     wanted = {"files": facts.files, "mounts": facts.mounts, "folder": devices.folder}

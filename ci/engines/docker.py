@@ -1,7 +1,7 @@
 """The Docker engine: the agent is the main process of a labelled container.
 
-A container outlives its caller. Whoever comes next finds it by its labels, reads its log
-from the beginning and takes the results out, as the first caller would have done.
+A container outlives its caller. The next caller finds it by its labels, reads its log from the
+beginning and copies the results out, as the first caller would have done.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from ci.model.plan import CONTAINER_WHEELS, EnginePlan, Exposure, RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 
-# Of the docker command; DOCKER_HOST and DOCKER_CONTEXT are those of the engine's address.
+# Variables of the docker command; the engine's address sets DOCKER_HOST and DOCKER_CONTEXT.
 CLIENT_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 
 PRIVILEGED = "the container was privileged, as configured (devices.privileged)"
 
-# What engines say that know no way to the devices; the remedy is of the way that was asked for.
+# Errors of engines that cannot expose devices. The remedy depends on the requested exposure.
 DEVICES_REFUSED = ("could not select device driver", "CDI device injection failed")
 DEVICE_REMEDIES = {
     Exposure.REQUEST: "install the NVIDIA Container Toolkit on the engine's machine, run"
     " `nvidia-ctk runtime configure --runtime=docker` and restart the engine",
-    Exposure.CDI: "CDI takes Docker 25 or later with it enabled, and a specification of the"
-    " devices in /etc/cdi; or set devices.exposure to another way",
+    Exposure.CDI: "CDI needs Docker 25 or later with CDI enabled, and a specification of the"
+    " devices in /etc/cdi; or set devices.exposure to another value",
 }
 
 
@@ -56,29 +56,29 @@ class DockerEngine:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self.client: DockerClient = link.client  # also for what is no run: gc, doctor
+        self.client: DockerClient = link.client  # also used without a run: gc, doctor
         self.images = ImageBuilder(link.client, link.environment)
         self._version = str(link.client.version()["Version"])
 
     @classmethod
     def connect(cls, plan: EnginePlan) -> DockerEngine:
-        """Return the engine of ``plan``; raises ``InfrastructureError`` where none answers."""
+        """Return the engine of ``plan``; raises ``InfrastructureError`` if it does not answer."""
         link = Link(plan)
         with typed_sdk_errors(link.place):
             return cls(link)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._link.close()
 
     def check(self, plan: RunPlan) -> None:
-        """A container needs an image, and a way to its devices."""
+        """Raise ``ConfigError`` for a plan without an image, or whose devices cannot be exposed."""
         _ = plan.needed_image
         if plan.devices is not None:
             check_exposure(plan.platform, plan.devices)
 
     def machine(self) -> EngineMachine:
-        """What the engine says of itself."""
+        """Return the identity and the processors that the engine reports."""
         with typed_sdk_errors(self._link.place):
             info = self.client.info()
         return EngineMachine(identity=str(info["ID"]), processors=int(info["NCPU"]))
@@ -106,7 +106,7 @@ class DockerEngine:
                 _start(container, plan)
                 facts = self._follow_to_end(container, plan, observer)
         except KeyboardInterrupt:
-            pass  # it came before the start
+            pass  # it came before the container started
         finally:
             self._remove(plan, facts)
         return replace(
@@ -119,7 +119,7 @@ class DockerEngine:
         )
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
-        """Adopt the container that a dead caller left behind, running or ended."""
+        """Adopt the container of a caller that died, whether it still runs or has ended."""
         start = monotonic()
         with self._link.session(plan.network):
             notes = self.images.notes(plan)
@@ -128,7 +128,7 @@ class DockerEngine:
                 return None
             facts = ExecutionFacts(engine=self.name)
             try:
-                if container.status == "created":  # its caller died before it could start it
+                if container.status == "created":  # its caller died before it started it
                     return None
                 facts = self._follow_to_end(container, plan, observer)
             finally:
@@ -142,37 +142,39 @@ class DockerEngine:
         )
 
     def describe(self, plan: RunPlan) -> str:
-        """Return a script that does the same."""
+        """Return a script that does the same as ``execute``."""
         client = {name: os.environ[name] for name in CLIENT_VARIABLES if name in os.environ}
         return describe_docker(plan, {**client, **self._link.address.environment})
 
     def _create(self, plan: RunPlan, image: ImageFacts) -> Container:
-        if plan.cache:  # made beforehand: what comes with a container has no labels
+        if plan.cache:  # created first: a volume that comes with a container has no labels
             self.client.volumes.create(plan.cache.name, labels=job.volume_labels(plan))
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
         try:
             return self.client.containers.create(
-                image.digest or image.reference,  # whatever has the name by now
-                # Not the image's own entry point, which may be anything.
+                image.digest or image.reference,  # by its id: the tag may name another image by now
+                # Replaces the image's own entry point, which may be anything.
                 entrypoint=[*plan.needed_image.entry, *job.COMMAND],
-                log_config=LogConfig(type="json-file"),  # the one that is sure to be readable
+                log_config=LogConfig(
+                    type="json-file"
+                ),  # the only driver whose logs can always be read
                 **job.container_options(plan, found),
             )
         except APIError as error:
             if error.status_code != HTTPStatus.CONFLICT:
                 raise
             name = plan.container.name
-            message = f"platform {plan.platform} has a container {name} already: {explain(error)}"
-            remedy = f"docker rm {name}, if nobody needs it, and go on with --resume"
+            message = f"platform {plan.platform} already has a container {name}: {explain(error)}"
+            remedy = f"if it is not needed, run `docker rm {name}`, then resume with --resume"
             raise InfrastructureError(message, remedy=remedy) from error
 
     def _follow_to_end(
         self, container: Container, plan: RunPlan, observer: Observer
     ) -> ExecutionFacts:
-        """Follow a container to its end, and take its results out; a cut connection is made again.
+        """Follow a container to its end and copy its results out; reconnect if necessary.
 
-        A Ctrl-C ends the stages, for which the agent takes 10 s at most; a second one takes none,
-        and gets what there is; a third one leaves at once.
+        The first Ctrl-C ends the stages, for which the agent needs at most 10 s. The second one
+        kills the container; its results so far are copied. The third one returns at once.
         """
         logs = {stage.name: plan.results / f"{stage.name}.log" for stage in plan.stages}
         reader = EventReader(LiveLogs(observer, logs), plan.results)
@@ -182,7 +184,7 @@ class DockerEngine:
                 if number is not None:
                     what = "the running stage" if number is signal.SIGTERM else "the container"
                     observer.event({"event": "engine", "text": f"interrupted: ending {what}"})
-                    with suppress(APIError):  # it may have ended by itself just now
+                    with suppress(APIError):  # it may have just ended by itself
                         container.kill(signal=number.name)
                 self._link.retry(partial(_read_log, container, reader), observer)
                 refused = self._link.retry(partial(_copy_results, container, plan), observer)
@@ -194,13 +196,15 @@ class DockerEngine:
                     interrupted=interrupted,
                     unreadable_lines=reader.unreadable_lines,
                     longest_line=reader.longest_line,
-                    notes=tuple(f"refused from the results: {name}" for name in refused),
+                    notes=tuple(
+                        f"not copied from the results, as unsafe: {name}" for name in refused
+                    ),
                 )
             except KeyboardInterrupt:
                 continue
             except ERRORS as error:
                 name, why = plan.container.name, explain(error)
-                note = f"lost the container {name}, --resume may find it again: {why}"
+                note = f"lost the connection to container {name}, --resume may find it again: {why}"
                 return ExecutionFacts(
                     engine=self.name, lost=True, interrupted=interrupted, notes=(note,)
                 )
@@ -212,24 +216,24 @@ class DockerEngine:
         return found
 
     def _remove(self, plan: RunPlan, facts: ExecutionFacts) -> None:
-        """Remove by label: an interrupt may have come before the container's name was known.
+        """Remove the container by its labels: an interrupt may come before its name is known.
 
-        One out of reach, perhaps running, is left for a later caller.
+        A container that cannot be reached may still run, and is kept for a later caller.
         """
         if facts.lost and facts.exit_code is None and not facts.interrupted:
             return
         try:
             for container in self._containers(plan):
                 container.remove(force=True, v=True)
-            # The engine refuses where another run has it.
+            # The engine refuses this if another run uses the volume.
             if plan.cache and job.is_cache_empty(plan.results):
                 self.client.api.remove_volume(plan.cache.name)
         except ERRORS:
-            pass  # with the engine gone there is nothing to be done; the run says that it was lost
+            pass  # without the engine nothing can be removed; the run is reported as lost
 
 
 def _start(container: Container, plan: RunPlan) -> None:
-    """Start it, which is when the engine looks for the devices."""
+    """Start the container; only now does the engine look for the devices."""
     try:
         container.start()
     except APIError as error:
@@ -237,12 +241,12 @@ def _start(container: Container, plan: RunPlan) -> None:
         if plan.devices is None or not refused:
             raise
         exposure = exposure_of(plan.devices)
-        message = f"the engine has no {plan.label} devices by {exposure}: {explain(error)}"
+        message = f"the engine cannot expose {plan.label} devices by {exposure}: {explain(error)}"
         raise InfrastructureError(message, remedy=DEVICE_REMEDIES[exposure]) from error
 
 
 def _copy_in(container: Container, plan: RunPlan) -> Iterator[str]:
-    """Copy everything in; a note for each file of the sources that had to stay out."""
+    """Copy all files into the container; yield a note for each source file left out."""
     owner = int(plan.container.user)
     folders = {plan.container.workspace: (plan.source, plan.needed_image.archive is not None)}
     if plan.network.wheels is not None:
@@ -270,9 +274,9 @@ def _read_log(container: Container, reader: EventReader) -> None:
         try:
             for chunk in stream:
                 reader.feed(chunk)
-        finally:  # where it ends early, close the connection, which takes two steps
+        finally:  # if reading ends early, close the connection, in two steps
             with suppress(OSError):
-                stream.close()  # half of it: what is left in the buffers keeps it open
+                stream.close()  # unread data in the buffers still keeps it open
             deque(stream, maxlen=0)
         container.reload()
         if container.status != "running":
@@ -280,7 +284,7 @@ def _read_log(container: Container, reader: EventReader) -> None:
 
 
 def _copy_results(container: Container, plan: RunPlan) -> list[str]:
-    """Take the results out; return the names of what was refused."""
+    """Copy the results out; return the names of the entries that were refused."""
     chunks, _ = container.get_archive(plan.container.results)
     with TemporaryFile() as archive:
         for chunk in chunks:

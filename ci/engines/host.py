@@ -1,7 +1,7 @@
 """The host engine: the same agent and plan in a fresh virtual environment on this machine.
 
 Nothing is written into the user's tree: sources and environment live in a temporary folder.
-Like a container, the agent outlives its caller, and a later one can adopt it.
+Like a container, the agent outlives its caller, and a later caller can adopt it.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from ci.util.invocation import NOX_VARIABLE
 from ci.util.lines import CHUNK
 from ci.util.prerequisites import Finding, install_command, package_manager
 
-# The caller's, which would reach past the environment, skip assertions, compile each module again
-# in each process, or speak of another run.
+# Variables of the caller that would bypass the virtual environment, skip assertions, compile each
+# module again in each process, or refer to another run.
 EXCLUDED_VARIABLES = RESERVED_VARIABLES | {
     *("PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", NOX_VARIABLE),
-    # With the worker's, syrupy reports nothing and passes.
+    # With the variables of a worker, syrupy reports nothing and passes.
     *("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"),
 }
-# Of the shell's variables, which all reach the stages: those that a dry run prints, as builds and
-# tests go by them. Any other may hold a secret.
+# All variables of the shell reach the stages. A dry run prints only these, because builds and tests
+# depend on them; any other variable may hold a secret.
 PRINTED_VARIABLES = re.compile(
     r"(INFINI|PIP|SKBUILD|CMAKE|CCACHE|PYTEST|TORCH|CUDA|OMP|MKL|LD|LC)_\w+|(NINJA|PYTHON)\w+"
     r"|CC|CXX|CPP|(C|CXX|CPP|LD|MAKE)FLAGS|(C_INCLUDE_|CPLUS_INCLUDE_|LIBRARY_|C)PATH|LANG|TZ"
     r"|\w+_VISIBLE_DEVICES"
 )
-POLL_S = 0.05  # as often as the agent prints what does not fill an event
-QUERY_S = 30.0  # of the package manager's database, which another one may hold locked
+POLL_S = 0.05  # the interval at which the agent prints an event that is not full
+QUERY_S = 30.0  # for the package manager's database, which another process may have locked
 STOP_GRACE_S = 30.0  # the agent needs 10 s to end a stage, then collects artifacts
 
 
 class HostEngine:
-    """Runs plans on this machine, without isolation; ``notes`` are for each run's readers."""
+    """Runs plans on this machine, without isolation; ``notes`` are added to each result."""
 
     name = "host"
 
@@ -62,17 +62,17 @@ class HostEngine:
         self.notes = notes
 
     def check(self, plan: RunPlan) -> None:
-        """Any plan will do."""
+        """Accept any plan."""
 
     def machine(self) -> EngineMachine:
-        """This one, with the processors that this process may use."""
+        """Return this machine, with the processors that this process may use."""
         return EngineMachine(identity=self.name, processors=len(os.sched_getaffinity(0)))
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
-        """Make a fresh virtual environment with the plan's requirements.
+        """Create a fresh virtual environment with the plan's requirements.
 
-        Raises ``PrerequisiteError``, before anything is downloaded, where this machine lacks
-        what the run needs.
+        Raises ``PrerequisiteError`` before any download if this machine lacks a prerequisite of
+        the run.
         """
         start = monotonic()
         prerequisites.refuse("the host engine needs", prerequisites_of(plan))
@@ -96,7 +96,9 @@ class HostEngine:
         start = monotonic()
         folder = WorkFolder.find(plan)
         if folder is None:
-            raise InfrastructureError(f"run {plan.run_id} has no virtual environment any more")
+            raise InfrastructureError(
+                f"the virtual environment of run {plan.run_id} no longer exists"
+            )
         sync_seconds, facts = 0.0, ExecutionFacts(engine=self.name, interrupted=True)
         notes = [*self.notes]
         agent = None
@@ -104,9 +106,9 @@ class HostEngine:
             with _typed_errors():
                 notes += _copy_sources(plan, folder)
                 if install := missing_packages(plan.system_packages):
-                    # What the image would have; it is not for a run to install into this system.
-                    what = "not all that system_packages names is installed on this machine"
-                    notes.append(f"{what}: {install}")
+                    # The image would have them. A run must not install packages into this system.
+                    what = "some system_packages are not installed on this machine"
+                    notes.append(f"{what}; to install them: {install}")
                 sync_seconds = monotonic() - start
                 variables = _environment(plan, folder.venv)
                 agent = folder.start_agent(host_job(plan, folder.path), variables)
@@ -130,7 +132,7 @@ class HostEngine:
         )
 
     def resume(self, plan: RunPlan, observer: Observer) -> ExecutionFacts | None:
-        """Adopt the agent that a dead caller left behind, running or ended."""
+        """Adopt the agent of a caller that died, whether it still runs or has ended."""
         start = monotonic()
         folder = WorkFolder.find(plan)
         if folder is None:
@@ -146,7 +148,7 @@ class HostEngine:
         return replace(facts, wrapper_seconds=monotonic() - start)
 
     def describe(self, plan: RunPlan) -> str:
-        """Return a script that does the same."""
+        """Return a script that does the same as ``execute``."""
         shell = process.inherited_environment()
         shown = {
             name: shell[name]
@@ -157,20 +159,20 @@ class HostEngine:
         return describe_host(plan, environment, unset=EXCLUDED_VARIABLES | {process.STORE_VARIABLE})
 
     def close(self) -> None:
-        """There is no line to this machine."""
+        """Do nothing: there is no connection to close."""
 
 
 def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
-    """What plans of one project need of this machine, before anything is downloaded for them."""
+    """Yield what the plans of one project need on this machine; checked before any download."""
     inherited = process.inherited_environment()
     environments = [{**inherited, **plan.environment} for plan in plans]
     return prerequisites.host_engine(plans[0].source, *environments)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
-    """Return the line that installs what is not installed here, if anything is missing.
+    """Return the command that installs the packages that this machine lacks, or None.
 
-    Nothing is where no package manager can be asked.
+    Without a known package manager no package counts as missing.
     """
     manager = package_manager()
     if manager is None:
@@ -206,7 +208,7 @@ def _make_environment(plan: RunPlan, folder: WorkFolder, log: ImageLog) -> None:
 
 
 def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
-    """The caller's environment with the virtual environment active, then the plan's own."""
+    """Return the caller's variables, those that activate the environment, and the plan's."""
     inherited = process.inherited_environment()
     ambient = {name: value for name, value in inherited.items() if name not in EXCLUDED_VARIABLES}
     path = os.pathsep.join([str(venv / "bin"), ambient.get("PATH", os.defpath)])
@@ -215,7 +217,7 @@ def _environment(plan: RunPlan, venv: Path) -> Mapping[str, str]:
 
 
 def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
-    """Copy the sources by way of the same archive that a container gets."""
+    """Copy the sources through the same archive that a container gets."""
     with TemporaryFile() as archive:
         left_out = source.write_archive(plan.source, archive)
         archive.seek(0)
@@ -253,7 +255,7 @@ def _read_output(
     """Read what the agent prints until it has ended."""
     deadline = monotonic() + timeout_s
     while monotonic() < deadline:
-        alive = folder.alive()  # asked first: what comes after its end is nothing
+        alive = folder.alive()  # checked before reading: a dead agent prints no more
         if chunk := printed.read(CHUNK):
             reader.feed(chunk)
         elif alive:
@@ -264,5 +266,5 @@ def _read_output(
 
 def _typed_errors() -> AbstractContextManager[None]:
     """Turn errors of the disk and of the system into typed ones."""
-    remedy = "look at the disk's free space and at the rights on its folders, then run again"
+    remedy = "check the disk's free space and the permissions of its folders, then run again"
     return typed_errors("the run on this machine", OSError, remedy=remedy)

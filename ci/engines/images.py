@@ -29,18 +29,18 @@ from ci.util import process
 from ci.util.files import REPOSITORY, user_cache
 from ci.util.text import mask_credentials
 
-# What the kernel calls them, and what images and engines do.
+# The kernel's name of an architecture, and the name that images and engines use.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 LOADED = "from the bundle"
 PRESENT = "from the bundle, and here already"
-LONG_TIMEOUT_S = 24 * 3600  # a guard: some GB take minutes
-SPACE_FACTOR = 2  # the engine unpacks the archive before it takes the layers out
+LONG_TIMEOUT_S = 24 * 3600  # only a guard: some GB take minutes
+SPACE_FACTOR = 2  # the engine unpacks the archive before it extracts the layers
 
 _CAUSE = re.compile(r"^ *(?:install-tools|make-environment): error: (.*)$", re.MULTILINE)
 _STEP_RESULT = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
-# What an image says about itself.
+# The labels of an image.
 PLATFORM_LABEL = "infini-ci.platform"
 BASE_LABEL = "infini-ci.base-image"  # the image that it was really built on
 BASE_DIGEST_LABEL = "infini-ci.base-digest"
@@ -50,7 +50,7 @@ Labels = Mapping[str, str]
 
 
 def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
-    """Return what an image says about itself."""
+    """Return the labels of an image."""
     return {
         PLATFORM_LABEL: plan.platform,
         BASE_LABEL: base,
@@ -60,7 +60,7 @@ def image_labels(plan: RunPlan, base: str, base_digest: str) -> dict[str, str]:
 
 
 def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
-    """Say what has changed since the most similar of the ``others``, images of the platform."""
+    """Return what has changed since the most similar of the platform's ``others`` images."""
     wanted = plan.needed_image.inputs
     stated = (json.loads(labels.get(INPUTS_LABEL, "{}")) for labels in others)
     made_from = [inputs for inputs in stated if inputs and isinstance(inputs, dict)]
@@ -83,9 +83,9 @@ def _changes(wanted: Mapping[str, str], before: Mapping[str, str]) -> Iterator[s
 
 
 def check_architecture(client: DockerClient, image: Image | None = None) -> None:
-    """Raise ``InfrastructureError`` where the engine cannot run ``image``.
+    """Raise ``InfrastructureError`` if the engine cannot run ``image``.
 
-    Without one: the image that this machine would make from its own packages.
+    Without an image, check the one that this machine would build from its own packages.
     """
     if image is None:
         what = "an image made of this machine's packages would be"
@@ -94,7 +94,7 @@ def check_architecture(client: DockerClient, image: Image | None = None) -> None
         what = f"image {image.tags[0] if image.tags else image.id} is"
         made_for = image.attrs["Architecture"]
     there = client.version()["Arch"]
-    if made_for and made_for != there:  # an image by hand may not say it
+    if made_for and made_for != there:  # a handmade image may not state it
         raise InfrastructureError(
             f"{what} for {made_for}, the engine's machine is {there}",
             remedy=f"name a base image for {there}, or run the platform on another engine",
@@ -102,7 +102,7 @@ def check_architecture(client: DockerClient, image: Image | None = None) -> None
 
 
 def build_lock(engine_id: str, say: Callable[[str], None]) -> AbstractContextManager[object]:
-    """Take this user's lock of an engine, which ends with its holder; say so where that waits."""
+    """Acquire this user's lock of an engine, which ends with its holder; report a wait."""
     cache = user_cache()
     cache.mkdir(parents=True, exist_ok=True)
     lock = FileLock(cache / f"build-{engine_id.replace(':', '')}.lock")
@@ -115,13 +115,13 @@ def build_lock(engine_id: str, say: Callable[[str], None]) -> AbstractContextMan
 
 @dataclass(frozen=True)
 class ImageBuilder:
-    """Finds and builds images; ``environment`` leads the docker command to the same engine."""
+    """Finds and builds images; ``environment`` directs the docker command to the engine."""
 
     client: DockerClient
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self, plan: RunPlan, log: ImageLog) -> ImageFacts:
-        """Return the image of ``plan``, building it unless there is one made from the same."""
+        """Return the image of ``plan``; build it unless one with the same inputs exists."""
         start = monotonic()
         archive = plan.needed_image.archive
         if archive is not None:
@@ -129,14 +129,14 @@ class ImageBuilder:
         else:
             image, reason = self._find_or_build(plan, log)
         check_architecture(self.client, image)
-        # The tag's time then says when the image was last used, which gc goes by.
+        # The time of the tag records the last use of the image for gc.
         image.tag(plan.needed_image.tag)
         facts = self.facts(plan, str(image.id), reason)
         built = archive is None and reason != "cached"
         return replace(facts, built=built, seconds=monotonic() - start)
 
     def facts(self, plan: RunPlan, image_id: str, reason: str) -> ImageFacts:
-        """Describe the image of a run, with what it was built on where it says so."""
+        """Describe the image of a run, with its base image if its labels name it."""
         image = self.find(image_id)
         labels: Labels = image.labels if image else {}
         return ImageFacts(
@@ -150,10 +150,12 @@ class ImageBuilder:
         )
 
     def _find_or_build(self, plan: RunPlan, log: ImageLog) -> tuple[Image, str]:
-        """Return the image and why it was built, or that it was not."""
+        """Return the image, and the reason for its build or ``cached``."""
         reason = self.build_reason(plan)
         if reason is not None:
-            self._pull_base(plan, log)  # takes long, and no other run has to wait for it
+            self._pull_base(
+                plan, log
+            )  # without the lock: it takes long, and other runs need not wait
             with build_lock(self.client.info()["ID"], log.write):
                 reason = self.build_reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
@@ -162,15 +164,15 @@ class ImageBuilder:
         return self.client.images.get(plan.needed_image.tag), reason or "cached"
 
     def build_reason(self, plan: RunPlan) -> str | None:
-        """Say why the image has to be built; ``None`` where there is one."""
+        """Return why the image has to be built; ``None`` if it exists."""
         image = self.find(plan.needed_image.tag)
         if image is None:
             label = f"{PLATFORM_LABEL}={plan.platform}"
             others = self.client.images.list(filters={"label": label})
             return reason_to_build(plan, (other.labels for other in others))
         if BASE_DIGEST_LABEL not in image.labels:
-            return "the image does not say what it was built on"
-        # What it was built on may be gone; what it should have been built on may be here by now.
+            return "the image does not record its base image"
+        # The base that was used may be gone; the configured base may have arrived meanwhile.
         for reference in (plan.needed_image.base_image, image.labels.get(BASE_LABEL)):
             base = self.find(reference) if reference else None
             if base is not None:
@@ -191,13 +193,13 @@ class ImageBuilder:
         return attributes["Size"], tuple(attributes["RootFS"]["Layers"])
 
     def save(self, image_id: str) -> Iterator[bytes]:
-        """Read an image as ``docker save`` writes it; it has no name in there."""
+        """Return an image in the format of ``docker save``, without a tag."""
         with long_timeout(self.client):
             chunks: Iterator[bytes] = self.client.api.get_image(image_id)
         return chunks
 
     def notes(self, plan: RunPlan, image_id: str | None = None) -> tuple[str, ...]:
-        """Say what a reader of the results must know about the image."""
+        """Return what a reader of the results must know about the image."""
         image = self.find(image_id or plan.needed_image.tag)
         base = image.labels.get(BASE_LABEL) if image else None
         wanted = plan.needed_image.base_image
@@ -206,16 +208,16 @@ class ImageBuilder:
         return (f"base image {wanted} could not be pulled; built on an offline Debian base",)
 
     def _pull_base(self, plan: RunPlan, log: ImageLog) -> None:
-        """Pull what is not here; refuse what cannot be built on, before it waits for others."""
+        """Pull a missing base image; refuse an unusable one before waiting for other builds."""
         image, reference = plan.needed_image, plan.needed_image.base_image
         if reference != image.offline_base_image and self.find(reference) is None:
             log.write(f"pulling {reference}")
             repository, tag = parse_repository_tag(reference)
             try:
-                # Without a tag the engine would pull all that there are.
+                # Without a tag the engine would pull all tags.
                 pull = self.client.api.pull(repository, tag or "latest", stream=True, decode=True)
                 for message in pull:
-                    if "progressDetail" not in message:  # one line a layer, not one a kilobyte
+                    if "progressDetail" not in message:  # a line per layer, not per kilobyte
                         log.write(_message_text(message))
             except APIError as error:
                 log.write(f"cannot pull {reference}: {explain(error)}")
@@ -223,12 +225,12 @@ class ImageBuilder:
             check_architecture(self.client, base)
         elif image.offline_base_image is None:
             raise InfrastructureError(
-                f"base image {reference} is not here and cannot be pulled{log.tail()}",
+                f"base image {reference} is not on the engine and cannot be pulled{log.tail()}",
                 remedy=f"{base_image_remedy(plan.platform)}; the log is {log.path}",
             )
 
     def _base(self, plan: RunPlan, log: ImageLog) -> str:
-        """Return the base image to build on: its own, or else the offline one, made if need be."""
+        """Return the configured base image, or else the offline one, built if it is missing."""
         image = plan.needed_image
         offline, command = image.offline_base_image, image.offline_base_command
         if offline is None or command is None or self.find(image.base_image):
@@ -255,19 +257,19 @@ class ImageBuilder:
             forcerm=True,
             decode=True,
         )
-        made: set[str] = set()  # short ids of all images that its steps result in
+        step_ids: set[str] = set()  # short ids of the images of all steps
         failed = False
         try:
-            # To the end also after an error, which then closes the connection.
+            # Read to the end even after an error: this closes the connection.
             for message in messages:
                 log.write(_message_text(message))
-                made.update(_STEP_RESULT.findall(_message_text(message)))
+                step_ids.update(_STEP_RESULT.findall(_message_text(message)))
                 failed |= "error" in message
         finally:
             if any(mask_credentials(text) != text for text in image.build_arguments.values()):
-                self._remove_unnamed(made)
+                self._remove_stages(step_ids)
         if failed:
-            causes = _CAUSE.findall(log.tail())  # what the recipe itself says; a row has one line
+            causes = _CAUSE.findall(log.tail())  # the recipe's own message; a row has one line
             raise InfrastructureError(
                 f"image {image.tag} of platform {plan.platform} cannot be built"
                 + "".join(f": {cause}" for cause in causes[-1:])
@@ -275,20 +277,20 @@ class ImageBuilder:
                 remedy=f"the whole log is {log.path}",
             )
 
-    def _remove_unnamed(self, made: set[str]) -> None:
-        """Remove what a build has made beside its image: earlier stages.
+    def _remove_stages(self, ids: set[str]) -> None:
+        """Remove the images of the build's earlier stages.
 
-        Their history holds the build's arguments, passwords included. Without them they stay:
-        the next build of a changed recipe takes from them what is still the same.
+        Their history holds the build's arguments, passwords included. Without passwords the
+        images stay: the next build of a changed recipe reuses their unchanged layers.
         """
         for name in self.client.api.images(quiet=True, filters={"dangling": True}):
-            if name.removeprefix("sha256:")[:12] in made:
-                with suppress(ImageNotFound):  # another caller's build of the same recipe was first
+            if name.removeprefix("sha256:")[:12] in ids:
+                with suppress(ImageNotFound):  # another build of the same recipe has removed it
                     self.client.api.remove_image(name)
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    """Return what a build or pull message says, whatever kind it is."""
+    """Return the text of a build or pull message of any kind."""
     words = (message.get(key) for key in ("stream", "status", "error"))
     return " ".join(str(word) for word in words if word)
 
@@ -296,18 +298,20 @@ def _message_text(message: Mapping[str, Any]) -> str:
 def load_bundled_image(
     client: DockerClient, plan: ImagePlan, archive: ImageArchive, log: ImageLog
 ) -> tuple[Image, str]:
-    """Return the image of a bundle, and whether it had to be loaded."""
+    """Return the image of a bundle, and whether it was loaded or already there."""
     for reference in (archive.id, plan.tag):
         with suppress(ImageNotFound):
             if _matches(image := client.images.get(reference), archive):
                 return image, PRESENT
     info = client.info()
-    if is_local(info):  # elsewhere its own error, of a full disk, comes later
+    if is_local(info):  # a remote engine reports a full disk itself, later
         folder = str(info["DockerRootDir"])
         needed, free = SPACE_FACTOR * archive.size, shutil.disk_usage(folder).free
         if free < needed:
             message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
-            raise InfrastructureError(message, remedy="Make room: docker system df says by what.")
+            raise InfrastructureError(
+                message, remedy="Make room: docker system df shows what takes it."
+            )
     log.write(f"loading {plan.tag} from {archive.bundle}")
     with tarfile.open(archive.bundle, mode="r:") as members:
         content = cast(IO[bytes], members.extractfile(archive.member))
@@ -322,7 +326,7 @@ def load_bundled_image(
 
 @contextmanager
 def long_timeout(client: DockerClient) -> Iterator[None]:
-    """Wait as long as it takes: before its first answer an engine copies the whole image."""
+    """Use a long timeout: an engine copies the whole image before its first answer."""
     usual, client.api.timeout = client.api.timeout, LONG_TIMEOUT_S
     try:
         yield
@@ -331,5 +335,5 @@ def long_timeout(client: DockerClient) -> Iterator[None]:
 
 
 def _matches(image: Image, archive: ImageArchive) -> bool:
-    """Engines that store images in containerd count ids otherwise; layers are the same in all."""
+    """Compare ids or layers: engines that store images in containerd have other ids."""
     return image.id == archive.id or tuple(image.attrs["RootFS"]["Layers"]) == archive.layers

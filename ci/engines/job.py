@@ -1,4 +1,4 @@
-"""What an engine hands to the agent: the program itself, its job, and what its container has."""
+"""What an engine passes to the agent: the program, its job and its container's options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTS = (
 
 
 def agent_modules() -> list[Path]:
-    """The agent, and what it uses of the rest: with nothing but the standard library of 3.8."""
+    """Return the agent's modules and those that it imports; they need only Python 3.8."""
     return [module for part in PARTS for module in sorted((REPOSITORY / "ci").glob(part))]
 
 
@@ -57,9 +57,9 @@ def job_document(
 ) -> bytes:
     """Return the agent's input file.
 
-    ``workspace``, ``results`` and ``compiler_cache`` are where the agent is, as is ``probe``: a
-    Python that looks for devices, and the program that it runs. ``environment`` goes on top of the
-    agent's own.
+    ``workspace``, ``results``, ``compiler_cache`` and ``probe`` are paths where the agent runs.
+    ``probe`` is a Python and the program with which it looks for devices. ``environment`` is added
+    to the agent's own.
     """
     facts = PLATFORMS[plan.platform].devices
     job = Job(
@@ -82,15 +82,15 @@ AGENT = "/opt/infini-ci/agent.pyz"
 JOB = "/opt/infini-ci/job.json"
 COMMAND = ("python3", AGENT, JOB)
 CACHE_MOUNT = "/cache"
-# Below the mount: an engine makes a volume root's own, where the image has no such folder.
+# Below the mount: a volume belongs to root if the image has no folder at the mount point.
 CACHE_FOLDER = f"{CACHE_MOUNT}/ccache"
 PIDS_LIMIT = 32768  # against fork bombs; threads count, and large machines use thousands
 
 
 def container_options(plan: RunPlan, found: DeviceFiles | None = None) -> dict[str, Any]:
-    """Return what ``docker create`` is told beside image and command.
+    """Return the options of ``docker create``, except for image and command.
 
-    ``found`` is what there is of the devices' files; without it they are patterns.
+    ``found`` are the device files that exist; without it the options hold patterns.
     """
     container = plan.container
     ulimits = container.ulimits.items()
@@ -108,7 +108,7 @@ def container_options(plan: RunPlan, found: DeviceFiles | None = None) -> dict[s
         "pids_limit": PIDS_LIMIT,
         "shm_size": container.shm_size_bytes,
         "mem_limit": container.memory_bytes,
-        "memswap_limit": container.memory_bytes,  # the same: no swap on top
+        "memswap_limit": container.memory_bytes,  # the same as memory alone: no swap
         "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in ulimits],
         **devices,
         "volumes": [*cache, *devices.get("volumes", ())],
@@ -116,7 +116,7 @@ def container_options(plan: RunPlan, found: DeviceFiles | None = None) -> dict[s
 
 
 def container_files(plan: RunPlan) -> dict[str, Path]:
-    """The files of this machine that a container gets, root's there, beside agent and job."""
+    """Return the files, owned by root, that a container gets in addition to agent and job."""
     files = {CONTAINER_PROBE[1]: PROBE} if plan.devices is not None else {}
     if plan.network.ca_bundle is not None:
         files[CONTAINER_CA_BUNDLE] = plan.network.ca_bundle
@@ -124,7 +124,7 @@ def container_files(plan: RunPlan) -> dict[str, Path]:
 
 
 def container_folders(plan: RunPlan) -> list[str]:
-    """The folders beside the sources that the stages in a container write to."""
+    """Return the folders outside of the sources that a container's stages write to."""
     return [plan.container.results, *([CACHE_FOLDER] if plan.cache else [])]
 
 
@@ -163,9 +163,9 @@ def host_cache_folder(cache: CachePlan) -> Path:
 
 
 def is_cache_empty(results: Path) -> bool:
-    """Whether nothing lay in the cache when a run's stages had ended, as its agent says."""
+    """Tell whether the agent reports that the cache was empty after the run's stages."""
     path = results / "environment.json"
-    try:  # it is the container's, and may be anything
+    try:  # the container wrote it: it may hold anything
         if path.stat().st_size > LARGEST_DOCUMENT:
             return False
         cache = parse_object(path.read_text(encoding="utf-8")).get("compiler_cache")
@@ -175,13 +175,13 @@ def is_cache_empty(results: Path) -> bool:
 
 
 def remove_empty_cache(cache: CachePlan | None) -> None:
-    """Leave no folder behind for a project that compiles nothing."""
+    """Remove the cache folder of a project that compiles nothing."""
     if cache is not None:
-        with suppress(OSError):  # it holds something, or was never made
+        with suppress(OSError):  # it is not empty, or does not exist
             host_cache_folder(cache).rmdir()
 
 
 def volume_labels(plan: RunPlan) -> dict[str, str]:
-    """What says whose a volume is; it outlives the run."""
+    """Return the labels of a volume; not the run's, as the volume outlives it."""
     labels = plan.container.labels.items()
     return {name: value for name, value in labels if name != "infini-ci.run"}

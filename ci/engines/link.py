@@ -1,4 +1,4 @@
-"""Where a Docker Engine is, and the connection to it: made, and made again when it was cut."""
+"""The address of a Docker Engine, and a connection that is restored when it is lost."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ci.util.invocation import command
 from ci.util.text import mask_credentials, near_match
 
 LOCAL = "unix:///var/run/docker.sock"
-DEFAULT_CONTEXT = "default"  # no context, that is
+DEFAULT_CONTEXT = "default"  # the docker command's name for no context
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineAddress:
-    """How an engine is reached, and how the docker command is told so.
+    """The address of an engine, and the variables that direct the docker command to it.
 
-    ``named_by`` is who named it; ``None`` is nobody: the local socket.
+    ``named_by`` is the setting that names the engine; ``None`` is the default, the local socket.
     """
 
     url: str
@@ -62,7 +62,7 @@ def find_address(plan: EnginePlan, environ: Mapping[str, str]) -> EngineAddress:
 
 
 def _address_by_url(url: str, environ: Mapping[str, str], named_by: str) -> EngineAddress:
-    # The variables speak of TCP; the SDK would look for their files whatever the address is.
+    # The variables are for TCP only; the SDK would look for their files at any address.
     try:
         tls = kwargs_from_env(environ).get("tls") if url.startswith("tcp://") else None
     except TLSParameterError as error:
@@ -74,8 +74,8 @@ def _address_by_url(url: str, environ: Mapping[str, str], named_by: str) -> Engi
 def _address_by_context(name: str, environ: Mapping[str, str], named_by: str) -> EngineAddress:
     if name == DEFAULT_CONTEXT:
         return EngineAddress(url=LOCAL, environment={"DOCKER_HOST": LOCAL})
-    # Not by the SDK: without a config.json, which only a login or `docker context use` makes,
-    # it finds no context.
+    # The SDK finds no context without a config.json, which only a login or `docker context use`
+    # creates.
     store = _configuration_folder(environ) / "contexts"
     known = {
         str(found["Name"]): found
@@ -92,7 +92,7 @@ def _address_by_context(name: str, environ: Mapping[str, str], named_by: str) ->
     endpoint = known[name]["Endpoints"]["docker"]
     return EngineAddress(
         url=endpoint["Host"],
-        environment={"DOCKER_CONTEXT": name, "DOCKER_HOST": ""},  # the latter would win
+        environment={"DOCKER_CONTEXT": name, "DOCKER_HOST": ""},  # if it were set, it would win
         named_by=f"context {name}",
         tls=_context_tls(store / "tls" / sha256(name.encode()).hexdigest() / "docker", endpoint),
     )
@@ -113,12 +113,12 @@ def _context_tls(folder: Path, endpoint: Mapping[str, Any]) -> TLSConfig | None:
 
 
 def _configuration_folder(environ: Mapping[str, str]) -> Path:
-    """Where the docker command keeps its settings."""
+    """Return the folder of the docker command's settings."""
     return Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    """Read a file of the docker command; one that is not there says nothing."""
+    """Read a JSON file of the docker command; a missing file is empty."""
     try:
         content: Mapping[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     return content
 
 
-# What the SDK lets through when the connection is cut, beside its own errors.
+# The SDK's own errors, and those that it does not catch when the connection is lost.
 ERRORS = (DockerException, StreamParseError, HTTPError, OSError)
 
 _QUERY = re.compile(r"(?<=\?)\S+")
@@ -136,17 +136,17 @@ _FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
 
 
 def explain(error: Exception) -> str:
-    """Say why a request failed, without its query: of a build, that holds all arguments."""
+    """Return why a request failed, without its query, which holds a build's arguments."""
     if isinstance(error, APIError) and error.explanation:
         return str(error.explanation)
     return _QUERY.sub("…", str(error))
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Tell a lost connection from an answer of the engine, and from trouble of this machine."""
+    """Tell whether the connection was lost, and not the engine or this machine failed."""
     if isinstance(error, APIError):
         return False
-    # What the SDK's libraries raise is an OSError without a number.
+    # The SDK's libraries raise an OSError without a number.
     local = isinstance(error, OSError) and error.errno is not None
     return not local or isinstance(error, ConnectionError)
 
@@ -154,7 +154,7 @@ def is_connection_lost(error: Exception) -> bool:
 @contextmanager
 def typed_sdk_errors(place: str) -> Iterator[None]:
     """Turn errors of the SDK, the connection and the disk into typed ones."""
-    remedy = "look at `docker info` and the engine's log, then run again"
+    remedy = "check `docker info` and the engine's log, then run again"
     try:
         with typed_errors(f"the run on {place}", *ERRORS, remedy=remedy, explain=explain):
             yield
@@ -165,31 +165,31 @@ def typed_sdk_errors(place: str) -> Iterator[None]:
         machine = "this machine" if here else place
         raise InfrastructureError(
             f"the disk of {machine} is full: {error}",
-            remedy=f"make room: {command('gc')} removes what earlier runs have left",
+            remedy=f"make room: {command('gc')} removes leftovers of earlier runs",
         ) from error
 
 
-RECONNECT_S = 60.0  # an engine that is restarted, or a network that is down for a moment
+RECONNECT_S = 60.0  # for an engine that restarts, or a network that is down for a moment
 RETRY_S = 1.0  # between attempts to reach it again
-MOST_CUTS = 20  # of one request: an engine that cuts it every time is not waited for for ever
+MOST_RETRIES = 20  # of one request; after these the next lost connection is an error
 
 START_REMEDY = "start one with docker/start-engine, or use --engine host"
 PERMISSION_REMEDY = "join the group that owns the engine's socket (docker), or use --engine host"
 ELSEWHERE_REMEDY = (
-    "look at the address, at the network, and whether an engine runs there, or use --engine host"
+    "check the address, the network, and whether an engine runs there, or use --engine host"
 )
 
 Result = TypeVar("Result")
 
 
 class Link:
-    """A client, and what stands between it and its engine.
+    """A Docker client with its connection to the engine, by ssh for a remote one.
 
-    ``place`` is the engine in words; ``environment`` leads the docker command to it.
+    ``place`` names the engine in messages; ``environment`` directs the docker command to it.
     """
 
     def __init__(self, plan: EnginePlan) -> None:
-        """Connect to the engine of ``plan``; raises ``InfrastructureError`` where none answers."""
+        """Connect to the engine of ``plan``; raises ``InfrastructureError`` if none answers."""
         self.address = find_address(plan, os.environ)
         self.environment = self.address.environment
         self.machine: RemoteMachine | None = None
@@ -217,24 +217,24 @@ class Link:
             self._closing = undo.pop_all()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._closing.close()
 
     @contextmanager
     def session(self, network: NetworkPlan) -> Iterator[None]:
-        """Have the wheelhouse within the engine's reach, and turn its errors into typed ones."""
+        """Serve the wheelhouse to the engine, and turn its errors into typed ones."""
         with typed_sdk_errors(self.place):
             self._restart_ssh()
             with serve_on_remote(self.machine, network) if self.machine else serve(network):
                 yield
 
     def retry(self, action: Callable[[], Result], observer: Observer) -> Result:
-        """Return what ``action`` returns, beginning it anew whenever the connection was cut.
+        """Return the result of ``action``, which is repeated after each lost connection.
 
-        Raises what it raised when that is an answer of the engine, and the last cut when the
-        engine cannot be reached any more.
+        Raises the error of ``action`` if the engine answered with it, or if the engine can no
+        longer be reached.
         """
-        for _ in range(MOST_CUTS):
+        for _ in range(MOST_RETRIES):
             try:
                 return action()
             except ERRORS as error:
@@ -246,7 +246,8 @@ class Link:
         def say(text: str) -> None:
             observer.event({"event": "engine", "text": text})
 
-        say(f"lost {self.place}: {explain(error)}; trying again for {RECONNECT_S:g} s")
+        why = explain(error)
+        say(f"lost the connection to {self.place}: {why}; trying again for {RECONNECT_S:g} s")
         deadline = monotonic() + RECONNECT_S
         while monotonic() < deadline:
             sleep(RETRY_S)
@@ -259,28 +260,28 @@ class Link:
         return False
 
     def _restart_ssh(self) -> None:
-        """Start ssh again where it has ended: the socket stays the same, so does the client."""
+        """Start ssh again if it has ended; the socket and the client stay the same."""
         if self._forward is not None and not self._forward.alive():
             self._forward.start()
 
 
 def _check_socket(url: str) -> None:
-    """Connect to a local engine's socket and hang up; raises ``OSError`` naming the socket.
+    """Connect to a local engine's socket and close it; raises ``OSError`` with its path.
 
-    The SDK never closes a socket that it could not connect, which Python then warns of.
+    The SDK never closes a socket that it could not connect, and Python warns of it.
     """
     scheme, _, path = str(parse_host(url)).partition("://")
     if scheme != "http+unix":
         return
-    with socket.socket(socket.AF_UNIX) as door:
+    with socket.socket(socket.AF_UNIX) as connection:
         try:
-            door.connect(path)
+            connection.connect(path)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from error
 
 
 def _remedy(error: BaseException | None, url: str) -> str:
-    """Tell an engine that may not be used from one that is not there."""
+    """Return the remedy for a missing permission, or for a missing engine."""
     while error is not None:
         if isinstance(error, PermissionError):
             return PERMISSION_REMEDY
@@ -289,5 +290,5 @@ def _remedy(error: BaseException | None, url: str) -> str:
 
 
 def is_local(info: Mapping[str, Any]) -> bool:
-    """Tell whether an engine is this machine's own: by name, and where it says its files are."""
+    """Tell whether an engine runs on this machine: by its host name and its data folder."""
     return bool(info["Name"] == socket.gethostname() and Path(info["DockerRootDir"]).exists())

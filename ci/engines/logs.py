@@ -1,10 +1,10 @@
-"""What comes from an engine on its way to files and to a display.
+"""Pass the output of an engine on to log files and to a display.
 
-``EventReader`` cuts an agent's stream into events; ``LiveLogs`` writes the stages' output into
-files and passes on what one reads; ``ImageLog`` does so for the making of an image.
+``EventReader`` splits an agent's stream into events. ``LiveLogs`` writes the stages' output into
+files and passes a readable amount on. ``ImageLog`` does the same for the build of an image.
 
-A container's logs come out when it has ended. Until then ``<stage>.log`` in the results is what
-has been printed so far; the stage's own log, which is complete, then takes its place.
+A container's logs are copied out when it has ended. Until then ``<stage>.log`` in the results holds
+the output so far; then the stage's own log, which is complete, replaces it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ci.model.events import RunFinished
 from ci.util.lines import LONGEST_EVENT, CutLine, LineCutter
 from ci.util.text import mask_credentials
 
-# A Docker Engine stores it and sends it to this machine, which takes 0.03 s of its processor for
-# every megabyte: far more than builds write, and not enough to slow them down.
+# A Docker Engine stores the output and sends it to this machine, which costs 0.03 CPU-s per
+# megabyte. The limit is far above what builds write, and too low to slow them down.
 STREAMED_BYTES_PER_S = 12 * 2**20
-SHOWN_BYTES_PER_S = 64 * 2**10  # as much as somebody could read, where the logs are here anyway
-SHOW_EVERY_S = 0.2  # of a flood; nobody reads faster
-SHOWN_LINES = 30  # at a time; the display quotes as many of a stage that fails
+SHOWN_BYTES_PER_S = 64 * 2**10  # a readable amount, if the logs are on this machine anyway
+SHOW_EVERY_S = 0.2  # for a flood of output; no one reads faster
+SHOWN_LINES = 30  # at a time; the display quotes as many of a failed stage
 SHOWN_CHARACTERS = 8192  # at a time: a line may be as long as the whole output
 
-AGENT_LOG = "agent.log"  # what an agent's stream holds beside events: a screenful is enough
+AGENT_LOG = "agent.log"  # lines of an agent's stream that are no events; the first ones are enough
 LONGEST_SHOWN = 1000  # characters of a line
 MOST_SHOWN = 1000  # lines; further ones are counted
 
@@ -39,15 +39,15 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LiveLogs:
-    """An observer that writes logs, and limits what a display gets of them.
+    """An observer that writes logs, and limits the lines that a display gets.
 
-    It is the one limit between the agent, which prints at most what its job allows, and whoever
-    shows or sends lines: of output that comes faster than it could be read, the next observer gets
-    the last lines only, and gets them before anything else happens.
+    The agent prints at most what its job allows; after it, this is the only limit. If output comes
+    faster than it can be read, the next observer gets only the last lines. It gets them before any
+    later event.
     """
 
     def __init__(self, observer: Observer, files: Mapping[str, Path]) -> None:
-        """``files`` are the logs to write, by stage; none where an engine writes them itself."""
+        """``files`` are the logs to write, by stage; empty if the engine writes them itself."""
         self._observer = observer
         self._files = dict(files)
         self._begun: set[str] = set()
@@ -55,7 +55,7 @@ class LiveLogs:
         self._shown = monotonic()
 
     def event(self, event: Mapping[str, object]) -> None:
-        """Take an event of the agent, and pass on what concerns a display."""
+        """Handle an event of the agent, and pass on what a display shows."""
         if event.get("event") != "output":
             self._show()
             self._observer.event(event)
@@ -64,24 +64,24 @@ class LiveLogs:
         self._write(self._stage, text)
         lines = (self._held + text)[-SHOWN_CHARACTERS:].splitlines(keepends=True)
         self._held = "".join(lines[-SHOWN_LINES:])
-        # The agent knows of more, or has just printed as much as fits into an event.
+        # The agent has more output, or its last event was full.
         flood = event.get("more") or len(text) >= SHOWN_CHARACTERS
         if not flood or monotonic() - self._shown > SHOW_EVERY_S:
             self._show()
 
     def _write(self, stage: str, text: str) -> None:
-        """Append to a stage's log; the stages are the plan's own, whatever a container prints."""
+        """Append to a stage's log; a stage that the plan does not have is ignored."""
         if stage not in self._files:
             return
         path = self._files[stage]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # From the beginning: a dead caller's is replaced.
+            # The first write replaces the log of a caller that died.
             with path.open("ab" if stage in self._begun else "wb") as log:
                 log.write(_bytes(text))
             self._begun.add(stage)
         except OSError as error:
-            del self._files[stage]  # the run goes on; its own log comes at the end
+            del self._files[stage]  # the run goes on; the complete log comes at the end
             message = f"{stage}.log cannot be written while the stage runs: {error.strerror}"
             self._observer.event({"event": "engine", "text": message})
 
@@ -93,7 +93,7 @@ class LiveLogs:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes that the agent read; of what no agent writes, something."""
+    """Return the bytes that the agent read; text that no agent writes is replaced."""
     try:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -101,7 +101,7 @@ def _bytes(text: str) -> bytes:
 
 
 class ImageLog:
-    """Writes ``image.log`` and tells the observer; remembers the last lines for errors."""
+    """Writes ``image.log``, passes its lines on, and keeps the last ones for errors."""
 
     def __init__(self, results: Path, observer: Observer) -> None:
         results.mkdir(parents=True, exist_ok=True)
@@ -137,32 +137,32 @@ class EventReader:
         self._lines = LineCutter(LONGEST_EVENT)
 
     def restart(self) -> None:
-        """Expect the stream from its beginning again: what was seen will be passed over."""
+        """Expect the stream from its beginning again; lines that were read are skipped."""
         self._skip = max(self._skip, self._seen)
         self._seen = 0
         self._lines = LineCutter(LONGEST_EVENT)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes; a chunk may end anywhere."""
+        """Process the next bytes; a chunk may end anywhere."""
         for line in self._lines.feed(chunk):
             self._seen += 1
             if self._seen > self._skip and line.strip():
-                self._take(line)
+                self._read_line(line)
 
-    def _take(self, line: str) -> None:
+    def _read_line(self, line: str) -> None:
         try:
             event = parse_event(line)
         except ValueError:
             self._keep_unreadable(line)
             return
-        if event is None:  # a newer agent's
+        if event is None:  # an event of a newer agent
             return
         if isinstance(event, RunFinished):
             self.finished = event
         self._observer.event({"event": event.event, **vars(event)})
 
     def _keep_unreadable(self, line: str) -> None:
-        """Count a line that is no event, keep it, and show it; of a flood the beginning."""
+        """Count a line that is no event; write and show it, unless there were too many."""
         self.unreadable_lines += 1
         text = line[:LONGEST_SHOWN]
         if isinstance(line, CutLine):
@@ -176,7 +176,7 @@ class EventReader:
             text += "\n[further lines are counted, not kept]"
         with suppress(OSError):  # the run goes on
             first = self.unreadable_lines == 1
-            # From the beginning: a dead caller's is replaced.
+            # The first write replaces the log of a caller that died.
             with self._log.open("w" if first else "a", encoding="utf-8") as log:
                 log.write(f"{text}\n")
         self._observer.event({"event": "engine", "text": text})

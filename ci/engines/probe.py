@@ -1,8 +1,8 @@
 """``python probe.py MANUFACTURER``: one line of JSON about its devices, by gpustack-runtime.
 
-It runs on its own, inside containers too, with nothing of ``ci`` beside it and Python >= 3.10; a
-vendor's library that hangs or crashes takes only this process along. What could not be read is
-``null``, since gpustack-runtime itself leaves the zero of an idle device in its place.
+It runs as a process of its own, inside containers too, without the rest of ``ci`` and on
+Python >= 3.10. A vendor's library that hangs or crashes ends only this process. A value that could
+not be read is ``null``; gpustack-runtime itself leaves a zero, as if the device were idle.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections import Counter
 from typing import Any
 
 MEBIBYTE = 2**20
-UNREAD = -1  # put where a usage query writes, to see whether it did
+UNREAD = -1  # set before a usage query, to see whether it wrote a value
 
-# Set before the import. Its health check is off by default and then calls every device healthy.
+# Set before the import. By default the health check is off, and every device counts as healthy.
 SETTINGS = {
     "GPUSTACK_RUNTIME_DETECT_NO_HEALTH_CHECK": "0",
     "GPUSTACK_RUNTIME_LOG_EXCEPTION": "1",
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 class LoggedErrors(logging.Handler):
-    """Keeps the errors that gpustack-runtime logs in place of raising."""
+    """Collects the errors that gpustack-runtime logs instead of raising them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class LoggedErrors(logging.Handler):
 
 
 def main() -> None:
-    """Print the answer; every failure is one, of status ``unknown``."""
+    """Print the answer; a failure is an answer, too, with status ``unknown``."""
     [manufacturer] = sys.argv[1:]
     try:
         answer = detect(manufacturer)
@@ -49,34 +49,34 @@ def main() -> None:
 
 
 def detect(manufacturer: str) -> dict[str, Any]:
-    """Say ``devices``, ``none``, or ``unknown`` with the reason."""
+    """Return the status ``devices``, ``none``, or ``unknown`` with the reason."""
     os.environ.update(SETTINGS, GPUSTACK_RUNTIME_DETECT=manufacturer)
-    complaints = LoggedErrors()
+    logged = LoggedErrors()
     logger = logging.getLogger("gpustack_runtime")
     logger.setLevel(logging.DEBUG)
-    logger.addHandler(complaints)
+    logger.addHandler(logged)
     logger.propagate = False
 
     from gpustack_runtime import detector as gpustack
 
     detector = gpustack._DETECTORS_MAP[gpustack.ManufacturerEnum(manufacturer)]
     if not detector.is_supported():
-        if not detector.detect_pci_devices() and not complaints.errors:
+        if not detector.detect_pci_devices() and not logged.errors:
             return {"status": "none", "reason": f"no {manufacturer} device on the PCI bus"}
-        told = "; ".join(complaints.errors) or "no reason given"
-        return _unknown(f"the management library of {manufacturer} does not load: {told}")
-    found = gpustack.expand_mig_devices(_measured(detector, complaints))
+        reasons = "; ".join(logged.errors) or "no reason given"
+        return _unknown(f"the management library of {manufacturer} does not load: {reasons}")
+    found = gpustack.expand_mig_devices(_devices_with_usage(detector, logged))
     if not found:
         return {"status": "none", "reason": f"the driver of {manufacturer} knows no device"}
     uuids = Counter(device.uuid for device in found)
     if twice := [uuid for uuid, number in uuids.items() if number > 1]:
         return _unknown(f"several devices have the UUID '{twice[0]}'")
-    reason = "; ".join(complaints.errors) or None
+    reason = "; ".join(logged.errors) or None
     return {"status": "devices", "reason": reason, "devices": [_facts(d) for d in found]}
 
 
-def _measured(detector: Any, complaints: LoggedErrors) -> list[Any]:
-    """The devices with their usage; its own ``detect`` keeps silent when that cannot be read."""
+def _devices_with_usage(detector: Any, logged: LoggedErrors) -> list[Any]:
+    """Return the devices with their usage; gpustack's ``detect`` hides a failed query."""
     devices = detector.detect_info() or []
     for device in devices:
         device.memory_used = device.cores_utilization = UNREAD
@@ -85,13 +85,13 @@ def _measured(detector: Any, complaints: LoggedErrors) -> list[Any]:
     try:
         detector.detect_usage(devices)
     except Exception as error:
-        complaints.errors.append(_error_text(error))
+        logged.errors.append(_error_text(error))
     return list(devices)
 
 
 def _facts(device: Any) -> dict[str, Any]:
     appendix = dict(device.appendix or {})
-    # A partitioned card computes nothing itself; what is left of one here has no partition.
+    # A partitioned card itself computes nothing; one that is still listed has no partition.
     empty = appendix.get("mig") and not appendix.get("sliced")
     return {
         "index": device.index,

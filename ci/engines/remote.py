@@ -1,7 +1,7 @@
-"""A remote engine by SSH: its socket, forwarded to a private one on this machine.
+"""A remote engine over SSH: its socket is forwarded to a private one on this machine.
 
-The ssh command does it, so keys, ports and jump hosts are those of ~/.ssh/config. The SDK's own
-``ssh://`` ignores a port in there, and neither of its two ways runs all requests.
+The ssh command forwards it, so keys, ports and jump hosts come from ~/.ssh/config. The SDK's own
+``ssh://`` ignores a port in that file, and neither of its two modes supports all requests.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from ci.util.text import mask_credentials, printable
 CONFIG_VARIABLE = "INFINI_CI_SSH_CONFIG"  # a file in place of ~/.ssh/config
 ENGINE_SOCKET = "/var/run/docker.sock"
 
-START_S = 60.0  # jump hosts take their time; one that does not answer at all: CONNECT_S
+START_S = 60.0  # jump hosts are slow; CONNECT_S limits a host that does not answer at all
 CONNECT_S = 15
-POLL_S = 0.02  # of the socket that ssh makes: a fraction of the 0.2 s that a login takes
-CHECK_S = 1.0  # pip tries again for longer than that
-ATTEMPTS = 3  # at the wheelhouse's port there, which another run may give up meanwhile
-LONGEST_FOLDER = 70  # bytes, with which the socket's path keeps below the kernel's 107
+POLL_S = 0.02  # for the socket that ssh creates: a fraction of the 0.2 s of a login
+CHECK_S = 1.0  # pip retries for longer than that
+ATTEMPTS = 3  # to get the wheelhouse's port there, which another run may release meanwhile
+LONGEST_FOLDER = 70  # bytes: the socket's path then stays below the kernel's 107
 SHORT_FOLDER = "/tmp"  # noqa: S108 - mkdtemp's are private
 
-# The user's own connections to the machine, shared ones too, are left alone. Nothing is asked:
-# nobody may be there to answer.
+# The user's own connections to the machine, shared ones too, are not touched. ssh asks no
+# questions: there may be no one to answer.
 OPTIONS = {
     "BatchMode": "yes",
     "ConnectTimeout": str(CONNECT_S),
@@ -54,8 +54,8 @@ OPTIONS = {
     "StreamLocalBindUnlink": "yes",
 }
 
-# Ends with its owner, even a killed one. A program of its own, as `preexec_fn` may not be used
-# where there are threads; the owner may have died before the call.
+# Makes ssh end with its owner, even a killed one. This is a program of its own: `preexec_fn` must
+# not be used with threads. The owner may have died before the call.
 LAUNCHER = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
@@ -64,15 +64,15 @@ if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
 
-# What ssh says, and what to do about it.
+# Messages of ssh, and their remedies.
 REMEDIES = {
     "Host key verification failed": "compare the machine's host key and add it to known_hosts",
     "Permission denied": "add your public key to ~/.ssh/authorized_keys there; a key with a"
-    " passphrase must be in ssh-agent, as nobody is asked",
+    " passphrase must be in ssh-agent, as ssh cannot ask for it",
     "Could not resolve hostname": "correct the name, or describe it in ~/.ssh/config",
-    "Connection refused": "look at host and port, and whether sshd runs there",
-    "Connection timed out": "look at host and port, and whether a firewall is in between",
-    "No route to host": "look at the host and at the network",
+    "Connection refused": "check host and port, and whether sshd runs there",
+    "Connection timed out": "check host and port, and whether a firewall is in between",
+    "No route to host": "check the host and the network",
     "administratively prohibited": "set AllowStreamLocalForwarding and AllowTcpForwarding to yes"
     " in sshd_config there",
 }
@@ -80,7 +80,7 @@ REMEDIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteMachine:
-    """A machine as ssh knows it, and the path of the engine's socket there."""
+    """A machine that ssh can reach, and the path of the engine's socket there."""
 
     destination: str  # ssh://[user@]host[:port]
     engine_socket: str
@@ -92,9 +92,9 @@ class RemoteMachine:
         parts = urlsplit(url)
         if not parts.hostname or parts.password is not None or parts.query or parts.fragment:
             raise ConfigError(
-                f"'{mask_credentials(url)}' is no address of an engine,"
+                f"'{mask_credentials(url)}' is not the address of an engine,"
                 " expected ssh://[user@]host[:port][/socket]",
-                remedy="Passwords are not taken: let ssh log in with a key.",
+                remedy="Passwords are not supported: let ssh log in with a key.",
             )
         return cls(
             destination=f"ssh://{parts.netloc}",
@@ -103,24 +103,24 @@ class RemoteMachine:
         )
 
     def command(self, *options: str) -> list[str]:
-        """Return the ssh command to this machine; of an option named twice the first one counts."""
+        """Return the ssh command to this machine; ssh takes the first of two equal options."""
         settings = [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
         config = ["-F", self.config] if self.config else []
         return ["ssh", *config, "-nT", *options, *settings, "--", self.destination]
 
-    def failure(self, words: str) -> InfrastructureError:
-        """Return the error for what ssh has said."""
-        said = printable(words.strip()).replace("\n", "\n    ") or "it said nothing"
+    def failure(self, message: str) -> InfrastructureError:
+        """Return the error for a message of ssh."""
+        reason = printable(message.strip()).replace("\n", "\n    ") or "it printed no message"
         config = ["-F", self.config] if self.config else []
         by_hand = f"try it by hand: {' '.join(['ssh', *config, self.destination])}"
-        known = [text for hint, text in REMEDIES.items() if hint in words]
+        known = [text for hint, text in REMEDIES.items() if hint in message]
         return InfrastructureError(
-            f"ssh cannot reach {self.destination}: {said}",
+            f"ssh cannot reach {self.destination}: {reason}",
             remedy="; ".join([*known[:1], by_hand]),
         )
 
     def missing_engine(self) -> tuple[str, str] | None:
-        """Say why its socket cannot be used, and the remedy; None where it looks right."""
+        """Return why the engine's socket cannot be used, and the remedy, or None."""
         if self._is_true("! -S"):
             message = f"there is no socket {self.engine_socket} on that machine"
             return message, f"start an engine there, or name its socket: {self.destination}/PATH"
@@ -130,23 +130,23 @@ class RemoteMachine:
         return None
 
     def _is_true(self, test: str) -> bool:
-        """Ask the shell there; where the user has none, nothing is true."""
+        """Test the socket in the shell there; False if the user has no shell."""
         question = f"test {test} {shlex.quote(self.engine_socket)} && echo true"
         answer = process.run([*self.command(), question], check=False, timeout_s=START_S)
         return answer.stdout.strip() == "true"
 
 
 class SocketForward:
-    """An ssh child that forwards a private socket here to ``target`` on the machine.
+    """An ssh process that forwards a private socket here to ``target`` on the machine.
 
-    It is started, and restarted, by ``start``, and ends at ``close`` or with this process.
+    ``start`` starts or restarts it. It ends at ``close`` or with this process.
     """
 
     def __init__(self, machine: RemoteMachine, target: str, *options: str) -> None:
         if shutil.which("ssh") is None:
             raise InfrastructureError("ssh was not found", remedy="install openssh-client")
         self.machine = machine
-        # Nobody else may enter it.
+        # No other user may enter the folder.
         place = None if len(os.fsencode(gettempdir())) <= LONGEST_FOLDER else SHORT_FOLDER
         self._folder = Path(mkdtemp(prefix="infini-ci-ssh-", dir=place))
         self._log = self._folder / "ssh.log"
@@ -156,17 +156,17 @@ class SocketForward:
         self.close = weakref.finalize(self, _close, self._folder, self._children)
 
     def start(self) -> None:
-        """Connect; raises ``InfrastructureError`` with ssh's own words."""
+        """Connect; raises ``InfrastructureError`` with ssh's own message."""
         _end(self._children)
         self.socket.unlink(missing_ok=True)
         launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid())]
-        with self._log.open("wb") as said:
+        with self._log.open("wb") as log:
             child = subprocess.Popen(
                 [*launcher, *self._command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
-                start_new_session=True,  # Ctrl-C ends stages, which takes this line
+                stderr=log,
+                start_new_session=True,  # after Ctrl-C this connection is needed to end the stages
             )
         self._children.append(child)
         deadline = monotonic() + START_S
@@ -180,14 +180,14 @@ class SocketForward:
         return any(child.poll() is None for child in self._children)
 
     def output(self) -> str:
-        """Return what ssh has complained about."""
+        """Return the error messages of ssh."""
         return self._log.read_text(errors="replace")
 
 
 def _is_listening(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as door:
+    with socket.socket(socket.AF_UNIX) as connection:
         try:
-            door.connect(str(path))
+            connection.connect(str(path))
         except (FileNotFoundError, ConnectionRefusedError):
             return False
     return True
@@ -209,9 +209,9 @@ def _close(folder: Path, children: list[subprocess.Popen[bytes]]) -> None:
 def serve_on_remote(machine: RemoteMachine, network: NetworkPlan) -> Iterator[None]:
     """Serve the wheelhouse on the machine's loopback until the block ends.
 
-    Runs beside each other share its port there as they do here: the first one's ssh has it, the
-    others verify that it leads to their folder and wait to take over. Here it leads to a port of
-    its own: where machine and we share a loopback, the same port would lead to itself.
+    Runs side by side share the port there, as they do here: ssh of the first run has it, the others
+    verify that it leads to their folder and wait to take over. On this machine it leads to a free
+    port: if both share a loopback, the same port would lead to itself.
     """
     if network.wheelhouse is None or network.wheelhouse_port is None:
         yield
@@ -226,14 +226,14 @@ def serve_on_remote(machine: RemoteMachine, network: NetworkPlan) -> Iterator[No
 
 
 def _start_forwarding(forward: SocketForward, folder: Path, address: str) -> None:
-    for _ in range(ATTEMPTS):  # who had the port there may have ended just now
+    for _ in range(ATTEMPTS):  # the run that had the port there may have just ended
         forward.start()
         if is_served(folder, str(forward.socket)):
             return
-    said = forward.output().strip()
+    message = forward.output().strip()
     raise InfrastructureError(
         f"{forward.machine.destination} cannot reach the wheelhouse {folder} at its own {address}"
-        + (f": {said}" if said else ": another program has that port there"),
+        + (f": {message}" if message else ": another program uses that port there"),
         remedy="set network.wheelhouse_port to a port that is free there, and AllowTcpForwarding"
         " to yes in sshd_config there",
     )
@@ -242,5 +242,5 @@ def _start_forwarding(forward: SocketForward, folder: Path, address: str) -> Non
 def _keep_forwarding(forward: SocketForward, folder: Path, ended: Event) -> None:
     while not ended.wait(CHECK_S):
         if not is_served(folder, str(forward.socket)):
-            with suppress(InfrastructureError):  # the run will say what it could not get
+            with suppress(InfrastructureError):  # the run reports what it could not download
                 forward.start()

@@ -1,9 +1,8 @@
 """A plan as a script that does what a run does: ``--dry-run``.
 
-The script, whose text is in ``script.sh.j2``, is for ``sh``, to be run from a file or pasted. All
-of it is one subshell: a failing command ends the script, and never the shell that it was pasted
-into. Passwords are not in it: where a setting holds one, the script takes the setting from a
-variable of the same name.
+The script is for ``sh``, to be run from a file or pasted; its template is ``script.sh.j2``. All of
+it is one subshell: a failing command ends the script, and never the shell that it was pasted into.
+The script holds no passwords: it reads a setting with a password from a variable of that name.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ci.plan import bundle
 from ci.util.files import REPOSITORY
 from ci.util.text import mask_credentials
 
-# Where the SDK's name of an option is not the command line's, apart from a plural.
+# Options whose name in the SDK is not that of the command line, apart from a plural.
 FLAGS = {
     "environment": "--env",
     "build_arguments": "--build-arg",
@@ -33,28 +32,28 @@ FLAGS = {
     "mem_limit": "--memory",
     "memswap_limit": "--memory-swap",
 }
-WIDTH = 80  # characters; a longer command gets a line for each of its words
-HEADER = "# the commands of a run; its verdict, table and results.json are not part of it"
-MASKED = "# *** below hides a password: put it there before you run this"
-# A newline in a quotation ends no word: until the script is complete it is this, which no shell
-# takes, and which no file has that is written as text.
+WIDTH = 80  # characters; a longer command gets one line per word
+HEADER = "# the commands of a run; they give no verdict, no table and no results.json"
+MASKED = "# *** below hides a password: insert it before you run this script"
+# A newline inside quotes ends no word. Until the script is complete it is this character, which no
+# shell accepts, and which no file has that is written as text.
 NEWLINE = "\0"
 
 
 def work_folder(plan: RunPlan) -> Path:
-    """The temporary folder of the script; removed at its end."""
+    """Return the temporary folder of the script, which is removed at its end."""
     return Path(tempfile.gettempdir(), f"infini-ci-{plan.run_id}-{plan.platform}")
 
 
 def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
     """Return the script of a run in a container.
 
-    ``engine`` are the variables that lead the docker command to the engine.
+    ``engine`` are the variables that direct the docker command to the engine.
     """
     image, wanted = plan.needed_image, plan.devices
     settings = {**plan.network.environment, **image.build_arguments, **plan.environment}
     secrets = {name: value for name, value in settings.items() if _is_secret(value)}
-    # The script itself looks for device files, with these options of `docker create`.
+    # The script itself looks for device files, and passes them in these options of `docker create`.
     options = job.container_options(plan, devices.DeviceFiles(files=()))
     device_files: dict[str, Sequence[str]] = {}
     if wanted and devices.exposure_of(wanted) is Exposure.FILES:
@@ -74,7 +73,7 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
         exports={**engine, **secrets},
         image=image,
         context=[] if image.archive else list(_context(plan, image)),
-        # What a later run knows the image by.
+        # The labels by which a later run recognizes the image.
         labels={name: text for name, text in images.image_labels(plan, "", "").items() if text},
         environment=options.pop("environment"),
         options=options,
@@ -88,7 +87,7 @@ def describe_docker(plan: RunPlan, engine: Mapping[str, str]) -> str:
 def describe_host(plan: RunPlan, environment: Mapping[str, str], *, unset: Iterable[str]) -> str:
     """Return the script of a run on this machine.
 
-    ``environment`` is what the stages get on top of the shell's, without the variables ``unset``.
+    The stages get ``environment`` and the shell's variables, except for those in ``unset``.
     """
     return _script(
         plan,
@@ -104,7 +103,7 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str], *, unset: Itera
 
 
 def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: Any) -> str:
-    import jinja2  # 0.05 s, which no run has to wait for
+    import jinja2  # takes 0.05 s, which a run can do without
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -134,7 +133,7 @@ def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: 
 
 
 def _context(plan: RunPlan, image: ImagePlan) -> Iterator[str]:
-    """Copy the files of the build context from where they are; write those that are nowhere."""
+    """Yield commands that copy or write the files of the build context."""
     own = [path for path in (plan.host.requirements, plan.network.ca_bundle) if path]
     for name, content in sorted(image.context.items()):
         known = {f'"$repository"/docker/{shlex.quote(name)}': REPOSITORY / "docker" / name}
@@ -149,7 +148,7 @@ def _context(plan: RunPlan, image: ImagePlan) -> Iterator[str]:
 
 
 def _here_document(content: bytes, target: str) -> str:
-    """Write a file by a here-document; what is no text is in base64."""
+    """Return a here-document that writes a file; base64 if it is not text."""
     try:
         text, program = content.decode(), "cat"
     except UnicodeDecodeError:
@@ -163,7 +162,7 @@ def _here_document(content: bytes, target: str) -> str:
 
 
 def _command(block: str) -> str:
-    """Join the words of a command, which are quoted already."""
+    """Join the words of a command; they are already quoted."""
     words = [word for word in block.split("\n") if word]
     line = " ".join(words)
     return (line if len(line) <= WIDTH else " \\\n    ".join(words)) + "\n"
@@ -187,7 +186,7 @@ def _is_secret(value: str) -> bool:
 
 
 def _flags(**options: Any) -> str:
-    """Spell options of the SDK as flags of the command line; None is an absent one."""
+    """Spell options of the SDK as flags of the command line; None is left out."""
     return "\n".join(flag for name, value in options.items() for flag in _flags_of(name, value))
 
 
@@ -199,7 +198,7 @@ def _flags_of(name: str, value: Any) -> Iterator[str]:
         for request in value:
             yield from _request(request)
     elif isinstance(value, Mapping):
-        # Docker takes one without a value from the shell.
+        # Docker reads a variable without a value from the shell.
         pairs = (key if _is_secret(item) else f"{key}={item}" for key, item in value.items())
         yield from (f"{flag} {_quote(pair)}" for pair in pairs)
     elif isinstance(value, list):
@@ -211,7 +210,7 @@ def _flags_of(name: str, value: Any) -> Iterator[str]:
 
 
 def _request(request: Mapping[str, Any]) -> Iterator[str]:
-    """Devices by name, as the Container Device Interface has them, or as ``--gpus``."""
+    """Yield a request for devices: names for the Container Device Interface, or ``--gpus``."""
     names = request["DeviceIDs"]
     if request["Driver"] == "cdi":
         yield from (f"--device {_quote(name)}" for name in names)

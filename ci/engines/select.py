@@ -1,4 +1,4 @@
-"""Engines: how a plan is carried out, and the choice between them."""
+"""The choice between the engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ci.model.plan import EnginePlan
 def select_engine(plan: EnginePlan) -> Engine:
     """Return the engine of ``plan``; ``auto`` is Docker where one answers, else the host.
 
-    An engine that somebody named and that does not answer is told in the notes of the run.
+    If an engine that the user named does not answer, a note of the run reports it.
     """
     if plan.kind == "host":
         return HostEngine()
@@ -25,4 +25,6 @@ def select_engine(plan: EnginePlan) -> Engine:
         if plan.kind == "docker":
             raise
         named_by = find_address(plan, os.environ).named_by
-        return HostEngine(notes=[f"not on {named_by}: {error}"] if named_by else [])
+        return HostEngine(
+            notes=[f"the engine of {named_by} was not used: {error}"] if named_by else []
+        )

@@ -1,6 +1,6 @@
-"""Serves a folder of wheels on loopback while an image is built or a run goes on.
+"""Serve a folder of wheels on loopback during the build of an image or a run.
 
-The port is fixed, as the address is part of the image's recipe, so runs beside each other
+The port is fixed, because the address is part of the image's recipe. Runs side by side therefore
 share it: one serves, the others verify that it serves their folder and wait to take over.
 """
 
@@ -21,8 +21,8 @@ from ci.errors import InfrastructureError
 from ci.model.plan import NetworkPlan
 
 LOOPBACK = "127.0.0.1"
-IDENTITY = "X-Infini-CI-Wheelhouse"  # a header of every answer: which folder is served
-POLL_S = 0.1  # pip asks again for longer than that
+IDENTITY = "X-Infini-CI-Wheelhouse"  # a header of every answer, which identifies the served folder
+POLL_S = 0.1  # pip retries for longer than that
 HANDOVER_S = 5.0  # for a server that ends, and one that begins
 TIMEOUT_S = 10.0  # for an answer on loopback, perhaps through ssh
 REMEDY = "set network.wheelhouse_port to a free port"
@@ -39,7 +39,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def serve(network: NetworkPlan) -> Iterator[None]:
-    """Serve ``network.wheelhouse``, if there is one, until the block ends."""
+    """Serve ``network.wheelhouse``, if it is set, until the block ends."""
     if network.wheelhouse is None or network.wheelhouse_port is None:
         yield
         return
@@ -50,7 +50,7 @@ def serve(network: NetworkPlan) -> Iterator[None]:
 
 @contextmanager
 def serve_on_free_port(folder: Path) -> Iterator[int]:
-    """Serve ``folder`` at a port that no other run has, which is yielded, until the block ends."""
+    """Serve ``folder`` at a free port, and yield the port, until the block ends."""
     server = _make_server(folder, 0)  # the kernel chooses one that is free
     with background_thread(_keep_serving, folder, 0, server):
         yield server.server_port
@@ -70,14 +70,14 @@ def background_thread(work: Callable[..., None], *arguments: object) -> Iterator
 
 
 def _listen_or_share(folder: Path, port: int) -> ThreadingHTTPServer | None:
-    """Take the port; None where another run serves the same folder there."""
+    """Listen on the port; return None if another run serves the same folder there."""
     deadline = monotonic() + HANDOVER_S
-    while True:  # who ends resets the connections that it has not accepted
+    while True:  # a server that ends resets the connections that it has not accepted
         server = _listen(folder, port)
         if server is not None or is_served(folder, (LOOPBACK, port)):
             return server
         if monotonic() > deadline:
-            message = f"cannot serve {folder} at port {port}: another program has that port"
+            message = f"cannot serve {folder} at port {port}: another program uses that port"
             raise InfrastructureError(message, remedy=REMEDY)
         sleep(POLL_S)
 
@@ -96,7 +96,7 @@ def _keep_serving(
 
 
 def _listen(folder: Path, port: int) -> ThreadingHTTPServer | None:
-    """Take the port; None where it is taken already."""
+    """Listen on the port; return None if it is in use."""
     try:
         return _make_server(folder, port)
     except OSError as error:
@@ -113,7 +113,7 @@ def _make_server(folder: Path, port: int) -> ThreadingHTTPServer:
 
 
 def is_served(folder: Path, address: tuple[str, int] | str) -> bool:
-    """Tell whether it is ``folder`` that is served at an address; a name is that of a socket."""
+    """Tell whether ``folder`` is served at an address; a string is the path of a socket."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as line, closing(HTTPConnection(LOOPBACK)) as connection:
         line.settimeout(TIMEOUT_S)

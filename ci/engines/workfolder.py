@@ -1,8 +1,8 @@
 """The temporary folder of a run on this machine, and how a later caller finds it again.
 
-``host.lock`` in the results says where the folder is and which process the agent is. The
-agent inherits a lock on that file: while it is held, the agent (or the supervisor of its
-last stage) lives, whoever started it.
+``host.lock`` in the results holds the path of the folder and the process id of the agent. The
+agent inherits a lock on that file: while it is held, the agent (or the supervisor of its last
+stage) is alive, even if its caller has died.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ci.model.plan import RunPlan
 from ci.model.results import HOST_LOCK
 from ci.util.files import is_locked
 
-# One retry: with pip's five, an index that cannot be reached costs 8 s per package. And Python
-# compiles what it imports, in 6 CPU-seconds; all of torch's modules would take 30.
+# One retry: with pip's five, an index that cannot be reached costs 8 s per package. No compilation:
+# Python compiles the modules that it imports in 6 CPU-seconds; all of torch's would take 30.
 PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--retries", "1", "--requirement")
 
 
@@ -38,7 +38,7 @@ class WorkFolder:
 
     @classmethod
     def create(cls, plan: RunPlan) -> WorkFolder:
-        """Make a new folder and write down where it is."""
+        """Make a new folder and record its path."""
         plan.results.mkdir(parents=True, exist_ok=True)
         path = Path(tempfile.mkdtemp(prefix=f"infini-ci-{plan.run_id}-{plan.platform}-"))
         folder = cls(path=path, state=plan.results / HOST_LOCK)
@@ -47,7 +47,7 @@ class WorkFolder:
 
     @classmethod
     def find(cls, plan: RunPlan) -> WorkFolder | None:
-        """Return the folder that an earlier ``create`` made for ``plan``, if it is there."""
+        """Return the folder that an earlier ``create`` made for ``plan``, if it exists."""
         folder = cls(path=Path(), state=plan.results / HOST_LOCK)
         if not folder.state.exists():
             return None
@@ -63,17 +63,17 @@ class WorkFolder:
 
     @property
     def output(self) -> Path:
-        """What the agent prints."""
+        """The file that the agent prints to."""
         return self.path / "agent.out"
 
     @property
     def agent(self) -> int | None:
-        """The agent's process, if one was ever started."""
+        """The agent's process id, if it was ever started."""
         agent: int | None = self._read()["agent"]
         return agent
 
     def start_agent(self, job: bytes, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start the agent in a session of its own, with the lock in its hands."""
+        """Start the agent in a session of its own; it inherits the lock."""
         program, job_file = self.path / "agent.pyz", self.path / "job.json"
         program.write_bytes(agent_archive())
         job_file.write_bytes(job)
@@ -97,14 +97,14 @@ class WorkFolder:
         return is_locked(self.state)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the agent, if it lives."""
+        """Send a signal to the agent, if it is alive."""
         if self.agent is not None and self.alive():
-            # Gone but locked: only the supervisor of its last stage is left, and about to go.
+            # Ended but locked: only the supervisor of its last stage remains, and ends soon.
             with suppress(ProcessLookupError):
                 os.kill(self.agent, number)
 
     def remove(self) -> None:
-        """End whatever still runs and remove the folder, without waiting for it."""
+        """Kill the agent if it still runs, and remove the folder without waiting for that."""
         self.signal(signal.SIGKILL)
         # By a process that outlives this one: 1.1 GB took 6 to 25 s on a busy disk.
         silent = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
@@ -117,5 +117,5 @@ class WorkFolder:
         return content
 
     def _write(self, *, agent: int | None) -> None:
-        # In place: a rename would make a second file, without the lock.
+        # Written in place: a rename would create a second file, without the lock.
         self.state.write_text(json.dumps({"path": str(self.path), "agent": agent}))

@@ -1,7 +1,7 @@
-"""The run coordinator: workers carry the platforms out, one each, side by side.
+"""The run coordinator: one worker for each platform, side by side.
 
-After every platform the results so far are written, so whatever happens to this process,
-what is on disk is true, and ``--resume`` goes on from there.
+The results so far are written after every platform. If this process dies, the results on disk are
+correct, and ``--resume`` continues from them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from ci.run.workers import (
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import command, results_option
 
-PENDING = "it had no result yet when these results were written"
-ENGINE_LENGTH = 32  # characters that the store has room for
-INTERRUPTED = "the run was interrupted before it began"
+PENDING = "this platform had no result yet when these results were written"
+ENGINE_LENGTH = 32  # characters of the store's column
+INTERRUPTED = "the run was interrupted before this platform started"
 
 
 @dataclass(kw_only=True)
 class RunCoordinator:
-    """One run under way."""
+    """One run in progress."""
 
     request: RunRequest
     plans: Sequence[RunPlan]
@@ -47,15 +47,17 @@ class RunCoordinator:
     records: Records
     progress: Progress
     resumed: bool
-    jobs: int | None = None  # platforms at once, at most; None: as many as the engines carry
+    jobs: int | None = (
+        None  # most platforms at once; None: as many as the engines have capacity for
+    )
     interrupted: bool = False
     install: dict[str, None] = field(default_factory=dict)
-    """The commands that install what this machine lacks, once each."""
+    """The commands that install missing prerequisites, once each."""
     _rows: dict[str, PlatformResult] = field(default_factory=dict)  # of earlier attempts too
     _refused: dict[str, CiError] = field(default_factory=dict)
 
     def execute(self) -> RunResult:
-        """Carry out every plan; raises ``CiError`` where none of them may begin."""
+        """Carry out every plan; raises ``CiError`` if every platform is refused."""
         if self.resumed:
             self._read_earlier()
         plans = [plan for plan in self.plans if not self._is_final(plan)]
@@ -73,7 +75,7 @@ class RunCoordinator:
             if self.interrupted and not self.records.is_open:
                 raise KeyboardInterrupt
             if plans and len(self._refused) == len(plans):
-                # They have answered in any order.
+                # In the order of the plans: the engines answer in any order.
                 raise combined_refusal(
                     {plan.platform: self._refused[plan.platform] for plan in plans}
                 )
@@ -83,12 +85,12 @@ class RunCoordinator:
             except OSError as error:
                 raise InfrastructureError(
                     f"the results of run {self.request.run_id} cannot be saved: {error}",
-                    remedy="Make room there, and go on with what has ended:"
+                    remedy="Make room there, then resume the run, which keeps what has finished:"
                     f" {self.command_to_resume}",
                 ) from error
 
     def _read_earlier(self) -> None:
-        """Take over the rows of an earlier attempt, until a platform has another one."""
+        """Keep the rows of an earlier attempt, until their platforms have new ones."""
         path = self.records.folder / RESULTS_FILE
         earlier = read_results(path).platforms if path.exists() else ()
         self._rows = {
@@ -100,7 +102,7 @@ class RunCoordinator:
         return row is not None and row.verdict.product.is_final
 
     def _handle_safely(self, plan: RunPlan, message: Message, workers: Workers) -> None:
-        """Take a message; what one platform does or leaves never ends the others."""
+        """Handle a message; a failure of one platform never ends the others."""
         try:
             self._handle(plan, message, workers)
         except (CiError, OSError) as error:
@@ -118,7 +120,7 @@ class RunCoordinator:
     def _handle(self, plan: RunPlan, message: Message, workers: Workers) -> None:
         match message:
             case Readiness():
-                # What `auto` has become: a resumed run needs the same.
+                # The engine that `auto` selected: a resumed run needs the same one.
                 engines = {**self.request.engines, plan.platform: message.engine}
                 self.request = self.request.model_copy(update={"engines": engines})
                 if self.records.is_open:
@@ -145,12 +147,12 @@ class RunCoordinator:
     def _judge_lost(self, plan: RunPlan, reason: str) -> PlatformOutcome:
         try:
             return judge_lost(plan, reason, engine=plan.engine.name)
-        except Exception as error:  # it may be what the worker died of
+        except Exception as error:  # the same error may have killed the worker
             self._show_fault(plan, error)
-            return not_judged_outcome(plan, f"{reason}; what it left cannot be read", error)
+            return not_judged_outcome(plan, f"{reason}; its results cannot be read", error)
 
     def _open_records(self) -> None:
-        """Write the first results: what follows is worth nothing if they cannot be written."""
+        """Write the first results; a run that cannot write them must not go on."""
         if self.records.is_open:
             return
         self.records.open()
@@ -164,19 +166,19 @@ class RunCoordinator:
                 self.progress.show_failure(plan.title, error_text(error))
 
     def _restore(self) -> None:
-        """Read again what an earlier caller did not live to store of the platforms it finished."""
+        """Read the details of finished platforms that an earlier caller did not store."""
         for plan in filter(self._is_final, self.plans):
             try:
                 self.records.restore(self.request.run_id, self._rows[plan.platform])
             except CiError:  # of the store
                 raise
-            except Exception as error:  # its row is there: only its tests are not stored
+            except Exception as error:  # its row exists; only its tests are not stored
                 self._show_fault(plan, error)
 
     def _finish(self, plan: RunPlan, outcome: PlatformOutcome) -> None:
         try:
             self._save_outcome(plan, outcome)
-        except Exception as error:  # with this row no other could be saved either
+        except Exception as error:  # with this row no other row could be saved
             self._show_fault(plan, error)
             self._save_outcome(
                 plan, not_judged_outcome(plan, "its results cannot be written", error)
@@ -213,7 +215,7 @@ class RunCoordinator:
         return command("run", "--resume", self.request.run_id, *bundle, *results)
 
     def _engine_names(self) -> str:
-        """Those that answered; each platform's own stands in its ``environment.engine``."""
+        """Return the engines that answered; ``environment.engine`` has each platform's own."""
         known = self.request.engines
         names = [known[plan.platform] for plan in self.plans if plan.platform in known]
         joined = ", ".join(dict.fromkeys(names or [plan.engine.name for plan in self.plans]))
@@ -235,7 +237,7 @@ def is_judged(row: PlatformResult) -> bool:
 
 
 def combined_refusal(refused: Mapping[str, CiError]) -> CiError:
-    """One error for a run whose platforms are all refused."""
+    """Return one error for a run whose platforms are all refused."""
     reasons: dict[str, list[str]] = {}
     for name, error in refused.items():
         reasons.setdefault(str(error), []).append(name)

@@ -23,18 +23,18 @@ RESUMED = "resumed: the first caller's image and sync times are lost"
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformOutcome:
-    """A platform at its end: its row of the table, and what the store keeps beside it."""
+    """The outcome of a platform: its row of the table, and its details for the store."""
 
     result: PlatformResult
     details: Details = NO_DETAILS
     interrupted: bool = False
     install: str | None = None
-    """The command that installs what this machine lacks."""
+    """The command that installs missing prerequisites."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformRun:
-    """One platform under way."""
+    """One platform in progress."""
 
     request: RunRequest
     plan: RunPlan
@@ -45,7 +45,7 @@ class PlatformRun:
     """An earlier attempt was judged: only what an engine still has can change its verdict."""
 
     def execute(self) -> PlatformOutcome:
-        """Carry the plan out; never raises for what the platform does."""
+        """Carry the plan out; a failure of the platform is an outcome, not an error."""
         try:
             if self.resumed:
                 if outcome := self._adopt():
@@ -54,7 +54,7 @@ class PlatformRun:
                     message = f"--resume: run {self.request.run_id} had other sources: {changes}"
                     raise UsageError(message, remedy="Undo the change, or start a new run.")
             image = self._prepare()
-        except UsageError:  # nothing that a row of the table could say
+        except UsageError:  # a mistake of the user, not an outcome of the platform
             raise
         except PrerequisiteError as error:  # one command for all platforms, shown once, at the end
             return replace(self._not_run(str(error)), install=error.remedy)
@@ -70,7 +70,7 @@ class PlatformRun:
         return PlatformOutcome(result=not_run_result(self.plan, reason))
 
     def _adopt(self) -> PlatformOutcome | None:
-        """Judge what an earlier attempt left: a container, or results that nobody judged."""
+        """Judge the container or the unjudged results of an earlier attempt, if there are any."""
         facts = self.engine.resume(self.plan, self.observer)
         files = ResultFiles(folder=self.plan.results, stages=self.plan.stages)
         if facts is None:
@@ -79,7 +79,9 @@ class PlatformRun:
                 return None
             facts = ExecutionFacts(engine=self.engine.name, exit_code=end.exit_code)
         facts = replace(facts, notes=(RESUMED, *facts.notes))
-        with interrupts_go_to(signal.SIG_IGN):  # the caller heeds them; reading takes no time
+        with interrupts_go_to(
+            signal.SIG_IGN
+        ):  # the parent handles interrupts; reading takes no time
             return judge_platform(self.plan, facts, files)
 
     def _changes(self) -> str | None:
@@ -87,7 +89,7 @@ class PlatformRun:
 
     def _prepare(self) -> ImageFacts:
         folder = self.plan.results
-        if folder.exists():  # of an earlier attempt: two never mix in one log
+        if folder.exists():  # of an earlier attempt: two attempts never share a log
             taken = len(list(folder.parent.glob(f"{folder.name}.attempt-*")))
             folder.rename(folder.with_name(f"{folder.name}.attempt-{taken + 1}"))
         folder.mkdir(parents=True)
@@ -95,9 +97,11 @@ class PlatformRun:
 
     def _carry_out(self, image: ImageFacts) -> PlatformOutcome:
         try:
-            changes = self._changes()  # making the image may have taken long
+            changes = self._changes()  # the build of the image may have taken long
             facts = self.engine.execute(self.plan, image, self.observer)
-            notes = [f"the sources changed meanwhile: {changes}"] if changes else []
+            notes = (
+                [f"the sources changed while the image was prepared: {changes}"] if changes else []
+            )
             facts = replace(facts, notes=(*notes, *facts.notes))
         except (CiError, OSError) as error:
             self.observer.event({"event": "failure", "text": error_text(error)})
@@ -105,14 +109,14 @@ class PlatformRun:
                 return judge_lost(
                     self.plan, error_text(error), engine=self.engine.name, image=image
                 )
-        except KeyboardInterrupt:  # outside of the engine's own handling
+        except KeyboardInterrupt:  # raised outside of the engine's own handling
             facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
         with interrupts_go_to(signal.SIG_IGN):
             return judge_platform(self.plan, facts)
 
 
 def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFacts:
-    """Prepare the image of ``plan``, which an observer is shown as a stage of its own."""
+    """Prepare the image of ``plan``, and report it to the observer as a stage."""
     observer.event({"event": "stage_started", "stage": "image"})
     image = engine.prepare(plan, observer)
     end = {"event": "stage_finished", "stage": "image", "exit_code": 0}
@@ -123,7 +127,7 @@ def prepare_image(engine: Engine, plan: RunPlan, observer: Observer) -> ImageFac
 def judge_platform(
     plan: RunPlan, facts: ExecutionFacts, files: ResultFiles | None = None
 ) -> PlatformOutcome:
-    """Judge what lies in the platform's results folder; ``files`` where some of it is read."""
+    """Judge the platform's results folder; ``files``, if some of it was already read."""
     files = files or ResultFiles(folder=plan.results, stages=plan.stages)
     result = judged_result(plan, facts, files)
     return PlatformOutcome(result=result, details=files.details, interrupted=facts.interrupted)
@@ -132,7 +136,7 @@ def judge_platform(
 def judge_lost(
     plan: RunPlan, reason: str, *, engine: str, image: ImageFacts | None = None
 ) -> PlatformOutcome:
-    """Judge a platform whose harness broke: what there is on the disk, if it began at all."""
+    """Judge a platform whose harness failed, by its files, if any stage started."""
     files = ResultFiles(folder=plan.results, stages=plan.stages)
     if not files.record.events:
         return PlatformOutcome(result=not_run_result(plan, reason))
@@ -141,16 +145,16 @@ def judge_lost(
 
 
 def not_judged_outcome(plan: RunPlan, reason: str, error: Exception) -> PlatformOutcome:
-    """The row of a platform that this program has failed at; `--resume` tries again."""
+    """Return the outcome of a platform that cannot be judged; `--resume` tries again."""
     return PlatformOutcome(result=not_judged_result(plan, f"{reason}: {error_text(error)}"))
 
 
 def error_text(error: Exception) -> str:
-    """The message with its remedy, for a row of the table; of a fault of this program, its type."""
+    """Return the message with its remedy, for a row; an internal error is shown with its type."""
     if not isinstance(error, CiError | OSError):
         return f"{type(error).__name__}: {error}"
     remedy = error.remedy if isinstance(error, CiError) else None
     if remedy is None:
         return str(error)
-    # Behind the end of a log nobody would find it.
+    # A line of its own: after a quoted log the remedy would be overlooked.
     return f"{error}\n{remedy}" if "\n" in str(error) else f"{error} ({remedy})"

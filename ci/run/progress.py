@@ -18,14 +18,14 @@ from ci.engines.logs import SHOWN_LINES
 from ci.model.results import Harness, PlatformResult
 from ci.util.text import mask_credentials, printable
 
-TAIL_LINES = SHOWN_LINES  # of a failed stage's log; more than come are not to be had
+TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
 SIGN_OF_LIFE_S = 60.0  # CI services end a job whose output stops for some minutes
 LIVE_WIDTH = 80  # characters of the latest line of output: what any terminal has room for
 
 
 @dataclass(kw_only=True)
 class PlatformProgress:
-    """What is shown of one platform."""
+    """The displayed state of one platform."""
 
     label: str
     stage: str = ""
@@ -72,7 +72,9 @@ class Progress:
                 self._output(platform, str(event["text"]))
             case "failure":
                 self.show_failure(label, str(event["text"]))
-            case _ if "text" in event:  # of an engine, of leases and reruns; of others, nothing
+            case _ if (
+                "text" in event
+            ):  # from engines, leases and reruns; other events are not shown
                 self._say(platform, str(event["text"]))
 
     def show_failure(self, label: str, text: str) -> None:
@@ -82,7 +84,7 @@ class Progress:
         self._say(platform, text)
 
     def show_waiting(self, label: str, *, engine: str) -> None:
-        """Show that a platform waits until others have ended."""
+        """Show that a platform waits until other platforms have ended."""
         self._say(self._platform(label), f"waits for its turn on engine {engine}")
 
     def show_result(self, label: str, result: PlatformResult) -> None:
@@ -90,10 +92,10 @@ class Progress:
         platform = self._platform(label)
         self._finish_stage(platform)
         verdict, counts = result.verdict, result.pytest and result.pytest.summary
-        said = [verdict.product.replace("_", " ")]
+        words = [verdict.product.replace("_", " ")]
         if verdict.harness is not Harness.CLEAN:
-            said.append(verdict.harness.replace("_", " "))
-        self._say(platform, ", ".join([*said, *([counts] if counts else [])]))
+            words.append(verdict.harness.replace("_", " "))
+        self._say(platform, ", ".join([*words, *([counts] if counts else [])]))
 
     def _platform(self, label: str) -> PlatformProgress:
         return self._platforms.setdefault(label, PlatformProgress(label=label))
@@ -109,7 +111,7 @@ class Progress:
         for line in platform.tail:
             self._print(f"    {line}")
         failed = f"{event['stage']} failed with exit code {code}{took}"
-        self._say(platform, f"{failed}; its log ends as above")
+        self._say(platform, f"{failed}; the end of its log is above")
 
     def _finish_stage(self, platform: PlatformProgress) -> None:
         platform.stage = ""
@@ -132,6 +134,6 @@ class Progress:
         platform.last_line = monotonic()
 
     def _print(self, text: str) -> None:
-        # Neither markup nor wrapping: a log's line stays as it is.
+        # No markup and no wrapping: a log's line stays as it is.
         shown = printable(mask_credentials(text))
         self._console.print(shown, markup=False, highlight=False, soft_wrap=True)

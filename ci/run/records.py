@@ -1,4 +1,4 @@
-"""What a run leaves behind: its folder, and its rows in the store."""
+"""The records of a run: its folder, and its rows in the store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Records:
         return self._store is not None
 
     def open(self) -> None:
-        """Make the folder and let no other caller go on with the same run."""
+        """Make the folder, and lock it: no other caller may resume the same run."""
         make_folder(self.folder.parent)
         store = self._stack.enter_context(self._open_store())
         self.folder.mkdir(exist_ok=True)
@@ -56,7 +56,7 @@ class Records:
         self._unsaved[platform] = details
 
     def restore(self, run_id: str, result: PlatformResult) -> None:
-        """Read again what an earlier caller did not live to store."""
+        """Read the details that an earlier caller did not store before it died."""
         if self._store is not None and not self._store.holds(run_id, result):
             files = ResultFiles(folder=self.folder / result.platform)
             self.add(result.platform, files.details)

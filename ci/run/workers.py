@@ -1,8 +1,8 @@
-"""One forked process per platform, so that neither a crash nor a slow engine of one stops another.
+"""One forked process per platform: its crash or slow engine does not stop the other platforms.
 
-All are forked before this process starts a thread or opens a database, and each waits for its go.
-What they have to say comes through a pipe; the parent alone shows, writes and stores it. Forking
-also keeps the memory low: what was read and imported is there once.
+All are forked before this process starts a thread or opens a database. Each waits until the parent
+starts it. Workers send messages through a pipe; only the parent shows, writes and stores them.
+Forking also saves memory: imported modules and loaded files are shared.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from ci.util.process import SIGNALS, interrupts_go_to
 
 Connect = Callable[[EnginePlan], Engine]
 
-NOT_STARTED = 130  # exit code of a worker that was interrupted before its go
-FORWARDED_INTERRUPTS = 3  # an engine makes something of each; one more ends whatever hangs
-END_GRACE_S = 10.0  # for a worker that has said its last: it only closes connections then
+NOT_STARTED = 130  # exit code of a worker that was interrupted before its start
+FORWARDED_INTERRUPTS = 3  # an engine reacts to each of them; one more kills the workers
+END_GRACE_S = 10.0  # for a worker that has sent its last message, and closes its connections
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """The engine answers and accepts the plan; ``engine`` is the one that `auto` has become."""
+    """The engine answers and accepts the plan; ``engine`` is the one that `auto` selected."""
 
     engine: str
     identity: str  # the same for an engine that has several names
@@ -55,7 +55,7 @@ class WorkerFailure:
 
 
 Event = Mapping[str, object]
-# A ``CiError``: the platform cannot begin, and nothing was done for it.
+# A ``CiError``: the platform cannot start, and nothing was done for it.
 Message = Readiness | CiError | PlatformOutcome | WorkerFailure | Event
 
 
@@ -66,7 +66,7 @@ class Caller:
     connection: Connection
 
     def send(self, message: Message) -> None:
-        """Send a message as a whole, whatever interrupt comes meanwhile."""
+        """Send a message; interrupts wait until it is complete."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self.connection.send(message)
@@ -94,7 +94,7 @@ class WorkerProcess:
             os.kill(self.process.pid, number)
 
     def end(self) -> int | None:
-        """Wait for its end, which is near, and return its exit code."""
+        """Wait for the process, which is about to end, and return its exit code."""
         self.connection.close()
         self.process.join(END_GRACE_S)
         self.process.kill()
@@ -111,7 +111,7 @@ class Workers:
         self._workers: list[WorkerProcess] = []
 
     def messages(self) -> Iterator[tuple[RunPlan, Message]]:
-        """Pass on what the workers say, until all have ended; each begins when there is room."""
+        """Yield the workers' messages until all have ended; start each one when there is room."""
         while self._workers:
             ready = wait([worker.connection for worker in self._workers])
             for worker in [it for it in self._workers if it.connection in ready]:
@@ -121,17 +121,17 @@ class Workers:
                 self._start_ready()
 
     def has_room(self, ready: Readiness) -> bool:
-        """Tell whether one more platform may begin on an engine."""
+        """Tell whether one more platform may start on an engine."""
         running = [worker.ready for worker in self._workers if worker.running]
         on_engine = [other for other in running if other and other.identity == ready.identity]
         return len(on_engine) < ready.capacity and (self._jobs is None or len(running) < self._jobs)
 
     def interrupt(self, _signal: int, _frame: FrameType | None) -> None:
-        """Pass a Ctrl-C on; those that wait for their turn end at once."""
+        """Pass a Ctrl-C on; workers that wait for their start end at once."""
         self.interrupts += 1
-        heeded = self.interrupts <= FORWARDED_INTERRUPTS
+        forwarded = self.interrupts <= FORWARDED_INTERRUPTS
         for worker in self._workers:
-            worker.signal(signal.SIGINT if heeded else signal.SIGKILL)
+            worker.signal(signal.SIGINT if forwarded else signal.SIGKILL)
 
     def fork(self, plan: RunPlan, work: Work) -> None:
         """Add a worker."""
@@ -144,14 +144,14 @@ class Workers:
         self._workers.append(WorkerProcess(plan=plan, process=process, connection=ours))
 
     def end(self) -> None:
-        """End all that are left."""
+        """End the remaining workers."""
         for worker in self._workers:
             worker.signal(signal.SIGKILL)
             worker.end()
         self._workers.clear()
 
     def _receive(self, worker: WorkerProcess) -> Message | None:
-        """Return what a worker says; ``None``: it was interrupted before its turn."""
+        """Return a message of a worker; ``None`` if it was interrupted before its start."""
         message: Message
         try:
             message = worker.connection.recv()
@@ -161,10 +161,11 @@ class Workers:
             if code == NOT_STARTED:
                 return None
             how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-            return WorkerFailure(reason=f"the process that attended to this platform died: {how}")
-        except Exception as error:  # what it said cannot be read, and nothing after it
+            return WorkerFailure(reason=f"the worker process of this platform died: {how}")
+        except Exception as error:  # nothing after this message can be read, either
             worker.signal(signal.SIGKILL)
-            reason = f"what its process said cannot be read: {type(error).__name__}: {error}"
+            what = "a message of its worker process cannot be read"
+            reason = f"{what}: {type(error).__name__}: {error}"
             message = WorkerFailure(reason=reason, details=traceback.format_exc())
         if isinstance(message, Readiness):
             worker.ready = message
@@ -179,17 +180,17 @@ class Workers:
                 continue
             if self.has_room(worker.ready):
                 worker.running = True
-                with suppress(OSError):  # it has died: what it said last comes next
+                with suppress(OSError):  # it has died: its last message comes next
                     worker.connection.send(None)
 
 
 @contextmanager
 def forked_workers(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) -> Iterator[Workers]:
-    """Fork a worker for each plan; interrupts go to them, until the block ends."""
+    """Fork a worker for each plan; interrupts go to the workers until the block ends."""
     workers = Workers(jobs=jobs)
     gc.collect()
     gc.freeze()  # else the first collection in each worker copies every page with an object
-    # Held back until every process knows what to do about them.
+    # Interrupts are blocked until every process has its handlers.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         for plan in plans:
@@ -206,14 +207,15 @@ def forked_workers(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) ->
 def _run_worker(
     plan: RunPlan, work: Work, connection: Connection, foreign: Sequence[Connection]
 ) -> None:
-    """A worker's life."""
-    for other in foreign:  # the parent's: held open here, they would hide its end
+    """Carry out the work in the worker's process, and send its outcome."""
+    for other in foreign:  # the parent's: kept open here, they would hide its end
         other.close()
-    # Ctrl-C is for the parent to pass on, and no program started here may wait for input.
+    # The parent passes Ctrl-C on. No program started here may wait for input.
     os.setpgid(0, 0)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    # Containers live on, and `--resume` finds them. Elsewhere than on Linux the pipe tells.
+    # The worker ends with its parent. Its container lives on, and `--resume` finds it. On other
+    # systems than Linux the worker notices the closed pipe.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in SIGNALS:
@@ -224,7 +226,7 @@ def _run_worker(
         caller.send(work(plan, caller))
     except (KeyboardInterrupt, EOFError):
         sys.exit(NOT_STARTED)
-    except Exception as error:  # a fault of this program must not cost the other platforms
+    except Exception as error:  # an internal error must not end the other platforms
         reason = f"{type(error).__name__}: {error}"
         caller.send(WorkerFailure(reason=reason, details=traceback.format_exc()))
 
@@ -238,7 +240,7 @@ def carry_out(
     resumed: bool,
     judged: Container[str],
 ) -> Message:
-    """Carry a plan out in its worker, when the engine has answered and the caller says go."""
+    """Carry a plan out in its worker, once the engine has answered and the parent starts it."""
     try:
         with closing(connect(plan.engine)) as engine:
             engine.check(plan)

@@ -1,1 +1,1 @@
-"""What keeps a site in order."""
+"""Upkeep of a site: doctor, gc and bundles."""

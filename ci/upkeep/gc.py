@@ -1,7 +1,8 @@
-"""``python -m ci gc``: what earlier runs left, and what of it goes, by age and size.
+"""``python -m ci gc``: find leftovers of earlier runs, and choose by age and size what to remove.
 
-Only what this program made and labelled: on a Docker Engine containers, images and compiler caches;
-on this machine results, work folders and caches of the host engine.
+Only items that this program created and labelled are considered. On a Docker Engine these are
+containers, images and compiler caches; on this machine results, work folders and caches of the host
+engine.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ from ci.util.files import user_cache
 LABELS = "infini-ci."
 PROJECT = LABELS + "project"
 RUN = LABELS + "run"
-REPOSITORY = "infini-ci/"  # of the images that runs are made of
+REPOSITORY = "infini-ci/"  # prefix of the names of the images that runs use
 BUSY_S = 60.0  # an engine with terabytes takes that long
 POLL_S = 0.2  # an engine with a few images takes 0.4 s for one caller
 _WORK_FOLDER = re.compile(r"infini-ci-(?P<run>.+)-(?P<platform>[a-z][a-z0-9_]*)-[a-z0-9_]{8}")
 
 
-# What may be removed, and the choice among it
+# Items that may be removed, and the decision on each
 
 
 class ItemKind(StrEnum):
-    """What an item is."""
+    """The kind of an item."""
 
     CONTAINER = "container"
     IMAGE = "image"
@@ -58,18 +59,18 @@ class ItemKind(StrEnum):
     WORK_FOLDER = "work folder"
 
 
-# What runs share and make again when it is gone. The rest is of one run each.
+# Runs share items of these kinds, and recreate missing ones. Other items belong to one run.
 SIZE_LIMITED = (ItemKind.IMAGE, ItemKind.CACHE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """Something of ours on this machine or on an engine.
+    """An item that this program created, on this machine or on an engine.
 
     Attributes:
-        used: when it was last used, as far as anybody knows
-        needed: why it must stay, whatever its age; ``None``: it need not
-        remove: removes it; raises what its engine or the disk has against it
+        used: when it was last used, as far as is known
+        needed: why it must stay at any age; ``None`` if it need not
+        remove: removes it; raises the error of its engine or of the disk
     """
 
     kind: ItemKind
@@ -82,7 +83,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What becomes of an item, and why."""
+    """Whether an item is removed, and why."""
 
     item: Item
     removed: bool
@@ -94,7 +95,7 @@ def decide(
 ) -> list[Decision]:
     """Decide on every item; the longest unused of each kind come first.
 
-    ``age`` is how long an item may be unused, ``size_bytes`` how much of a bounded kind may stay.
+    ``age`` is how long an item may be unused, ``size_bytes`` the limit of each shared kind.
     """
     decisions = []
     days = age / timedelta(days=1)
@@ -118,12 +119,12 @@ def decide(
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Whose things are looked for, and what goes on meanwhile.
+    """The items that are considered, and the runs in progress.
 
     Attributes:
-        orphans: also what is without a project's label, or of runs whose results are gone
-        runs: ids of the runs that go on, here or on an engine
-        platforms: the platforms that somebody runs
+        orphans: also items without a project's label, or of runs whose results are gone
+        runs: ids of the runs in progress, here or on an engine
+        platforms: the platforms of the runs in progress
     """
 
     project: str
@@ -135,10 +136,10 @@ class Scope:
         return project == self.project or (project is None and self.orphans)
 
     def needed_by_run(self, run: str | None) -> str | None:
-        return "its run goes on" if run in self.runs else None
+        return "its run is in progress" if run in self.runs else None
 
     def needed_on(self, platform: str) -> str | None:
-        return f"a run on {platform} goes on" if platform in self.platforms else None
+        return f"a run on {platform} is in progress" if platform in self.platforms else None
 
 
 # On a Docker Engine
@@ -158,7 +159,7 @@ class EngineContents:
 
     @classmethod
     def read(cls, client: DockerClient) -> EngineContents:
-        """Ask the engine, which looks for one caller at a time, and refuses the others."""
+        """Ask the engine, which answers one caller at a time and refuses the others."""
         deadline = monotonic() + BUSY_S
         while True:
             try:
@@ -205,7 +206,7 @@ class EngineContents:
                 )
 
     def _image_items(self, scope: Scope) -> Iterator[Item]:
-        """The images of a project that have names of ours, or none."""
+        """The images of a project that have a name of this program, or none."""
         in_use = {entry["ImageID"] for entry in self.containers}
         sizes = {entry["Id"]: entry["Size"] for entry in self.images}
         for entry in self.images:
@@ -227,8 +228,8 @@ class EngineContents:
     def _cache_items(self, scope: Scope) -> Iterator[Item]:
         """The volumes with compiler caches of a project.
 
-        An engine does not know when a volume was last used. Its platform's images show it: when
-        one of them was last used, by anybody who shares the engine.
+        An engine does not know when a volume was last used. The last use of its platform's
+        images, by any user of the engine, counts instead.
         """
         last_runs: dict[str, datetime] = {}
         for image in self.images:
@@ -253,9 +254,10 @@ class EngineContents:
 
 
 def image_size(entry: Entry, sizes: Mapping[str, int]) -> int:
-    """What an image adds to its base, of which ``sizes`` tells the size; else what no other has.
+    """Return the bytes that an image adds to its base, if ``sizes`` has the base.
 
-    The platforms' images share most of what they add, so the last one of them frees it.
+    Otherwise return the bytes that no other image shares. The platforms' images share most of the
+    layers that they add, so only the removal of the last image frees these.
     """
     base = sizes.get(_labels(entry).get(BASE_DIGEST_LABEL, ""))
     shared = max(0, entry.get("SharedSize", 0)) if base is None else base
@@ -263,11 +265,11 @@ def image_size(entry: Entry, sizes: Mapping[str, int]) -> int:
 
 
 def last_used(client: DockerClient, entry: Entry) -> datetime:
-    """When an image was made, or since then tagged, which every run does that takes it."""
+    """Return when an image was created or last tagged; every run tags the image it uses."""
     created = _from_seconds(entry["Created"])
     try:
         tagged = client.images.get(entry["Id"]).attrs.get("Metadata", {}).get("LastTagTime")
-    except ImageNotFound:  # somebody has just removed it
+    except ImageNotFound:  # it has just been removed
         return created
     return max(created, _parse_time(tagged)) if tagged else created
 
@@ -296,7 +298,7 @@ def _from_seconds(seconds: float) -> datetime:
 
 
 def _parse_time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)  # a time of Go's without a value is of the year 1
+    moment = datetime.fromisoformat(text)  # Go's empty time is in the year 1
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -304,7 +306,7 @@ def _parse_time(text: str) -> datetime:
 
 
 class _Request(BaseModel):
-    """What every version of this program has written into a run's request."""
+    """The fields that every version of this program has written into a run's request."""
 
     project: str
     platforms: tuple[str, ...]
@@ -322,11 +324,11 @@ class RunFolder:
 
 
 def run_folders(results: Path) -> tuple[RunFolder, ...]:
-    """Every folder in ``results`` that says which run it is of."""
+    """Return every folder in ``results`` that holds the request of its run."""
     found = []
     for file in sorted(results.glob(f"*/{REQUEST_FILE}")):
         path = file.parent
-        # One of another user, or not written by this program, is passed over.
+        # Folders of other users or other programs are skipped.
         with suppress(OSError, ValidationError):
             if not path.is_symlink():
                 request = _Request.model_validate_json(file.read_bytes())
@@ -357,9 +359,9 @@ def machine_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
 def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
     """Work folders of the host engine in this machine's temporary folder.
 
-    ``projects`` are those of the runs whose results are here.
+    ``projects`` are the projects of the runs whose results are here, by run id.
     """
-    commands = []  # of this machine's processes, as far as they can be seen
+    commands = []  # of the processes that this user can see
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has just ended
             commands.append(os.fsdecode(process.read_bytes()))
@@ -369,7 +371,7 @@ def _work_items(projects: Mapping[str, str], scope: Scope) -> Iterator[Item]:
             continue
         if scope.covers(projects.get(name["run"])):
             in_use = any(str(path) in command for command in commands)
-            needed = "its run goes on" if in_use else scope.needed_by_run(name["run"])
+            needed = "its run is in progress" if in_use else scope.needed_by_run(name["run"])
             yield _folder_item(ItemKind.WORK_FOLDER, path, _modified_at(path), needed)
 
 
@@ -385,7 +387,7 @@ def _folder_item(kind: ItemKind, path: Path, used: datetime, needed: str | None)
 
 
 def _remove_results(folder: Path) -> None:
-    """Remove a run's folder, unless somebody has just gone on with it."""
+    """Remove a run's folder, unless the run has just been resumed."""
     try:
         with FileLock(folder / LOCK_FILE, timeout=0):
             shutil.rmtree(folder)
@@ -394,11 +396,11 @@ def _remove_results(folder: Path) -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of the files below ``folder``, as far as they can be seen."""
+    """Return the bytes of the files below ``folder`` that this user can see."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # it has just gone
+            with suppress(OSError):  # it has just been removed
                 total += (Path(parent) / name).lstat().st_size
     return total
 

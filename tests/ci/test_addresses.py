@@ -107,6 +107,8 @@ def test_a_machine_as_ssh_knows_it() -> None:
 
 @pytest.mark.parametrize("url", ["ssh://", "ssh://me:secret@lab", "ssh:///socket", "ssh://lab?a=b"])
 def test_no_address_of_a_machine(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"is no address of an engine, expected ssh://") as error:
+    with pytest.raises(
+        ConfigError, match=r"is not the address of an engine, expected ssh://"
+    ) as error:
         RemoteMachine.parse(url, {})
     assert "secret" not in str(error.value)

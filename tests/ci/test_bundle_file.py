@@ -141,7 +141,7 @@ def test_a_run_does_not_go_on_with_another_bundle(
     run_id = interrupted_run(bundle, tmp_path / "results")
     changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
     assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
-    assert f"--resume: run {run_id} is none of {bundle}" in capsys.readouterr().err
+    assert f"--resume: run {run_id} does not belong to {bundle}" in capsys.readouterr().err
 
 
 def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
@@ -252,14 +252,14 @@ def missing(path: Path) -> None:
     [
         (damaged, "images/cpu.tar.gz: sha256 is "),
         (truncated, "it ends within "),
-        (cut_at_a_member, "there is no bundle.json in it, which comes last"),
+        (cut_at_a_member, "its last member, bundle.json, is missing"),
         (of_another_version, "a bundle of version 2, expected version 1"),
         (with_an_unknown_key, "bundle.json: 2 validation errors"),
         (with_one_more, "extra: 0 bytes, expected nothing"),
-        (with_a_foreign_one, "elsewhere is no member of a bundle"),
-        (with_one_twice, "bundle/site/ci.site.yaml is no member of a bundle"),
-        (of_another_kind, "no tar file: "),
-        (empty, "no tar file: "),
+        (with_a_foreign_one, "elsewhere is not a valid member of a bundle"),
+        (with_one_twice, "bundle/site/ci.site.yaml is not a valid member of a bundle"),
+        (of_another_kind, "not a tar file: "),
+        (empty, "not a tar file: "),
         (missing, "cannot be read: No such file or directory"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_configuration_elsewhere_is_packed_with_the_files_that_it_names(
     assert found.path == "config/tiny.yaml"
     assert sorted(found.files) == ["needs.txt", "recipe", "tiny.yaml"]
     config.write_text(CONFIG.replace("cpu: {}", "cpu: {recipe: ../project/test_a.py}"))
-    with pytest.raises(UsageError, match=r"test_a\.py lies neither in the sources nor below "):
+    with pytest.raises(UsageError, match=r"test_a\.py is neither in the sources nor below "):
         find_configuration(*loaded(config, project))
 
 

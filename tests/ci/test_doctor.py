@@ -131,8 +131,8 @@ def test_findings_as_json() -> None:
 @pytest.mark.parametrize(
     ("seconds", "level", "found"),
     [
-        (60, Severity.OK, "the same as this machine's, to a minute"),
-        (-60, Severity.OK, "the same as this machine's, to a minute"),
+        (60, Severity.OK, "within a minute of this machine's"),
+        (-60, Severity.OK, "within a minute of this machine's"),
         (61, Severity.WARNING, "61 s ahead of this machine's"),
         (-3600, Severity.WARNING, "3,600 s behind this machine's"),
     ],
@@ -322,7 +322,7 @@ def test_architectures() -> None:
     assert not list(judge_architecture("image", [], INFO))  # a registry need not say
     [found] = judge_architecture("image", ["arm64"], INFO)
     assert found.found == "it is for arm64"
-    assert found.expected == "amd64, as the engine on gpu-1 has it"
+    assert found.expected == "amd64, the architecture of the engine on gpu-1"
 
 
 @pytest.mark.parametrize(("offline", "level"), [("x", Severity.WARNING), (None, Severity.PROBLEM)])
@@ -380,7 +380,10 @@ def test_devices_that_a_run_would_wait_for() -> None:
     others = ({"used": 50}, {"used": None}, {"health": "unknown"}, {"health": "unhealthy"})
     for other in (*(device("b", **state) for state in others), device("MIG/held")):
         found = judged(plan, device("a"), other)
-        assert (found.level, found.expected) == (Severity.WARNING, "2 devices by the policy, free")
+        assert (found.level, found.expected) == (
+            Severity.WARNING,
+            "2 devices, by devices.count, free",
+        )
         assert found.remedy == "A run waits up to 60 s for them (devices.wait_s)."
 
 
@@ -397,7 +400,7 @@ def test_a_device_that_a_run_holds() -> None:
 def test_more_devices_than_there_are() -> None:
     assert judged(policy(count=2), device("a")).level is Severity.PROBLEM
     found = judged(policy(uuids=("c",)), device("a"))
-    assert (found.level, found.found) == (Severity.PROBLEM, "none that is allowed")
+    assert (found.level, found.found) == (Severity.PROBLEM, "none of the allowed devices")
 
 
 def test_what_is_not_detected() -> None:

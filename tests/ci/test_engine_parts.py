@@ -215,7 +215,7 @@ def test_wheelhouse_of_another_folder_is_not_taken_for_ours(
     tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wheelhouse_server, "HANDOVER_S", 0.0)
-    message = rf"cannot serve .*/mine at port {free_port}: another program has that port"
+    message = rf"cannot serve .*/mine at port {free_port}: another program uses that port"
     with (
         serve(wheelhouse(tmp_path / "theirs", free_port)),
         pytest.raises(InfrastructureError, match=message) as error,
@@ -246,7 +246,7 @@ def test_port_of_a_program_that_says_nothing(
     port = door.getsockname()[1]
     other = refuse(door, 1)
     with (
-        pytest.raises(InfrastructureError, match="another program has that port"),
+        pytest.raises(InfrastructureError, match="another program uses that port"),
         serve(wheelhouse(tmp_path, port)),
     ):
         pass
@@ -273,11 +273,13 @@ def test_docker_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         select_engine(EnginePlan(name="docker", kind="docker"))
     assert error.value.exit_code is ExitCode.INFRASTRUCTURE
     assert error.value.remedy is not None
-    assert error.value.remedy.startswith("look at the address")
+    assert error.value.remedy.startswith("check the address")
     engine = select_engine(EnginePlan(name="auto", kind="auto"))
     assert isinstance(engine, HostEngine)
     [note] = engine.notes
-    assert note.startswith("not on DOCKER_HOST: no Docker Engine answers at tcp:")
+    assert note.startswith(
+        "the engine of DOCKER_HOST was not used: no Docker Engine answers at tcp:"
+    )
 
 
 ADDRESS = "https://user:s3cretpw@host.invalid/simple"

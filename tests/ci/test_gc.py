@@ -195,7 +195,7 @@ def test_a_run_that_goes_on_keeps_its_results(
     with FileLock(add_run(results, "old") / ".lock"):
         gc(results)
     assert names(results) == ["old"]
-    assert "kept results of 1 run, 1.1 kB: its run goes on" in capsys.readouterr().out
+    assert "kept results of 1 run, 1.1 kB: its run is in progress" in capsys.readouterr().out
     gc(results)
     assert names(results) == []
 
@@ -253,7 +253,7 @@ def test_work_folders_go_when_nobody_uses_them(
     assert names(tmp) == sorted([theirs.name, used.name, other.name])
     shown = capsys.readouterr().out
     assert f"removed work folder {dead}, 500 bytes, last used today" in shown
-    assert "kept 1 work folder, 500 bytes: its run goes on" in shown
+    assert "kept 1 work folder, 500 bytes: its run is in progress" in shown
 
 
 def test_compiler_caches_of_the_host_engine(
@@ -275,7 +275,9 @@ def test_compiler_caches_of_the_host_engine(
     with FileLock(add_run(results, "going-on", days=0, platform="moore") / ".lock"):
         gc(results, "--older-than=0")
     assert names(caches) == ["infini-ci-cache-tiny-moore", "infini-ci-cache-tiny-more-cpu"]
-    assert "kept 1 compiler cache, 700 bytes: a run on moore goes on" in capsys.readouterr().out
+    assert (
+        "kept 1 compiler cache, 700 bytes: a run on moore is in progress" in capsys.readouterr().out
+    )
     gc(results, "--older-than=0")
     assert names(caches) == ["infini-ci-cache-tiny-more-cpu"]
 

@@ -329,7 +329,9 @@ def test_an_interrupt_never_keeps_results_from_the_disk(
     monkeypatch.setattr(Store, "save", interrupted_save)
     result, run = work.run()  # finds the same on disk and in the store
     assert run.interrupted
-    assert result.platforms[0].notes == ("not run: the run was interrupted before it began",)
+    assert result.platforms[0].notes == (
+        "not run: the run was interrupted before this platform started",
+    )
     assert signal.getsignal(signal.SIGINT) is handler
 
 

@@ -143,7 +143,7 @@ def test_a_worker_that_dies_costs_its_own_platform_only(work: Workplace) -> None
     assert cpu.product is Product.PASSED
     assert (moore.product, moore.harness) == (Product.NOT_RUN, Harness.INFRASTRUCTURE)
     assert (ascend.product, ascend.harness) == (Product.PASSED, Harness.LOST)  # it had ended
-    reason = "the process that attended to this platform died: SIGKILL"
+    reason = "the worker process of this platform died: SIGKILL"
     assert [evidence.text for evidence in moore.evidence] == [reason]
     assert reason in result.platforms[2].notes
     assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
@@ -240,7 +240,7 @@ def test_one_interrupt_ends_all(work: Workplace) -> None:
     assert run.interrupted
     notes = sorted(platform.notes[0] for platform in result.platforms)
     assert notes == [
-        "not run: the run was interrupted before it began",
+        "not run: the run was interrupted before this platform started",
         "not run: the run was interrupted while the image was prepared",
         "not run: the run was interrupted while the image was prepared",
     ]
@@ -394,7 +394,7 @@ def test_a_platform_that_nobody_can_judge_is_a_row(
         assert result.platform("cpu").verdict.product is Product.PASSED
         verdict = result.platform("moore").verdict
         assert (verdict.product, verdict.harness) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
-        assert f"what it left cannot be read: {type(fault).__name__}" in verdict.evidence[0].text
+        assert f"its results cannot be read: {type(fault).__name__}" in verdict.evidence[0].text
         assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
         assert "Traceback (most recent call last)" in work.output()
         odd(work)
@@ -465,4 +465,6 @@ def test_a_worker_that_nobody_understands_is_ended(work: Workplace) -> None:
     result, _ = work.run(platforms=["cpu", "moore"])
     assert products(result) == {"cpu": "passed", "moore": "not_run"}
     [note] = result.platform("moore").notes
-    assert note.startswith("not run: what its process said cannot be read: ValueError: invalid")
+    assert note.startswith(
+        "not run: a message of its worker process cannot be read: ValueError: invalid"
+    )

@@ -110,7 +110,7 @@ def histories(client: DockerClient) -> Iterator[str]:
 def test_base_image_without_a_stand_in(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "true"), dockerfile=DOCKERFILE + "# another tag\n")
     alone = replace(plan.needed_image, offline_base_image=None, offline_base_command=None)
-    wanted = r"base image registry\.invalid/python:3\.11 is not here and cannot be pulled"
+    wanted = r"base image registry\.invalid/python:3\.11 is not on the engine and cannot be pulled"
     with pytest.raises(InfrastructureError, match=wanted):
         docker_bench.engine.prepare(replace(plan, image=alone), docker_bench.observer)
     log = (plan.results / "image.log").read_text()
@@ -143,7 +143,7 @@ def test_vanished_container_is_lost(docker_bench: Bench, client: DockerClient) -
     docker_bench.observer.reactions["ready"] = remove
     facts = docker_bench.run(plan)
     assert facts.lost
-    assert any(f"lost the container {container}" in note for note in facts.notes)
+    assert any(f"lost the connection to container {container}" in note for note in facts.notes)
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_container_whose_name_is_taken(docker_bench: Bench, client: DockerClient
     image = docker_bench.engine.prepare(plan, docker_bench.observer)
     other = client.containers.create(plan.needed_image.tag, name=plan.container.name)
     try:
-        message = f"platform cpu has a container {plan.container.name} already: .*Conflict"
+        message = f"platform cpu already has a container {plan.container.name}: .*Conflict"
         with pytest.raises(InfrastructureError, match=message):
             docker_bench.engine.execute(plan, image, docker_bench.observer)
         other.reload()  # it is somebody else's, and still there

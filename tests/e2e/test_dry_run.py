@@ -181,7 +181,7 @@ def test_a_password_elsewhere_is_named(host_bench: Bench) -> None:
     plan = host_bench.plan(stage("build", "fetch", "https://me:secret@files.example/"))
     script = host_bench.engine.describe(plan)
     assert "secret" not in script
-    assert "# *** below hides a password: put it there before you run this\n" in script
+    assert "# *** below hides a password: insert it before you run this script\n" in script
     assert "fetch https://***@files.example/\n" in script
 
 

@@ -266,7 +266,7 @@ def test_a_base_with_dnf(site: Site) -> None:
         "pager-rpm of the repository",
     ]
     log = (plan.results / "image.log").read_text()
-    assert "have no ccache: builds go on without a compiler cache" in log
+    assert "have no ccache: builds continue without a compiler cache" in log
     refused(
         site, site.plan("ascend", base, "iniconfig\n", "[pager-rpm, pagerr, les]"), "pagerr les"
     )
@@ -289,7 +289,7 @@ def test_system_packages_by_apt(site: Site) -> None:
 
 def test_a_base_that_nobody_has(site: Site) -> None:
     plan = site.plan("moore", "registry.invalid/musa", "iniconfig\n")
-    wanted = r"base image registry\.invalid/musa is not here and cannot be pulled"
+    wanted = r"base image registry\.invalid/musa is not on the engine and cannot be pulled"
     with pytest.raises(InfrastructureError, match=wanted) as error:
         site.prepare(plan)
     assert "INFINI_CI_BASE_IMAGE_MOORE or as platforms.moore" in str(error.value.remedy)

@@ -208,7 +208,9 @@ def test_cut_connection_is_made_again(lab: Bench, machine: Machine) -> None:
     assert (facts.exit_code, facts.lost) == (0, False)
     assert [event["text"] for event in lab.observer.named("output")] == lines  # each once
     told = " ".join(str(event["text"]) for event in lab.observer.named("engine"))
-    assert re.search(r"lost the Docker Engine at ssh://lab: .*; trying again for 60 s", told)
+    assert re.search(
+        r"lost the connection to the Docker Engine at ssh://lab: .*; trying again for 60 s", told
+    )
     assert "reached the Docker Engine at ssh://lab again" in told
 
 

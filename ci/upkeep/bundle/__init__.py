@@ -1,1 +1,1 @@
-"""Offline bundles: one file with all that a run needs beside a Docker Engine."""
+"""Offline bundles: one file with everything that a run needs, except a Docker Engine."""

@@ -1,7 +1,7 @@
-"""Run inside an image, by its Python: collects the wheels that the stages would download.
+"""Collect the wheels that the stages would download; runs inside an image, by its Python.
 
-Arguments: a folder, requirements as JSON, and the arguments of every ``pip install`` as JSON. What
-a command would install is what pip says it would, so what the image has already is not collected.
+Arguments: a folder, requirements as JSON, and the arguments of every ``pip install`` as JSON.
+pip itself reports what a command would install, so packages of the image are not collected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The file of a bundle: its members are written with their digests, and checked by them."""
+"""The file of a bundle: write its members with their digests, and verify them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ci.plan.bundle import DOCUMENT, FOLDER, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
 from ci.util.files import replacing
 
-COPY_REMEDY = "Copy it again, or make it anew with `python -m ci bundle`."
+COPY_REMEDY = "Copy the bundle again, or rebuild it with `python -m ci bundle`."
 VERSION = BundleDocument.model_fields["version"].default
 LARGEST_DOCUMENT = 2**24  # bytes; a few hundred for each member
 
@@ -31,7 +31,7 @@ class BundleWriter:
         self.members: dict[str, Member] = {}
 
     def add(self, name: str, content: BufferedIOBase, *, executable: bool = False) -> None:
-        """Add what ``content`` holds."""
+        """Add a member with the bytes of ``content``."""
         content.seek(0)
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         entry = tarfile.TarInfo(FOLDER + name)
@@ -53,7 +53,7 @@ class BundleWriter:
 
 @contextmanager
 def new_bundle(path: Path) -> Iterator[BundleWriter]:
-    """Write a bundle; it appears at ``path`` when the block ends well, and not before."""
+    """Write a bundle, which appears at ``path`` only if the block ends without an error."""
     with (
         replacing(path) as file,
         tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -62,7 +62,7 @@ def new_bundle(path: Path) -> Iterator[BundleWriter]:
 
 
 class BundleReader:
-    """The members of a bundle; nothing is believed before ``verify``."""
+    """The members of a bundle; their content is not trusted before ``verify``."""
 
     def __init__(self, path: Path, archive: tarfile.TarFile) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class BundleReader:
         return sorted(name for name in self.document.members if name.startswith(folder))
 
     def verify(self, *, without: Collection[str]) -> None:
-        """Compare the digests of all members but some; raises ``UsageError``."""
+        """Compare the digests of all members except ``without``; raises ``UsageError``."""
         for name, member in self.document.members.items():
             if name in without:
                 continue
@@ -99,15 +99,15 @@ class BundleReader:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[BundleReader]:
-    """Open a bundle; raises ``UsageError`` for whatever is none, or is not whole."""
+    """Open a bundle; raises ``UsageError`` for another file, or for an incomplete bundle."""
     try:
         archive = tarfile.open(path, mode="r:")  # noqa: SIM115 - closed below
     except OSError as error:
         message = f"--bundle: {path} cannot be read: {error.strerror}"
-        remedy = "Name a file that `python -m ci bundle` made."
+        remedy = "Name a file that `python -m ci bundle` wrote."
         raise UsageError(message, remedy=remedy) from None
     except tarfile.TarError as error:
-        raise _bundle_error(path, f"no tar file: {error}") from None
+        raise _bundle_error(path, f"not a tar file: {error}") from None
     with archive:
         yield BundleReader(path, archive)
 
@@ -119,14 +119,14 @@ def _entries(path: Path, archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]
         for entry in archive:
             name = entry.name.removeprefix(FOLDER)
             if name == entry.name or not entry.isreg() or name in entries:
-                raise _bundle_error(path, f"{entry.name} is no member of a bundle")
+                raise _bundle_error(path, f"{entry.name} is not a valid member of a bundle")
             if entry.offset_data + entry.size > end:
                 raise _bundle_error(path, f"it ends within {name}, after {end:,} bytes")
             entries[name] = entry
     except tarfile.TarError as error:
         raise _bundle_error(path, f"it ends early, after {end:,} bytes: {error}") from None
     if DOCUMENT not in entries:
-        raise _bundle_error(path, f"there is no {DOCUMENT} in it, which comes last")
+        raise _bundle_error(path, f"its last member, {DOCUMENT}, is missing")
     return entries
 
 
@@ -136,7 +136,7 @@ def _document(path: Path, file: BufferedIOBase) -> BundleDocument:
         version = json.loads(text).get("version")
         if isinstance(version, int) and version != VERSION:
             message = f"{path}: a bundle of version {version}, expected version {VERSION}"
-            remedy = "Run it by the program inside: its README.md says how."
+            remedy = "Run it with the program that it contains: see its README.md."
             raise UsageError(message, remedy=remedy)
     try:
         return BundleDocument.model_validate_json(text)
@@ -145,4 +145,4 @@ def _document(path: Path, file: BufferedIOBase) -> BundleDocument:
 
 
 def _bundle_error(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path}: not a whole, unchanged bundle: {why}", remedy=COPY_REMEDY)
+    return UsageError(f"{path}: not a complete, unchanged bundle: {why}", remedy=COPY_REMEDY)

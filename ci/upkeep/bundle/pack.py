@@ -37,18 +37,18 @@ from ci.util.files import REPOSITORY
 PROGRAM_FOLDERS = ("ci", "docker", "codegen")  # codegen names the platforms
 PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
 
-# Of an image of 1,557 MB (2 cores): level 1 takes 16 CPU-s and leaves 523 MB, level 3 takes 21 for
-# 499, and without compression the disk is the bottleneck: 21 s of wall time instead of 26.
+# For an image of 1,557 MB (2 cores), level 1 takes 16 CPU-s and gives 523 MB, level 3 takes 21
+# and gives 499. Without compression the disk is the bottleneck: 21 s of wall time instead of 26.
 COMPRESSION_LEVEL = 1
-GZIP = 31  # zlib's largest window, and its sign for this format
-LARGEST_SHARE = 0.6  # of an image's size that it takes when compressed; of that one a third
+GZIP = 31  # zlib's code for its largest window and the gzip format
+LARGEST_SHARE = 0.6  # the largest compressed size, by an image's size; a third for the image above
 README_TEMPLATE = Path(__file__).with_name("readme.md")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformContents:
-    """What a bundle gets of a platform: its image, which an engine has, and a folder of wheels."""
+    """The part of one platform: its image, which an engine has, and a folder of wheels."""
 
     plan: RunPlan
     engine: DockerEngine
@@ -69,12 +69,12 @@ class _PlatformObserver:
 
 @dataclass(kw_only=True)
 class Packer:
-    """Packs what a request asked for."""
+    """Packs the project and the platforms of a request."""
 
     project: Project
     request: RunRequest
     connect: Callable[[RunPlan], DockerEngine]
-    wheels: Sequence[str]  # requirements beside those that pip finds
+    wheels: Sequence[str]  # requirements in addition to those that pip finds
     progress: Progress
     folder: Path  # a temporary one
 
@@ -128,7 +128,7 @@ class Packer:
         return PlatformContents(plan=plan, engine=engine, image=bundled, wheels=wheels)
 
     def _add_program(self, writer: BundleWriter) -> None:
-        """What runs the bundle: it has to be no other than what packed it."""
+        """Add the program that runs the bundle: the one that packs it."""
         for relative in source.files(REPOSITORY):
             if relative.parts[0] in PROGRAM_FOLDERS or str(relative) in PROGRAM_FILES:
                 writer.add_file(f"{names.PROGRAM}{relative}", REPOSITORY / relative)
@@ -141,7 +141,7 @@ class Packer:
             writer.add_file(f"{names.PROGRAM_WHEELS}{path.name}", path)
 
     def _pack_source(self, output: Path) -> list[str]:
-        """Leave out an earlier bundle, and the site's file, whose addresses may hold passwords."""
+        """Pack the sources without an earlier bundle and the site file, for its passwords."""
         folder = self.request.source
         own = [path for path in (folder / SITE_FILE, output) if path.is_relative_to(folder)]
         without = frozenset(path.relative_to(folder) for path in own)
@@ -154,14 +154,15 @@ class Packer:
             writer.add_file(f"{names.WHEELS}{each.plan.platform}/{path.name}", path)
         text = f"packing {each.image.tag}"
         self.progress.event(each.plan.label, {"event": "engine", "text": text})
-        # Its size has to stand before it. Not in the temporary folder, which may be in memory.
+        # First into a file: an archive needs the size before the content. Not in the temporary
+        # folder, which may be in memory.
         with typed_sdk_errors("the Docker Engine"), TemporaryFile(dir=folder) as file:
             compress(each.engine.images.save(each.image.id), file)
             writer.add(each.image.member, file)
 
 
 def readme(request: RunRequest, output: Path) -> str:
-    """Say what is inside and how to run it."""
+    """Return the text that lists the contents and the commands to run them."""
     commit = f" at {request.commit[:12]}" if request.commit else ""
     return Template(README_TEMPLATE.read_text(encoding="utf-8")).substitute(
         project=request.project,
@@ -174,7 +175,7 @@ def readme(request: RunRequest, output: Path) -> str:
 
 
 def commands(output: Path) -> str:
-    """Return what is typed on the other machine, beside the file."""
+    """Return the commands for the other machine, to be run in the folder of the bundle."""
     name = shlex.quote(output.name)
     program = names.FOLDER + names.PROGRAM
     wheels = names.FOLDER + names.PROGRAM_WHEELS
@@ -198,7 +199,9 @@ def compress(chunks: Iterable[bytes], file: BinaryIO) -> None:
 def _check_space(output: Path, sizes: Sequence[int]) -> None:
     if not output.parent.is_dir():
         raise UsageError(f"--output: there is no folder {output.parent}")
-    needed = int(LARGEST_SHARE * (sum(sizes) + max(sizes)))  # each once beside the bundle
+    needed = int(
+        LARGEST_SHARE * (sum(sizes) + max(sizes))
+    )  # the largest one twice: as a temporary file, too
     free = shutil.disk_usage(output.parent).free
     if free < needed:
         message = f"--output: {free:,} bytes are free in {output.parent}, up to {needed:,} needed"
@@ -207,16 +210,16 @@ def _check_space(output: Path, sizes: Sequence[int]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Where the configuration lies in the bundle, and its files where the sources lack them."""
+    """The configuration's path in the bundle, and its files if the sources lack them."""
 
     path: str
     files: Mapping[str, Path]
 
 
 def find_configuration(project: Project, request: RunRequest) -> Configuration:
-    """Find out which files of the configuration the sources do not hold already."""
+    """Find the files of the configuration that the sources lack."""
     files = [project.path]
-    for name in request.platforms:  # recipes and requirements, as far as they are the project's own
+    for name in request.platforms:  # recipes and requirements, if the project has its own
         wanted = project.config.platforms[name]
         named = filter(None, (wanted.recipe, wanted.requirements))
         paths = [Path(os.path.normpath(project.folder / file)) for file in named]
@@ -226,8 +229,8 @@ def find_configuration(project: Project, request: RunRequest) -> Configuration:
         return Configuration(path=f"source/{project.path.relative_to(request.source)}", files={})
     outside = [file for file in files if not file.is_relative_to(project.folder)]
     if outside:
-        message = f"{outside[0]} lies neither in the sources nor below {project.folder}"
-        raise UsageError(message, remedy="Move it, or the configuration.")
+        message = f"{outside[0]} is neither in the sources nor below {project.folder}"
+        raise UsageError(message, remedy="Move that file, or the configuration.")
     return Configuration(
         path=names.CONFIG + project.path.name,
         files={str(file.relative_to(project.folder)): file for file in files},
@@ -237,17 +240,17 @@ def find_configuration(project: Project, request: RunRequest) -> Configuration:
 def site_settings(
     project: Project, request: RunRequest, configuration: Configuration
 ) -> tuple[str, list[str]]:
-    """Return this site's file without secrets, and what is left out of it."""
-    # The configuration goes in as it is, mostly as a part of the sources.
+    """Return this site's file without secrets, and the settings that are left out."""
+    # The configuration is packed unchanged, usually as a part of the sources.
     settings = project.config.network.model_dump(exclude_none=True)
     if secret := [name for name, value in settings.items() if "@" in str(value)]:
         message = f"{project.path}: network.{secret[0]} may hold a password, and would be packed"
-        raise ConfigError(message, remedy=f"Move it to {SITE_FILE}, which is not.")
+        raise ConfigError(message, remedy=f"Move it to {SITE_FILE}, which is not packed.")
     sections = (project.site.network, project.config.network, project.pip)
     found = network_settings(project.environ, *sections)
     settings = {name: value for name, value in found.items() if value}
     secret = [name for name, value in settings.items() if "@" in value]
-    # The bundle's own wheels take the place of any others.
+    # The bundle's own wheels replace any others.
     network = {n: value for n, value in settings.items() if n not in (*secret, "pip_find_links")}
     if "ca_bundle" in network:
         network["ca_bundle"] = os.path.relpath(names.CA_BUNDLE, Path(configuration.path).parent)

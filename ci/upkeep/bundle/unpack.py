@@ -1,4 +1,4 @@
-"""Reads a bundle back: a request and plans, as if the project were checked out here."""
+"""Read a bundle back as a request and plans, as if the project were checked out here."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class OpenBundle:
 
     @cached_property
     def project(self) -> Project:
-        """The configuration with the settings of the site that it was packed at.
+        """The configuration with the settings of the site that packed it.
 
-        What this machine's environment says comes first, as everywhere.
+        Variables of this machine's environment take precedence, as everywhere.
         """
         site = {"INFINI_CI_SITE": str(self.folder / names.SITE)}
         return load_project(self.folder / self.document.config, {**site, **os.environ})
@@ -58,12 +58,12 @@ class OpenBundle:
         return request.model_copy(update={"bundle": self.path})
 
     def resume(self, earlier: RunRequest) -> RunRequest:
-        """Take up an earlier run of this bundle, whose files were unpacked somewhere else."""
+        """Return the request of an earlier run of this bundle, with the present paths."""
         source = self.folder / "source"
         places = {"source": source, "config": self.project.path, "bundle": self.path}
         if (earlier.bundle is None) or earlier.commit != self.document.commit:
-            message = f"--resume: run {earlier.run_id} is none of {self.path}"
-            raise UsageError(message, remedy="Name the bundle that it began with, or none.")
+            message = f"--resume: run {earlier.run_id} does not belong to {self.path}"
+            raise UsageError(message, remedy="Name the bundle that it started with, or no bundle.")
         return unchanged(earlier.model_copy(update=places))
 
     def plans(self, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
@@ -103,7 +103,7 @@ class OpenBundle:
 
 @contextmanager
 def open_bundle(path: Path, wanted: Sequence[str]) -> Iterator[OpenBundle]:
-    """Check a bundle and unpack all but its images into a folder that is removed at the end.
+    """Verify a bundle and unpack all but its images into a folder that is removed at the end.
 
     ``wanted`` are the platforms to run, by default all of them.
     """
@@ -146,4 +146,6 @@ def _unpack(reader: BundleReader, folder: Path, platforms: Sequence[str]) -> Non
     with reader.open(names.SOURCE) as archive:
         refused = extract(cast(BinaryIO, archive), folder / "source")
     if refused:
-        raise UsageError(f"{reader.path}: its sources hold {refused[0]}", remedy=COPY_REMEDY)
+        raise UsageError(
+            f"{reader.path}: its sources hold an unsafe entry, {refused[0]}", remedy=COPY_REMEDY
+        )

@@ -24,7 +24,7 @@ from ci.util.process import last_lines, run
 
 COLLECTOR = Path(__file__).with_name("collect_wheels.py")
 FOLDER = ".infini-ci-wheels"  # in the workspace: no project has a folder of this name
-TIMEOUT_S = 3600.0  # of several GB where torch is downloaded, at 1 MB/s
+TIMEOUT_S = 3600.0  # for several GB at 1 MB/s, if torch is downloaded
 
 
 def program_requirements() -> list[str]:
@@ -66,14 +66,14 @@ def collect_wheels(
         environment={},
     )
     artifact = ArtifactPlan(name=FOLDER, path=FOLDER)
-    asked = replace(plan, stages=(stage,), artifacts=(artifact,), devices=None, cache=None)
-    facts = engine.execute(asked, image, observer)
+    collection = replace(plan, stages=(stage,), artifacts=(artifact,), devices=None, cache=None)
+    facts = engine.execute(collection, image, observer)
     if facts.interrupted:
         raise KeyboardInterrupt
     if facts.exit_code != 0:
         log = plan.results / "wheels.log"
-        said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        message = f"the wheels of {plan.platform} cannot be collected{last_lines(said)}"
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        message = f"the wheels of {plan.platform} cannot be collected{last_lines(text)}"
         raise InfrastructureError(message, remedy="Check the requirements, and the package index.")
     destination.mkdir(parents=True)
     with tarfile.open(plan.results / f"{FOLDER}.tar.gz", mode="r:gz") as members:
@@ -84,7 +84,7 @@ def collect_wheels(
 
 
 def pip_arguments(stage: StagePlan) -> list[str] | None:
-    """What follows ``pip install``; ``None`` for any other command."""
+    """Return the arguments of ``pip install``; ``None`` for any other command."""
     for index, pair in enumerate(itertools.pairwise(stage.command)):
         if re.fullmatch(r"(.*/)?pip[\d.]*", pair[0]) and pair[1] == "install":
             return list(stage.command[index + 2 :])
@@ -92,7 +92,7 @@ def pip_arguments(stage: StagePlan) -> list[str] | None:
 
 
 def _build_requirements(source: Path) -> list[str]:
-    """What pip puts into the isolated environment that it builds the project in."""
+    """Return the requirements that pip installs into the isolated build environment."""
     path = source / "pyproject.toml"
     document = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     section = document.get("build-system", {})

@@ -1,4 +1,4 @@
-"""``python -m ci doctor``: whether this site has what a run of a platform needs.
+"""``python -m ci doctor``: check that this site has everything that a run of a platform needs.
 
-A check gathers facts and yields findings; what the facts mean is decided by pure functions.
+A check gathers facts and yields findings; pure functions judge the facts.
 """

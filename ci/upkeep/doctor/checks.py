@@ -1,4 +1,4 @@
-"""Checks, which are carried out all at once, and how their findings are printed."""
+"""Carry out checks in parallel, and print their findings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
 from ci.util.text import counted, mask_credentials, printable
 
-REQUEST_S = 5.0  # one question over the network
-CHECK_S = 8.0  # one check: a request, what comes before it, and the reading of its answer
-LARGEST_CLOCK_DIFFERENCE_S = 60.0  # results bear minutes; NTP keeps clocks within a second
+REQUEST_S = 5.0  # one request over the network
+CHECK_S = 8.0  # one check: a request, its preparation, and the reading of its answer
+LARGEST_CLOCK_DIFFERENCE_S = 60.0  # results tolerate minutes; NTP keeps clocks within a second
 COLORS = {
     Severity.OK: "green",
     Severity.UNKNOWN: "magenta",
@@ -32,7 +32,7 @@ WIDTH = max(map(len, Severity)) + 2
 
 @dataclass(frozen=True)
 class Check:
-    """``look`` gathers what there is to know about ``subject``."""
+    """A check of ``subject``; ``look`` yields its findings."""
 
     subject: str
     look: Callable[[], Iterable[Finding]]
@@ -40,7 +40,7 @@ class Check:
 
 
 class _CheckThread(Thread):
-    """One check; a thread that nobody waits for does not keep the program from ending."""
+    """One check; as a daemon, a thread that hangs does not keep the program from ending."""
 
     def __init__(self, check: Check) -> None:
         super().__init__(daemon=True)
@@ -81,7 +81,7 @@ def carry_out(checks: Sequence[Check]) -> list[Finding]:
 
 
 def error_findings(subject: str, error: CiError) -> Iterator[Finding]:
-    """A problem for each line of a typed error, the remedy with the last one."""
+    """Yield a problem for each line of a typed error; the last one has the remedy."""
     *first, last = str(error).splitlines()
     configuration = error.exit_code is ExitCode.USAGE
     for line, remedy in (*((line, None) for line in first), (last, error.remedy)):
@@ -89,17 +89,17 @@ def error_findings(subject: str, error: CiError) -> Iterator[Finding]:
 
 
 def judge_clock(subject: str, theirs: datetime, mine: datetime) -> Finding:
-    """Judge the clock of another machine, as it answered at ``mine``."""
+    """Judge the clock of another machine: ``theirs`` when this machine's was ``mine``."""
     difference = (theirs - mine).total_seconds()
     if abs(difference) <= LARGEST_CLOCK_DIFFERENCE_S:
-        return ok(subject, "the same as this machine's, to a minute")
+        return ok(subject, "within a minute of this machine's")
     how = "ahead of" if difference > 0 else "behind"
     return warning(
         subject,
         f"{abs(difference):,.0f} s {how} this machine's",
         expected=f"at most {LARGEST_CLOCK_DIFFERENCE_S:g} s: certificates and the order of results"
         " depend on it",
-        remedy="Set the wrong one of the two, best by NTP (timedatectl set-ntp true).",
+        remedy="Correct the wrong one of the two, best by NTP (timedatectl set-ntp true).",
     )
 
 
@@ -112,7 +112,7 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
 
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
-    """Print a line for each finding, with what to do about it below, and the counts."""
+    """Print a line for each finding, with its remedy below, and the counts."""
     for found in findings:
         level = (f"{found.level:{WIDTH}}", COLORS[found.level])
         text = Text.assemble(level, _printable(f"{found.subject}: {found.found}"))
@@ -133,7 +133,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 
 
 def findings_json(findings: Sequence[Finding]) -> str:
-    """The findings as a JSON document, with the exit code that they amount to."""
+    """Return the findings as a JSON document, with their exit code."""
     listed = [
         {
             name: _printable(value) if isinstance(value, str) else value

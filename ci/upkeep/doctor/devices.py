@@ -1,4 +1,4 @@
-"""The devices of a platform: their files, tools and state, and who holds them."""
+"""The devices of a platform: their files, tools, state and holders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DETECTION_REMEDY = (
 def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[Finding]:
     """Check the devices on this machine; ``info`` is the Docker Engine's, if one runs the platform.
 
-    Another machine's devices are found by its own runs.
+    Devices of another machine are not checked here: a run detects them there.
     """
     subject = f"devices of {plan.platform}"
     devices = plan.devices
@@ -61,14 +61,14 @@ def device_findings(plan: RunPlan, info: Mapping[str, Any] | None) -> Iterator[F
         yield from judge_runtimes(subject, devices, tuple(info.get("Runtimes") or ()))
     folder = Path(devices.folder)
     yield judge_lease_folder(subject, folder)
-    # In a process of its own, which a vendor's library may crash.
+    # In a process of its own: a vendor's library may crash.
     probe = [sys.executable, str(PROBE), devices.facts.manufacturer]
     detection = detect(probe, inherited_environment(), timeout_s=REQUEST_S)
     yield judge_probe(subject, devices, detection, held_leases(folder))
 
 
 def judge_files(subject: str, found: Mapping[str, Sequence[str]]) -> Finding:
-    """Judge which of the vendor's device files are there."""
+    """Judge whether the vendor's device files exist."""
     missing = [pattern for pattern, paths in found.items() if not paths]
     there = [path for paths in found.values() for path in paths]
     if not missing:
@@ -76,7 +76,7 @@ def judge_files(subject: str, found: Mapping[str, Sequence[str]]) -> Finding:
     return problem(
         subject,
         f"no device file {', '.join(missing)}" + (f"; found {first_names(there)}" if there else ""),
-        expected="those that the vendor's driver makes",
+        expected="the files that the vendor's driver makes",
         remedy="Install the driver and look at its log (dmesg), or run on a machine that has the"
         " devices: `engines:` in ci.site.yaml.",
     )
@@ -89,8 +89,8 @@ def judge_runtimes(subject: str, devices: DevicePlan, runtimes: Sequence[str]) -
         return
     yield warning(
         subject,
-        f"the engine knows no runtime of {devices.facts.manufacturer}, only {', '.join(runtimes)}",
-        expected="the one that hands out devices on request (--gpus)",
+        f"the engine has no runtime of {devices.facts.manufacturer}, only {', '.join(runtimes)}",
+        expected="the runtime that hands out devices on request (--gpus)",
         remedy="Install nvidia-container-toolkit, run `nvidia-ctk runtime configure`, restart the"
         " engine; or set devices.exposure.",
     )
@@ -99,10 +99,10 @@ def judge_runtimes(subject: str, devices: DevicePlan, runtimes: Sequence[str]) -
 def judge_probe(
     subject: str, devices: DevicePlan, probe: Detection, held: Mapping[str, str]
 ) -> Finding:
-    """Judge what was detected, and who holds it, against what the policy asks for."""
+    """Judge the detected devices and their holders by the policy of the platform."""
     wanted = counted(devices.count, "device")
     if probe.status == "none":
-        remedy = "Put one in, install its driver, or run on another machine."
+        remedy = "Install a device and its driver, or run on another machine."
         found = probe.reason or "none was detected"
         return problem(subject, found, expected=wanted, remedy=remedy)
     if probe.status != "devices":
@@ -111,8 +111,11 @@ def judge_probe(
     states = {str(each["uuid"]): _device_state(each, devices, held) for each in probe.devices}
     if devices.uuids:
         states = {uuid: state for uuid, state in states.items() if uuid in devices.uuids}
-    found = ", ".join(f"{uuid} {state}" for uuid, state in states.items()) or "none that is allowed"
-    expected = f"{wanted} by the policy"
+    found = (
+        ", ".join(f"{uuid} {state}" for uuid, state in states.items())
+        or "none of the allowed devices"
+    )
+    expected = f"{wanted}, by devices.count"
     if len(states) < devices.count:
         remedy = "Lower devices.count or correct devices.uuids, in ci.site.yaml or ci.yaml."
         return problem(subject, found, expected=expected, remedy=remedy)
@@ -123,7 +126,7 @@ def judge_probe(
 
 
 def _device_state(found: Mapping[str, Any], devices: DevicePlan, held: Mapping[str, str]) -> str:
-    """``free``, or why a run would not take a device; only a named one may be unknown."""
+    """Return ``free``, or why a run would not use the device; an unknown one must be named."""
     uuid, health = str(found["uuid"]), found.get("health")
     used, total = found.get("memory_used"), found.get("memory_total")
     if owner := held.get(lock_name(uuid)):
@@ -145,13 +148,13 @@ def judge_lease_folder(subject: str, folder: Path) -> Finding:
     return problem(
         subject,
         f"the lease folder {folder} cannot be used by this user",
-        expected="one that every user may write to",
+        expected="a folder that every user may write to",
         remedy=f"As root: install -d -m 1777 {folder}",
     )
 
 
 def held_leases(folder: Path) -> dict[str, str]:
-    """The leases that are held, and by whom, as the holders have written it into their files."""
+    """Return the held leases, with the holders that their files name."""
     found = {}
     for path in sorted(folder.glob("*.lock")):
         with suppress(OSError), path.open() as lock:

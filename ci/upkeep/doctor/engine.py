@@ -1,4 +1,4 @@
-"""Engines: whether they answer, what they are, and what they have room for."""
+"""Engines: whether they answer, their properties, disks and images."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ci.util.files import user_cache
 from ci.util.prerequisites import Finding, Severity, disk, ok, problem, unknown, warning
 from ci.util.text import counted
 
-CONNECT_S = 25.0  # by ssh, perhaps over a slow line; the checks of the engine come on top
-OLDEST = (20, 10)  # what this program is tested with
+CONNECT_S = 25.0  # by ssh, perhaps over a slow connection, with all checks of the engine
+OLDEST = (20, 10)  # the oldest version that this program is tested with
 DISK_REMEDY = "docker system df shows the rest."
 
 
 def engine_check(plan: EnginePlan, plans: Sequence[RunPlan]) -> Check:
-    """One engine, and what its platforms need of it."""
+    """Return the check of one engine, and of the things that its platforms need there."""
     return Check(f"engine {plan.name}", partial(_findings, plan, plans), limit_s=CONNECT_S)
 
 
@@ -68,8 +68,8 @@ def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     if notes:
         yield warning(
             subject,
-            f"runs go to this machine, {notes}",
-            expected="the engine that is named there",
+            f"runs use this machine: {notes}",
+            expected="the engine that is named in that setting",
             remedy="Start it, correct the address, or unset it.",
         )
     processors = len(os.sched_getaffinity(0))
@@ -79,10 +79,10 @@ def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
 
 
 def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
-    """Judge what an engine says about itself."""
+    """Judge the properties that an engine reports."""
     subject = f"engine {plan.name}"
     version, processors = str(info["ServerVersion"]), int(info["NCPU"])
-    usual = plan.docker_host or "the usual one of this machine"
+    usual = plan.docker_host or "the default one of this machine"
     found = (
         f"Docker Engine {version} on {info['Name']},"
         f" {usual if plan.context is None else f'context {plan.context}'}, {info['Architecture']},"
@@ -90,13 +90,13 @@ def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
     )
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
         expected = f"{OLDEST[0]}.{OLDEST[1]} or newer"
-        remedy = "Update it: nothing older has been tried."
+        remedy = "Update it: older versions are not tested."
         return warning(subject, found, expected=expected, remedy=remedy)
     if plan.capacity is not None and plan.capacity > processors:
         return warning(
             subject,
             found,
-            expected=f"a processor for each of the {plan.capacity} platforms it is to run at once",
+            expected=f"a processor for each of the {plan.capacity} platforms that it runs at once",
             remedy=f"Lower engines.{plan.name}.capacity in ci.site.yaml.",
         )
     return ok(subject, found)
@@ -105,21 +105,21 @@ def judge_engine(plan: EnginePlan, info: Mapping[str, Any]) -> Finding:
 def disk_findings(
     client: DockerClient, info: Mapping[str, Any], plans: Sequence[RunPlan]
 ) -> Iterator[Finding]:
-    """How much is free where the engine stores its images."""
+    """Yield the free space on the disk with the engine's images."""
     subject, where = f"disk of the engine on {info['Name']}", str(info["DockerRootDir"])
     free = shutil.disk_usage(where).free if is_local(info) else _free_on_engine(client, plans)
     if free is None:
         yield unknown(
             subject,
-            f"{where} is on that machine, and no image is there to look at it from a container",
-            remedy="Ask again after the first run.",
+            f"{where} is on that machine, and no image for a container that measures it is there",
+            remedy="Run doctor again after the first run.",
         )
     else:
         yield disk(subject, where, free, remedy=DISK_REMEDY)
 
 
 def _free_on_engine(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:
-    """Ask from inside a container, whose root is on the engine's disk."""
+    """Measure inside a container, whose root is on the engine's disk."""
     for plan in plans:
         if plan.image is None:
             continue
@@ -145,7 +145,7 @@ def parse_free(printed: str) -> int:
 def image_findings(
     plan: RunPlan, client: DockerClient, info: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Whether the image is there, and else its base, here or in a registry."""
+    """Check for the image, or else for its base, on the engine or in a registry."""
     image, images = plan.needed_image, ImageBuilder(client)
     reason = images.build_reason(plan)
     if reason is None:
@@ -169,32 +169,32 @@ def image_findings(
 
 
 def judge_unpullable(platform: str, image: ImagePlan, why: str) -> Finding:
-    """Judge a base image that no registry hands out."""
+    """Judge a base image that cannot be pulled."""
     subject = f"base image of {platform}"
     found = f"{image.base_image} is not on the engine and cannot be pulled: {why}"
     remedy = base_image_remedy(platform)
     if image.offline_base_image is None:
         return problem(subject, found, remedy=remedy)
-    expected = f"the usual base; runs will stand on {image.offline_base_image}, and say so"
+    expected = f"the usual base; runs will use {image.offline_base_image}, and note it"
     return warning(subject, found, expected=expected, remedy=remedy)
 
 
 def judge_architecture(
     subject: str, architectures: list[str], info: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Say when an image is for other processors than the engine has."""
+    """Yield a problem if an image is for other processors than the engine's."""
     engine = ARCHITECTURES.get(info["Architecture"], info["Architecture"])
     if architectures and engine not in architectures:
         yield problem(
             subject,
             f"it is for {', '.join(sorted(set(architectures)))}",
-            expected=f"{engine}, as the engine on {info['Name']} has it",
+            expected=f"{engine}, the architecture of the engine on {info['Name']}",
             remedy="Name an image for it, or another engine, in ci.site.yaml.",
         )
 
 
 def cache_finding() -> Finding:
-    """The user's folder of caches: a run goes on without it, an image build does not."""
+    """Judge the user's cache folder: a run does without it, an image build does not."""
     remedy = "Name another folder with XDG_CACHE_HOME."
     found = prerequisites.folder("cache", user_cache(), remedy=remedy)
     if found.level is not Severity.PROBLEM:

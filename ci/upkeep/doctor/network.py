@@ -31,7 +31,7 @@ INDEX_REMEDY = (
 
 
 def network_checks(network: NetworkPlan) -> Iterator[Check]:
-    """The checks that a site's settings ask for."""
+    """Yield the checks of a site's network settings."""
     if (bundle := network.ca_bundle) is not None:
         yield Check("CA bundle", lambda: [judge_ca_bundle(bundle)])
     urls = index_urls(network.environment)
@@ -46,7 +46,7 @@ def network_checks(network: NetworkPlan) -> Iterator[Check]:
 
 
 def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The package indexes that pip asks, then the pages of links."""
+    """Return the package indexes that pip uses, then its pages of links."""
     indexes = [environment.get("PIP_INDEX_URL", PYPI)]
     indexes += environment.get("PIP_EXTRA_INDEX_URL", "").split()
     found = [f"{url.rstrip('/')}/{PROBED}/" for url in indexes]
@@ -56,16 +56,16 @@ def index_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def judge_index_folder(url: str) -> Finding:
-    """Judge an index that is a folder of this machine, which pip here reads and a container not."""
+    """Judge an index that is a folder of this machine; pip in a container cannot read it."""
     path = Path(unquote(urlsplit(url).path)).parent
     if path.is_dir():
         return ok(INDEX, f"{path} is a folder of this machine, which no container sees")
-    expected = "the folder of an index: pip goes on without one"
+    expected = "the folder of an index: pip continues without it"
     return warning(INDEX, f"{path} is not there", expected=expected, remedy=INDEX_REMEDY)
 
 
 def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
-    """Ask for the head of a page, through the site's proxy and with its certificates."""
+    """Send a HEAD request, through the site's proxy and with its certificates."""
     settings = network.host_environment
     bypass = should_bypass_proxies(url, no_proxy=settings.get("no_proxy"))
     proxies = {name: settings.get(f"{name}_proxy", "") for name in ("http", "https")}
@@ -92,7 +92,7 @@ def index_findings(url: str, network: NetworkPlan) -> Iterator[Finding]:
 
 
 def judge_index(url: str, status: int) -> Finding:
-    """Judge what an index answers; one without the probed package answers too."""
+    """Judge an index's answer; 404 is fine: the index lacks only the probed package."""
     shown = mask_credentials(url)
     if status < 400 or status == 404:
         return ok(INDEX, f"{shown} answers ({status})")
@@ -128,13 +128,15 @@ def judge_certificates(
     if not expired:
         return ok("CA bundle", f"{found}, none of them expired")
     found = f"{found}, {len(expired)} of them expired: {first_names(expired)}"
-    if len(expired) < len(certificates):  # every system's bundle has some; the index tells
+    if len(expired) < len(
+        certificates
+    ):  # every system's bundle has some; the check of the index decides
         return ok("CA bundle", found)
-    return problem("CA bundle", found, expected="some that are valid", remedy=CA_REMEDY)
+    return problem("CA bundle", found, expected="at least one that is valid", remedy=CA_REMEDY)
 
 
 def judge_wheelhouse(folder: Path) -> Finding:
-    """Judge the folder that containers are served."""
+    """Judge the folder that is served to containers."""
     count = sum(1 for pattern in ARCHIVES for _ in folder.glob(pattern))
     if count:
         return ok("wheelhouse", f"{folder}: {counted(count, 'archive')}")
@@ -153,7 +155,7 @@ def _common_name(certificate: Mapping[str, Any]) -> str:
 
 
 def _root_cause(error: BaseException) -> str:
-    """What is at the bottom of an error that quotes others."""
+    """Return the first cause of an error that quotes other errors."""
     reason: object = error
     while isinstance(reason, BaseException):
         last = reason
