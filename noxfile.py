@@ -36,9 +36,8 @@ if sys.version_info < (3, 11):  # noqa: UP036
     )
 
 
-sys.path.insert(
-    0, str(ROOT)
-)  # for modules that need no installed package: nox loads only this file
+# For modules that need no installed package: nox loads only this file.
+sys.path.insert(0, str(ROOT))
 
 
 def refuse_unfit_machine() -> None:

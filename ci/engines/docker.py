@@ -152,12 +152,11 @@ class DockerEngine:
         found = find_device_files(self.client, plan, plan.devices) if plan.devices else None
         try:
             return self.client.containers.create(
-                image.digest or image.reference,  # by its id: the tag may name another image by now
+                image.digest or image.reference,  # the tag may name another image
                 # Replaces the image's own entry point, which may be anything.
                 entrypoint=[*plan.needed_image.entry, *job.COMMAND],
-                log_config=LogConfig(
-                    type="json-file"
-                ),  # the only driver whose logs can always be read
+                # The only driver whose logs can always be read.
+                log_config=LogConfig(type="json-file"),
                 **job.container_options(plan, found),
             )
         except APIError as error:

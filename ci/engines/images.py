@@ -33,7 +33,7 @@ from ci.util.text import mask_credentials
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 LOADED = "from the bundle"
-PRESENT = "from the bundle, and here already"
+PRESENT = "from the bundle, already on the engine"
 LONG_TIMEOUT_S = 24 * 3600  # only a guard: some GB take minutes
 SPACE_FACTOR = 2  # the engine unpacks the archive before it extracts the layers
 
@@ -102,7 +102,10 @@ def check_architecture(client: DockerClient, image: Image | None = None) -> None
 
 
 def build_lock(engine_id: str, say: Callable[[str], None]) -> AbstractContextManager[object]:
-    """Acquire this user's lock of an engine, which ends with its holder; report a wait."""
+    """Lock image builds of this user on an engine, and report a wait.
+
+    The lock ends with its holder.
+    """
     cache = user_cache()
     cache.mkdir(parents=True, exist_ok=True)
     lock = FileLock(cache / f"build-{engine_id.replace(':', '')}.lock")
@@ -153,9 +156,8 @@ class ImageBuilder:
         """Return the image, and the reason for its build or ``cached``."""
         reason = self.build_reason(plan)
         if reason is not None:
-            self._pull_base(
-                plan, log
-            )  # without the lock: it takes long, and other runs need not wait
+            # Without the lock: a pull takes long, and other runs need not wait for it.
+            self._pull_base(plan, log)
             with build_lock(self.client.info()["ID"], log.write):
                 reason = self.build_reason(plan)  # another run may have built it meanwhile
                 if reason is not None:
@@ -310,7 +312,7 @@ def load_bundled_image(
         if free < needed:
             message = f"{free:,} bytes are free in {folder}, loading the image takes {needed:,}"
             raise InfrastructureError(
-                message, remedy="Make room: docker system df shows what takes it."
+                message, remedy="Make room: docker system df shows what uses the disk."
             )
     log.write(f"loading {plan.tag} from {archive.bundle}")
     with tarfile.open(archive.bundle, mode="r:") as members:

@@ -23,7 +23,7 @@ from ci.util.lines import LONGEST_EVENT, CutLine, LineCutter
 from ci.util.text import mask_credentials
 
 # A Docker Engine stores the output and sends it to this machine, which costs 0.03 CPU-s per
-# megabyte. The limit is far above what builds write, and too low to slow them down.
+# megabyte. Builds write far less than this limit, and its load does not slow them down.
 STREAMED_BYTES_PER_S = 12 * 2**20
 SHOWN_BYTES_PER_S = 64 * 2**10  # a readable amount, if the logs are on this machine anyway
 SHOW_EVERY_S = 0.2  # for a flood of output; no one reads faster

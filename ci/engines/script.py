@@ -103,7 +103,7 @@ def describe_host(plan: RunPlan, environment: Mapping[str, str], *, unset: Itera
 
 
 def _script(plan: RunPlan, document: bytes, names: Mapping[str, str], **values: Any) -> str:
-    import jinja2  # takes 0.05 s, which a run can do without
+    import jinja2  # takes 0.05 s, and a run does not need it
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),

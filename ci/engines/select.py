@@ -25,6 +25,4 @@ def select_engine(plan: EnginePlan) -> Engine:
         if plan.kind == "docker":
             raise
         named_by = find_address(plan, os.environ).named_by
-        return HostEngine(
-            notes=[f"the engine of {named_by} was not used: {error}"] if named_by else []
-        )
+        return HostEngine(notes=[f"{named_by} was not used: {error}"] if named_by else [])

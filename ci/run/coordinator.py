@@ -47,9 +47,7 @@ class RunCoordinator:
     records: Records
     progress: Progress
     resumed: bool
-    jobs: int | None = (
-        None  # most platforms at once; None: as many as the engines have capacity for
-    )
+    jobs: int | None = None  # most platforms at once; None: the capacity of the engines
     interrupted: bool = False
     install: dict[str, None] = field(default_factory=dict)
     """The commands that install missing prerequisites, once each."""

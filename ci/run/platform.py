@@ -79,9 +79,7 @@ class PlatformRun:
                 return None
             facts = ExecutionFacts(engine=self.engine.name, exit_code=end.exit_code)
         facts = replace(facts, notes=(RESUMED, *facts.notes))
-        with interrupts_go_to(
-            signal.SIG_IGN
-        ):  # the parent handles interrupts; reading takes no time
+        with interrupts_go_to(signal.SIG_IGN):  # the parent handles them; reading takes no time
             return judge_platform(self.plan, facts, files)
 
     def _changes(self) -> str | None:
@@ -99,10 +97,9 @@ class PlatformRun:
         try:
             changes = self._changes()  # the build of the image may have taken long
             facts = self.engine.execute(self.plan, image, self.observer)
-            notes = (
-                [f"the sources changed while the image was prepared: {changes}"] if changes else []
-            )
-            facts = replace(facts, notes=(*notes, *facts.notes))
+            if changes:
+                note = f"the sources changed while the image was prepared: {changes}"
+                facts = replace(facts, notes=(note, *facts.notes))
         except (CiError, OSError) as error:
             self.observer.event({"event": "failure", "text": error_text(error)})
             with interrupts_go_to(signal.SIG_IGN):

@@ -1,4 +1,4 @@
-"""One forked process per platform: its crash or slow engine does not stop the other platforms.
+"""One forked process per platform: a crash or a slow engine stops only its own platform.
 
 All are forked before this process starts a thread or opens a database. Each waits until the parent
 starts it. Workers send messages through a pipe; only the parent shows, writes and stores them.

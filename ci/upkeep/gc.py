@@ -214,7 +214,7 @@ class EngineContents:
             nameless = set(entry["RepoTags"] or ()) <= {"<none>:<none>"}
             labelled = any(name.startswith(LABELS) for name in labels)
             if labelled and (tags or nameless) and scope.covers(labels.get(PROJECT)):
-                used = "a container is made of it" if image in in_use else None
+                used = "a container uses it" if image in in_use else None
                 short = image.removeprefix("sha256:")[:12]
                 yield Item(
                     kind=ItemKind.IMAGE,
@@ -242,7 +242,7 @@ class EngineContents:
                 platform = labels.get(PLATFORM_LABEL, "")
                 created = _parse_time(entry["CreatedAt"])
                 data = entry.get("UsageData") or {}
-                mounted = "a container has it" if data.get("RefCount", 0) > 0 else None
+                mounted = "a container uses it" if data.get("RefCount", 0) > 0 else None
                 yield Item(
                     kind=ItemKind.CACHE,
                     name=entry["Name"],

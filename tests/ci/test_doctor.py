@@ -382,7 +382,7 @@ def test_devices_that_a_run_would_wait_for() -> None:
         found = judged(plan, device("a"), other)
         assert (found.level, found.expected) == (
             Severity.WARNING,
-            "2 devices, by devices.count, free",
+            "2 devices (devices.count), free",
         )
         assert found.remedy == "A run waits up to 60 s for them (devices.wait_s)."
 

@@ -48,16 +48,16 @@ def test_what_was_not_used_for_long_goes(kind: ItemKind) -> None:
 
 
 def test_what_is_needed_stays_however_old_and_large() -> None:
-    decisions = decide_now([item("old", 99, size=50 * GB, needed="a container has it")])
+    decisions = decide_now([item("old", 99, size=50 * GB, needed="a container uses it")])
     assert [(decision.removed, decision.reason) for decision in decisions] == [
-        (False, "a container has it")
+        (False, "a container uses it")
     ]
 
 
 def test_of_too_much_the_longest_unused_goes_until_it_is_little_enough() -> None:
     items = (
         item("newest", 1, size=6 * GB),
-        item("needed", 4, size=1 * GB, needed="a container has it"),
+        item("needed", 4, size=1 * GB, needed="a container uses it"),
         item("older", 2, size=3 * GB),
         item("oldest", 3, size=3 * GB),
     )

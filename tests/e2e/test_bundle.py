@@ -139,4 +139,4 @@ def test_the_same_row_from_nothing_but_the_file(place: Place, tmp_path: Path) ->
     assert "http" not in log
 
     again = place.ci("run", "--bundle", place.file, "--results", tmp_path / "again")
-    assert "(from the bundle, and here already)" in again.stderr
+    assert "(from the bundle, already on the engine)" in again.stderr

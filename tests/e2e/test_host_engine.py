@@ -99,10 +99,8 @@ def test_the_store_is_hidden_from_what_is_installed(
 
 
 def test_notes_of_the_choice_reach_the_reader(tmp_path: Path) -> None:
-    bench = Bench(HostEngine(notes=["the engine of DOCKER_HOST was not used"]), tmp_path)
-    assert bench.run(bench.plan(stage("build", "true"))).notes == (
-        "the engine of DOCKER_HOST was not used",
-    )
+    bench = Bench(HostEngine(notes=["DOCKER_HOST was not used"]), tmp_path)
+    assert bench.run(bench.plan(stage("build", "true"))).notes == ("DOCKER_HOST was not used",)
 
 
 def test_requirements_that_cannot_be_met(host_bench: Bench) -> None:

@@ -340,10 +340,8 @@ def test_wheelhouse_is_in_reach_of_the_machine(
     fetch = [*namespace, sys.executable, "-c", FETCH, f"http://127.0.0.1:{port}/tiny.whl"]
     with serve(network):
         assert subprocess.run(fetch, check=False, capture_output=True).returncode != 0
-        with (
-            serve_on_remote(there, network),
-            serve_on_remote(there, network),
-        ):  # two runs share the port
+        # Two runs share the port.
+        with serve_on_remote(there, network), serve_on_remote(there, network):
             assert subprocess.run(fetch, check=True, capture_output=True).stdout == b"wheel\n"
     assert machine.folder.exists()
 

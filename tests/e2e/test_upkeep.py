@@ -131,8 +131,8 @@ def test_gc_removes_what_nobody_uses(
     assert f"removed image {free}, 1.0 kB, last used today: not used for 0 days" in shown
     assert f"removed compiler cache {things.project}-unused, " in shown
     assert "kept 1 container, 0 bytes: it is running" in shown
-    assert "kept 1 image, 1.0 kB: a container is made of it" in shown
-    assert "kept 1 compiler cache, 0 bytes: a container has it" in shown
+    assert "kept 1 image, 1.0 kB: a container uses it" in shown
+    assert "kept 1 compiler cache, 0 bytes: a container uses it" in shown
 
     assert things.gc("--keep-size=0.000001") == ExitCode.PASSED  # 1 kB is not too much
     assert used in things.left()["images"]

@@ -37,8 +37,8 @@ from ci.util.files import REPOSITORY
 PROGRAM_FOLDERS = ("ci", "docker", "codegen")  # codegen names the platforms
 PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
 
-# For an image of 1,557 MB (2 cores), level 1 takes 16 CPU-s and gives 523 MB, level 3 takes 21
-# and gives 499. Without compression the disk is the bottleneck: 21 s of wall time instead of 26.
+# An image of 1,557 MB (2 cores): level 1 takes 16 CPU-s and gives 523 MB, level 3 takes 21 CPU-s and
+# gives 499 MB. Without compression the disk is the bottleneck: 21 s of wall time instead of 26.
 COMPRESSION_LEVEL = 1
 GZIP = 31  # zlib's code for its largest window and the gzip format
 LARGEST_SHARE = 0.6  # the largest compressed size, by an image's size; a third for the image above
@@ -199,9 +199,8 @@ def compress(chunks: Iterable[bytes], file: BinaryIO) -> None:
 def _check_space(output: Path, sizes: Sequence[int]) -> None:
     if not output.parent.is_dir():
         raise UsageError(f"--output: there is no folder {output.parent}")
-    needed = int(
-        LARGEST_SHARE * (sum(sizes) + max(sizes))
-    )  # the largest one twice: as a temporary file, too
+    # The largest image counts twice: as a temporary file, too.
+    needed = int(LARGEST_SHARE * (sum(sizes) + max(sizes)))
     free = shutil.disk_usage(output.parent).free
     if free < needed:
         message = f"--output: {free:,} bytes are free in {output.parent}, up to {needed:,} needed"

@@ -40,7 +40,7 @@ class Check:
 
 
 class _CheckThread(Thread):
-    """One check; as a daemon, a thread that hangs does not keep the program from ending."""
+    """The thread of one check, a daemon: the program can end even if the check hangs."""
 
     def __init__(self, check: Check) -> None:
         super().__init__(daemon=True)

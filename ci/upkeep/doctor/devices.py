@@ -115,7 +115,7 @@ def judge_probe(
         ", ".join(f"{uuid} {state}" for uuid, state in states.items())
         or "none of the allowed devices"
     )
-    expected = f"{wanted}, by devices.count"
+    expected = f"{wanted} (devices.count)"
     if len(states) < devices.count:
         remedy = "Lower devices.count or correct devices.uuids, in ci.site.yaml or ci.yaml."
         return problem(subject, found, expected=expected, remedy=remedy)

@@ -69,7 +69,7 @@ def _host_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
         yield warning(
             subject,
             f"runs use this machine: {notes}",
-            expected="the engine that is named in that setting",
+            expected="the engine named in that setting",
             remedy="Start it, correct the address, or unset it.",
         )
     processors = len(os.sched_getaffinity(0))
@@ -111,7 +111,7 @@ def disk_findings(
     if free is None:
         yield unknown(
             subject,
-            f"{where} is on that machine, and no image for a container that measures it is there",
+            f"{where} is on that machine; a container can measure it, but no image is there yet",
             remedy="Run doctor again after the first run.",
         )
     else:
