@@ -37,8 +37,8 @@ from ci.util.files import REPOSITORY
 PROGRAM_FOLDERS = ("ci", "docker", "codegen")  # codegen names the platforms
 PROGRAM_FILES = ("LICENSE", "ci.yaml", "pyproject.toml")
 
-# An image of 1,557 MB (2 cores): level 1 takes 16 CPU-s and gives 523 MB, level 3 takes 21 CPU-s and
-# gives 499 MB. Without compression the disk is the bottleneck: 21 s of wall time instead of 26.
+# An image of 1,557 MB (2 cores): level 1 takes 16 CPU-s for 523 MB, level 3 takes 21 CPU-s for 499
+# MB. Without compression the disk is the bottleneck: 21 s of wall time instead of 26.
 COMPRESSION_LEVEL = 1
 GZIP = 31  # zlib's code for its largest window and the gzip format
 LARGEST_SHARE = 0.6  # the largest compressed size, by an image's size; a third for the image above
