@@ -118,7 +118,7 @@ def test_two_containers_never_have_a_device_at_the_same_time(
         (
             {"exposure": Exposure.CDI},
             "the engine cannot expose CPU devices by cdi: ",
-            "CDI takes Docker 25 or later with it enabled",
+            "CDI needs Docker 25 or later with CDI enabled",
         ),
     ],
     ids=["no driver", "no CDI"],

@@ -219,7 +219,7 @@ def changed(
 
 def test_requirements_that_would_replace_it_stop_the_build(site: Site, vendor_base: str) -> None:
     plan = site.plan("metax", vendor_base, "torch>=2.5\n", PIP_FIND_LINKS=LINKS)
-    wanted = r"pip cannot install the requirements beside the base image's own packages"
+    wanted = r"pip cannot install the requirements together with the base image's own packages"
     with pytest.raises(InfrastructureError, match=wanted) as error:
         site.prepare(plan)
     assert "torch==2.4.0+vendor\n" in str(error.value)
