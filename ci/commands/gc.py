@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.engines import typed_errors
 from ci.engines.docker import DockerEngine
-from ci.engines.link import ERRORS, explain
+from ci.engines.link import SDK_ERRORS, explain
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode
 from ci.plan.project import Project, load_project
@@ -103,7 +103,7 @@ def execute(options: argparse.Namespace) -> int:
             if decision.removed and not options.dry_run:
                 try:
                     decision.item.remove()
-                except (CiError, *ERRORS) as fault:  # it stops no other
+                except (CiError, *SDK_ERRORS) as fault:  # it stops no other
                     failure = printable(explain(fault))
             if decision.removed:
                 freed += 0 if failure else decision.item.size_bytes
@@ -145,7 +145,7 @@ def _engines(
 
 def _engine_errors() -> AbstractContextManager[None]:
     remedy = "look at `docker info` and the engine's log"
-    return typed_errors("asking the Docker Engine", *ERRORS, remedy=remedy, explain=explain)
+    return typed_errors("asking the Docker Engine", *SDK_ERRORS, remedy=remedy, explain=explain)
 
 
 def _places(

@@ -13,7 +13,7 @@ from ci.model.results import ExecutionFacts, ImageFacts
 
 
 class Observer(Protocol):
-    """Receives the events of a run while it goes on."""
+    """Receives the events of a run in progress."""
 
     def event(self, event: Mapping[str, object]) -> None:
         """Handle an event of the agent, a line of output or an engine's message.

@@ -26,7 +26,7 @@ from ci.engines import EngineMachine, Observer, job
 from ci.engines.archives import extract, pack
 from ci.engines.devices import check_exposure, exposure_of, find_device_files
 from ci.engines.images import ImageBuilder
-from ci.engines.link import ERRORS, Link, explain, typed_sdk_errors
+from ci.engines.link import SDK_ERRORS, Link, explain, typed_sdk_errors
 from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.script import describe_docker
 from ci.errors import InfrastructureError
@@ -201,7 +201,7 @@ class DockerEngine:
                 )
             except KeyboardInterrupt:
                 continue
-            except ERRORS as error:
+            except SDK_ERRORS as error:
                 name, why = plan.container.name, explain(error)
                 note = f"lost the connection to container {name}, --resume may find it again: {why}"
                 return ExecutionFacts(
@@ -227,7 +227,7 @@ class DockerEngine:
             # The engine refuses this if another run uses the volume.
             if plan.cache and job.is_cache_empty(plan.results):
                 self.client.api.remove_volume(plan.cache.name)
-        except ERRORS:
+        except SDK_ERRORS:
             pass  # without the engine nothing can be removed; the run is reported as lost
 
 

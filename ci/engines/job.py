@@ -31,7 +31,7 @@ PARTS = (
 
 
 def agent_modules() -> list[Path]:
-    """Return the agent's modules and those that it imports; they need only Python 3.8."""
+    """Return the agent's modules and its imports, which need only the stdlib of Python 3.8."""
     return [module for part in PARTS for module in sorted((REPOSITORY / "ci").glob(part))]
 
 

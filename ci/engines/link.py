@@ -92,7 +92,7 @@ def _address_by_context(name: str, environ: Mapping[str, str], named_by: str) ->
     endpoint = known[name]["Endpoints"]["docker"]
     return EngineAddress(
         url=endpoint["Host"],
-        environment={"DOCKER_CONTEXT": name, "DOCKER_HOST": ""},  # if it were set, it would win
+        environment={"DOCKER_CONTEXT": name, "DOCKER_HOST": ""},  # a set DOCKER_HOST would win
         named_by=f"context {name}",
         tls=_context_tls(store / "tls" / sha256(name.encode()).hexdigest() / "docker", endpoint),
     )
@@ -129,7 +129,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 
 # The SDK's own errors, and those that it does not catch when the connection is lost.
-ERRORS = (DockerException, StreamParseError, HTTPError, OSError)
+SDK_ERRORS = (DockerException, StreamParseError, HTTPError, OSError)
 
 _QUERY = re.compile(r"(?<=\?)\S+")
 _FULL = re.compile("no space left on device|disk quota exceeded", re.IGNORECASE)
@@ -143,7 +143,7 @@ def explain(error: Exception) -> str:
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Tell whether the connection was lost, and not the engine or this machine failed."""
+    """Tell whether the connection was lost; False if the engine or this machine failed."""
     if isinstance(error, APIError):
         return False
     # The SDK's libraries raise an OSError without a number.
@@ -156,7 +156,7 @@ def typed_sdk_errors(place: str) -> Iterator[None]:
     """Turn errors of the SDK, the connection and the disk into typed ones."""
     remedy = "check `docker info` and the engine's log, then run again"
     try:
-        with typed_errors(f"the run on {place}", *ERRORS, remedy=remedy, explain=explain):
+        with typed_errors(f"the run on {place}", *SDK_ERRORS, remedy=remedy, explain=explain):
             yield
     except InfrastructureError as error:
         if not _FULL.search(str(error)):
@@ -208,7 +208,7 @@ class Link:
                 self._restart_ssh()
                 _check_socket(self._url)
                 self.client = DockerClient(base_url=self._url, tls=self.address.tls or False)
-            except ERRORS as error:
+            except SDK_ERRORS as error:
                 found = self.machine.missing_engine() if self.machine else None
                 why, remedy = found or (explain(error), _remedy(error, self.address.url))
                 message = f"no Docker Engine answers at {shown}: {why}"
@@ -237,7 +237,7 @@ class Link:
         for _ in range(MOST_RETRIES):
             try:
                 return action()
-            except ERRORS as error:
+            except SDK_ERRORS as error:
                 if not is_connection_lost(error) or not self._reconnect(error, observer):
                     raise
         return action()
@@ -251,7 +251,7 @@ class Link:
         deadline = monotonic() + RECONNECT_S
         while monotonic() < deadline:
             sleep(RETRY_S)
-            with suppress(InfrastructureError, *ERRORS):
+            with suppress(InfrastructureError, *SDK_ERRORS):
                 self._restart_ssh()
                 _check_socket(self._url)
                 self.client.ping()

@@ -120,7 +120,7 @@ def test_the_script_builds_the_image(docker_bench: Bench) -> None:
         assert done.returncode == 0, done.stderr
         assert (plan.results / "run.log").read_text() == "END\n"
         assert "without an end" in (plan.results / "see.log").read_text(errors="replace")
-        assert docker_bench.engine.images.reason(plan) is None  # a run would take the image
+        assert docker_bench.engine.images.build_reason(plan) is None  # a run would take the image
     finally:
         docker_bench.engine.client.images.remove(name)
 

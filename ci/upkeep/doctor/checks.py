@@ -13,7 +13,7 @@ from time import monotonic
 from rich.console import Console
 from rich.text import Text
 
-from ci.engines.link import ERRORS, explain
+from ci.engines.link import SDK_ERRORS, explain
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
 from ci.util.text import counted, mask_credentials, printable
@@ -55,7 +55,7 @@ class _CheckThread(Thread):
                 self.findings.append(found)
         except CiError as error:
             self.findings += error_findings(subject, error)
-        except ERRORS as error:
+        except SDK_ERRORS as error:
             self.findings += error_findings(subject, InfrastructureError(explain(error)))
         except BaseException as error:
             self.error = error
