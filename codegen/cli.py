@@ -112,7 +112,12 @@ def _declare_backend_stubs(parser: argparse.ArgumentParser) -> None:
         help="which operators the backend has kernels for",
     )
     parser.add_argument(
-        "-o", *("--output-dir", "--output_dir"), type=Path, required=True, metavar="DIR"
+        "-o",
+        *("--output-dir", "--output_dir"),
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder for the generated files",
     )
     parser.add_argument(
         *("--impl-path", "--impl_path"),
@@ -142,7 +147,9 @@ def _declare_registry(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help=f"what {SELECTION_VARIABLE} leaves out of the build",
     )
-    parser.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
+    parser.add_argument(
+        "sources", nargs="*", type=Path, metavar="SOURCE", help="sources of the build"
+    )
 
 
 def _declare_triton(parser: argparse.ArgumentParser) -> None:
@@ -215,7 +222,9 @@ def _declare_inspect(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser, **options: Any) -> None:
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", **options)
+    parser.add_argument(
+        "--output-dir", type=Path, metavar="DIR", help="folder for the generated files", **options
+    )
     _add_dry_run(parser)
 
 

@@ -24,7 +24,7 @@ OTHER_CONFIG = "Name its configuration with --config, another run with --run, or
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument("platform", metavar="PLATFORM")
+    parser.add_argument("platform", metavar="PLATFORM", help="the platform of the contract")
     parser.add_argument("--run", metavar="RUN", help="run id (default: the latest of the platform)")
     parser.add_argument(
         "--output",

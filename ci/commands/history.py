@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " toolchain, engine, compiler cache and selection are the same. Runs are taken in the order"
         " of time, those of all branches together; `compare` goes by commits."
     )
-    parser.add_argument("platform", metavar="PLATFORM")
+    parser.add_argument("platform", metavar="PLATFORM", help="the platform to show")
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
     parser.add_argument("--last", type=whole(1), metavar="N", help="only the last N runs")
     parser.add_argument(

@@ -67,23 +67,31 @@ class Grade(StrEnum):
 
 
 class _Model(BaseModel):
-    # No history could be made of a number that is none.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # No history could be made of a number that is none. The docstring below a field is its
+    # description in docs/reference/results.md.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class Evidence(_Model):
     """One reason for a verdict."""
 
     grade: Grade
+    """How sure it is: a fact, likely, or unknown."""
     text: Text
+    """What was found, as a sentence."""
 
 
 class Verdict(_Model):
     """The product and the harness, judged apart."""
 
     product: Product
+    """Whether the library was built and passed its tests."""
     harness: Harness
+    """What happened to the process, the container or the machine that ran the tests."""
     evidence: tuple[Evidence, ...]
+    """The reasons for both."""
 
 
 class PytestResult(_Model):
@@ -93,75 +101,115 @@ class PytestResult(_Model):
     """
 
     passed: int
+    """Tests that passed."""
     failed: int
+    """Tests that failed."""
     errors: int
+    """Tests whose setup or teardown failed, and files that could not be collected."""
     skipped: int
+    """Tests that were skipped."""
     xfailed: int
+    """Tests that failed as expected."""
     xpassed: int
+    """Tests that passed although a failure was expected."""
     warnings: int
-    deselected: int | None  # always None: no log records it; ``summary`` has pytest's own count
+    """Warnings that pytest counted."""
+    deselected: int | None
+    """Always null: no log records it. ``summary`` has pytest's own count."""
     seconds: float | None
+    """Duration in pytest's closing line."""
     summary: Text | None
+    """pytest's closing line, verbatim."""
 
 
 class OverloadCount(_Model):
-    """Overloads of the operators on one slot and device.
-
-    ``active``: the slot is there on the device that was asked for. ``executed``: at least one
-    test ran a sample, on this slot and device. ``passed``: of these, one test passed and none
-    failed. ``kernels``: what a simulated device has for those that passed.
-    """
+    """Overloads of the operators on one slot and device."""
 
     slot: int
+    """Number of the implementation: 0 to 7 native and vendor code, 8 PyTorch, 9 Triton."""
     device: str
+    """Device type of torch, such as ``cpu`` or ``npu``."""
     active: int
+    """Overloads that have this slot on the requested device."""
     executed: int
+    """Active overloads for which at least one test ran a sample on this slot and device."""
     passed: int
+    """Executed overloads of which a test passed and none failed."""
     simulated: bool = False
+    """Whether the device is simulated."""
     kernels: dict[str, int] = Field(default_factory=dict)
+    """Passed overloads on a simulated device, by the kernels it has for them."""
 
 
 class StageResult(_Model):
-    """One stage's cost; ``exit_code`` is ``None`` for a stage without an end or a start."""
+    """One stage's cost."""
 
     name: str
+    """Name of the stage; ``image`` and ``sync`` are the engine's own."""
     seconds: float | None
+    """Wall seconds, on a monotonic clock."""
     cpu_user_s: float | None = None
+    """CPU seconds in user code, of the stage's whole process group."""
     cpu_system_s: float | None = None
+    """CPU seconds in the kernel, of the stage's whole process group."""
     peak_rss_bytes: int | None = None
+    """Largest resident memory of one of its processes."""
     exit_code: int | None
+    """Exit code of the command; null where the stage did not start or has no known end."""
     in_total: bool
+    """Whether the seconds are part of ``total_s``."""
 
 
 class BuildResult(_Model):
     """What the build was made of, as far as its logs and artifacts say; ``None``: they do not."""
 
-    configure_s: float | None = None  # as CMake says, its generation included
-    compile_s: float | None = None  # wall time in which something was compiled
-    link_s: float | None = None  # wall time in which something was linked
+    configure_s: float | None = None
+    """Seconds that CMake reports for configuration and generation."""
+    compile_s: float | None = None
+    """Wall seconds in which something was compiled."""
+    link_s: float | None = None
+    """Wall seconds in which something was linked."""
     translation_units: int | None = None
+    """Number of translation units that were compiled."""
     wheel_bytes: int | None = None
+    """Size of the wheel."""
     generated_lines: int | None = None
+    """Lines of the generated source."""
 
 
 class PlatformResult(_Model):
     """One row of the table, and what is behind it."""
 
     platform: str
+    """Name of the platform, as in ``ci.yaml``."""
     label: str
-    simulated: bool = False  # a simulated device: no vendor hardware was used
-    built: bool | None  # None: nobody tried, or saw the end
-    pytest: PytestResult | None  # None: there is no per-test log
+    """Name in the table."""
+    simulated: bool = False
+    """Whether the run did without the vendor's hardware."""
+    built: bool | None
+    """Whether the build succeeded; null where it was not tried or has no known end."""
+    pytest: PytestResult | None
+    """Counts of the tests; null where there is no per-test log."""
     overloads: tuple[OverloadCount, ...] = ()
+    """Counts of operator overloads, where the tests record them."""
     stages: tuple[StageResult, ...]
+    """Every stage with its cost, in order."""
     build: BuildResult | None = None
+    """What the build was made of; null where nothing says so."""
     build_install_s: float | None
+    """Seconds in the table's ``build/install`` column."""
     pytest_s: float | None
+    """Seconds in the table's ``pytest`` column."""
     total_s: float | None
+    """Sum of the two."""
     verdict: Verdict
+    """Whether the product passed, and what happened to the harness."""
     notes: tuple[Text, ...]
+    """Notes in the table."""
     environment: Annotated[dict[str, JsonValue], Storable]
-    artifacts: dict[Text, Text]  # file name to path, relative to results.json
+    """Machine, image, tools and packages, as in ``environment.json``."""
+    artifacts: dict[Text, Text]
+    """File name to path, relative to ``results.json``."""
 
     def facts(self, *names: str) -> Mapping[str, Any]:
         """A part of the environment; empty where nobody described it."""
@@ -175,14 +223,23 @@ class RunResult(_Model):
     """The whole of ``results.json``."""
 
     schema_version: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
+    """Version of this format. Older versions load."""
     run_id: str
+    """Name of the run, and of its folder: start time, commit, random digits."""
     project: str
+    """Name of the project, as in ``ci.yaml``."""
     commit: str | None
+    """Commit of the source; null where it is not a git checkout."""
     dirty: bool
+    """Whether the source had uncommitted changes."""
     started_at: datetime
+    """When the run started, in UTC."""
     finished_at: datetime
+    """When the run finished, in UTC."""
     engine: str
+    """Engine or engines that ran it."""
     platforms: tuple[PlatformResult, ...]
+    """One row of the table each."""
 
     @field_validator("schema_version", mode="after")
     @classmethod
