@@ -249,6 +249,16 @@ def lint(session: nox.Session) -> None:
     session.run("clang-format", "--dry-run", "--Werror", *sources)
 
 
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation's site into build/site. A warning or a broken link is an error."""
+    install_groups(session, "docs")
+    # Material announces its successor in a box of ten lines.
+    quiet = {"NO_MKDOCS_2_WARNING": "1"}
+    session.run("python", "-m", "mkdocs", "build", "--strict", *session.posargs, env=quiet)
+    session.run("python", "-m", "tests.docs.site", "build/site")
+
+
 if __name__ == "__main__":
     os.chdir(ROOT)
     nox.main()

@@ -215,16 +215,21 @@ def _declare_headers(parser: argparse.ArgumentParser) -> None:
 def _declare_inspect(parser: argparse.ArgumentParser) -> None:
     parser.description = getdoc(_run_inspect)
     parser.set_defaults(run=_run_inspect)
-    parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN")
+    parser.add_argument(
+        "pattern",
+        nargs="?",
+        default="*",
+        metavar="PATTERN",
+        help="names of operators, such as 'fft_*' (default: all)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     _add_output(parser, help="write inspect.txt or inspect.json there instead of printing it")
     _add_inputs(parser)
 
 
 def _add_output(parser: argparse.ArgumentParser, **options: Any) -> None:
-    parser.add_argument(
-        "--output-dir", type=Path, metavar="DIR", help="folder for the generated files", **options
-    )
+    described = {"help": "folder for the generated files", **options}
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", **described)
     _add_dry_run(parser)
 
 

@@ -44,7 +44,7 @@ RUN_FILES: Mapping[str, str] = {
 }
 PLATFORM_FILES: Mapping[str, str] = {
     "image.log": "Output of the image build, or of the virtual environment's installation.",
-    "STAGE.log": "Output of the stage `STAGE`, such as `install.log`. It grows while the stage runs.",
+    "STAGE.log": "Output of one stage, such as `install.log`. It grows while the stage runs.",
     "agent.log": "Lines in the agent's output that are not events, if there are any.",
     "events.jsonl": "What the agent did and measured, one event per line.",
     "environment.json": "Machine, compilers, tools, packages, devices.",
@@ -53,7 +53,7 @@ PLATFORM_FILES: Mapping[str, str] = {
     "junit.xml": "pytest's JUnit report.",
     "ccache.txt": "Statistics of the compiler cache, if there is one.",
     "host.lock": "Host engine only: locked while its agent runs.",
-    "ARTIFACT": "Every file in `artifacts:` of `ci.yaml`. A folder or pattern is `ARTIFACT.tar.gz`.",
+    "ARTIFACT": "A file in `artifacts:` of `ci.yaml`. A folder or pattern is `ARTIFACT.tar.gz`.",
 }
 STORE_FILES: Mapping[str, str] = {
     "ci.db": "The store of all runs (SQLite), if `INFINI_CI_DB` names no other.",
@@ -82,6 +82,10 @@ VARIABLES_OF_BUILDS: Mapping[str, str] = {
     CACHE_VARIABLE: "Folder of compiled Triton kernels. Default: in the user's cache folder.",
     "CUDACXX": "Path of nvcc.",
     "CUDAARCHS": "CUDA architectures to compile for.",
+}
+VARIABLES_OF_LIBRARY: Mapping[str, str] = {
+    "INFINI_OPS_CPU_ISA": "Most capable instruction set that the library's own CPU kernels use:"
+    " `baseline` or `avx2`. Default: the best that the processor has.",
 }
 VARIABLES_SET: Mapping[str, str] = {
     PLATFORM_VARIABLE: "Platform that the run was asked for.",
@@ -208,7 +212,7 @@ class Fields:
             return "list" if "$ref" in field["items"] else f"list of {field['items']['type']}s"
         if kind == "string" and field.get("format") == "date-time":
             return "date and time"
-        return {"object": "mapping", "boolean": "true or false"}.get(kind, kind)
+        return {"object": "mapping", "boolean": "true or false"}.get(kind, str(kind))
 
     def _numbers(self, field: Mapping[str, Any]) -> str:
         least, most = field.get("minimum"), field.get("maximum")
@@ -305,7 +309,9 @@ def _command(parser: argparse.ArgumentParser, summary: str) -> str:
     text = _cell(summary)
     summary = text[:1].upper() + text[1:].rstrip(".") + "."
     parts = [f"### {parser.prog}", summary, f"Usage: `{' '.join([parser.prog, *words])}`"]
-    if rows := [(_option(each), _cell(each.help or "")) for each in shown]:
+    if lacking := [_value(each) for each in shown if not each.help]:
+        raise ValueError(f"{parser.prog}: expected `help` for {', '.join(lacking)}")
+    if rows := [(_option(each), _cell(str(each.help))) for each in shown]:
         parts.append(_table(("Option", "Description"), rows))
     return "\n\n".join(parts)
 
@@ -372,6 +378,8 @@ def _environment() -> str:
         _table(("Variable", "Key", "Meaning"), network),
         "## Read by the build of the library",
         _table(("Variable", "Meaning"), _named(VARIABLES_OF_BUILDS)),
+        "## Read by the installed library",
+        _table(("Variable", "Meaning"), _named(VARIABLES_OF_LIBRARY)),
         "## Set for every stage of a run",
         _table(("Variable", "Meaning"), _named(VARIABLES_SET)),
     )
