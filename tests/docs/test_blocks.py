@@ -79,7 +79,10 @@ def run_of(
     rows, details = [], {}
     for row in made[0].platforms:
         kept = made[1][row.platform]
-        assert kept.build and row.build and row.build.compile_s and row.pytest
+        assert kept.build
+        assert row.build
+        assert row.build.compile_s
+        assert row.pytest
         added = row.build.compile_s / 5 if index >= STEP else 0.0
         units = list(kept.build.units)
         if added:
@@ -89,6 +92,8 @@ def run_of(
         stages = [
             _longer(stage, noise, added if stage.name == "install" else 0.0) for stage in row.stages
         ]
+        total = sum(stage.seconds or 0 for stage in stages if stage.in_total)
+        pytest_s = stages[-1].seconds or 0
         build = {
             "compile_s": (row.build.compile_s + added) * noise,
             "translation_units": len(units),
@@ -101,6 +106,9 @@ def run_of(
         summary = f"{passed} passed, {len(tests) - passed} skipped in {row.pytest.seconds:.2f}s"
         changes = {
             "stages": tuple(stages),
+            "pytest_s": pytest_s,
+            "build_install_s": total - pytest_s,
+            "total_s": total,
             "build": row.build.model_copy(update=build),
             "pytest": row.pytest.model_copy(
                 update={"passed": passed, "failed": 0, "summary": summary}
