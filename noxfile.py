@@ -240,11 +240,12 @@ def compat(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, style and types."""
+    """Check format, style, types and spelling."""
     install_groups(session, "lint")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
+    session.run("codespell")
     sources = [str(path) for pattern in FORMATTED for path in sorted(ROOT.glob(pattern))]
     session.run("clang-format", "--dry-run", "--Werror", *sources)
 

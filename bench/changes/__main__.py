@@ -20,6 +20,7 @@ from bench.rows import MeasurementError
 # Series of each kind, before a method's cost is taken into account.
 STEPS, SILENCES = 400, 120
 LEAST_STEPS, LEAST_SILENCES = 5, 2
+OTHERS = 6  # methods in a table beside the first
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,16 +120,28 @@ CELLS = {
 
 
 def tables(measured: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
-    """Markdown: a row for each kind of series, a column for each method."""
+    """Markdown: a row for each kind of series, a column for each method.
+
+    Each table has the first method beside some of the others, so that it fits on a page.
+    """
     kinds = list(dict.fromkeys(kind for tallies in measured.values() for kind in tallies))
+    first, *others = measured
     for title, cell in CELLS.items():
-        yield ""
-        yield f"| {title} | {' | '.join(measured)} |"
-        yield "|---" + "|--:" * len(measured) + "|"
-        for kind in kinds:
-            cells = [cell(tallies.get(kind, Tally())) for tallies in measured.values()]
-            if any(cells):
-                yield f"| {kind} | {' | '.join(cells)} |"
+        for some in batched(others, OTHERS) if others else [()]:
+            names = (first, *some)
+            yield ""
+            yield f"| {title} | {' | '.join(names)} |"
+            yield "|---" + "|--:" * len(names) + "|"
+            for kind in kinds:
+                cells = [cell(measured[name].get(kind, Tally())) for name in names]
+                if any(cells):
+                    yield f"| {kind} | {' | '.join(cells)} |"
+
+
+def batched(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """As itertools has it from Python 3.12 on."""
+    for start in range(0, len(names), size):
+        yield names[start : start + size]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from ci.plan.load import load_site
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE, HISTORY = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("validate-a-release", "history")
+    for name in ("validate-a-release", "track-build-cost")
 )
 
 

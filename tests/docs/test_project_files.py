@@ -1,0 +1,49 @@
+"""What a project of this kind has beside its code: it is there, and agrees with the rest."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.reference import ROOT
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LONGEST = {"CONTRIBUTING.md": 900}  # words
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_a_page_for_a_hurry_is_short(name: str) -> None:
+    words = len((ROOT / name).read_text(encoding="utf-8").split())
+    assert words <= LONGEST[name]
+
+
+def test_hooks_have_the_versions_of_the_lint_session() -> None:
+    [local] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    pinned = {each for hook in local["hooks"] for each in hook["additional_dependencies"]}
+    assert pinned
+    assert pinned <= set(PROJECT["dependency-groups"]["lint"])
+
+
+def test_the_changelog_has_the_version_that_is_next() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    [newest, *_] = re.findall(r"^## \[(.+?)\]", text, re.MULTILINE)
+    assert newest in ("Unreleased", PROJECT["project"]["version"])
+    assert PROJECT["project"]["version"] in text
+
+
+@pytest.mark.parametrize("name", ["bug.yml", "feature.yml"])
+def test_a_form_asks_each_question_once(name: str) -> None:
+    form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / name).read_text())
+    questions = [field["id"] for field in form["body"]]
+    assert len(set(questions)) == len(questions) > 1
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = set(re.findall(r"(?:: |- )([\w/-]+\.md)$", text, re.MULTILINE))
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert pages - listed == set()
