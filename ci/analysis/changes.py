@@ -17,7 +17,10 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """When a change is reported. The defaults are chosen on data: see docs/change-point-measurements.md."""
+    """When a change is reported.
+
+    The defaults are chosen on data: see docs/change-point-measurements.md.
+    """
 
     minimum: float = 0.03
     """The smallest relative change of a noisy measure that is worth a word."""
