@@ -1,6 +1,6 @@
 """Commands of the pages: the fences marked ``sh``, with the comment in the line before.
 
-Every block runs as it stands, or a comment says why not:
+Every block runs as it is, or a comment says why not:
 
 * ``<!-- not run: needs the vendor's hardware -->``
 * ``<!-- complete: builds the library -->`` takes minutes: runs with ``-m complete`` only

@@ -108,7 +108,7 @@ def pages() -> dict[str, str]:
     }
     titles = {name: text.partition("# ")[2].partition("\n")[0] for name, text in made.items()}
     listed = "\n".join(f"* [{title}]({name})" for name, title in titles.items())
-    made["index.md"] = _page("Reference", "What the program declares, page by page:", listed)
+    made["index.md"] = _page("Reference", "These pages are generated from the program itself.", listed)
     return made
 
 

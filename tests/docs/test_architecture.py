@@ -33,7 +33,7 @@ def imports() -> set[tuple[str, str]]:
 
 
 def without_implied(arrows: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The arrows that no path of others stands for."""
+    """The arrows that no path of other arrows implies."""
     arrows = set(arrows)
 
     def reachable(start: str) -> set[str]:
