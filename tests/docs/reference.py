@@ -108,7 +108,9 @@ def pages() -> dict[str, str]:
     }
     titles = {name: text.partition("# ")[2].partition("\n")[0] for name, text in made.items()}
     listed = "\n".join(f"* [{title}]({name})" for name, title in titles.items())
-    made["index.md"] = _page("Reference", "These pages are generated from the program itself.", listed)
+    made["index.md"] = _page(
+        "Reference", "These pages are generated from the program itself.", listed
+    )
     return made
 
 
