@@ -46,7 +46,7 @@ def refuse_unfit_machine() -> None:
 
     try:
         prerequisites.refuse(
-            "these sessions need",
+            "these sessions",
             prerequisites.first_use(ROOT, sys.argv[1:], os.environ),
         )
     except PrerequisiteError as error:

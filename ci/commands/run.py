@@ -171,7 +171,7 @@ def _refuse_unfit_machine(
         with suppress(CiError), closing(select_engine(engine)) as selected:
             if isinstance(selected, HostEngine):
                 findings += prerequisites_of(plan)
-    prerequisites.refuse("a run needs", dict.fromkeys(findings))
+    prerequisites.refuse("a run", dict.fromkeys(findings))
 
 
 def _named(project: Project, options: argparse.Namespace) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ class HostEngine:
         what the run needs.
         """
         start = monotonic()
-        prerequisites.refuse("the host engine needs", prerequisites_of(plan))
+        prerequisites.refuse("the host engine", prerequisites_of(plan))
         with _typed_errors():
             folder = WorkFolder.create(plan)
             try:
