@@ -85,7 +85,7 @@ def machine_facts() -> dict[str, str | int | None]:
 
 
 def instruction_sets() -> str | None:
-    """Return an x86 processor's instruction sets: ``AVX-512 VNNI BF16``; ``None`` for others."""
+    """Return an x86 processor's instruction sets, ``AVX-512 VNNI``; ``None`` for any other."""
     if platform.machine() != "x86_64":
         return None
     found = _cpuid()
@@ -102,7 +102,7 @@ def _cpuid() -> set[str] | None:
         leaf = ctypes.CDLL(None).__x86_get_cpuid_feature_leaf
     except (AttributeError, OSError):
         return None
-    leaf.restype = ctypes.POINTER(ctypes.c_uint * (2 * REGISTERS))  # first the existing, then the active ones
+    leaf.restype = ctypes.POINTER(ctypes.c_uint * (2 * REGISTERS))  # existing, then active
     return {
         name
         for name, (number, register, bit) in CPUID.items()

@@ -65,7 +65,8 @@ def python_path(*folders: str | None) -> str:
 def status_folder(stage: StagePlan, log: Path) -> Iterator[Path | None]:
     """Create a folder with the plugin, for a stage that runs pytest in a wrapper."""
     folder: Path | None = None
-    if stage.kind is StageKind.PYTEST and not is_pytest(stage.command):  # else its exit code is pytest's
+    # The exit code of a command that is pytest itself is pytest's.
+    if stage.kind is StageKind.PYTEST and not is_pytest(stage.command):
         try:
             folder = Path(tempfile.mkdtemp(prefix="infini-ci-status-"))
             metadata = folder / f"{PACKAGE}-1.dist-info"

@@ -269,7 +269,7 @@ def _memory_counters() -> tuple[int | None, int | None]:
         except (OSError, ValueError):
             continue
         if "oom_kill" in counts:
-            # cgroup v1 has memory.failcnt, but on Linux 6.18 it stays 0 although processes are killed.
+            # cgroup v1 has memory.failcnt, but on Linux 6.18 it stays 0 although it kills.
             return counts["oom_kill"], counts.get("oom") if path.name == EVENTS else None
     return None, None
 

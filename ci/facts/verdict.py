@@ -1,13 +1,12 @@
-"""Pure judgement: events, per-test log and execution facts become a verdict with evidence.
+"""Judge a run: events, per-test log and execution facts become a verdict with evidence. Pure.
 
-The product passes where the per-test log, the exit status of pytest's process and, after
-them, pytest's closing summary agree. Exit codes 1 to 5 are pytest's own verdict, whatever the
-log says: plugins decide after its last line. A process that is killed after a passing summary
-is ``passed`` and ``exit_after_summary``, and an exit code of 0 without a log is
-``incomplete``. So is a suite in which no test passed: skipped, empty and missing are never
-success.
+The product passes if the per-test log, the exit status of pytest's process and pytest's closing
+summary agree. Exit codes 1 to 5 are pytest's own verdict and outrank the log, since plugins may
+decide after its last line. A process that is killed after a passing summary is ``passed`` and
+``exit_after_summary``. An exit code of 0 without a log is ``incomplete``, and so is a suite in
+which no test passed: skipped, empty and missing are never success.
 
-The harness is judged apart: how the processes of the run ended.
+The harness is judged separately: how the processes of the run ended.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, 
 from ci.model.tests import Outcome, PytestLog
 from ci.util.text import counted, first_names, unreadable
 
-# Of a contract; what fails newly fails anyway.
+# Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]
-# Signals that a process brings upon itself; SIGKILL and SIGTERM come from outside.
+# Signals that a process causes itself; SIGKILL and SIGTERM come from outside.
 FAULTS = frozenset(
     {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
 )
 LAST_PYTEST_STATUS = max(UNFINISHED)
-SIGNALLED = 128  # the least exit code by which a shell reports a signal
+SIGNALLED = 128  # a shell reports signal n as exit code 128 + n
 NO_SUMMARY = (
     "it crashed or called os._exit, or `-qq`, `-p no:terminal` or a plugin suppresses the"
     " summary: run pytest without these"
@@ -46,7 +45,7 @@ def judge(case: Case) -> Verdict:
     harness, about_harness = _harness(case)
     out_of_memory = harness is Harness.OOM_KILLED and limit_reached(case)
     if out_of_memory and product is Product.INCOMPLETE:
-        product = Product.FAILED  # it needs more than it was given
+        product = Product.FAILED  # it exceeded its configured memory limit
     evidence = dict.fromkeys([*about_product, *about_harness, *_details(case)])
     return Verdict(product=product, harness=harness, evidence=tuple(evidence))
 
@@ -62,14 +61,14 @@ def not_run(reason: str) -> Verdict:
 
 def _product(case: Case) -> ProductOpinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
-        if case.facts.exit_code is None:  # the end is not known
-            text = "whether a stage was started: the agent's record could not be fetched"
+        if case.facts.exit_code is None:  # the end is unknown
+            text = "the agent's record could not be fetched, so a stage may have started"
             return Product.INCOMPLETE, [unknown(text)]
-        return Product.NOT_RUN, [fact("no stage was started")]
+        return Product.NOT_RUN, [fact("no stage started")]
     at = list(case.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _without_result(case, case.stages[:at]):
         return early
-    # The outcomes of the tests count where all of them ran on the platform.
+    # The outcomes count only if all tests ran on the platform.
     product, evidence = _suite(case)
     broken = _broken_contract(case)
     if case.misplaced or broken:
@@ -113,9 +112,9 @@ def _suite(case: Case) -> ProductOpinion:
         return _unfinished_session(case, tests)
     if by_status := _by_exit_status(case):
         return by_status
-    # pytest may exit with 0 before the end of its session, when all tests have ended.
+    # pytest may exit with 0 before its session ends, once all tests have ended.
     all_ended = collected is not None and tests.begun >= collected and not tests.running
-    # Without a closing summary, hooks may still have decided otherwise.
+    # Without a closing summary, hooks may still have changed the verdict.
     if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
@@ -132,11 +131,14 @@ def _suite(case: Case) -> ProductOpinion:
 
 
 def exit_status(case: Case) -> int | None:
-    """The exit status that decides about the suite; ``None``: pytest did not report one.
+    """Return the exit status that decides about the suite; ``None``: pytest reported none.
 
-    Codes 1 to 5 of the stage's process are pytest's, also where a wrapper passes them on. Next
-    comes what pytest is known to have ended with inside a wrapper, then a code that pytest does
-    not have. The log comes last: hooks may change the status after its last line.
+    In this order:
+
+    1. codes 1 to 5 of the stage's process, which are pytest's, also from a wrapper;
+    2. pytest's recorded exit status inside a wrapper;
+    3. other codes below 128, which pytest does not use;
+    4. the exit status in the log, as hooks may change it after the log's last line.
     """
     end = case.pytest_end
     code = end.exit_code if end is not None else 0
@@ -150,7 +152,7 @@ def exit_status(case: Case) -> int | None:
 
 
 def _by_exit_status(case: Case) -> ProductOpinion | None:
-    """What an exit status other than 0 means, where no test failed."""
+    """Judge an exit status other than 0, if no test failed."""
     status, end = exit_status(case), case.pytest_end
     if not status:
         return None
@@ -170,7 +172,7 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
     elif status not in UNFINISHED and not case.session_ended:
         text += " before the end of its session"
     elif status == TESTS_FAILED and not is_wrapped:
-        text += " although no test failed: a plugin or hook decided so"
+        text += " although no test failed: a plugin or hook set this status"
     evidence = [fact(text), *(_cut_short(case, case.tests) if case.tests else ())]
     if case.last_lines:
         lines = " | ".join(case.last_lines)
@@ -198,7 +200,7 @@ def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     end = case.pytest_end
     if tests.exit_status is None:
         text = f"pytest did not finish; its log has {counted(len(tests.tests), 'result')}"
-    else:  # where hooks run on, and may decide otherwise
+    else:  # hooks still run then, and may change the verdict
         how = f"ended with {shown_exit(end)}" if end else "has no result"
         printed = "" if case.summary else ", and pytest printed no closing summary"
         text = f"stage {case.pytest_stage.name} {how} after the end of the log{printed}"
@@ -207,7 +209,7 @@ def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
 
 
 def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
-    """``pytest.exit`` chooses the exit status, and 0 is among the choices."""
+    """Detect a session that ended early: ``pytest.exit`` can set any exit status, also 0."""
     if not case.session_ended:
         return []
     ended = f"pytest ended with status {tests.exit_status}"
@@ -223,7 +225,7 @@ def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
 
 
 def _harness(case: Case) -> HarnessOpinion:
-    """Return the first that applies, from the most to the least certain."""
+    """Return the first cause that applies, from the most to the least certain."""
     if case.facts.interrupted or any(end.interrupted for end in case.ends):
         return Harness.INFRASTRUCTURE, [fact("the run was interrupted by its caller")]
     if failed := case.record.first(LeaseFailed):
@@ -234,14 +236,14 @@ def _harness(case: Case) -> HarnessOpinion:
             return Harness.TIMED_OUT, [fact(text)]
     killed_for_memory = _killed_for_memory(case)
     code = code_after_summary(case)
-    if code is not None:  # not as the pytest ended whose closing summary the process had printed
+    if code is not None:
         inner = case.pytest_end.pytest_status if case.pytest_end else None
         known = ", though pytest exited with 0" if inner == 0 else ""
         text = f"exit code {code} after the pytest summary{known}"
         return Harness.EXIT_AFTER_SUMMARY, [fact(text), *killed_for_memory]
     if killed_for_memory:
         return Harness.OOM_KILLED, killed_for_memory
-    # Where an exit code is known, the agent crashed instead.
+    # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
         return Harness.LOST, [fact("the agent vanished without a result")]
     return _crashed(case) or (Harness.CLEAN, [])
@@ -250,8 +252,8 @@ def _harness(case: Case) -> HarnessOpinion:
 def code_after_summary(case: Case) -> int | None:
     """Return the exit code that contradicts a finished pytest session.
 
-    ``None``: there is none, or pytest's stage has no end, so that its exit code is not known.
-    The container's code counts where it was killed with nothing left to do but reruns.
+    ``None``: there is none, or the pytest stage did not end, so its exit code is unknown. The
+    container's code counts if the container was killed when only reruns remained.
     """
     end, run = case.pytest_end, case.record.run_finished
     if not case.session_ended or case.summary is None or end is None:
@@ -266,7 +268,7 @@ def code_after_summary(case: Case) -> int | None:
 
 
 def _killed_for_memory(case: Case) -> list[Evidence]:
-    """What was killed for memory, and whose memory it was; empty: nothing was."""
+    """Return evidence of kills for memory, with the cause; empty: there was none."""
     limit = case.memory_limit_bytes
     if limit is None:
         why = "no limit is configured, so the machine ran out"
@@ -278,17 +280,17 @@ def _killed_for_memory(case: Case) -> list[Evidence]:
         end = victims[0]
         text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
         return [fact(f"{text}: {why}")]
-    # The effects of a rerun are not part of the run that is judged.
+    # Kills in reruns are not part of the judged run.
     if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
         return [fact(f"the engine reports an out-of-memory kill: {why}")]
     return []
 
 
 def limit_reached(case: Case) -> bool:
-    """Whether a kill for memory is due to the configured limit, if there was one.
+    """Whether the configured limit, if any, caused a kill for memory.
 
-    The kernel counts kills of both causes together. Where it does not record that the limit was
-    hit, the limit is blamed.
+    The kernel's count of kills includes both causes. If the kernel does not record whether the
+    limit was reached, assume that it was.
     """
     hits = [end.memory_limit_hits for end in _victims(case)]
     return case.memory_limit_bytes is not None and (not hits or any(n != 0 for n in hits))
@@ -299,7 +301,7 @@ def _victims(case: Case) -> list[StageFinished]:
 
 
 def machine_ran_out(case: Case) -> bool:
-    """Whether something was killed because the machine, not a limit, had no memory left."""
+    """Whether a process was killed because the machine, not a limit, ran out of memory."""
     return bool(_killed_for_memory(case)) and not limit_reached(case)
 
 
@@ -312,7 +314,8 @@ def _crashed(case: Case) -> HarnessOpinion | None:
             how = f"was killed by {shown_exit(end)} after {end.seconds:.0f} s"
             evidence = [fact(f"stage {end.stage} {how}")]
             if end.signal == Signals.SIGKILL and end.oom_kills is None:
-                text = "who sent SIGKILL; the kernel's out-of-memory counter is not readable"
+                why = "the kernel's out-of-memory counter is not readable"
+                text = f"the sender of SIGKILL is unknown: {why}"
                 evidence.append(unknown(text))
             elif end.signal == Signals.SIGKILL:
                 text = "SIGKILL came from outside: the kernel counts no out-of-memory kill"
@@ -323,20 +326,20 @@ def _crashed(case: Case) -> HarnessOpinion | None:
         text = f"pytest exited early with {shown_exit(pytest)} and did not end its session"
         return Harness.CRASHED, [fact(text)]
     if run is None:
-        how = "ended without a result" if case.record.events else "never began"
+        how = "ended without a result" if case.record.events else "did not start"
         return Harness.INFRASTRUCTURE, [fact(f"the agent {how}, exit code {code}")]
-    # pytest itself says why it does not begin: a wrong option, a broken conftest.
+    # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     if pytest is not None and case.summary is None and not refused:
         text = f"pytest printed no closing summary, {shown_exit(pytest)}: {NO_SUMMARY}"
         return Harness.CRASHED, [fact(text)]
     if code not in (None, run.exit_code):
-        text = f"the agent ended with exit code {code}, after it had recorded {run.exit_code}"
+        text = f"the agent ended with exit code {code}, but had recorded {run.exit_code}"
         return Harness.INFRASTRUCTURE, [fact(text)]
     return None
 
 
-# What else a reader should know
+# Further evidence
 
 
 def _details(case: Case) -> list[Evidence]:
@@ -346,17 +349,17 @@ def _details(case: Case) -> list[Evidence]:
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
             text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
-            texts.append(f"{text}, yet the stage ended well")
+            texts.append(f"{text}, but the stage succeeded")
     texts += [
         f"device {uuid} was {before} before the tests, {after} after"
         for uuid, before, after in case.record.changed_devices
     ]
     texts += [
-        f"artifact {missing.name} is missing: there is no {missing.path}"
+        f"artifact {missing.name} is missing: {missing.path} does not exist"
         for missing in case.record.every(ArtifactMissing)
     ]
     texts += [
-        f"artifact {cut.name} is without {counted(cut.left_out, 'file')} of {cut.path}"
+        f"artifact {cut.name} lacks {counted(cut.left_out, 'file')} of {cut.path}"
         for cut in case.record.every(ArtifactCut)
     ]
     sources: Sequence[tuple[str, RunRecord | PytestLog | ExecutionFacts | None]] = (
@@ -372,7 +375,7 @@ def _details(case: Case) -> list[Evidence]:
     return [*map(fact, texts)]
 
 
-# The words of the evidence
+# Constructors of evidence
 
 
 def fact(text: str) -> Evidence:
@@ -389,8 +392,8 @@ def unknown(text: str) -> Evidence:
 
 def shown_exit(end: StageFinished) -> str:
     if end.signal is None:
-        told = end.exit_code == 0 and end.failed
-        return f"exit code {end.exit_code}" + (", after it had been told to" if told else "")
+        was_ended = end.exit_code == 0 and end.failed
+        return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")
     try:
         return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
     except ValueError:  # a real-time signal has no name

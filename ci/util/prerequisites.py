@@ -268,7 +268,7 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = next((line for line in lines if "error" in line), lines[-1])
             text = f"{shown} cannot build a C++17 program: {reason}"
-            remedy = "Install a newer compiler. If PATH has an older one first, set CXX to the newer."
+            remedy = "Install a newer compiler. If PATH has an older one first, set CXX."
             return problem(subject, text, expected=expected, remedy=remedy)
     return ok(subject, f"{shown} builds C++17")
 
