@@ -353,7 +353,7 @@ class _ContractReader:
             for at, state, count in self._states(("tests", function), outcomes):
                 if state.needs is not None:
                     text = "got an outcome by processor, which only operator tests can have"
-                    self.report(at, f"{text}, expected one without 'with'")
+                    self.report(at, text)
                 elif type(count) is int and count > 0:
                     states[state] = count
                 else:

@@ -166,7 +166,7 @@ def read_request(results: Path, run_id: str) -> RunRequest:
         folders = (path.parent for path in results.glob(f"*/{REQUEST_FILE}"))
         known = sorted(folder.name for folder in folders if not folder.is_symlink())  # no latest
         message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
-        newest = f"The newest runs: {first_names(known[::-1])}." if known else "It has no runs yet."
+        newest = f"The newest: {first_names(known[::-1])}." if known else "It holds none yet."
         raise UsageError(message, remedy=newest) from None
     except ValidationError as error:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None

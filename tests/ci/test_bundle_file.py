@@ -122,7 +122,7 @@ def test_a_run_goes_on_with_its_bundle(
     monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     run_id = interrupted_run(bundle, tmp_path / "results")
     assert run("run", "--resume", run_id) == ExitCode.USAGE
-    assert f"Name that as well: --bundle {bundle}" in capsys.readouterr().err
+    assert f"Add the option: --bundle {bundle}" in capsys.readouterr().err
     assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.PASSED
     result = read_results(tmp_path / "results" / run_id / "results.json")
     assert (result.run_id, result.commit) == (run_id, COMMIT)
@@ -158,7 +158,7 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
     request = request.model_copy(update={"bundle": tmp_path / "bundle.tar"})
     assert changed_sources(request, tmp_path / "results") is None
     tracked.write_text("another")
-    assert "are not those" in str(changed_sources(request, tmp_path / "results"))
+    assert "have changed since the run began" in str(changed_sources(request, tmp_path / "results"))
 
 
 def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Path) -> None:

@@ -431,7 +431,7 @@ def test_leases_and_who_holds_them(tmp_path: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
         assert leases(tmp_path) == {
             "GPU-a": "run r1 (nvidia) of user me",
-            "GPU-b": "a run that does not say which",
+            "GPU-b": "a run that has not recorded its name",
         }
 
 

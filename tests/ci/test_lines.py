@@ -65,7 +65,7 @@ def test_what_is_in_bounds_is_decoded_as_ever(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "1", "null", '"a"'])
 def test_what_is_no_object(text: str) -> None:
-    with pytest.raises(ValueError, match="no JSON object"):
+    with pytest.raises(ValueError, match="not a JSON object"):
         parse_object(text)
 
 

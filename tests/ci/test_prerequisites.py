@@ -117,7 +117,7 @@ def test_a_compiler_that_is_too_old(programs: Path) -> None:
     found = prerequisites.compiler(os.environ)
     assert (found.level, found.package) == (Severity.PROBLEM, None)
     assert found.found == (
-        f"{programs}/c++ does not build a program of C++17: error: unrecognized command line"
+        f"{programs}/c++ cannot build a C++17 program: error: unrecognized command line"
         " option '-std=c++17'"
     )
 
@@ -178,7 +178,7 @@ def test_a_project_that_compiles_nothing_needs_no_compiler(tmp_path: Path, progr
         ("apt-get", "apt-get update && apt-get install --yes --no-install-recommends git g++"),
         ("dnf", "dnf install -y git gcc-c++"),
         ("yum", "yum install -y git gcc-c++"),
-        ("apk", "Install what Debian calls git, g++."),
+        ("apk", "Install these packages (Debian's names): git, g++."),
     ],
 )
 @pytest.mark.parametrize("user", ["root", "with sudo", "without"])
@@ -245,7 +245,7 @@ def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs
     in_git = (REPOSITORY / ".git").exists()
     code, said = nox("-s", session, "--", f"--results={tmp_path}")
     assert code == ExitCode.INFRASTRUCTURE
-    assert said.startswith("noxfile.py: this machine lacks what these sessions need: ")
+    assert said.startswith("noxfile.py: this machine lacks prerequisites of these sessions: ")
     assert ("  git: git was not found" in said) is in_git
     assert "  C++ compiler: none of " in said
     *_, line = said.splitlines()
@@ -338,7 +338,7 @@ def test_what_a_platform_lacks_is_in_its_row_and_stops_no_other(
         [evidence] = row.verdict.evidence
         assert "\n  C++ compiler: none of c++, CC, g++, clang++ is on PATH" in evidence.text
         [note] = row.notes
-        assert note.startswith("not run: this machine lacks what the host engine needs: ")
+        assert note.startswith("not run: this machine lacks prerequisites of the host engine: ")
         assert "C++ compiler" in note
         assert "\n" not in note
         assert "apt-get" not in evidence.text
@@ -387,7 +387,7 @@ def test_doctor_finds_the_same(work: Workplace, programs: Path) -> None:
 
 def test_nothing_is_refused_for_a_warning() -> None:
     with pytest.raises(
-        PrerequisiteError, match=r"^this machine lacks what it needs: git\n  git: x"
+        PrerequisiteError, match=r"^this machine lacks prerequisites of a run: git\n  git: x"
     ):
-        prerequisites.refuse("it needs", [prerequisites.problem("git", "x", remedy=None)])
-    prerequisites.refuse("it needs", [prerequisites.warning("git", "x", expected="", remedy="")])
+        prerequisites.refuse("a run", [prerequisites.problem("git", "x", remedy=None)])
+    prerequisites.refuse("a run", [prerequisites.warning("git", "x", expected="", remedy="")])

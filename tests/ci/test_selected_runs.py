@@ -175,7 +175,7 @@ class TestWhatIsAskedFor:
         subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
         remedy = "Name a file of .*source that git does not ignore, or the operators: --select"
         for name, message in (
-            ("no.yaml", "--select: there is no file no.yaml"),
+            ("no.yaml", "--select: the file no.yaml does not exist"),
             ("ignored.yml", "--select: .*/ignored.yml is not among the sources that a run copies"),
             (str(tmp_path / "elsewhere.yaml"), "--select: .*/elsewhere.yaml is not among"),
         ):
@@ -185,7 +185,8 @@ class TestWhatIsAskedFor:
             assert Counter(str(caught.value.remedy).split())["--select"] == 1, remedy
 
     def test_a_project_that_cannot_be_narrowed(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match=r"--select: .*/ci\.yaml does not say how") as caught:
+        message = r"--select: .*/ci\.yaml: got no `selection:`"
+        with pytest.raises(UsageError, match=message) as caught:
             self.asked(tmp_path, "abs", section=None)
         assert "selection: {variable: NAME}" in str(caught.value.remedy)
         assert self.asked(tmp_path, section=None, TINY_OPERATORS="abs") is None
@@ -207,11 +208,15 @@ class TestTypingErrors:
     def test_what_is_nearly_a_known_name(self, tmp_path: Path) -> None:
         (tmp_path / "bases").mkdir()
         (tmp_path / "bases" / "rms_norm.h").touch()
-        with pytest.raises(UsageError, match="'gelo' is no known operator; did you mean 'gelu'"):
+        with pytest.raises(UsageError, match="'gelo' is not a known operator; did you mean 'gelu'"):
             self.refuse(tmp_path, "gelu,gelo")
-        with pytest.raises(UsageError, match=r"'rms_nrm' is no .*; did you mean 'rms_norm'"):
+        with pytest.raises(
+            UsageError, match=r"'rms_nrm' is not a known operator; did you mean 'rms_norm'"
+        ):
             self.refuse(tmp_path, "rms_nrm")
-        with pytest.raises(UsageError, match=r"'fft_fff\*' is no .*; did you mean 'fft_fft'"):
+        with pytest.raises(
+            UsageError, match=r"'fft_fff\*' is not a known operator; did you mean 'fft_fft'"
+        ):
             self.refuse(tmp_path, "fft_fff*")
 
     @pytest.mark.parametrize("selected", ["gelu,fft_*", "*", "rms_norm", "xyzzy", "few/gelo.yaml"])
@@ -328,7 +333,7 @@ def test_a_library_that_does_not_say_what_it_has(tiny: Tiny) -> None:
     tiny.plant("    if ASKED:\n", "    if False:\n")
     code, row = tiny.run("--select", "abs")
     assert code == ExitCode.PRODUCT_FAILURE
-    assert "selected abs; no test says what of it the library has" in row.notes
+    assert "selected abs; no test recorded which of them the library has" in row.notes
     assert any(note.startswith("contract: 6 tests vanished") for note in row.notes)
 
 
@@ -342,7 +347,7 @@ def test_no_contract_is_written_from_a_selected_run(
     config = tiny.source / "ci.yaml"
     assert tiny.command("contract", "cpu", "--config", config) == ExitCode.USAGE
     told = capsys.readouterr().err
-    assert "is of selected operators only: abs" in told
+    assert "has only selected operators: abs" in told
     assert "python -m ci run cpu --select all" in told
     assert contract.read_text() == before
 
@@ -407,7 +412,7 @@ def test_a_run_goes_on_with_what_was_selected(
 def test_typing_errors_end_before_the_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     results = tiny.folder / "results"
     assert tiny.command("run", "cpu", "--source", tiny.source, "--select", "ads") == ExitCode.USAGE
-    assert "'ads' is no known operator; did you mean 'a" in capsys.readouterr().err
+    assert "'ads' is not a known operator; did you mean 'a" in capsys.readouterr().err
     assert not results.exists()
 
 
