@@ -210,13 +210,9 @@ class TestTypingErrors:
         (tmp_path / "bases" / "rms_norm.h").touch()
         with pytest.raises(UsageError, match="'gelo' is not a known operator; did you mean 'gelu'"):
             self.refuse(tmp_path, "gelu,gelo")
-        with pytest.raises(
-            UsageError, match=r"'rms_nrm' is not a known operator; did you mean 'rms_norm'"
-        ):
+        with pytest.raises(UsageError, match=r"'rms_nrm' is not a .*; did you mean 'rms_norm'"):
             self.refuse(tmp_path, "rms_nrm")
-        with pytest.raises(
-            UsageError, match=r"'fft_fff\*' is not a known operator; did you mean 'fft_fft'"
-        ):
+        with pytest.raises(UsageError, match=r"'fft_fff\*' is not a .*; did you mean 'fft_fft'"):
             self.refuse(tmp_path, "fft_fff*")
 
     @pytest.mark.parametrize("selected", ["gelu,fft_*", "*", "rms_norm", "xyzzy", "few/gelo.yaml"])
