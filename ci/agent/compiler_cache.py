@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ci.agent.machine import printed_by
+from ci.agent.machine import tool_output
 from ci.model.job import CacheJob
 
 STATISTICS = "ccache.txt"  # in the results: every compilation, with hit or miss
@@ -63,7 +63,7 @@ class CompilerCache:
         # From 4.4 on, ccache writes a log for this run alone. The cache's own counters, all that
         # older versions have, also count other runs at the same time.
         if self._log.exists():
-            counted = logged(self._log.read_text(encoding="utf-8", errors="replace"))
+            counted = parse_statistics_log(self._log.read_text(encoding="utf-8", errors="replace"))
         else:
             counted = self._counters() - self._before
         hits, misses = hits_and_misses(counted)
@@ -80,18 +80,18 @@ class CompilerCache:
         }
 
     def _counters(self) -> Counter[str]:
-        return printed(self._printed("--print-stats"))
+        return parse_statistics(self._printed("--print-stats"))
 
     def _printed(self, option: str) -> str:
-        return printed_by([str(self._tool), option], self._environment) or ""
+        return tool_output([str(self._tool), option], self._environment) or ""
 
 
-def logged(text: str) -> Counter[str]:
+def parse_statistics_log(text: str) -> Counter[str]:
     """Count the counters in ccache's log (CCACHE_STATSLOG): one per line, files as comments."""
     return Counter(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
-def printed(text: str) -> Counter[str]:
+def parse_statistics(text: str) -> Counter[str]:
     """Read ``ccache --print-stats``: a counter and its value on every line."""
     pairs = [line.split("\t") for line in text.splitlines()]
     return Counter(

@@ -43,7 +43,7 @@ class Leases:
         owner = {"run": self.run_id, "platform": self.platform, "user": self.plan.user}
         self._folder = LockFolder(self.plan.folder, owner)
         self._known: list[str] = []
-        self._place: int | None = None  # the lock on the first place of the queue
+        self._queue_lock: int | None = None  # the lock on the first place of the queue
         self._locks: dict[str, int] = {}
         self.detection = Detection("unknown", "devices have not been probed yet")
         self.records: list[dict[str, Any]] = []  # one per device of every lease of the run
@@ -88,24 +88,26 @@ class Leases:
 
     def take(self, stage: str) -> None:
         """Wait until the devices are leased; raises ``LeaseError`` after the time limit."""
-        start = said = time.monotonic()
-        told: list[str] = []
+        start = reported_at = time.monotonic()
+        reported: list[str] = []
         while not (self._locks or self.stopped()):
             reasons, pause = self._attempt()
             waited = time.monotonic() - start
             if self._locks:
                 self._record(stage, waited)
             elif waited >= self.plan.wait_s:
-                raise LeaseError(f"device lease timed out after {waited:.0f} s: {_all(reasons)}")
-            elif reasons != told or time.monotonic() - said > SIGN_OF_LIFE_S:
-                told, said = reasons, time.monotonic()
-                text = f"{stage} has waited {waited:.0f} s for devices: {_all(reasons)}"
+                raise LeaseError(
+                    f"device lease timed out after {waited:.0f} s: {_join_reasons(reasons)}"
+                )
+            elif reasons != reported or time.monotonic() - reported_at > SIGN_OF_LIFE_S:
+                reported, reported_at = reasons, time.monotonic()
+                text = f"{stage} has waited {waited:.0f} s for devices: {_join_reasons(reasons)}"
                 self.emit(LeaseWaiting(stage=stage, waited_s=waited, text=text))
             time.sleep(pause)
 
     def release(self) -> None:
         """Release the leased devices, and record their state."""
-        self._leave_line()
+        self._leave_queue()
         if not self._locks:
             return
         self._detect()
@@ -133,39 +135,42 @@ class Leases:
         the queue, a run that needs two devices would starve beside runs that need one.
         """
         names = ",".join(sorted(self._candidates))
-        line = f"line-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
-        if self._place is None:
-            self._place = self._folder.take(line)
-        if self._place is None:
-            before = self._folder.holder(line)
-            return [*self._held(), *([f"{before} is first in the queue"] if before else [])], POLL_S
+        queue = f"line-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+        if self._queue_lock is None:
+            self._queue_lock = self._folder.take(queue)
+        if self._queue_lock is None:
+            before = self._folder.holder(queue)
+            return [
+                *self._held_devices(),
+                *([f"{before} is first in the queue"] if before else []),
+            ], POLL_S
         locks = {uuid: self._folder.take(uuid) for uuid in self._candidates}
         free = {uuid: lock for uuid, lock in locks.items() if lock is not None}
         if len(free) < self.plan.count:
             _release(free)
-            return self._held(), POLL_S
+            return self._held_devices(), POLL_S
         self._detect()
-        unfit = {uuid: reason for uuid in free if (reason := self._unfit(uuid))}
+        unfit = {uuid: reason for uuid in free if (reason := self._unfit_reason(uuid))}
         fit = [uuid for uuid in free if uuid not in unfit][: self.plan.count]
         if len(fit) < self.plan.count:
             _release(free)
             reasons = [f"{uuid} {reason}" for uuid, reason in unfit.items()]
-            return [*reasons, *self._held()], PROBE_PAUSE_S
+            return [*reasons, *self._held_devices()], PROBE_PAUSE_S
         self._locks = {uuid: free.pop(uuid) for uuid in fit}
         _release(free)
-        self._leave_line()
+        self._leave_queue()
         return [], 0.0
 
-    def _leave_line(self) -> None:
-        if self._place is not None:
-            os.close(self._place)
-            self._place = None
+    def _leave_queue(self) -> None:
+        if self._queue_lock is not None:
+            os.close(self._queue_lock)
+            self._queue_lock = None
 
-    def _held(self) -> list[str]:
+    def _held_devices(self) -> list[str]:
         holders = {uuid: self._folder.holder(uuid) for uuid in self._candidates}
         return [f"{uuid} is held by {holder}" for uuid, holder in holders.items() if holder]
 
-    def _unfit(self, uuid: str) -> str | None:
+    def _unfit_reason(self, uuid: str) -> str | None:
         """Return why a free device is not leased; only one named in the policy may be unknown."""
         found = self.detection.device(uuid)
         total, used = found.get("memory_total"), found["memory_used"]
@@ -199,7 +204,7 @@ def _release(locks: Mapping[str, int]) -> None:
         os.close(descriptor)
 
 
-def _all(reasons: list[str]) -> str:
+def _join_reasons(reasons: list[str]) -> str:
     return "; ".join(reasons) or "other runs leased the devices first"
 
 

@@ -38,7 +38,7 @@ class LockFolder:
         self._owner = {**owner, **_identity()}
         self._grace_s = grace_s
         # Orphaned locks, and when their processes were sent SIGTERM.
-        self._told: dict[tuple[object, ...], float] = {}
+        self._terminated: dict[tuple[object, ...], float] = {}
 
     def make(self) -> None:
         """Create the folder if it is missing; raises ``OSError`` if that is impossible."""
@@ -77,7 +77,7 @@ class LockFolder:
         mine = _identity()
         here = all(owner[key] == mine[key] for key in ("boot", "namespace"))
         # An owner in another PID namespace cannot be checked from here.
-        if not here or _started(owner["pid"]) == owner["started"]:
+        if not here or _start_ticks(owner["pid"]) == owner["started"]:
             return run
         self._reap(name, owner)
         return f"leftover processes of {run}, which has died"
@@ -102,11 +102,11 @@ class LockFolder:
     def _reap(self, name: str, owner: dict[str, Any]) -> None:
         """End the processes that hold a dead run's lock: SIGTERM, then SIGKILL after a while."""
         dead = (name, owner["pid"], owner["started"])
-        first = dead not in self._told
-        start = self._told.setdefault(dead, time.monotonic())
+        first = dead not in self._terminated
+        start = self._terminated.setdefault(dead, time.monotonic())
         if not first and time.monotonic() - start < self._grace_s:
             return
-        for pid in _keepers(self._path(name), owner["pid"]):
+        for pid in _lock_holders(self._path(name), owner["pid"]):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM if first else signal.SIGKILL)
 
@@ -121,7 +121,7 @@ def _no_umask() -> Iterator[None]:
         os.umask(mask)
 
 
-def _keepers(path: Path, owner: int) -> list[int]:
+def _lock_holders(path: Path, owner: int) -> list[int]:
     """Return the processes that still hold the lock that ``owner`` took.
 
     The kernel reports them. An open file proves nothing: processes that only try to lock have it
@@ -130,12 +130,12 @@ def _keepers(path: Path, owner: int) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # the process has ended, or belongs to another user
-            if any(_holds(entry, path, owner) for entry in (folder / "fd").iterdir()):
+            if any(_holds_lock(entry, path, owner) for entry in (folder / "fd").iterdir()):
                 found.append(int(folder.name))
     return found
 
 
-def _holds(descriptor: Path, path: Path, owner: int) -> bool:
+def _holds_lock(descriptor: Path, path: Path, owner: int) -> bool:
     """Look in fdinfo for ``lock: 1: FLOCK ADVISORY WRITE 123 fe:00:45 0 EOF``."""
     with suppress(OSError):
         if descriptor.samefile(path):
@@ -150,13 +150,13 @@ def _identity() -> dict[str, Any]:
     """Return facts that distinguish this process from any other on any machine."""
     return {
         "pid": os.getpid(),
-        "started": _started(os.getpid()),
+        "started": _start_ticks(os.getpid()),
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "namespace": os.readlink("/proc/self/ns/pid"),
     }
 
 
-def _started(pid: int) -> int | None:
+def _start_ticks(pid: int) -> int | None:
     """Return clock ticks from boot to a process's start; they differ if a PID is reused."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -116,7 +116,7 @@ def tool_facts(
     """Return the versions of Python, its packages, and the build tools."""
 
     def printed(*command: str) -> str:
-        return printed_by(command, variables, workspace) or ""
+        return tool_output(command, variables, workspace) or ""
 
     def version(*command: str) -> str | None:
         return next((line.strip() for line in printed(*command, "--version").splitlines()), None)
@@ -144,7 +144,7 @@ def tool_facts(
     }
 
 
-def printed_by(
+def tool_output(
     command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
 ) -> str | None:
     """Return a tool's output; ``None``: it is missing, fails or does not end."""

@@ -52,14 +52,14 @@ class Printer:
         self._rest = line.encode() + b"\n"
         self.printed += len(self._rest)
 
-    def go_on(self) -> None:
+    def print_some(self) -> None:
         """Print as much as fits at once into a pipe that ``select`` reported as writable."""
         self._rest = self._rest[os.write(self.descriptor, self._rest[: select.PIPE_BUF]) :]
 
     def finish(self) -> None:
         """Print the rest of the line, however long that takes."""
         while self._rest:
-            self.go_on()
+            self.print_some()
 
 
 class EventLog:
@@ -100,7 +100,7 @@ class StageOutput:
         self._line_end = 0  # end of the last complete line
         self._broken_line = False  # the printed part ends within a line
         self._budget = float(self.bytes_per_s)
-        self._then = self._last = self.clock()
+        self._budget_time = self._printed_at = self.clock()
 
     def write(self, chunk: bytes) -> None:
         """Write the next bytes of output."""
@@ -109,47 +109,47 @@ class StageOutput:
             self._line_end = self._size + end
         self._size += len(chunk)
 
-    def waiting(self) -> tuple[list[int], float]:
+    def wait_conditions(self) -> tuple[list[int], float]:
         """Return what to wait for: descriptors to become writable, and a time in seconds."""
-        if self.printer.busy or self._due():
+        if self.printer.busy or self._is_due():
             return [self.printer.descriptor], QUIET_S
-        return [], PACE_S if self._end() > self._position else QUIET_S
+        return [], PACE_S if self._printable_end() > self._position else QUIET_S
 
-    def quiet(self) -> None:
+    def release_partial_line(self) -> None:
         """Let an incomplete line be printed, since no output has come for a while."""
         self._line_end = self._size
 
-    def go_on(self) -> None:
+    def print_some(self) -> None:
         """Print some of the pending output."""
         if not self.printer.busy:
             self._begin()
-        self.printer.go_on()
+        self.printer.print_some()
 
     def finish(self) -> None:
         """Print the pending output, and close the log."""
-        self.quiet()
+        self.release_partial_line()
         self.printer.finish()
         while self._position < self._size:
             self._begin()
             self.printer.finish()
         self._log.close()
 
-    def _end(self) -> int:
+    def _printable_end(self) -> int:
         """Return the position up to which the log can be printed now."""
         if self._line_end > self._position:
             return self._line_end
         return self._size if self._size - self._position >= PIECE else self._position
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         now, rate = self.clock(), self.bytes_per_s
         if self.printer.printed >= MOST_PRINTED:
             rate = min(rate, SLOW_RATE)
-        self._budget = min(rate, self._budget + (now - self._then) * rate)
-        self._then = now
+        self._budget = min(rate, self._budget + (now - self._budget_time) * rate)
+        self._budget_time = now
         if self._budget <= 0:
             return False
-        behind = self._end() - self._position
-        return behind >= PIECE or (behind > 0 and now - self._last >= PACE_S)
+        behind = self._printable_end() - self._position
+        return behind >= PIECE or (behind > 0 and now - self._printed_at >= PACE_S)
 
     def _begin(self) -> None:
         """Begin to print the next piece of the log."""
@@ -160,7 +160,7 @@ class StageOutput:
         line = Output(stage=self.stage, text=text, more=more).to_json()
         self.printer.begin(line)
         self._budget -= len(line)
-        self._last = self.clock()
+        self._printed_at = self.clock()
 
     def _leave_out(self) -> str:
         before = self._position
@@ -173,7 +173,7 @@ class StageOutput:
 
     def _next_piece(self) -> tuple[str, bool]:
         """Return the next complete lines that fit, or a part of one, and whether more follows."""
-        end = self._end()
+        end = self._printable_end()
         piece = os.pread(self._log.fileno(), min(PIECE, end - self._position), self._position)
         # Bytes that are not UTF-8 become unpaired surrogates, which JSON can escape.
         while len(json.dumps(text := piece.decode(errors="surrogateescape"))) > LONGEST_TEXT:

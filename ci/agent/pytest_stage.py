@@ -39,16 +39,16 @@ PHASES = ("TestReport", "SubtestReport")
 LARGEST_SESSION_STATUS = (1 << 31) - 1  # limit of the store's integer columns
 
 
-def log_of(results: Path) -> Path:
+def log_path(results: Path) -> Path:
     """Return the path of the run's per-test log (pytest-reportlog)."""
     return results / "pytest.jsonl"
 
 
-def added_arguments(stage: StagePlan, results: Path) -> list[str]:
+def extra_arguments(stage: StagePlan, results: Path) -> list[str]:
     """Return pytest's arguments in addition to the stage's own; none for other kinds."""
     if stage.kind is not StageKind.PYTEST:
         return []
-    return [f"--report-log={log_of(results)}", f"--junitxml={results / 'junit.xml'}"]
+    return [f"--report-log={log_path(results)}", f"--junitxml={results / 'junit.xml'}"]
 
 
 def python_path(*folders: str | None) -> str:
@@ -151,18 +151,18 @@ class Reruns:
     """Runs the command of a stage, under another name."""
 
     def __post_init__(self) -> None:
-        self._tests = failed_tests(log_of(self.results))
+        self._tests = failed_tests(log_path(self.results))
         self._last: set[str] = set()
 
-    def possible(self, end: CommandEnd) -> bool:
+    def can_run(self, end: CommandEnd) -> bool:
         """Return whether there are tests to rerun; if not, an event has the reason."""
         tests = self._tests
         if end.ended_early or tests is None:
-            self._end("pytest did not finish")
+            self._report_end("pytest did not finish")
         elif not tests:
-            self._end("pytest failed, but none of its tests did")
+            self._report_end("pytest failed, but none of its tests did")
         elif len(tests) > MOST_TESTS:
-            self._end(f"{len(tests)} tests failed; more than {MOST_TESTS} are not rerun")
+            self._report_end(f"{len(tests)} tests failed; more than {MOST_TESTS} are not rerun")
         else:
             return True
         return False
@@ -176,7 +176,9 @@ class Reruns:
             for attempt in range(1, most + 1):
                 end = self._attempt(attempt, Path(folder), deadline)
                 if end.timed_out:
-                    self._end(f"rerun {attempt} of {most} reached the time limit of {limit_s:g} s")
+                    self._report_end(
+                        f"rerun {attempt} of {most} reached the time limit of {limit_s:g} s"
+                    )
                 if end.ended_early:
                     return
 
@@ -200,7 +202,7 @@ class Reruns:
         self.emit(RerunFinished(stage=name, attempt=attempt, **asdict(end)))
         return end
 
-    def _end(self, reason: str) -> None:
+    def _report_end(self, reason: str) -> None:
         text = f"{self.stage.name}: no more reruns: {reason}"
         self.emit(RerunsEnded(stage=self.stage.name, reason=reason, text=text))
 

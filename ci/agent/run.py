@@ -96,7 +96,7 @@ class JobRun:
                     emit=self._log.emit,
                     carry_out=self._carry_out,
                 )
-                self._reruns = reruns if reruns.possible(end) else None
+                self._reruns = reruns if reruns.can_run(end) else None
         if self._reruns is None:  # reruns still need the devices
             self._release()
         return reason is None
@@ -127,9 +127,9 @@ class JobRun:
             self._leases.release()
 
     def _run_stage(self, stage: StagePlan) -> events.CommandEnd:
-        command = (*stage.command, *pytest_stage.added_arguments(stage, self._results))
+        command = (*stage.command, *pytest_stage.extra_arguments(stage, self._results))
         self._log.emit(events.StageStarted(stage=stage.name, command=command))
-        log = pytest_stage.log_of(self._results)
+        log = pytest_stage.log_path(self._results)
         with pytest_stage.status_folder(stage, log) as folder:
             variables = dict(stage.environment)
             if folder is not None:

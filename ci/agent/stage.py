@@ -85,7 +85,7 @@ class Stage:
 
     def follow(self, output: StageOutput) -> CommandEnd:
         """Pass on the output until the stage has ended; return the measurements."""
-        written = self._pass_on(output)
+        written = self._forward_output(output)
         os.close(self._output)
         os.close(self._result)
         self._running = False  # before waitpid, after which the PID may be reused
@@ -93,9 +93,9 @@ class Stage:
         if written:
             return CommandEnd(**json.loads(written))
         # The supervisor failed or was killed: use the agent's own counters.
-        return _measured(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
+        return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
-    def _pass_on(self, output: StageOutput) -> bytes:
+    def _forward_output(self, output: StageOutput) -> bytes:
         """Pass on the output until the supervisor has ended; return the supervisor's result.
 
         Do not wait for the end of the output: a process that the supervisor cannot reach may hold
@@ -104,7 +104,7 @@ class Stage:
         written = b""
         reading = {self._output, self._result}
         while self._result in reading:
-            printing, patience_s = output.waiting()
+            printing, patience_s = output.wait_conditions()
             ready, printable, _ = select.select(reading, printing, [], patience_s)
             for pipe in ready:
                 chunk = os.read(pipe, LARGEST_PIPE)
@@ -115,9 +115,9 @@ class Stage:
                 else:
                     written += chunk
             if printable:
-                output.go_on()
+                output.print_some()
             elif not ready and patience_s == QUIET_S:
-                output.quiet()
+                output.release_partial_line()
         os.set_blocking(self._output, False)
         with suppress(BlockingIOError):
             output.write(os.read(self._output, LARGEST_PIPE))
@@ -148,7 +148,7 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
     except OSError as error:
         os.write(output, f"{command.arguments[0]}: {error.strerror}\n".encode())
         code = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell would
-        return _measured(time.monotonic() - start, code << 8)
+        return _command_end(time.monotonic() - start, code << 8)
     processes = ProcessTree(process.pid)
     try:
         cause = processes.wait(command.timeout_s)
@@ -157,7 +157,7 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
         seconds, status = time.monotonic() - start, processes.status
     finally:
         processes.end(LEFTOVER_GRACE_S)
-    return _measured(seconds, status, cause, before)
+    return _command_end(seconds, status, cause, before)
 
 
 class ProcessTree:
@@ -183,12 +183,12 @@ class ProcessTree:
     def end(self, grace_s: float) -> None:
         """End every process: SIGTERM, ``grace_s``, then SIGKILL."""
         for number, timeout_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_TIMEOUT_S)):
-            told: set[int] = set()  # signal each process once, also one that starts meanwhile
+            signalled: set[int] = set()  # signal each process once, also one that starts meanwhile
             deadline = time.monotonic() + timeout_s
             while not self._reap() and time.monotonic() < deadline:
                 for pid in _descendants(os.getpid()):
-                    if pid not in told:
-                        told.add(pid)
+                    if pid not in signalled:
+                        signalled.add(pid)
                         # It has ended, or belongs to another user (sudo): nothing more to do.
                         with suppress(ProcessLookupError, PermissionError):
                             os.kill(pid, number)
@@ -224,7 +224,7 @@ def _descendants(ancestor: int) -> list[int]:
     return found
 
 
-def _measured(
+def _command_end(
     seconds: float,
     status: int | None,
     cause: str | None = None,

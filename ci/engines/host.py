@@ -75,7 +75,7 @@ class HostEngine:
         what the run needs.
         """
         start = monotonic()
-        prerequisites.refuse("the host engine", prerequisites_of(plan))
+        prerequisites.require("the host engine", prerequisites_of(plan))
         with _typed_errors():
             folder = WorkFolder.create(plan)
             try:
@@ -162,7 +162,7 @@ def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
     """What plans of one project need of this machine, before anything is downloaded for them."""
     inherited = process.inherited_environment()
     environments = [{**inherited, **plan.environment} for plan in plans]
-    return prerequisites.host_engine(plans[0].source, *environments)
+    return prerequisites.check_host_engine(plans[0].source, *environments)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
@@ -218,7 +218,7 @@ def _sync(plan: RunPlan, folder: WorkFolder) -> list[str]:
         left_out = source.write_archive(plan.source, archive)
         archive.seek(0)
         refused = extract(archive, folder.workspace)
-    names = (*left_out, *map(source.printable, refused))
+    names = (*left_out, *map(source.decode_file_name, refused))
     return [f"left out of the sources: {name}" for name in names]
 
 

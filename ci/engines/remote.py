@@ -26,7 +26,7 @@ from ci.engines.wheelhouse import LOOPBACK, in_background, is_served, serve_apar
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import NetworkPlan
 from ci.util import process
-from ci.util.text import mask_credentials, printable
+from ci.util.text import mask_credentials, strip_controls
 
 CONFIG_VARIABLE = "INFINI_CI_SSH_CONFIG"  # a file in place of ~/.ssh/config
 ENGINE_SOCKET = "/var/run/docker.sock"
@@ -110,7 +110,7 @@ class RemoteMachine:
 
     def failure(self, words: str) -> InfrastructureError:
         """Return the error for what ssh has said."""
-        said = printable(words.strip()).replace("\n", "\n    ") or "it said nothing"
+        said = strip_controls(words.strip()).replace("\n", "\n    ") or "it said nothing"
         config = ["-F", self.config] if self.config else []
         by_hand = f"try it by hand: {' '.join(['ssh', *config, self.destination])}"
         known = [text for hint, text in REMEDIES.items() if hint in words]

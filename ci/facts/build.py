@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from ci.agent.compiler_cache import HITS, STATISTICS
-from ci.facts.files import ArchiveMember, lines_of, members_of, text_of, without_place
+from ci.facts.files import ArchiveMember, read_archive, read_log_lines, read_text_file, strip_place
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult
 from ci.util.text import parse_json
@@ -39,10 +39,10 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
 
     ``stages`` are the stages that build; their logs are read.
     """
-    logs = chain.from_iterable(lines_of(folder / f"{stage}.log") for stage in stages)
+    logs = chain.from_iterable(read_log_lines(folder / f"{stage}.log") for stage in stages)
     configure_s, wheel_bytes = read_logs(logs)
-    commands = parse_ninja_log(text_of(folder / NINJA_LOG) or "")
-    members = members_of(folder / GENERATED)
+    commands = parse_ninja_log(read_text_file(folder / NINJA_LOG) or "")
+    members = read_archive(folder / GENERATED)
     # Lines of every generated file; binary ones have none.
     generated = {m.name: m.content.count(b"\n") for m in members or () if b"\0" not in m.content}
     units = [command for command in commands if command.kind is UnitKind.COMPILE]
@@ -54,7 +54,7 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
         wheel_bytes=wheel_bytes,
         generated_lines=None if members is None else sum(generated.values()),
     )
-    cached = cached_units(text_of(folder / STATISTICS), commands)
+    cached = cached_units(read_text_file(folder / STATISTICS), commands)
     details = BuildDetails(
         units=tuple(
             Unit(output=it.output, kind=it.kind, seconds=it.seconds, cached=cached.get(it.output))
@@ -62,8 +62,8 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
             for it in sorted(commands, key=lambda it: (it.start - it.end, it.output))
         ),
         generated=generated,
-        flags=compiler_flags(text_of(folder / COMPILE_COMMANDS)),
-        traced=traced_seconds(members_of(folder / TIME_TRACES) or ()),
+        flags=compiler_flags(read_text_file(folder / COMPILE_COMMANDS)),
+        traced=traced_seconds(read_archive(folder / TIME_TRACES) or ()),
     )
     nothing = (result, details) == (BuildResult(), BuildDetails())
     return None if nothing else Build(result=result, details=details)
@@ -151,7 +151,7 @@ def parse_ninja_log(text: str) -> list[NinjaCommand]:
     for (invocation, start, end, _), names in outputs.items():
         of_kind = {_kind(name): name for name in reversed(names)}  # the first of each
         kind = next(kind for kind in UnitKind if kind in of_kind)
-        commands.append(NinjaCommand(without_place(of_kind[kind]), kind, invocation, start, end))
+        commands.append(NinjaCommand(strip_place(of_kind[kind]), kind, invocation, start, end))
     return commands
 
 
@@ -185,7 +185,7 @@ _OUTSIDE = "__/"  # CMake's folder for a source outside its own: ``__/generated/
 
 def cached_units(log: str | None, commands: Iterable[NinjaCommand]) -> dict[str, bool]:
     """Map outputs to whether they were cache hits; outputs that the log lacks are left out."""
-    outcomes = _hits(log or "")
+    outcomes = _hits_by_source(log or "")
     sources: dict[str, list[str]] = defaultdict(list)  # by file name
     for source in outcomes:
         sources[source.rpartition("/")[2]].append(source)
@@ -202,7 +202,7 @@ def cached_units(log: str | None, commands: Iterable[NinjaCommand]) -> dict[str,
     return cached
 
 
-def _hits(log: str) -> dict[str, list[bool]]:
+def _hits_by_source(log: str) -> dict[str, list[bool]]:
     """Map sources to whether each of their compilations was a hit, in order."""
     outcomes: dict[str, list[bool]] = defaultdict(list)
     hits: list[bool] = []  # of the current source
@@ -276,7 +276,7 @@ def traced_seconds(members: Iterable[ArchiveMember]) -> dict[str, float]:
         except ValueError:
             continue
         if isinstance(trace, dict) and isinstance(events := trace.get("traceEvents"), list):
-            for what, time in _own_times(_spans(events)).items():
+            for what, time in _self_times(_spans(events)).items():
                 total[what] += time
     most = heapq.nlargest(MOST_TRACED, total, key=lambda what: (total[what], what))
     return {what: round(total[what] / 1e6, 6) for what in most if total[what] > 0}
@@ -302,12 +302,12 @@ def _span(event: Mapping[str, Any], start: float, end: float) -> _Span:
     what = ""
     if kind is not None and isinstance(detail, str) and detail:
         # The path of a compiler's own header is relative to the compiler.
-        name = without_place(posixpath.normpath(detail)) if kind == "source" else detail
+        name = strip_place(posixpath.normpath(detail)) if kind == "source" else detail
         what = f"{kind} {name}"[:LONGEST_NAME]
     return _Span((str(event.get("pid")), str(event.get("tid"))), start, end, what)
 
 
-def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:
+def _self_times(spans: Iterable[_Span]) -> Mapping[str, float]:
     """Return the self time of each name: without the spans nested inside it."""
     own: defaultdict[str, float] = defaultdict(float)
     around: list[_Span] = []

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ci.facts.difference import Difference, difference
+from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
-from ci.facts.suite import narrowed, on_processor, suite_of
+from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
 from ci.model.events import RunRecord, StageFinished
 from ci.model.job import StageKind, StagePlan
@@ -36,7 +36,7 @@ class Case:
     facts: ExecutionFacts
     platform: str
     torch_device: str
-    asked_simulated: bool = False
+    simulation_requested: bool = False
     collected: int | None = None
     """Number of tests that pytest printed as collected; ``None``: it printed none."""
     summary: ClosingSummary | None = None
@@ -50,7 +50,7 @@ class Case:
     """Operators that were requested; ``None``: all."""
     reruns: Sequence[Rerun] = ()
 
-    def finished(self, stage: StagePlan) -> StageFinished | None:
+    def end_of(self, stage: StagePlan) -> StageFinished | None:
         return self.record.finished_stages.get(stage.name)
 
     @property
@@ -71,7 +71,7 @@ class Case:
 
     @property
     def pytest_end(self) -> StageFinished | None:
-        return self.finished(self.pytest_stage)
+        return self.end_of(self.pytest_stage)
 
     @property
     def selection(self) -> Selection | None:
@@ -79,7 +79,7 @@ class Case:
         return self.tests.selection if self.tests else None
 
     @cached_property
-    def misplaced(self) -> tuple[str, ...]:
+    def placement_errors(self) -> tuple[str, ...]:
         """One line for each way in which operator tests did not run as the run requested.
 
         They may have run on another device, platform or slot, or with another library.
@@ -94,7 +94,7 @@ class Case:
             self.tests,
             platform=self.platform,
             torch_device=self.torch_device,
-            simulated=self.asked_simulated,
+            simulated=self.simulation_requested,
         )
         # A contract lists the accepted fallbacks; others count as newly skipped.
         if self.contract is None or self.contract.suite is None:
@@ -105,32 +105,32 @@ class Case:
     def simulated(self) -> bool:
         """Whether a simulated device was requested, or recorded by any test."""
         tests = self.tests.tests if self.tests else ()
-        return self.asked_simulated or any(t.operator and t.operator.simulated for t in tests)
+        return self.simulation_requested or any(t.operator and t.operator.simulated for t in tests)
 
     @property
     def compiled_only(self) -> bool:
         """Whether no test was to run on the device, which cannot be simulated."""
-        return is_compiled_only(self.platform, simulated=self.asked_simulated)
+        return is_compiled_only(self.platform, simulated=self.simulation_requested)
 
     @cached_property
     def changes(self) -> Difference | None:
         """Differences from the contract; ``None``: no contract, or an unfinished suite."""
         if self.contract is None or self.contract.suite is None or self.tests is None:
             return None
-        if not complete(self.tests, self.collected):
+        if not is_complete(self.tests, self.collected):
             return None
         suite = suite_of(self.tests.tests)
-        expected = on_processor(self.contract.suite, suite, self.tests.processor)
+        expected = adapt_to_processor(self.contract.suite, suite, self.tests.processor)
         if self.selection is not None and self.selection.asked == self.selected:
-            expected, suite = narrowed(expected, suite, self.selection)
-        return difference(expected, suite)
+            expected, suite = restrict_to_selection(expected, suite, self.selection)
+        return compare_suites(expected, suite)
 
     @cached_property
     def overloads(self) -> tuple[OverloadCount, ...]:
         return overload_counts(self.tests.tests) if self.tests else ()
 
 
-def complete(tests: PytestLog, collected: int | None = None) -> bool:
+def is_complete(tests: PytestLog, collected: int | None = None) -> bool:
     """Whether a suite finished, so that a test missing in its log does not exist."""
     ended = tests.exit_status in (0, TESTS_FAILED) and not tests.running
     return ended and not tests.unreadable_lines and tests.begun >= (collected or 0)

@@ -21,24 +21,24 @@ from typing import NamedTuple
 import yaml
 
 from ci.errors import ConfigError, UsageError
-from ci.facts.case import complete
+from ci.facts.case import is_complete
 from ci.facts.operators import known_reason, mismatches
 from ci.facts.result_files import ResultFiles
 from ci.facts.suite import (
     DTYPE_CLASSES,
     LACKS_INSTRUCTIONS,
-    abbreviated,
+    abbreviate_variants,
+    expand_variants,
     is_variant,
-    spelled_out,
     suite_name,
     suite_of,
 )
 from ci.model.platforms import PLATFORMS
-from ci.model.results import RunResult, kind, without_hardware
+from ci.model.results import RunResult, device_kind, hardware_note
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.util.invocation import command
-from ci.util.text import first_names, near_match
-from ci.util.yaml import Document, FileFinding, Location, listed, read_document
+from ci.util.text import join_names, near_match
+from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 
 SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
 KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
@@ -103,9 +103,9 @@ def contract_text(
     ``config`` names the configuration, if it is not the default one.
     """
     suite, base = contract.suite, contract.base
-    _refuse_unfit(suite)
+    _check_suite(suite)
     entries, inherited = _entries(suite), _entries(base.contract.suite) if base else {}
-    note = without_hardware(contract.platform).capitalize()
+    note = hardware_note(contract.platform).capitalize()
     head = _HEAD.format(
         platform=contract.platform,
         simulated=f"#\n# {note}.\n" if contract.simulated else "",
@@ -127,7 +127,7 @@ def contract_text(
     return head + "\n".join(lines) + "\n"
 
 
-def _refuse_unfit(suite: Suite) -> None:
+def _check_suite(suite: Suite) -> None:
     """Raise ``UsageError`` for failures and for unknown skip reasons.
 
     Operator tests need a known skip reason. Other tests may have none, but not an unknown one.
@@ -143,10 +143,10 @@ def _refuse_unfit(suite: Suite) -> None:
         if not all(state.reason is None or known_reason(state.reason) for state in counts):
             unknown.add(name)
     if failing := {name for name, state in states if state.outcome.bad}:
-        message = f"a contract cannot expect failures: {first_names(sorted(failing))}"
+        message = f"a contract cannot expect failures: {join_names(sorted(failing))}"
         raise UsageError(message, remedy="Fix or quarantine the failing tests, and run again.")
     if unknown:
-        message = f"skipped without a known reason: {first_names(sorted(unknown))}"
+        message = f"skipped without a known reason: {join_names(sorted(unknown))}"
         raise UsageError(message, remedy=f"Known skip reasons: {', '.join(SKIP_REASONS)}.")
 
 
@@ -157,7 +157,9 @@ def _entries(suite: Suite) -> dict[_Place, str]:
         place = ("operators", test.function, test.slot, test.overload)
         variants[place][str(state)].add(test.variant)
     entries = {
-        place: _outcomes({state: _scalar(abbreviated(names)) for state, names in states.items()})
+        place: _outcomes(
+            {state: _scalar(abbreviate_variants(names)) for state, names in states.items()}
+        )
         for place, states in variants.items()
     }
     for name, counts in suite.functions.items():
@@ -218,25 +220,28 @@ def load_contract(
     document = read_document(path)
     findings = [*document.findings]
     if document.data is None and findings:  # not YAML
-        raise _wrong(path, findings)
+        raise _contract_error(path, findings)
     reader = _ContractReader(document=document, findings=findings)
     contract = reader.read(reader.base(path, bases))
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
     if simulated is not None and contract.simulated is not simulated:
         # A contract of a simulated device never replaces one of a real device.
-        found, expected = kind(simulated=contract.simulated), kind(simulated=simulated)
+        found, expected = (
+            device_kind(simulated=contract.simulated),
+            device_kind(simulated=simulated),
+        )
         text = f"got a contract for a {found} {contract.platform}, expected one for a {expected}"
         text = f"{text} {contract.platform}; set a separate folder for each with `contracts`"
         reader.report(("simulated",), text)
     if findings:
-        raise _wrong(path, findings)
+        raise _contract_error(path, findings)
     return contract
 
 
-def _wrong(path: Path, findings: Iterable[FileFinding]) -> ConfigError:
+def _contract_error(path: Path, findings: Iterable[FileFinding]) -> ConfigError:
     remedy = f"Correct it, or rewrite it with `{command('contract', path.stem)}`."
-    return ConfigError(listed(findings, str(path)), remedy=remedy)
+    return ConfigError(format_findings(findings, str(path)), remedy=remedy)
 
 
 @dataclass
@@ -327,7 +332,7 @@ class _ContractReader:
                         f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
                     )
                     self.report(at, text + hint)
-                for variant in spelled_out(word, self.classes):
+                for variant in expand_variants(word, self.classes):
                     if variant in seen:
                         self.report(at, f"got '{variant}' twice, expected it once")
                     seen.add(variant)
@@ -340,7 +345,7 @@ class _ContractReader:
         """
         for name, item in self._mapping(place, value).items():
             at = (*place, name)
-            if item is None and self.inherited is not None and not self._is_wrong(at):
+            if item is None and self.inherited is not None and not self._has_finding(at):
                 self.replaced.add(at)
                 yield name, {}
             else:
@@ -397,11 +402,11 @@ class _ContractReader:
         return ""
 
     def expected(self, place: Location, value: object, what: str) -> None:
-        if not self._is_wrong(place):
+        if not self._has_finding(place):
             got = "nothing" if value is None or value == "" else repr(value)
             self.report(place, f"got {got}, expected {what}")
 
-    def _is_wrong(self, place: Location) -> bool:
+    def _has_finding(self, place: Location) -> bool:
         """Whether a place already has a finding, which may be why its value is missing."""
         return any(finding.location == place for finding in self.findings)
 
@@ -416,7 +421,7 @@ class _ContractReader:
 RUN_AGAIN = "Run the platform again, and write the contract from a complete run."
 
 
-def written_contract(
+def make_contract(
     run: RunResult,
     platform: str,
     results: Path,
@@ -444,13 +449,13 @@ def written_contract(
         remedy = f"Run all operators first: python -m ci run {platform} --select all"
         raise UsageError(message, remedy=remedy)
     # A session that ended early is incomplete even with exit status 0.
-    if not result.verdict.product.is_final or not complete(log):
+    if not result.verdict.product.is_final or not is_complete(log):
         message = f"the tests of {platform} did not finish in run {run.run_id}"
         raise UsageError(message, remedy=RUN_AGAIN)
     device, simulated = PLATFORMS[platform].torch_device, result.simulated
     if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
         raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
-    suite = _on_any_processor(log, [it.suite for it in (before, base and base.contract) if it])
+    suite = _keep_conditions(log, [it.suite for it in (before, base and base.contract) if it])
     contract = Contract(platform=platform, suite=suite, simulated=simulated, base=base)
     torch = result.facts("packages").get("torch")
     text = contract_text(
@@ -462,7 +467,7 @@ def written_contract(
     return contract, text
 
 
-def _on_any_processor(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
+def _keep_conditions(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
     """Return the suite of a run with conditions, so that it holds on any processor.
 
     A test that skipped because instructions are missing is expected to pass with them. Conditions

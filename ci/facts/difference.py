@@ -9,12 +9,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from ci.facts.suite import UNSELECTED, Outcomes, abbreviated, families, suite_from, suite_name
+from ci.facts.suite import (
+    UNSELECTED,
+    Outcomes,
+    abbreviate_variants,
+    families,
+    suite_from,
+    suite_name,
+)
 from ci.model.tests import OperatorTest, State, Suite
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
 LINES = 10  # groups that are shown, the largest; readers do not read more
-SHOWN_OPERATORS = 5  # as in `first_names`
+SHOWN_OPERATORS = 5  # as in `join_names`
 MESSAGE_LENGTH = 100  # characters; with the test name it takes two terminal lines
 ANY_DEVICE = "any"  # in the names of tests of two platforms
 
@@ -87,7 +94,7 @@ class Difference:
         return any(change.kind.regression for change in self.changes)
 
 
-def difference(base: Suite, head: Suite) -> Difference:
+def compare_suites(base: Suite, head: Suite) -> Difference:
     """Compare two suites; differences of the device do not count."""
     here, there = ({test[:2] for test in suite.operators} for suite in (base, head))
     changes = _changes(base, head, here ^ there)
@@ -95,19 +102,19 @@ def difference(base: Suite, head: Suite) -> Difference:
     return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
 
 
-def of_both(found: Difference) -> Difference:
+def common_changes(found: Difference) -> Difference:
     """Keep only changes of tests in both runs, for runs with different selected operators."""
     changes = (change for change in found.changes if change.before and change.after)
     states = ((change, {change.before, change.after}) for change in changes)
     return replace(found, changes=tuple(change for change, two in states if UNSELECTED not in two))
 
 
-def run_difference(base: Outcomes, head: Outcomes) -> Difference:
+def compare_outcomes(base: Outcomes, head: Outcomes) -> Difference:
     """Compare two runs; looks only at changed tests, so 17,000 tests take 15 ms."""
-    if base.ended_as(head):
+    if base.ended_like(head):
         return Difference(changes=(), unchanged=len(base.names))
     device = base.device if base.device == head.device else ANY_DEVICE
-    here, there = _on_device(base, device), _on_device(head, device)
+    here, there = _rename_device(base, device), _rename_device(head, device)
     changed = {name for name, state in here.items() if there.get(name) != state}
     changed.update(there.keys() - here.keys())
     before, after = (
@@ -126,7 +133,7 @@ def run_difference(base: Outcomes, head: Outcomes) -> Difference:
     return Difference(changes=tuple(with_messages), unchanged=len(here) - known)
 
 
-def _on_device(side: Outcomes, device: str | None) -> Mapping[str, State]:
+def _rename_device(side: Outcomes, device: str | None) -> Mapping[str, State]:
     """Return states by node id, with the device in the names replaced by ``device``."""
     if side.device == device or side.device is None:
         return side.states
@@ -157,21 +164,23 @@ def _changes(base: Suite, head: Suite, one_sided: Container[tuple[str, int]]) ->
     """Return all changes; ``one_sided`` has the functions and slots that one side lacks."""
     found = [
         replace(change, whole_slot=True) if change.test[:2] in one_sided else change
-        for change in _by_name(base.operators, head.operators)
+        for change in _compare_by_name(base.operators, head.operators)
     ]
     if base.others is None or head.others is None:
-        return [*found, *_by_count(base.functions, head.functions)]
-    return [*found, *_by_name(base.others, head.others)]
+        return [*found, *_compare_by_count(base.functions, head.functions)]
+    return [*found, *_compare_by_name(base.others, head.others)]
 
 
-def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[ChangedTest]:
+def _compare_by_name(
+    base: Mapping[Name, State], head: Mapping[Name, State]
+) -> Iterator[ChangedTest]:
     for name in sorted({*base, *head}):
         before, after = base.get(name), head.get(name)
-        if kind := _kind(before, after):
+        if kind := _change_kind(before, after):
             yield ChangedTest(kind=kind, test=name, before=before, after=after)
 
 
-def _by_count(
+def _compare_by_count(
     base: Mapping[str, Counter[State]], head: Mapping[str, Counter[State]]
 ) -> Iterator[ChangedTest]:
     """Compare counts of tests by function.
@@ -186,7 +195,7 @@ def _by_count(
         while lost or gained:
             before, after = _first(lost), _first(gained)
             count = min(side[state] for side, state in ((lost, before), (gained, after)) if state)
-            if kind := _kind(before, after):
+            if kind := _change_kind(before, after):
                 yield ChangedTest(kind=kind, test=name, before=before, after=after, count=count)
             lost = lost - Counter({before: count} if before else {})
             gained = gained - Counter({after: count} if after else {})
@@ -196,7 +205,7 @@ def _first(states: Counter[State]) -> State | None:
     return min(states, key=lambda state: (state.outcome, str(state)), default=None)
 
 
-def _kind(before: State | None, after: State | None) -> ChangeKind | None:
+def _change_kind(before: State | None, after: State | None) -> ChangeKind | None:
     if before == after:
         return None
     if after is None:
@@ -217,7 +226,7 @@ def _kind(before: State | None, after: State | None) -> ChangeKind | None:
 # For people
 
 
-def lines_of(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
+def group_lines(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
     """Return one line per group of changes, the largest first; several have their counts."""
     groups = sorted(_groups(changes), key=lambda group: (-group[0], group[1]))
     groups += _slower_groups(changes)
@@ -241,7 +250,7 @@ def _groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
         if change.seconds is not None:
             continue
         # Of messages that differ only in numbers, the first is shown.
-        how = _how(change)
+        how = _describe_change(change)
         how = shown.setdefault(_NUMBER.sub("#", how), how)
         if isinstance(change.test, OperatorTest):
             place = (how, change.whole_slot, change.test.slot, change.test.function)
@@ -256,18 +265,18 @@ def _groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
         # the dtypes are not shown.
         alike: dict[str, list[str]] = defaultdict(list)
         for overload, variants in overloads.items():
-            alike["" if whole else f"{abbreviated(variants)} of "].append(overload)
+            alike["" if whole else f"{abbreviate_variants(variants)} of "].append(overload)
         where = f"all of slot {slot}" if whole else f"slot {slot}"
         for dtypes, names in alike.items():
             count = sum(len(overloads[name]) for name in names)
-            yield count, f"{dtypes}{_operators(names)} ({where}; {how})"
+            yield count, f"{dtypes}{_operator_names(names)} ({where}; {how})"
     for (how, file), functions in others.items():
         counts = {function: tests.total() for function, tests in functions.items()}
         names = [
             f"{function} ({count:,})" if count > 1 else next(iter(functions[function]))
             for function, count in counts.items()
         ]
-        yield sum(counts.values()), f"{file}: {first_names(names)} ({how})"
+        yield sum(counts.values()), f"{file}: {join_names(names)} ({how})"
 
 
 def _slower_groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
@@ -286,7 +295,7 @@ def _slower_groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
         yield len(grown[name]), f"{name}: {before:.1f} s -> {after:.1f} s"
 
 
-def _operators(names: Sequence[str]) -> str:
+def _operator_names(names: Sequence[str]) -> str:
     """``add.out, mul.out``; long lists are grouped by first word: ``fft_* (12)``."""
     if len(names) <= SHOWN_OPERATORS:
         return ", ".join(names)
@@ -298,7 +307,7 @@ def _operators(names: Sequence[str]) -> str:
     return ", ".join([*told, *single[:left]]) + (f" and {rest:,} more" if rest else "")
 
 
-def _how(change: ChangedTest) -> str:
+def _describe_change(change: ChangedTest) -> str:
     if change.after is None:
         return f"was {change.before}"
     ending = f"{change.before} -> {change.after}" if change.before else str(change.after)

@@ -68,7 +68,7 @@ class EnvironmentKey:
     @property
     def digest(self) -> str:
         """The key of this environment in the store."""
-        text = json.dumps(self._told(), sort_keys=True)
+        text = json.dumps(self._unusual_components(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def changes(self, before: EnvironmentKey) -> list[str]:
@@ -83,9 +83,9 @@ class EnvironmentKey:
         ]
 
     def __str__(self) -> str:
-        return "; ".join(value for value in self._told().values() if value != NONE)
+        return "; ".join(value for value in self._unusual_components().values() if value != NONE)
 
-    def _told(self) -> dict[str, str]:
+    def _unusual_components(self) -> dict[str, str]:
         """The components that differ from their defaults."""
         usual = {field.name: field.default for field in fields(self)}
         return {name: value for name, value in asdict(self).items() if value != usual[name]}

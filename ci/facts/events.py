@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ci.model.events import EVENTS, Event, Output, RunRecord, RunStarted
-from ci.util.lines import CutLine, parse_object
-from ci.util.text import storable_json
+from ci.util.lines import TruncatedLine, parse_object
+from ci.util.text import make_json_storable
 
 # A run has dozens of events, plus one a minute while it waits for devices.
 MOST_EVENTS = 100_000
@@ -39,7 +39,7 @@ def parse_event(line: str) -> Event | None:
         return None
     if type(value.get("time")) not in _NUMBER or type(value.get("monotonic")) not in _NUMBER:
         raise ValueError("an event without its time")
-    event: Event = _reader(name).validate_python(storable_json(line, value))
+    event: Event = _reader(name).validate_python(make_json_storable(line, value))
     for device in getattr(event, "devices", ()):
         if type(device.get("uuid")) is not str or type(device.get("health")) is not str:
             raise ValueError("a device without a name or a state")
@@ -67,7 +67,7 @@ def parse_events(lines: Iterable[str]) -> RunRecord:
                 raise ValueError(f"more than {MOST_EVENTS:,} events")
         except ValueError:
             unreadable += 1
-            longest = max(longest, line.length if isinstance(line, CutLine) else 0)
+            longest = max(longest, line.length if isinstance(line, TruncatedLine) else 0)
         else:
             events += [event] if event is not None else []
     return RunRecord(events=tuple(events), unreadable_lines=unreadable, longest_line=longest)

@@ -25,7 +25,7 @@ class ArchiveMember(NamedTuple):
     content: bytes
 
 
-def text_of(path: Path, largest: int = LARGEST_FILE) -> str | None:
+def read_text_file(path: Path, largest: int = LARGEST_FILE) -> str | None:
     """Return the text of a file; ``None`` if it is missing, too large or unreadable."""
     try:
         # Only regular files: a pipe could block its reader.
@@ -36,7 +36,7 @@ def text_of(path: Path, largest: int = LARGEST_FILE) -> str | None:
         return None
 
 
-def lines_of(path: Path) -> Iterator[str]:
+def read_log_lines(path: Path) -> Iterator[str]:
     """Read the lines of a log of any size; of a long line, only its beginning."""
     try:
         if path.is_file():
@@ -45,7 +45,7 @@ def lines_of(path: Path) -> Iterator[str]:
         return
 
 
-def members_of(path: Path) -> Iterator[ArchiveMember] | None:
+def read_archive(path: Path) -> Iterator[ArchiveMember] | None:
     """Read the files in a ``.tar.gz``; ``None`` if it is missing or truncated."""
     # Decompressed in memory: tarfile's own gzip support takes twice as long.
     try:
@@ -69,6 +69,6 @@ def _members(content: bytes) -> Iterator[ArchiveMember]:
         return
 
 
-def without_place(path: str) -> str:
+def strip_place(path: str) -> str:
     """Return the part of ``path`` that is the same in every run."""
     return min((path.rpartition(place)[2] for place in PLACES), key=len)

@@ -33,7 +33,7 @@ class Quantity(StrEnum):
         return self.is_time or self is Quantity.PEAK_MEMORY
 
 
-def measure(stage: str, quantity: Quantity) -> str:
+def measure_key(stage: str, quantity: Quantity) -> str:
     return f"{stage}.{quantity.value}"
 
 
@@ -52,30 +52,30 @@ def measures_of(result: PlatformResult) -> dict[str, float]:
     named: dict[str, float | None] = {}
     if result.built and (build := result.build):  # a failed build compiled only a part
         named |= {
-            measure("configure", Quantity.WALL): build.configure_s,
-            measure("compile", Quantity.WALL): build.compile_s,
-            measure("link", Quantity.WALL): build.link_s,
-            measure("compile", Quantity.UNITS): build.translation_units,
-            measure("install", Quantity.WHEEL): build.wheel_bytes,
-            measure("generate", Quantity.LINES): build.generated_lines,
+            measure_key("configure", Quantity.WALL): build.configure_s,
+            measure_key("compile", Quantity.WALL): build.compile_s,
+            measure_key("link", Quantity.WALL): build.link_s,
+            measure_key("compile", Quantity.UNITS): build.translation_units,
+            measure_key("install", Quantity.WHEEL): build.wheel_bytes,
+            measure_key("generate", Quantity.LINES): build.generated_lines,
         }
     for stage in result.stages:
-        if stage.name != SYNC and _counts(stage, result):
+        if stage.name != SYNC and _is_measurable(stage, result):
             named |= {
-                measure(stage.name, Quantity.WALL): stage.seconds,
-                measure(stage.name, Quantity.CPU): _cpu(stage),
-                measure(stage.name, Quantity.PEAK_MEMORY): stage.peak_rss_bytes,
+                measure_key(stage.name, Quantity.WALL): stage.seconds,
+                measure_key(stage.name, Quantity.CPU): _cpu(stage),
+                measure_key(stage.name, Quantity.PEAK_MEMORY): stage.peak_rss_bytes,
             }
     in_total = [stage for stage in result.stages if stage.in_total]
-    if result.total_s is not None and all(_counts(stage, result) for stage in in_total):
-        named[measure(TOTAL, Quantity.WALL)] = result.total_s
+    if result.total_s is not None and all(_is_measurable(stage, result) for stage in in_total):
+        named[measure_key(TOTAL, Quantity.WALL)] = result.total_s
         cpu = [seconds for stage in in_total if (seconds := _cpu(stage)) is not None]
         if cpu and len(cpu) == len(in_total):
-            named[measure(TOTAL, Quantity.CPU)] = sum(cpu)
+            named[measure_key(TOTAL, Quantity.CPU)] = sum(cpu)
     return {name: float(value) for name, value in named.items() if value is not None}
 
 
-def _counts(stage: StageResult, result: PlatformResult) -> bool:
+def _is_measurable(stage: StageResult, result: PlatformResult) -> bool:
     """Whether a stage did its work; so did a pytest stage with few failures."""
     if stage.name == IMAGE:  # finding an existing image says nothing about the time to build one
         return result.facts("engine", "image").get("built") is True

@@ -6,14 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ci.facts.case import Case
-from ci.facts.difference import ChangeKind, lines_of
+from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.verdict import BREACHES, code_after_summary, exit_status
 from ci.model.details import Rerun
 from ci.model.events import LeaseFailed, LeaseTaken, RerunsEnded, RunRecord
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.util.invocation import command
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
 FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
@@ -31,7 +31,7 @@ _HARNESS = {
 
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Return the notes on a judged run."""
-    failed = case.tests.named(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
+    failed = case.tests.node_ids(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
     tests = case.tests.tests if case.tests else ()
     if case.selection is not None:
         selected = [str(case.selection)]
@@ -45,8 +45,8 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case),
-        *_executed(case.overloads),
-        *_kernels(case.overloads),
+        *_executed_notes(case.overloads),
+        *_kernel_notes(case.overloads),
         *_operator_notes(tests),
         *([f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else ()),
         *([HOST] if case.facts.engine == "host" else ()),
@@ -78,21 +78,21 @@ def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
         return ["interrupted"]
     if failed := case.record.first(LeaseFailed):
         return [failed.reason]
-    notes = [*case.misplaced] or _product_notes(case, verdict)
+    notes = [*case.placement_errors] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
     elif verdict.harness is Harness.CRASHED:
-        notes.append(_crash(case))
+        notes.append(_crash_note(case))
     elif verdict.harness is not Harness.CLEAN:
         notes.append(_HARNESS[verdict.harness])
     return notes
 
 
-def _crash(case: Case) -> str:
+def _crash_note(case: Case) -> str:
     """Return the note on a process that ended early, with its tests if known."""
     victims = (case.tests.crashed or case.tests.running) if case.tests else ()
     if victims:
-        return f"process crashed in {first_names(victims)}"
+        return f"process crashed in {join_names(victims)}"
     end = case.pytest_end
     if end is None or end.signal is not None or case.summary is not None:
         return "process crashed"
@@ -135,12 +135,12 @@ def _contract_notes(case: Case) -> list[str]:
     for kind in ChangeKind:
         if kind is not ChangeKind.NEWLY_FAILING and (changes := case.changes.of(kind)):
             # The count and, for changes that break the contract, the largest group.
-            group = f": {lines_of(changes, 1)[0]}" if kind in BREACHES else ""
+            group = f": {group_lines(changes, 1)[0]}" if kind in BREACHES else ""
             found.append(case.changes.headline(kind) + group)
     return [f"contract: {'; '.join(found)}; update with: {update}"] if found else []
 
 
-def _executed(counts: Sequence[OverloadCount]) -> list[str]:
+def _executed_notes(counts: Sequence[OverloadCount]) -> list[str]:
     """``overloads executed: 1,330 of 1,440``, by slot if there are several."""
     executed: Counter[int] = Counter()
     active: Counter[int] = Counter()
@@ -156,7 +156,7 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
     return [f"overloads executed: {', '.join(shares)}"] if shares else []
 
 
-def _kernels(counts: Sequence[OverloadCount]) -> Iterator[str]:
+def _kernel_notes(counts: Sequence[OverloadCount]) -> Iterator[str]:
     """``overloads passed: 22 by own kernels, 739 composite, 519 by the CPU fallback``."""
     passed: Counter[str] = Counter()
     for count in counts:
@@ -190,7 +190,7 @@ def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[str]:
     differing = {it.overload for it in records if (it.against_cpu or "").startswith("differs")}
     if differing:
         count = counted(len(differing), "overload")
-        yield f"results differ from the CPU: {count}: {first_names(sorted(differing))}"
+        yield f"results differ from the CPU: {count}: {join_names(sorted(differing))}"
 
 
 # Reruns

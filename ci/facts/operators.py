@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ci.model.results import OverloadCount, is_compiled_only, kind
+from ci.model.results import OverloadCount, device_kind, is_compiled_only
 from ci.model.tests import (
     KERNELS,
     NO_DEVICE,
@@ -29,7 +29,7 @@ from ci.model.tests import (
     Selection,
     TestOutcome,
 )
-from ci.util.text import first_names
+from ci.util.text import join_names
 
 LARGEST_NUMBER = (1 << 31) - 1  # limit of the store's integer columns
 
@@ -37,7 +37,7 @@ LARGEST_NUMBER = (1 << 31) - 1  # limit of the store's integer columns
 # Reading
 
 
-def recorded(report: Mapping[str, Any]) -> dict[str, Any]:
+def recorded_properties(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that a test recorded, by name; malformed ones are skipped."""
     properties = report.get("user_properties")
     return {
@@ -103,9 +103,9 @@ def skip_reason(record: OperatorRecord | None, message: str | None) -> str | Non
     recorded = record.reason if record else None
     if record is not None and recorded == VENDOR_DEFECT and record.quarantine:
         return f"{VENDOR_DEFECT} {record.quarantine}"
-    told = (message or "").partition(": ")[0]
-    if recorded in (None, VENDOR_DEFECT) and known_reason(told):
-        return told
+    prefix = (message or "").partition(": ")[0]
+    if recorded in (None, VENDOR_DEFECT) and known_reason(prefix):
+        return prefix
     return recorded
 
 
@@ -170,7 +170,7 @@ def overload_counts(tests: Iterable[TestOutcome]) -> tuple[OverloadCount, ...]:
 
 
 RecordedTest = tuple[TestOutcome, OperatorRecord]
-Place = Callable[[OperatorRecord], object]  # the mismatch; falsy: as requested, or unknown
+Mismatch = Callable[[OperatorRecord], object]  # the mismatch; falsy: as requested, or unknown
 
 
 def mismatches(
@@ -184,24 +184,24 @@ def mismatches(
         wanted = f"{device} to be compiled only"
         checks = [
             (wanted, operators, "tests were on", _other_kind(simulated)),
-            (wanted, operators, "tests were made for", _other("device", device)),
-            (platform, operators, "tests were made for", _other("platform", platform)),
+            (wanted, operators, "tests were made for", _other_value("device", device)),
+            (platform, operators, "tests were made for", _other_value("platform", platform)),
             (wanted, operators, "tests skipped:", _skipped(NOT_ACTIVE)),
-            (wanted, operators, "tests", _beyond_compilation),
+            (wanted, operators, "tests", _ran_without_device),
         ]
     else:
-        wanted = f"a {kind(simulated=simulated)} {device}"
+        wanted = f"a {device_kind(simulated=simulated)} {device}"
         checks = [
             (wanted, operators, "tests were on", _other_kind(simulated)),
-            (device, executed, "executed tests ran on", _other("ran_device", device)),
-            (platform, executed, "executed tests ran on", _other("ran_platform", platform)),
+            (device, executed, "executed tests ran on", _other_value("ran_device", device)),
+            (platform, executed, "executed tests ran on", _other_value("ran_platform", platform)),
             ("the slot of each test", executed, "executed tests ran on", _other_slot),
-            (device, operators, "tests were made for", _other("device", device)),
-            (platform, operators, "tests were made for", _other("platform", platform)),
+            (device, operators, "tests were made for", _other_value("device", device)),
+            (platform, operators, "tests were made for", _other_value("platform", platform)),
             (device, operators, "tests skipped:", _skipped(NOT_ACTIVE, NO_DEVICE)),
-            (device, executed, "executed tests ran", _nowhere),
+            (device, executed, "executed tests ran", _unrecorded_device),
         ]
-    found = [line for check in checks for line in _elsewhere(*check)]
+    found = [line for check in checks for line in _mismatch_lines(*check)]
     if log.exit_status is None:
         return tuple(found)
     # A suite that skips every operator test succeeds, but proves nothing.
@@ -215,19 +215,19 @@ def mismatches(
 
 def fallbacks(log: PytestLog, torch_device: str) -> tuple[str, ...]:
     """Return one line for each device that tests fell back to, and therefore skipped."""
-    other = _other("ran_device", torch_device)
+    other = _other_value("ran_device", torch_device)
 
     def place(record: OperatorRecord) -> object:
         return None if record.ran else other(record)
 
-    return tuple(_elsewhere(torch_device, _recorded_tests(log), "tests fell back to", place))
+    return tuple(_mismatch_lines(torch_device, _recorded_tests(log), "tests fell back to", place))
 
 
 def _recorded_tests(log: PytestLog) -> list[RecordedTest]:
     return [(test, test.operator) for test in log.tests if test.operator is not None]
 
 
-def _other(field: str, wanted: str) -> Place:
+def _other_value(field: str, wanted: str) -> Mismatch:
     def place(record: OperatorRecord) -> object:
         value = getattr(record, field)
         return value if value != wanted else None
@@ -235,7 +235,7 @@ def _other(field: str, wanted: str) -> Place:
     return place
 
 
-def _other_kind(simulated: bool) -> Place:
+def _other_kind(simulated: bool) -> Mismatch:
     def place(record: OperatorRecord) -> object:
         if bool(record.simulated) is simulated:
             return None
@@ -250,24 +250,24 @@ def _other_slot(record: OperatorRecord) -> str | None:
     return f"slot {record.ran_slot}, not {record.slot}"
 
 
-def _skipped(*reasons: str) -> Place:
+def _skipped(*reasons: str) -> Mismatch:
     return lambda record: record.reason if record.reason in reasons else None
 
 
-def _nowhere(record: OperatorRecord) -> str | None:
+def _unrecorded_device(record: OperatorRecord) -> str | None:
     """A missing record proves nothing."""
     return "without recording their device" if record.ran_device is None else None
 
 
-def _beyond_compilation(record: OperatorRecord) -> str | None:
+def _ran_without_device(record: OperatorRecord) -> str | None:
     """Return what a test did other than skip because it had no device."""
     if record.ran:
         return "executed a sample"
     return None if record.reason in (NOT_ACTIVE, NO_DEVICE) else "did not skip for lack of a device"
 
 
-def _elsewhere(
-    requested: str, tests: Sequence[RecordedTest], what: str, place: Place
+def _mismatch_lines(
+    requested: str, tests: Sequence[RecordedTest], what: str, place: Mismatch
 ) -> Iterator[str]:
     found: dict[str, list[str]] = defaultdict(list)
     for test, record in tests:
@@ -277,4 +277,4 @@ def _elsewhere(
             found[str(where)].append(parameters.removesuffix("]") if bracket else test.node_id)
     for where, names in sorted(found.items()):
         share = f"{len(names):,} of {len(tests):,} {what} {where}"
-        yield f"requested {requested}; {share}: {first_names(names)}"
+        yield f"requested {requested}; {share}: {join_names(names)}"

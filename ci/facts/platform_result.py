@@ -38,7 +38,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
     environment = _environment(case, files)
     notes = (*notes_of(case, verdict), *cache_notes(environment))
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
-    stages = (_stage_result(stage, case.finished(stage)) for stage in plan.stages)
+    stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
     return PlatformResult(
         platform=plan.platform,
         label=title(plan.label, simulated=case.simulated),
@@ -105,7 +105,7 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         memory_limit_bytes=None if facts.engine == "host" else plan.container.memory_bytes,
         platform=plan.platform,
         torch_device=plan.torch_device,
-        asked_simulated=plan.simulated,
+        simulation_requested=plan.simulated,
         contract=plan.contract,
         selected=plan.selection.operators if plan.selection else None,
         reruns=files.reruns,
@@ -134,14 +134,14 @@ def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
 
 def _column_seconds(case: Case, column: Column) -> float | None:
     """Return the seconds of the column's stages; ``None`` if one of them has no result."""
-    ends = [case.finished(stage) for stage in case.stages if stage.column is column]
+    ends = [case.end_of(stage) for stage in case.stages if stage.column is column]
     finished = [end.seconds for end in ends if end is not None]
     return sum(finished) if finished and len(finished) == len(ends) else None
 
 
 def _built(case: Case) -> bool | None:
     stages = [stage for stage in case.stages if stage.column is Column.BUILD_INSTALL]
-    found = [case.finished(stage) for stage in stages]
+    found = [case.end_of(stage) for stage in stages]
     ends = [end for end in found if end is not None and not end.interrupted]
     if any(end.failed for end in ends):
         return False

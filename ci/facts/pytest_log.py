@@ -16,7 +16,7 @@ from ci.agent.pytest_stage import parse_report
 from ci.facts.operators import (
     operator_record,
     read_record,
-    recorded,
+    recorded_properties,
     skip_reason,
 )
 from ci.model.tests import (
@@ -28,8 +28,8 @@ from ci.model.tests import (
     Selection,
     TestOutcome,
 )
-from ci.util.lines import CutLine
-from ci.util.text import storable_json
+from ci.util.lines import TruncatedLine
+from ci.util.text import make_json_storable
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
 
@@ -152,7 +152,9 @@ class _LogReader:
         if kind == "TestReport":
             self._test(record)
         elif kind == "SubtestReport" and record["outcome"] == "failed":
-            self.attempts.setdefault(record["nodeid"], _Attempt()).add(record, recorded(record))
+            self.attempts.setdefault(record["nodeid"], _Attempt()).add(
+                record, recorded_properties(record)
+            )
         elif kind == "CollectReport" and record["outcome"] != "passed":
             attempt = self.attempts.setdefault(record["nodeid"], _Attempt(ended=True))
             failed = record["outcome"] == "failed"
@@ -170,7 +172,7 @@ class _LogReader:
             self.attempts[node_id] = known = _Attempt()
         elif report["when"] == "setup":
             known.ended = False  # run again: the worse outcome counts
-        properties = recorded(report)
+        properties = recorded_properties(report)
         known.add(report, properties)
         self.processor = self.processor or read_record("processor", properties)
         self.selection = self.selection or read_record("selection", properties)
@@ -203,10 +205,10 @@ def parse_log(lines: Iterable[str]) -> PytestLog:
         if not line.strip():
             continue
         try:
-            reader.add(storable_json(line, parse_report(line)))
+            reader.add(make_json_storable(line, parse_report(line)))
         except ValueError:
             reader.unreadable += 1
-            if isinstance(line, CutLine):
+            if isinstance(line, TruncatedLine):
                 reader.longest = max(reader.longest, line.length)
     return reader.result()
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from ci.facts.build import Build, read_build
 from ci.facts.events import parse_events
-from ci.facts.files import lines_of, text_of
+from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.model.details import Details, Rerun
 from ci.model.events import RerunFinished, RunRecord
@@ -25,7 +25,7 @@ from ci.util.lines import (
     lines_of_file,
     parse_object,
 )
-from ci.util.text import mask_credentials, printable, storable_json
+from ci.util.text import make_json_storable, mask_credentials, strip_controls
 
 EVENTS = "events.jsonl"
 PYTEST_LOG = "pytest.jsonl"
@@ -68,7 +68,7 @@ class ResultFiles:
         """
         if self.log is None:
             return ()
-        failed = frozenset(self.log.named(Outcome.FAILED, Outcome.ERROR))
+        failed = frozenset(self.log.node_ids(Outcome.FAILED, Outcome.ERROR))
         paths = {
             int(match[1]): path
             for path in self.folder.glob("pytest.rerun-*")
@@ -98,9 +98,11 @@ class ResultFiles:
     @property
     def environment(self) -> dict[str, JsonValue]:
         """The environment that the agent recorded; empty if its file is missing or invalid."""
-        text = text_of(self.folder / ENVIRONMENT, LARGEST_DOCUMENT)
+        text = read_text_file(self.folder / ENVIRONMENT, LARGEST_DOCUMENT)
         try:
-            content: dict[str, JsonValue] = storable_json(text, parse_object(text)) if text else {}
+            content: dict[str, JsonValue] = (
+                make_json_storable(text, parse_object(text)) if text else {}
+            )
         except ValueError:
             return {}
         return content
@@ -114,7 +116,7 @@ class ResultFiles:
     def output(self, stage: str) -> PytestOutput:
         """Read pytest's output from the log of its stage."""
         path = self.folder / f"{stage}.log"
-        return replace(read_output(lines_of(path)), last_lines=_last_lines(path))
+        return replace(read_output(read_log_lines(path)), last_lines=_last_lines(path))
 
 
 def _reruns(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rerun]:
@@ -138,6 +140,6 @@ def _last_lines(output: Path) -> tuple[str, ...]:
         return ()
     with output.open("rb") as file:
         file.seek(max(output.stat().st_size - TAIL, 0))
-        text = printable(mask_credentials(file.read().decode(errors="replace")))
+        text = strip_controls(mask_credentials(file.read().decode(errors="replace")))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return tuple(line[:LONGEST_LINE] for line in lines[-LAST_LINES:])

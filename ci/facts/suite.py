@@ -51,7 +51,7 @@ LACKS_INSTRUCTIONS = State(Outcome.SKIPPED, INSTRUCTION_SET)
 UNSELECTED = State(Outcome.SKIPPED, NOT_SELECTED)
 
 
-def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
+def adapt_to_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
     """Return ``expected`` for the processor on which ``found`` ran.
 
     Without a record of the processor, no test is excused from an outcome that depends on it.
@@ -65,7 +65,9 @@ def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> 
     return replace(expected, operators=operators)
 
 
-def narrowed(expected: Suite, found: Suite, selection: Selection) -> tuple[Suite, Suite]:
+def restrict_to_selection(
+    expected: Suite, found: Suite, selection: Selection
+) -> tuple[Suite, Suite]:
     """Return the expected and the actual suite without the tests of operators not selected.
 
     Operator tests of overloads that were not selected are removed. In each other function as many
@@ -87,12 +89,12 @@ def narrowed(expected: Suite, found: Suite, selection: Selection) -> tuple[Suite
         for name, states in found.functions.items()
     }
     return (
-        replace(expected, operators=operators, functions=_known(functions)),
-        replace(found, functions=_known(others)),
+        replace(expected, operators=operators, functions=_without_empty(functions)),
+        replace(found, functions=_without_empty(others)),
     )
 
 
-def _known(functions: Mapping[str, Counter[State]]) -> dict[str, Counter[State]]:
+def _without_empty(functions: Mapping[str, Counter[State]]) -> dict[str, Counter[State]]:
     return {name: states for name, states in functions.items() if states}
 
 
@@ -175,7 +177,7 @@ def is_variant(word: str) -> bool:
     return re.fullmatch(_VARIANT, word, re.ASCII) is not None
 
 
-def abbreviated(variants: Iterable[str]) -> str:
+def abbreviate_variants(variants: Iterable[str]) -> str:
     """``floating int64``: classes of dtypes that are complete, then single dtypes."""
     left: dict[str, set[str]] = {}
     for variant in variants:
@@ -191,8 +193,8 @@ def abbreviated(variants: Iterable[str]) -> str:
     return " ".join(words)
 
 
-def spelled_out(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the variants that one word of ``abbreviated`` stands for."""
+def expand_variants(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the variants that one word of ``abbreviate_variants`` stands for."""
     prefix, dtype = _dtype(word)
     return [prefix + member for member in classes.get(dtype, [dtype])]
 
@@ -207,7 +209,7 @@ class Outcomes:
     digest: tuple[str, str] | None = None
     """Digests of names and endings; ``None``: unknown."""
 
-    def ended_as(self, other: Outcomes) -> bool:
+    def ended_like(self, other: Outcomes) -> bool:
         """Whether every test ended as in the other run, with the same message."""
         return self.digest is not None and self.digest == other.digest
 

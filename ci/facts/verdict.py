@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from signal import Signals
 
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
-from ci.facts.difference import ChangeKind, lines_of
+from ci.facts.difference import ChangeKind, group_lines
 from ci.model.events import ArtifactCut, ArtifactMissing, LeaseFailed, RunRecord, StageFinished
 from ci.model.job import StagePlan
 from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome, PytestLog
-from ci.util.text import counted, first_names, unreadable
+from ci.util.text import counted, describe_unreadable, join_names
 
 # Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]
@@ -43,10 +43,10 @@ def judge(case: Case) -> Verdict:
     """Judge the product and the harness, each with its evidence."""
     product, about_product = _product(case)
     harness, about_harness = _harness(case)
-    out_of_memory = harness is Harness.OOM_KILLED and limit_reached(case)
+    out_of_memory = harness is Harness.OOM_KILLED and memory_limit_reached(case)
     if out_of_memory and product is Product.INCOMPLETE:
         product = Product.FAILED  # it exceeded its configured memory limit
-    evidence = dict.fromkeys([*about_product, *about_harness, *_details(case)])
+    evidence = dict.fromkeys([*about_product, *about_harness, *_further_evidence(case)])
     return Verdict(product=product, harness=harness, evidence=tuple(evidence))
 
 
@@ -66,33 +66,33 @@ def _product(case: Case) -> ProductOpinion:
             return Product.INCOMPLETE, [unknown(text)]
         return Product.NOT_RUN, [fact("no stage started")]
     at = list(case.stages).index(case.pytest_stage)
-    if early := _failed_command(case) or _without_result(case, case.stages[:at]):
+    if early := _failed_command(case) or _missing_result(case, case.stages[:at]):
         return early
     # The outcomes count only if all tests ran on the platform.
     product, evidence = _suite(case)
     broken = _broken_contract(case)
-    if case.misplaced or broken:
+    if case.placement_errors or broken:
         product = Product.FAILED
-    late = _without_result(case, case.stages[at + 1 :])
+    late = _missing_result(case, case.stages[at + 1 :])
     if late and product is Product.PASSED:
         return late
-    return product, [*map(fact, case.misplaced), *evidence, *broken]
+    return product, [*map(fact, case.placement_errors), *evidence, *broken]
 
 
 def _failed_command(case: Case) -> ProductOpinion | None:
     for stage in case.commands:
-        end = case.finished(stage)
+        end = case.end_of(stage)
         if end is not None and end.failed:
             killed = end.signal is not None and end.signal not in FAULTS
             from_outside = killed or end.timed_out or end.interrupted or end.oom_kills
-            how = f"ended with {shown_exit(end)}; its output is {stage.name}.log"
+            how = f"ended with {format_exit(end)}; its output is {stage.name}.log"
             product = Product.INCOMPLETE if from_outside else Product.FAILED
             return product, [fact(f"stage {stage.name} {how}")]
     return None
 
 
-def _without_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
-    names = [stage.name for stage in stages if case.finished(stage) is None]
+def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
+    names = [stage.name for stage in stages if case.end_of(stage) is None]
     return (Product.INCOMPLETE, [fact(f"stage {names[0]} has no result")]) if names else None
 
 
@@ -100,15 +100,15 @@ def _suite(case: Case) -> ProductOpinion:
     tests, end, collected = case.tests, case.pytest_end, case.collected
     if tests is None:
         return _by_exit_status(case) or (Product.INCOMPLETE, [fact(_no_log(case))])
-    if bad := tests.named(Outcome.FAILED, Outcome.ERROR):
-        if len(bad) == len(tests.crashed) and machine_ran_out(case):
-            text = f"worker processes were killed for memory in {first_names(tests.crashed)}"
+    if bad := tests.node_ids(Outcome.FAILED, Outcome.ERROR):
+        if len(bad) == len(tests.crashed) and machine_out_of_memory(case):
+            text = f"worker processes were killed for memory in {join_names(tests.crashed)}"
             return Product.INCOMPLETE, [fact(text)]
         failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
         counts = f"{failures} failed, {counted(errors, 'error')}"
-        return Product.FAILED, [fact(f"{counts}: {first_names(bad)}")]
+        return Product.FAILED, [fact(f"{counts}: {join_names(bad)}")]
     ended = tests.exit_status is not None
-    if end is None or (not ended and machine_ran_out(case)):
+    if end is None or (not ended and machine_out_of_memory(case)):
         return _unfinished_session(case, tests)
     if by_status := _by_exit_status(case):
         return by_status
@@ -118,9 +118,9 @@ def _suite(case: Case) -> ProductOpinion:
     if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
-        lines = unreadable(tests.unreadable_lines, tests.longest_line)
+        lines = describe_unreadable(tests.unreadable_lines, tests.longest_line)
         return Product.INCOMPLETE, [fact(f"the per-test log has {lines}")]
-    if short := _cut_short(case, tests):
+    if short := _early_end(case, tests):
         return Product.INCOMPLETE, short
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if not passed:
@@ -173,7 +173,7 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
         text += " before the end of its session"
     elif status == TESTS_FAILED and not is_wrapped:
         text += " although no test failed: a plugin or hook set this status"
-    evidence = [fact(text), *(_cut_short(case, case.tests) if case.tests else ())]
+    evidence = [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
     if case.last_lines:
         lines = " | ".join(case.last_lines)
         evidence.append(fact(f"last lines of {case.pytest_stage.name}.log: {lines}"))
@@ -184,7 +184,7 @@ def _broken_contract(case: Case) -> list[Evidence]:
     found, evidence = case.changes, []
     for kind in BREACHES:
         if found and (changes := found.of(kind)):
-            first, *others = lines_of(changes)
+            first, *others = group_lines(changes)
             evidence.append(fact(f"contract: {found.headline(kind)}: {first}"))
             evidence += [fact(f"contract: {kind}: {line}") for line in others]
     return evidence
@@ -192,7 +192,9 @@ def _broken_contract(case: Case) -> list[Evidence]:
 
 def _no_log(case: Case) -> str:
     end = case.pytest_end
-    how = f"ended with {shown_exit(end)}; its output is {end.stage}.log" if end else "has no result"
+    how = (
+        f"ended with {format_exit(end)}; its output is {end.stage}.log" if end else "has no result"
+    )
     return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
 
 
@@ -201,20 +203,20 @@ def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     if tests.exit_status is None:
         text = f"pytest did not finish; its log has {counted(len(tests.tests), 'result')}"
     else:  # hooks still run then, and may change the verdict
-        how = f"ended with {shown_exit(end)}" if end else "has no result"
+        how = f"ended with {format_exit(end)}" if end else "has no result"
         printed = "" if case.summary else ", and pytest printed no closing summary"
         text = f"stage {case.pytest_stage.name} {how} after the end of the log{printed}"
     own = end is not None and end.signal in FAULTS
     return Product.FAILED if own else Product.INCOMPLETE, [fact(text)]
 
 
-def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
+def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
     """Detect a session that ended early: ``pytest.exit`` can set any exit status, also 0."""
     if not case.session_ended:
         return []
     ended = f"pytest ended with status {tests.exit_status}"
     if tests.running:
-        return [fact(f"{ended} in the middle of {first_names(tests.running)}")]
+        return [fact(f"{ended} in the middle of {join_names(tests.running)}")]
     if case.collected is not None and tests.begun < case.collected:
         text = f"{ended} before its end: {tests.begun} of {case.collected} collected tests began"
         return [likely(text)]
@@ -264,7 +266,7 @@ def code_after_summary(case: Case) -> int | None:
     code = case.facts.exit_code
     if code is None or code < SIGNALLED or (run is not None and run.exit_code == code):
         return None
-    return code if run is not None or all(map(case.finished, case.stages)) else None
+    return code if run is not None or all(map(case.end_of, case.stages)) else None
 
 
 def _killed_for_memory(case: Case) -> list[Evidence]:
@@ -272,11 +274,11 @@ def _killed_for_memory(case: Case) -> list[Evidence]:
     limit = case.memory_limit_bytes
     if limit is None:
         why = "no limit is configured, so the machine ran out"
-    elif limit_reached(case):
+    elif memory_limit_reached(case):
         why = f"the configured limit is {limit:,} bytes"
     else:
         why = f"the configured limit of {limit:,} bytes was not reached, so the machine ran out"
-    if victims := _victims(case):
+    if victims := _memory_kills(case):
         end = victims[0]
         text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
         return [fact(f"{text}: {why}")]
@@ -286,32 +288,32 @@ def _killed_for_memory(case: Case) -> list[Evidence]:
     return []
 
 
-def limit_reached(case: Case) -> bool:
+def memory_limit_reached(case: Case) -> bool:
     """Whether the configured limit, if any, caused a kill for memory.
 
     The kernel's count of kills includes both causes. If the kernel does not record whether the
     limit was reached, assume that it was.
     """
-    hits = [end.memory_limit_hits for end in _victims(case)]
+    hits = [end.memory_limit_hits for end in _memory_kills(case)]
     return case.memory_limit_bytes is not None and (not hits or any(n != 0 for n in hits))
 
 
-def _victims(case: Case) -> list[StageFinished]:
+def _memory_kills(case: Case) -> list[StageFinished]:
     return [end for end in case.ends if end.oom_kills and end.exit_code != 0]
 
 
-def machine_ran_out(case: Case) -> bool:
+def machine_out_of_memory(case: Case) -> bool:
     """Whether a process was killed because the machine, not a limit, ran out of memory."""
-    return bool(_killed_for_memory(case)) and not limit_reached(case)
+    return bool(_killed_for_memory(case)) and not memory_limit_reached(case)
 
 
 def _crashed(case: Case) -> HarnessOpinion | None:
     if case.tests is not None and case.tests.crashed:
-        text = f"a pytest worker process died in {first_names(case.tests.crashed)}"
+        text = f"a pytest worker process died in {join_names(case.tests.crashed)}"
         return Harness.CRASHED, [fact(text)]
     for end in case.ends:
         if end.signal is not None:
-            how = f"was killed by {shown_exit(end)} after {end.seconds:.0f} s"
+            how = f"was killed by {format_exit(end)} after {end.seconds:.0f} s"
             evidence = [fact(f"stage {end.stage} {how}")]
             if end.signal == Signals.SIGKILL and end.oom_kills is None:
                 why = "the kernel's out-of-memory counter is not readable"
@@ -323,7 +325,7 @@ def _crashed(case: Case) -> HarnessOpinion | None:
             return Harness.CRASHED, evidence
     pytest, run, code = case.pytest_end, case.record.run_finished, case.facts.exit_code
     if pytest is not None and case.tests is not None and not case.session_ended:
-        text = f"pytest exited early with {shown_exit(pytest)} and did not end its session"
+        text = f"pytest exited early with {format_exit(pytest)} and did not end its session"
         return Harness.CRASHED, [fact(text)]
     if run is None:
         how = "ended without a result" if case.record.events else "did not start"
@@ -331,7 +333,7 @@ def _crashed(case: Case) -> HarnessOpinion | None:
     # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     if pytest is not None and case.summary is None and not refused:
-        text = f"pytest printed no closing summary, {shown_exit(pytest)}: {NO_SUMMARY}"
+        text = f"pytest printed no closing summary, {format_exit(pytest)}: {NO_SUMMARY}"
         return Harness.CRASHED, [fact(text)]
     if code not in (None, run.exit_code):
         text = f"the agent ended with exit code {code}, but had recorded {run.exit_code}"
@@ -342,10 +344,10 @@ def _crashed(case: Case) -> HarnessOpinion | None:
 # Further evidence
 
 
-def _details(case: Case) -> list[Evidence]:
+def _further_evidence(case: Case) -> list[Evidence]:
     texts = []
     if case.tests is not None and case.tests.running and not case.session_ended:
-        texts.append(f"pytest was running {first_names(case.tests.running)}")
+        texts.append(f"pytest was running {join_names(case.tests.running)}")
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
             text = f"the kernel killed {end.oom_kills} processes of stage {end.stage} for memory"
@@ -368,7 +370,7 @@ def _details(case: Case) -> list[Evidence]:
         ("the agent's output has {}, kept in agent.log", case.facts),
     )
     texts += [
-        text.format(unreadable(source.unreadable_lines, source.longest_line))
+        text.format(describe_unreadable(source.unreadable_lines, source.longest_line))
         for text, source in sources
         if source is not None and source.unreadable_lines
     ]
@@ -390,7 +392,7 @@ def unknown(text: str) -> Evidence:
     return Evidence(grade=Grade.UNKNOWN, text=text)
 
 
-def shown_exit(end: StageFinished) -> str:
+def format_exit(end: StageFinished) -> str:
     if end.signal is None:
         was_ended = end.exit_code == 0 and end.failed
         return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")

@@ -15,20 +15,20 @@ from typing import Any
 PROTOCOL = 3  # version of the job's document; the agent refuses any other
 
 
-class Word(str, Enum):
+class StringEnum(str, Enum):
     """An enum whose members print as their values (``enum.StrEnum``, from Python 3.11 on)."""
 
     __str__ = str.__str__
 
 
-class StageKind(Word):
+class StageKind(StringEnum):
     """How the agent treats a stage's command."""
 
     COMMAND = "command"
     PYTEST = "pytest"  # the agent adds --report-log and --junitxml
 
 
-class Column(Word):
+class Column(StringEnum):
     """The column of the results table that a stage's seconds are added to."""
 
     BUILD_INSTALL = "build_install"

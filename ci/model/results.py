@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, f
 
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.util.text import near_match, storable
+from ci.util.text import make_storable, near_match
 
 SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
 SIMULATED = "simulated device: no vendor hardware was used"
@@ -28,7 +28,7 @@ COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
 HOST_LOCK = "host.lock"
 
 
-Storable = BeforeValidator(storable)
+Storable = BeforeValidator(make_storable)
 Text = Annotated[str, Storable]
 
 
@@ -188,7 +188,7 @@ class RunResult(_Model):
 
     @field_validator("schema_version", mode="after")
     @classmethod
-    def _as_written_now(cls, _: int) -> int:
+    def _convert_version(cls, _: int) -> int:
         """Convert the version: results that were read must be comparable, whatever their age."""
         return SCHEMA_VERSION
 
@@ -214,12 +214,12 @@ def is_compiled_only(platform: str, *, simulated: bool) -> bool:
     return simulated and not PLATFORMS[platform].is_simulable
 
 
-def without_hardware(platform: str) -> str:
+def hardware_note(platform: str) -> str:
     """The note on a run that goes without the platform's device."""
     return COMPILED_ONLY if is_compiled_only(platform, simulated=True) else SIMULATED
 
 
-def kind(*, simulated: bool) -> str:
+def device_kind(*, simulated: bool) -> str:
     """The word for the kind of device in messages: ``simulated`` or ``real``."""
     return "simulated" if simulated else "real"
 

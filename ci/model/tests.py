@@ -76,7 +76,7 @@ class PytestLog:
     def count(self, outcome: Outcome) -> int:
         return sum(test.outcome is outcome for test in self.tests)
 
-    def named(self, *outcomes: Outcome) -> tuple[str, ...]:
+    def node_ids(self, *outcomes: Outcome) -> tuple[str, ...]:
         """Node ids of the tests with one of the outcomes, in the order of the log."""
         return tuple(test.node_id for test in self.tests if test.outcome in outcomes)
 

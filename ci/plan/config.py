@@ -216,7 +216,7 @@ class StageConfig(Model):
     come last, take at most ``timeout_s``, and change no verdict. ``--reruns`` overrides it."""
 
     @model_validator(mode="after")
-    def _is_true_to_its_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         tests = self.kind is StageKind.PYTEST
         if self.reruns and not tests:
             raise _expected("0, or 'kind: pytest' for the stage", "reruns")
@@ -245,7 +245,7 @@ class DevicePolicy(Model):
     """Fraction of its memory in use above which a device without a lease counts as busy."""
 
     @model_validator(mode="after")
-    def _as_many_as_named(self) -> Self:
+    def _check_uuids(self) -> Self:
         if len(set(self.uuids)) < len(self.uuids):
             raise _expected("each device once", "uuids")
         if self.uuids and len(self.uuids) < self.count:
@@ -337,9 +337,7 @@ class Config(Model):
 
     @field_validator("platforms")
     @classmethod
-    def _each_is_built_for_itself(
-        cls, platforms: dict[str, PlatformConfig]
-    ) -> dict[str, PlatformConfig]:
+    def _check_platforms(cls, platforms: dict[str, PlatformConfig]) -> dict[str, PlatformConfig]:
         if not platforms:
             raise _expected("at least one platform")
         for name, platform in platforms.items():
@@ -349,7 +347,7 @@ class Config(Model):
 
     @field_validator("stages")
     @classmethod
-    def _fit_the_platforms(
+    def _check_stages(
         cls, stages: tuple[StageConfig, ...], info: ValidationInfo
     ) -> tuple[StageConfig, ...]:
         taken = {(name, platform) for name in ENGINE_STAGES for platform in PLATFORMS}
@@ -378,7 +376,7 @@ class Config(Model):
 
     @field_validator("selection")
     @classmethod
-    def _has_its_own_variable(
+    def _check_selection(
         cls, selection: SelectionConfig | None, info: ValidationInfo
     ) -> SelectionConfig | None:
         parts = (*info.data.get("platforms", {}).values(), *info.data.get("stages", ()))
@@ -400,7 +398,7 @@ class SiteEngine(Model):
     """Number of platforms that run on it at once; by default the number of its processors."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_address(self) -> Self:
         if (self.docker_host is None) == (self.context is None):
             raise _expected("either 'docker_host' or 'context'")
         return self
@@ -429,13 +427,13 @@ class SiteConfig(Model):
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
 
-    def of(self, platform: str) -> SitePlatform:
+    def platform_settings(self, platform: str) -> SitePlatform:
         """Return this site's settings for a platform; empty if it has none."""
         return self.platforms.get(platform, SitePlatform())
 
     @field_validator("engines")
     @classmethod
-    def _names_of_their_own(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
+    def _check_engine_names(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
         for name in ENGINES:
             if name in engines:
                 raise _expected(f"another name: '{name}' is reserved", name)
@@ -443,7 +441,7 @@ class SiteConfig(Model):
 
     @field_validator("platforms")
     @classmethod
-    def _engines_are_defined(
+    def _check_engine_references(
         cls, platforms: dict[str, SitePlatform], info: ValidationInfo
     ) -> dict[str, SitePlatform]:
         known = [*ENGINES, *info.data.get("engines", ())]

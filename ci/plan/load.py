@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from ci.errors import ConfigError
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config, SiteConfig
 from ci.util.text import near_match
-from ci.util.yaml import Document, FileFinding, Location, listed, read_document
+from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 
@@ -55,7 +55,7 @@ def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:
         except ValidationError as error:
             findings += [_finding(detail, document, model) for detail in error.errors()]
     if findings:
-        raise ConfigError(listed(findings, path.name))
+        raise ConfigError(format_findings(findings, path.name))
     return config
 
 

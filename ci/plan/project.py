@@ -78,13 +78,13 @@ class Project:
         if named and not re.fullmatch(IMAGE_REFERENCE, named):
             message = f"{variable}: got '{named}', expected a string that matches"
             raise ConfigError(f"{message} {IMAGE_REFERENCE}", remedy=f"Correct {variable}.")
-        return named or self.site.of(platform).base_image
+        return named or self.site.platform_settings(platform).base_image
 
     def engine(self, platform: str, asked: str | None) -> EnginePlan:
         """Return the engine of a platform: ``asked`` on the command line, else this site's."""
         variable = f"INFINI_CI_ENGINE_{platform.upper()}"
-        of_the_site = self.environ.get(variable) or self.site.of(platform).engine
-        name = asked or of_the_site or "auto"
+        from_site = self.environ.get(variable) or self.site.platform_settings(platform).engine
+        name = asked or from_site or "auto"
         if name in ENGINES:
             return EnginePlan(name=name, kind=name)
         if found := self.site.engines.get(name):
@@ -99,7 +99,9 @@ class Project:
 
     def devices(self, platform: str) -> DevicePolicy:
         """Return the policy for the devices of a platform."""
-        return self.site.of(platform).devices or self.config.platforms[platform].devices
+        return (
+            self.site.platform_settings(platform).devices or self.config.platforms[platform].devices
+        )
 
 
 def site_file(config: Path, environ: Mapping[str, str]) -> Path:
@@ -125,7 +127,7 @@ def load_project(
         if environ.get("INFINI_CI_SITE") or site_path.exists():
             site = load_site(site_path)
         if (folder := site_path.parent.resolve()) != path.parent:
-            update = {"network": _with_full_names(site.network, folder)}
+            update = {"network": _with_absolute_paths(site.network, folder)}
             site = site.model_copy(update=update)
     except ConfigError as error:
         wrong.append(error)
@@ -135,7 +137,7 @@ def load_project(
     return Project(path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig())
 
 
-def _with_full_names(network: NetworkConfig, folder: Path) -> NetworkConfig:
+def _with_absolute_paths(network: NetworkConfig, folder: Path) -> NetworkConfig:
     """Return a network section with absolute paths; they were relative to ``folder``."""
     full: dict[str, str | None] = {}
     for field in ("pip_find_links", "ca_bundle"):

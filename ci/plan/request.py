@@ -22,7 +22,7 @@ from ci.plan import source
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
 from ci.plan.source import SourceState
-from ci.util.text import first_names, near_match, storable
+from ci.util.text import join_names, make_storable, near_match
 
 REQUEST_FILE = "request.json"
 SELECT = "--select"
@@ -62,7 +62,7 @@ def new_request(
     """
     folder = source_folder.resolve()
     for path in map(str, (folder, project.path)):
-        if (written := storable(path)) != path:
+        if (written := make_storable(path)) != path:
             raise UsageError(f"{written}: the name is not UTF-8", remedy="Rename the folder.")
     state = packed or source.state(folder)
     now = datetime.now(UTC).replace(microsecond=0)
@@ -146,10 +146,10 @@ def load_request(results: Path, run_id: str) -> RunRequest:
         message = f"--resume: run {run_id} used a bundle, expected --bundle"
         bundle = shlex.quote(str(request.bundle))
         raise UsageError(message, remedy=f"Add the option: --bundle {bundle}")
-    return unchanged(request)
+    return check_configuration(request)
 
 
-def unchanged(request: RunRequest) -> RunRequest:
+def check_configuration(request: RunRequest) -> RunRequest:
     """Return ``request``; raises ``UsageError`` if its configuration changed."""
     if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
         message = f"--resume: {request.config} has changed since run {request.run_id} began"
@@ -166,13 +166,13 @@ def read_request(results: Path, run_id: str) -> RunRequest:
         folders = (path.parent for path in results.glob(f"*/{REQUEST_FILE}"))
         known = sorted(folder.name for folder in folders if not folder.is_symlink())  # no latest
         message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
-        newest = f"The newest: {first_names(known[::-1])}." if known else "It holds none yet."
+        newest = f"The newest: {join_names(known[::-1])}." if known else "It holds none yet."
         raise UsageError(message, remedy=newest) from None
     except ValidationError as error:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None
 
 
-def changed_sources(request: RunRequest, results: Path) -> str | None:
+def source_changes(request: RunRequest, results: Path) -> str | None:
     """Return how the sources changed since the run began; ``None``: they did not."""
     packed = request.bundle is not None  # then the commit is the bundle's
     commit = request.commit if packed else source.state(request.source).commit

@@ -84,10 +84,12 @@ def write_archive(
             if relative in without:
                 continue
             if not _real(path).is_relative_to(root):
-                left_out.append(f"{printable(relative)} (a link out of the tree)")
+                left_out.append(f"{decode_file_name(relative)} (a link out of the tree)")
                 continue
             if path.is_dir() and not path.is_symlink():
-                left_out.append(f"{printable(relative)} (a submodule that is not checked out)")
+                left_out.append(
+                    f"{decode_file_name(relative)} (a submodule that is not checked out)"
+                )
                 continue
             for parent in reversed(name.parents):
                 if parent not in folders:
@@ -97,7 +99,7 @@ def write_archive(
     return tuple(left_out)
 
 
-def printable(name: Path | str) -> str:
+def decode_file_name(name: Path | str) -> str:
     """Return the name of a file as text; names are bytes that may not be UTF-8."""
     return os.fsencode(name).decode(errors="replace")
 

@@ -29,7 +29,7 @@ def is_locked(path: Path) -> bool:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def open_for_replacement(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` when the block ends without an error."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
@@ -47,7 +47,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader finds the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with replacing(path) as file:
+        with open_for_replacement(path) as file:
             file.write(text.encode())
     except OSError as error:
         if error.filename is None:  # the error of a full disk names no file

@@ -19,15 +19,15 @@ RESULTS_VARIABLE = "INFINI_CI_RESULTS"
 RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
 # Commands to which an option of the current command line is passed on.
-TAKE_SOURCE = ("run", "bundle")
-TAKE_CONFIG = ("run", "bundle", "doctor", "gc", "contract", "platforms")
-TAKE_RESULTS = ("run", *SESSIONS, "contract", "import", "export", "doctor", "gc")
+SOURCE_COMMANDS = ("run", "bundle")
+CONFIG_COMMANDS = ("run", "bundle", "doctor", "gc", "contract", "platforms")
+RESULTS_COMMANDS = ("run", *SESSIONS, "contract", "import", "export", "doctor", "gc")
 
 _options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
 
 
 @contextmanager
-def under_way(options: argparse.Namespace) -> Iterator[None]:
+def remember_options(options: argparse.Namespace) -> Iterator[None]:
     """Repeat the options of the current command line in the commands that messages name."""
     token = _options.set(options)
     try:
@@ -63,14 +63,14 @@ def _same_options(name: str, arguments: list[str]) -> Iterator[str]:
     options = _options.get()
     config: Path | None = getattr(options, "config", None)
     source: Path = getattr(options, "source", None) or REPOSITORY
-    if name in TAKE_CONFIG and not {"--config", "--resume"} & set(arguments):
-        if source != REPOSITORY and name in TAKE_SOURCE:
+    if name in CONFIG_COMMANDS and not {"--config", "--resume"} & set(arguments):
+        if source != REPOSITORY and name in SOURCE_COMMANDS:
             yield from ("--source", str(source))
         elif source != REPOSITORY and config is None:
             config = source / CONFIG_FILE
         if config is not None:
             yield from ("--config", str(config))
-    if name in TAKE_RESULTS and "--results" not in arguments:
+    if name in RESULTS_COMMANDS and "--results" not in arguments:
         yield from map(str, results_option(getattr(options, "results", RESULTS)))
 
 

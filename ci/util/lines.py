@@ -31,14 +31,14 @@ LARGEST_INTEGER = (1 << 63) - 1  # the largest that databases store
 LONGEST_SECONDS = 1e9  # 31 years; sums of durations stay finite
 
 
-class CutLine(str):
+class TruncatedLine(str):
     """The beginning of a line that exceeds the reader's limit."""
 
     length: int
     """Bytes of the whole line."""
 
 
-class LineCutter:
+class LineSplitter:
     """Splits a stream into lines, and holds at most one line of ``longest`` bytes."""
 
     def __init__(self, longest: int) -> None:
@@ -54,21 +54,21 @@ class LineCutter:
                 yield part.decode(errors="replace")
             else:
                 self._hold(part)
-                yield self._taken()
+                yield self._take()
         self._hold(rest)
 
     def end(self) -> list[str]:
         """Return the last line, if it has no line end."""
-        return [self._taken()] if self._length else []
+        return [self._take()] if self._length else []
 
     def _hold(self, part: bytes) -> None:
         self._length += len(part)
         self._held += part[: self._longest - len(self._held)]
 
-    def _taken(self) -> str:
+    def _take(self) -> str:
         text = self._held.decode(errors="replace")
         if self._length > self._longest:
-            cut = CutLine(text)
+            cut = TruncatedLine(text)
             cut.length = self._length
             text = cut
         self._held = bytearray()
@@ -78,7 +78,7 @@ class LineCutter:
 
 def lines_of_file(path: Path, longest: int, *, returns: bool = False) -> Iterator[str]:
     """Read the lines of a file, without line ends; with ``returns``, ``\\r`` ends a line too."""
-    cutter = LineCutter(longest)
+    cutter = LineSplitter(longest)
     with path.open("rb") as file:
         for chunk in iter(lambda: file.read(CHUNK), b""):
             yield from cutter.feed(chunk.replace(b"\r", b"\n") if returns else chunk)
@@ -91,7 +91,7 @@ def parse(text: str, *, any_integer: bool = False) -> Any:
     NaN and Infinity are not JSON. Of two equal names the last one counts. With ``any_integer`` the
     caller checks whether an integer fits into 64 bits.
     """
-    if isinstance(text, CutLine):
+    if isinstance(text, TruncatedLine):
         raise ValueError(f"a line of {text.length:,} bytes")
     try:
         value = (_ANY_INTEGER if any_integer else _DECODER).decode(text)

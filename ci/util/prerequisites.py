@@ -119,7 +119,7 @@ CONNECT_S = 2.0  # an engine in this network answers within milliseconds
 GIT_S = 5.0  # each of these git commands reads only a few files
 
 
-def git(source: Path) -> Finding:
+def check_git(source: Path) -> Finding:
     """Check git, from which a run takes the commit and the list of source files."""
     folders = (source, *source.resolve().parents)
     repository = next((folder for folder in folders if (folder / ".git").exists()), None)
@@ -128,7 +128,7 @@ def git(source: Path) -> Finding:
     except ProcessError as error:
         if repository is not None:
             expected = "git, since a result names the commit of its sources"
-            return _lacking("git", str(error), "git", expected)
+            return _missing_package("git", str(error), "git", expected)
         version = "no git"
     if repository is None:
         return warning(
@@ -149,7 +149,9 @@ def git(source: Path) -> Finding:
     )
 
 
-def folder(subject: str, path: Path, *, remedy: str, least: int = LEAST_DISK_BYTES) -> Finding:
+def check_folder(
+    subject: str, path: Path, *, remedy: str, least: int = LEAST_DISK_BYTES
+) -> Finding:
     """Check that a run can write to a folder, and that ``least`` bytes are free there."""
     there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not there.is_dir():
@@ -167,10 +169,10 @@ def folder(subject: str, path: Path, *, remedy: str, least: int = LEAST_DISK_BYT
             expected="a writable folder with free space",
             remedy=remedy,
         )
-    return disk(subject, str(path.absolute()), free, remedy=remedy, least=least)
+    return check_disk(subject, str(path.absolute()), free, remedy=remedy, least=least)
 
 
-def disk(
+def check_disk(
     subject: str, where: str, free: int, *, remedy: str, least: int = LEAST_DISK_BYTES
 ) -> Finding:
     """Check the free space."""
@@ -191,12 +193,12 @@ def _judge_room(
     return ok(subject, found)
 
 
-def results(path: Path) -> Finding:
+def check_results(path: Path) -> Finding:
     """Check the results folder."""
-    return folder("results", path, remedy="Name another folder with --results.")
+    return check_folder("results", path, remedy="Name another folder with --results.")
 
 
-def temporary_folder(*, least: int) -> Finding:
+def check_temporary_folder(*, least: int) -> Finding:
     """Check the folder in which the host engine creates its environment and starts programs."""
     subject, remedy = "temporary folder", "Name another folder with TMPDIR."
     try:
@@ -204,7 +206,7 @@ def temporary_folder(*, least: int) -> Finding:
     except FileNotFoundError as error:
         expected = "a writable folder"
         return problem(subject, str(error.strerror), expected=expected, remedy=remedy)
-    found = folder(subject, path, remedy=remedy, least=least)
+    found = check_folder(subject, path, remedy=remedy, least=least)
     if found.level is not Severity.PROBLEM and os.statvfs(path).f_flag & os.ST_NOEXEC:
         text = f"{path} is mounted noexec, so programs in it cannot be started"
         expected = "a folder in which programs can be started"
@@ -212,7 +214,7 @@ def temporary_folder(*, least: int) -> Finding:
     return found
 
 
-def venv() -> Finding:
+def check_venv() -> Finding:
     """Check that this Python can create virtual environments."""
     subject, version = "Python venv", f"Python {platform.python_version()} ({sys.executable})"
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
@@ -220,18 +222,18 @@ def venv() -> Finding:
         return ok(subject, version)
     lack = " and no ".join(missing)
     found = f"{version} has no {lack}, so it cannot create a virtual environment"
-    return _lacking(subject, found, "venv")
+    return _missing_package(subject, found, "venv")
 
 
-def headers() -> Finding:
+def check_headers() -> Finding:
     """Check for the headers of this Python, which the library's module includes."""
     path = Path(sysconfig.get_path("include"), "Python.h")
     if path.is_file():
         return ok("Python headers", str(path.parent))
-    return _lacking("Python headers", f"{path} does not exist", "headers")
+    return _missing_package("Python headers", f"{path} does not exist", "headers")
 
 
-def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
+def check_compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
     """Check that the C++ compiler that CMake would choose builds a C++17 program.
 
     Without a writable temporary folder (``can_write``), only look for the compiler.
@@ -247,7 +249,7 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
     words = shlex.split(named) or ([found] if found else [])
     if not words:
         text = f"none of {', '.join(COMPILERS)} is on PATH"
-        return _lacking(subject, text, "compiler", expected)
+        return _missing_package(subject, text, "compiler", expected)
     if shutil.which(words[0], path=search) is None:
         text = f"CXX names '{words[0]}', which was not found"
         return problem(subject, text, expected=expected, remedy="Correct CXX, or unset it.")
@@ -273,7 +275,7 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
     return ok(subject, f"{shown} builds C++17")
 
 
-def memory(*, builds: bool) -> Finding:
+def check_memory(*, builds: bool) -> Finding:
     """Check the memory that a run may use, on this machine and in its container, if any."""
     found: list[int] = []
     with suppress(OSError, ValueError):
@@ -294,62 +296,64 @@ def memory(*, builds: bool) -> Finding:
     )
 
 
-def host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
+def check_host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
     """Check what the host engine needs to create its environments and to build ``source`` in each.
 
     CMake and ninja come from pip. They need a compiler, and a temporary folder in which programs
     can be started.
     """
-    builds = compiles(source)
-    yield venv()
-    room = temporary_folder(least=BUILD_BYTES if builds else LEAST_DISK_BYTES)
+    builds = compiles_cpp(source)
+    yield check_venv()
+    room = check_temporary_folder(least=BUILD_BYTES if builds else LEAST_DISK_BYTES)
     yield room
-    yield memory(builds=builds)
+    yield check_memory(builds=builds)
     can_write = room.level is not Severity.PROBLEM
-    compilers = dict.fromkeys(compiler(environ, can_write=can_write) for environ in environs)
-    for found in (*compilers, headers()):
+    compilers = dict.fromkeys(check_compiler(environ, can_write=can_write) for environ in environs)
+    for found in (*compilers, check_headers()):
         if found.level is Severity.PROBLEM and not builds:
             expected = "present, if pip compiles something here"
             found = replace(found, level=Severity.WARNING, expected=expected)
         yield found
 
 
-def first_use(root: Path, words: Sequence[str], environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_first_use(
+    root: Path, words: Sequence[str], environ: Mapping[str, str]
+) -> Iterator[Finding]:
     """Check the prerequisites of ``python3 noxfile.py WORDS`` where nox is not installed.
 
     Sessions that run platforms have the prerequisites of `run` and, on the host engine, those of
     that engine. If a site file chooses the engines, or another project's configuration the sources,
     `run` checks the rest: reading these files takes a YAML parser.
     """
-    yield folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
+    yield check_folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
     split = words.index("--") if "--" in words else len(words)
     of_nox, of_run = words[:split], words[split + 1 :]
     runs = any(word == "release" or word.startswith("build-") for word in of_nox)
     if not runs or {"--list", "-l", "--help", "-h"} & set(of_nox):
-        yield venv()
+        yield check_venv()
         return
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("--engine", "--source", "--results", "--config", "--bundle"):
         options.add_argument(name)
     chosen, _ = options.parse_known_args(of_run)
-    yield results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
+    yield check_results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
     config = root / (chosen.config or "ci.yaml")
     own = not chosen.bundle and config.resolve().is_relative_to(root)
     if not (chosen.source or own):
-        yield venv()
+        yield check_venv()
         return
     source = root / (chosen.source or "")
-    yield git(source)
+    yield check_git(source)
     site = environ.get("INFINI_CI_SITE") or (config.parent / "ci.site.yaml").exists()
     named = any(name.startswith("INFINI_CI_ENGINE_") for name in environ)
     by_itself = chosen.engine in (None, "auto") and not (site or named)
     if chosen.engine == "host" or (by_itself and not docker_answers(environ)):
-        yield from host_engine(source, environ)
+        yield from check_host_engine(source, environ)
     else:
-        yield venv()
+        yield check_venv()
 
 
-def compiles(source: Path) -> bool:
+def compiles_cpp(source: Path) -> bool:
     """Return whether a project compiles C++, judged by its build files and requirements."""
     if any((source / name).is_file() for name in BUILD_FILES):
         return True
@@ -363,7 +367,7 @@ def compiles(source: Path) -> bool:
     return False
 
 
-def refuse(subject: str, findings: Iterable[Finding]) -> None:
+def require(subject: str, findings: Iterable[Finding]) -> None:
     """Raise ``PrerequisiteError`` if there is a problem, with all problems in one message.
 
     ``subject`` is what the prerequisites are for, such as ``a run``.
@@ -416,7 +420,9 @@ def docker_answers(environ: Mapping[str, str]) -> bool:
     return True
 
 
-def _lacking(subject: str, found: str, package: str, expected: str | None = None) -> Finding:
+def _missing_package(
+    subject: str, found: str, package: str, expected: str | None = None
+) -> Finding:
     """Return a problem that installing a package solves.
 
     No package adds to a Python other than the distribution's.

@@ -150,7 +150,7 @@ Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @contextmanager
-def interrupts_go_to(handler: Handler) -> Iterator[None]:
+def handle_interrupts(handler: Handler) -> Iterator[None]:
     """Call ``handler`` for every Ctrl-C and SIGTERM, in place of a ``KeyboardInterrupt``."""
     before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:

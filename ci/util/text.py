@@ -20,7 +20,7 @@ LONGEST_NAME = 500  # characters; a pytest node id repeats the parameters, which
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-def storable(value: Any) -> Any:
+def make_storable(value: Any) -> Any:
     """Return ``value`` as databases and JSON can hold it.
 
     An unpaired surrogate is written as ``\\udce9``, and the NUL character, which PostgreSQL cannot
@@ -29,9 +29,9 @@ def storable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
     if isinstance(value, dict):
-        return {storable(key): storable(item) for key, item in value.items()}
+        return {make_storable(key): make_storable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [storable(item) for item in value]
+        return [make_storable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -39,15 +39,15 @@ def storable(value: Any) -> Any:
 
 def parse_json(text: str) -> Any:
     """Decode JSON within bounds; raises ``ValueError`` for other text."""
-    return storable_json(text, parse(text))
+    return make_json_storable(text, parse(text))
 
 
-def storable_json(text: str, value: Any) -> Any:
+def make_json_storable(text: str, value: Any) -> Any:
     """Make ``value``, decoded from the JSON ``text``, storable where an escape makes it needed."""
     if "\\u" not in text:
         return value
     odd = "\\ud" in text or "\\uD" in text or "\\u0000" in text
-    return storable(value) if odd else value
+    return make_storable(value) if odd else value
 
 
 def near_match(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -69,13 +69,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def unreadable(lines: int, longest: int) -> str:
+def describe_unreadable(lines: int, longest: int) -> str:
     """``3 unreadable lines``, with the length of the ``longest`` if one was too long."""
     length = f", the longest of {counted(longest, 'byte')}" if longest else ""
     return counted(lines, "unreadable line") + length
 
 
-def first_names(names: Sequence[str], most: int = 5) -> str:
+def join_names(names: Sequence[str], most: int = 5) -> str:
     """``a, b, c, d, e and 3 more``; long names are shortened."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     shown = names[:most]
@@ -83,7 +83,7 @@ def first_names(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(short) + more
 
 
-def printable(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Remove colors and other control characters, which a terminal would obey."""
     plain = _ESCAPE_SEQUENCE.sub("", text)
     return "".join(map(_printable, plain))

@@ -20,7 +20,7 @@ Location = tuple[str | int, ...]
 DEEPEST = 16  # levels; no model has more than half as many
 
 # A command line ends at NUL, and UTF-8 cannot encode surrogates.
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class FileFinding:
     text: str
 
 
-def listed(findings: Iterable[FileFinding], file: str) -> str:
+def format_findings(findings: Iterable[FileFinding], file: str) -> str:
     """Format all findings in ``file``, one per line: ``ci.yaml:2: platforms.cpu: got ...``."""
     ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
     places = ((f"{file}:{it.line}", ".".join(map(str, it.location)), it.text) for it in ordered)
@@ -94,7 +94,7 @@ class _Reader:
             key, line = key_node.value, key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 self._report(line, location, "got a list or mapping as a key, expected a name")
-            elif _NO_TEXT.search(key):
+            elif _INVALID_TEXT.search(key):
                 self._report(line, location, f"got {key!a} as a key, expected a name")
             elif key in values:
                 place = (*location, key)
@@ -110,7 +110,7 @@ class _Reader:
         except (yaml.YAMLError, ValueError):
             value = NotImplemented
         line = node.start_mark.line + 1
-        if isinstance(value, str) and _NO_TEXT.search(value):
+        if isinstance(value, str) and _INVALID_TEXT.search(value):
             return self._report(line, location, f"got {value!a}, expected text")
         if value is None or isinstance(value, str | int | float):
             return value
@@ -145,12 +145,12 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         parts = ", ".join(filter(None, (error.context, error.problem)))
-        return _failed(mark.line + 1 if mark else 1, f"not valid YAML: {parts}")
+        return _invalid_document(mark.line + 1 if mark else 1, f"not valid YAML: {parts}")
     except yaml.YAMLError as error:  # a control character, found before any parsing
-        return _failed(1, "not valid YAML: " + str(error).splitlines()[0])
+        return _invalid_document(1, "not valid YAML: " + str(error).splitlines()[0])
     except RecursionError:
-        return _failed(loader.line + 1, f"got more than {DEEPEST} levels")
+        return _invalid_document(loader.line + 1, f"got more than {DEEPEST} levels")
 
 
-def _failed(line: int, text: str) -> Document:
+def _invalid_document(line: int, text: str) -> Document:
     return Document(data=None, lines={}, findings=(FileFinding(line=line, location=(), text=text),))

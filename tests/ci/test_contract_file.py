@@ -14,8 +14,8 @@ from operator_log import node_id
 
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
-from ci.facts.difference import ChangeKind, difference
-from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, on_processor, suite_of
+from ci.facts.difference import ChangeKind, compare_suites
+from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, adapt_to_processor, suite_of
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, Processor, State, Suite, TestOutcome
 
 PASSED = State(Outcome.PASSED)
@@ -95,7 +95,7 @@ tests:
   t.py::test_a: 2
 """
     )
-    assert difference(load(path, text).suite, suite_of(tests)).changes == ()
+    assert compare_suites(load(path, text).suite, suite_of(tests)).changes == ()
 
 
 def test_what_is_read(path: Path) -> None:
@@ -155,8 +155,8 @@ def test_any_run_fulfils_the_contract_that_it_makes(
     path = tmp_path_factory.mktemp("contract") / "cpu.yaml"
     text = contract_text(contract(*tests))
     loaded = load(path, text)
-    assert difference(loaded.suite, suite_of(tests)).changes == ()
-    assert difference(suite_of(tests), loaded.suite).changes == ()
+    assert compare_suites(loaded.suite, suite_of(tests)).changes == ()
+    assert compare_suites(suite_of(tests), loaded.suite).changes == ()
     assert contract_text(loaded) == text
     assert contract_text(contract(*reversed(tests))) == text
 
@@ -264,7 +264,7 @@ def test_an_outcome_may_depend_on_the_processor(
     expected = load(path, text).suite
     test = OperatorTest("t.py::test_op", 8, "mm.out", "bfloat16")
     actual = replace(expected, operators={**expected.operators, test: found})
-    changes = difference(on_processor(expected, actual, processor), actual).changes
+    changes = compare_suites(adapt_to_processor(expected, actual, processor), actual).changes
     assert [change.kind for change in changes] == kinds
 
 
@@ -278,7 +278,7 @@ def test_any_test_that_is_left_out_has_vanished(
         kept.remove(data.draw(st.sampled_from(tests)))
         base, head = suite_of(tests), suite_of(kept)
         assume(base.device == head.device)
-        found = difference(base, head)
+        found = compare_suites(base, head)
         assert found.count(ChangeKind.VANISHED) == 1
 
 

@@ -79,7 +79,7 @@ def pytest_stage(job: Job, *arguments: str, reruns: int = 2) -> None:
 def evidence(job: Job) -> tuple[Sequence[Rerun], Sequence[str], RunRecord]:
     files = ResultFiles(folder=job.results)
     assert files.log is not None
-    return files.reruns, files.log.named(Outcome.FAILED, Outcome.ERROR), files.record
+    return files.reruns, files.log.node_ids(Outcome.FAILED, Outcome.ERROR), files.record
 
 
 def outcomes(job: Job) -> dict[str, list[Outcome]]:
@@ -229,7 +229,7 @@ def test_when_nothing_is_run_again(
         emit=events.append,
         carry_out=lambda *_: end,
     )
-    assert reruns.possible(end) is (reason is None)
+    assert reruns.can_run(end) is (reason is None)
     text = f"pytest: no more reruns: {reason}"
     ended = RerunsEnded(stage="pytest", reason=str(reason), text=text)
     assert events == [ended] * bool(reason)

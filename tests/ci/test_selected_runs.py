@@ -15,8 +15,8 @@ from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode, UsageError
 from ci.facts.environment_key import environment_key
-from ci.facts.operators import read_record, recorded
-from ci.facts.suite import UNSELECTED, narrowed
+from ci.facts.operators import read_record, recorded_properties
+from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.results import PlatformResult
 from ci.model.tests import OperatorTest, Outcome, Selection, State, Suite
 from ci.plan.config import Config, NetworkConfig, SelectionConfig, SiteConfig
@@ -231,12 +231,12 @@ class TestNarrowing:
     def test_what_was_not_selected_is_expected_no_more(self) -> None:
         expected = suite("abs.out", "add.out", "abs_", test_each=Counter({PASSED: 3}))
         found = suite("abs.out", test_each=Counter({PASSED: 1}))
-        assert narrowed(expected, found, self.SELECTION) == (found, found)
+        assert restrict_to_selection(expected, found, self.SELECTION) == (found, found)
 
     def test_no_more_tests_are_excused_than_were_left_out(self) -> None:
         expected = suite(test_each=Counter({PASSED: 4}), test_other=Counter({PASSED: 2}))
         found = suite(test_each=Counter({PASSED: 1}), test_other=Counter({UNSELECTED: 1}))
-        expected, found = narrowed(expected, found, self.SELECTION)
+        expected, found = restrict_to_selection(expected, found, self.SELECTION)
         assert expected.functions == {
             "test_each": Counter({PASSED: 2}),
             "test_other": Counter({PASSED: 1}),
@@ -247,7 +247,9 @@ class TestNarrowing:
         "properties", [None, [], [["selection", None]], [["selection", {"asked": "abs"}]]]
     )
     def test_what_cannot_be_read_narrows_nothing(self, properties: object) -> None:
-        assert read_record("selection", recorded({"user_properties": properties})) is None
+        assert (
+            read_record("selection", recorded_properties({"user_properties": properties})) is None
+        )
 
 
 def test_a_selected_run_is_judged_by_what_was_selected(

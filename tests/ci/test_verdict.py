@@ -850,7 +850,7 @@ ADD_SIMULATED, MUL_SIMULATED = (
 
 
 def test_a_simulated_run_says_so_and_what_its_kernels_are() -> None:
-    given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), asked_simulated=True, **ON_ASCEND)
+    given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), simulation_requested=True, **ON_ASCEND)
     assert judge(given).product is Product.PASSED
     assert given.simulated
     assert notes(given) == (
@@ -871,10 +871,10 @@ def test_a_simulated_run_that_nobody_asked_for_is_a_failure_and_labelled() -> No
 
 def test_a_run_that_was_to_be_simulated_is_labelled_without_any_test() -> None:
     broken = case(None, end("install", 1), last(1), exit_code=1)
-    given = replace(broken, asked_simulated=True, **ON_ASCEND)
+    given = replace(broken, simulation_requested=True, **ON_ASCEND)
     assert given.simulated
     assert "simulated device: no vendor hardware was used" in notes(given)
-    given = replace(broken, asked_simulated=True, **ON_METAX)
+    given = replace(broken, simulation_requested=True, **ON_METAX)
     assert given.simulated
     assert "no device: compiled only; no vendor hardware was used" in notes(given)
 
@@ -886,7 +886,7 @@ OF_NO_OPERATOR = [line.replace('"overload"', '"other"') for line in ADD]
 def test_what_is_compiled_only_passes_with_what_runs_and_says_so() -> None:
     given = ended(
         operators(OF_NO_OPERATOR, *map(operator_log.compiled_only, ("add.out", "add_"))),
-        asked_simulated=True,
+        simulation_requested=True,
         **ON_METAX,
     )
     assert judge(given).product is Product.PASSED
@@ -899,7 +899,7 @@ def test_what_is_compiled_only_passes_with_what_runs_and_says_so() -> None:
 
 def test_what_is_compiled_only_and_runs_nothing_else_proves_nothing() -> None:
     given = ended(
-        operators(operator_log.compiled_only("add.out")), asked_simulated=True, **ON_METAX
+        operators(operator_log.compiled_only("add.out")), simulation_requested=True, **ON_METAX
     )
     assert judge(given).product is Product.INCOMPLETE
 

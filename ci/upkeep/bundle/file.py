@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ci.errors import UsageError
 from ci.plan.bundle import DOCUMENT, FOLDER, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
-from ci.util.files import replacing
+from ci.util.files import open_for_replacement
 
 AGAIN = "Copy it again, or make it anew with `python -m ci bundle`."
 VERSION = BundleDocument.model_fields["version"].default
@@ -55,7 +55,7 @@ class BundleWriter:
 def new_bundle(path: Path) -> Iterator[BundleWriter]:
     """Write a bundle; it appears at ``path`` when the block ends well, and not before."""
     with (
-        replacing(path) as file,
+        open_for_replacement(path) as file,
         tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         yield BundleWriter(archive)

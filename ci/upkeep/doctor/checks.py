@@ -16,7 +16,7 @@ from rich.text import Text
 from ci.engines.link import ERRORS, explain
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
-from ci.util.text import counted, mask_credentials, printable
+from ci.util.text import counted, mask_credentials, strip_controls
 
 REQUEST_S = 5.0  # one question over the network
 CHECK_S = 8.0  # one check: a request, what comes before it, and the reading of its answer
@@ -143,4 +143,4 @@ def findings_json(findings: Sequence[Finding]) -> str:
 
 
 def _shown(text: str) -> str:
-    return printable(mask_credentials(text)).replace("\n", " ")
+    return strip_controls(mask_credentials(text)).replace("\n", " ")
