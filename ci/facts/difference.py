@@ -125,9 +125,9 @@ def compare_outcomes(base: Outcomes, head: Outcomes) -> Difference:
     known = sum(change.before is not None for change in changes)
     failing = {change.test for change in changes if change.kind is ChangeKind.NEWLY_FAILING}
     messages = head.failures.items() if failing else ()
-    said = {suite_name(name, head.device): text for name, text in messages}
+    message_of = {suite_name(name, head.device): text for name, text in messages}
     with_messages = (
-        replace(change, message=said.get(change.test)) if change.test in failing else change
+        replace(change, message=message_of.get(change.test)) if change.test in failing else change
         for change in changes
     )
     return Difference(changes=tuple(with_messages), unchanged=len(here) - known)
@@ -301,10 +301,10 @@ def _operator_names(names: Sequence[str]) -> str:
         return ", ".join(names)
     words = families(names)
     sizes = Counter(words.values()).most_common()
-    told = [f"{word}* ({size:,})" for word, size in sizes[:SHOWN_OPERATORS]]
-    single, left = [name for name in names if name not in words], SHOWN_OPERATORS - len(told)
+    shown = [f"{word}* ({size:,})" for word, size in sizes[:SHOWN_OPERATORS]]
+    single, left = [name for name in names if name not in words], SHOWN_OPERATORS - len(shown)
     rest = sum(size for _, size in sizes[SHOWN_OPERATORS:]) + len(single[left:])
-    return ", ".join([*told, *single[:left]]) + (f" and {rest:,} more" if rest else "")
+    return ", ".join([*shown, *single[:left]]) + (f" and {rest:,} more" if rest else "")
 
 
 def _describe_change(change: ChangedTest) -> str:
@@ -312,6 +312,6 @@ def _describe_change(change: ChangedTest) -> str:
         return f"was {change.before}"
     ending = f"{change.before} -> {change.after}" if change.before else str(change.after)
     first_line = (change.message or "").strip().partition("\n")[0]
-    said = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
-    told = f"{ending}: {said}" if said else ending
-    return f"{told}; {change.flaky}" if change.flaky else told
+    message = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
+    text = f"{ending}: {message}" if message else ending
+    return f"{text}; {change.flaky}" if change.flaky else text

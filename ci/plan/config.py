@@ -477,6 +477,6 @@ def contradictions(platform: str, environment: Mapping[str, str]) -> Iterator[tu
     for variable, name, is_on in options:
         if is_on and _OPTIONS.get(name, platform) not in (platform, "cpu"):
             yield variable, f"build option {own}=ON for this platform, not {name}=ON"
-    said = {name: is_on for _, name, is_on in options}
-    if _OPTIONS.keys() & said and not said.get(own, said.get(DETECTION, True)):
+    settings = {name: is_on for _, name, is_on in options}
+    if _OPTIONS.keys() & settings and not settings.get(own, settings.get(DETECTION, True)):
         yield options[0][0], f"build option {own}=ON for this platform"

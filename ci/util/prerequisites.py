@@ -140,10 +140,10 @@ def check_git(source: Path) -> Finding:
     inside = run(["git", "-C", str(source), "rev-parse", "--git-dir"], check=False, timeout_s=GIT_S)
     if inside.exit_code == 0:
         return ok("git", version)
-    said = (inside.stderr.strip() or f"exit code {inside.exit_code}").splitlines()[0]
+    reason = (inside.stderr.strip() or f"exit code {inside.exit_code}").splitlines()[0]
     return problem(
         "git",
-        f"git cannot read the repository {repository}: {said}",
+        f"git cannot read the repository {repository}: {reason}",
         expected="a repository that you own",
         remedy=f"git config --global --add safe.directory {shlex.quote(str(repository))}",
     )

@@ -43,7 +43,10 @@ def parse_json(text: str) -> Any:
 
 
 def make_json_storable(text: str, value: Any) -> Any:
-    """Make ``value``, decoded from the JSON ``text``, storable where an escape makes it needed."""
+    """Make ``value`` storable, which was decoded from the JSON ``text``.
+
+    Only escapes in ``text`` can produce characters that cannot be stored.
+    """
     if "\\u" not in text:
         return value
     odd = "\\ud" in text or "\\uD" in text or "\\u0000" in text
