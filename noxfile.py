@@ -46,9 +46,9 @@ def refuse_unfit_machine() -> None:
     from ci.util import prerequisites
 
     try:
-        prerequisites.refuse(
-            "these sessions need",
-            prerequisites.first_use(ROOT, sys.argv[1:], os.environ),
+        prerequisites.require(
+            "these sessions",
+            prerequisites.check_first_use(ROOT, sys.argv[1:], os.environ),
         )
     except PrerequisiteError as error:
         stop(error, error.remedy or "Nothing was downloaded.")

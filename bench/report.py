@@ -21,7 +21,7 @@ from rich.text import Text
 
 from bench.context import ROOT
 from bench.rows import FigureTable, Goal, Measurement
-from ci.agent.machine import machine_facts, printed_by, tool_facts
+from ci.agent.machine import machine_facts, tool_facts, tool_output
 
 SCHEMA_VERSION = 1
 _TEXT_COLUMNS = ("what", "note", "step", "module", "operator", "case", "implementation")
@@ -154,8 +154,8 @@ def describe_conditions() -> Conditions:
     return Conditions(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=describe_machine(),  # before git is part of the load
-        commit=(printed_by(("git", "rev-parse", "HEAD"), os.environ, ROOT) or "").strip(),
-        dirty=bool(printed_by(("git", "status", "--porcelain"), os.environ, ROOT)),
+        commit=(tool_output(("git", "rev-parse", "HEAD"), os.environ, ROOT) or "").strip(),
+        dirty=bool(tool_output(("git", "status", "--porcelain"), os.environ, ROOT)),
     )
 
 

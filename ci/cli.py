@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
 from ci.errors import CiError, ExitCode
-from ci.util.invocation import command, under_way
+from ci.util.invocation import command, remember_options
 from ci.util.text import mask_credentials, near_match
 
 EXIT_CODES = """exit codes:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     options = _parsed(words)
-    with under_way(options):
+    with remember_options(options):
         return _carry_out(options)
 
 

@@ -1,4 +1,4 @@
-"""Typed errors, each with the exit code that ``python -m ci`` ends with."""
+"""Typed errors, each with the exit code of ``python -m ci``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ExitCode(IntEnum):
 class CiError(Exception):
     """A failure that the user can act on; printed as a message, never as a traceback.
 
-    ``str(error)`` says what went wrong, where, what was found and what was expected;
-    ``remedy`` says what to do about it.
+    ``str(error)`` reports what went wrong, where, what was found and what was expected.
+    ``remedy`` is what the user can do about it.
     """
 
     exit_code = ExitCode.INFRASTRUCTURE
@@ -37,19 +37,19 @@ class UsageError(CiError):
 
 
 class ConfigError(CiError):
-    """A wrong configuration; the message holds every finding, one a line."""
+    """A wrong configuration; the message has one line for each finding."""
 
     exit_code = ExitCode.USAGE
 
 
 class InfrastructureError(CiError):
-    """Engine, image, network, disk or device trouble: not the product's fault."""
+    """A failure of the engine, image, network, disk or device: not the product's fault."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
 
 class PrerequisiteError(InfrastructureError):
-    """This machine lacks what a run needs; the message has a line for each thing.
+    """This machine lacks prerequisites of a run; the message has a line for each of them.
 
-    ``remedy`` is the one command that installs all of it, or None where no package would help.
+    ``remedy`` is one command that installs all of them, or ``None`` if no package would help.
     """

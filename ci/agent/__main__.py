@@ -11,7 +11,7 @@ from ci.model.job import PROTOCOL, read_job
 
 
 def main() -> None:
-    """Carry out the job named on the command line and exit as its stages did."""
+    """Execute the job named on the command line, and exit with its exit code."""
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if document["protocol"] != PROTOCOL:
         sys.exit(f"agent: job protocol {document['protocol']}, expected {PROTOCOL}")

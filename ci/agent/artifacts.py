@@ -1,4 +1,4 @@
-"""Brings files of the workspace into the results."""
+"""Copy artifacts from the workspace into the results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from ci.model.events import ArtifactCut, ArtifactMissing
 from ci.model.job import ArtifactPlan
 
-LARGEST_MATCHES = 1 << 26  # bytes of files that one pattern brings; they are read when all is done
+LARGEST_MATCHES = 1 << 26  # bytes of all files that match one pattern
 
 
 def collect(
@@ -17,7 +17,7 @@ def collect(
 ) -> ArtifactCut | ArtifactMissing | None:
     """Copy an artifact; a folder becomes an archive, and so do the files that match a pattern.
 
-    Returns what keeps it from being complete.
+    Returns an event if the artifact is missing or incomplete.
     """
     name, path = artifact.name, artifact.path
     source = workspace / path
@@ -29,8 +29,8 @@ def collect(
     if not matches and not source.is_dir():
         return ArtifactMissing(name=name, path=path)
     taken = _largest(matches)
-    # The usual format has a second header for every file, for fractions of a second: 1,100 small
-    # files take twice as long to be read.
+    # The default format has a second header for every file, for fractions of a second. With it,
+    # reading 1,100 small files takes twice as long.
     archive_path = results / f"{name}.tar.gz"
     with tarfile.open(archive_path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
         if not matches:
@@ -42,7 +42,7 @@ def collect(
 
 
 def _largest(files: list[Path]) -> list[Path]:
-    """As many as there is room for, the largest first: of time traces the costliest units'."""
+    """Return the largest files that fit; the largest time traces are of the costliest units."""
     taken, room = [], LARGEST_MATCHES
     for path in sorted(files, key=lambda path: (-path.stat().st_size, path)):
         size = path.stat().st_size

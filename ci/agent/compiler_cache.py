@@ -1,4 +1,4 @@
-"""A cache of compilations between runs: ccache, where the stages find it, and what it had."""
+"""The compiler cache between runs: ccache, its settings, and its hits."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ci.agent.machine import printed_by
+from ci.agent.machine import tool_output
 from ci.model.job import CacheJob
 
-STATISTICS = "ccache.txt"  # in the results: every compilation, and what came of it
-LARGEST = "5G"  # ccache's own default, whatever a configuration file of the image says
+STATISTICS = "ccache.txt"  # in the results: every compilation, with hit or miss
+LARGEST = "5G"  # ccache's own default, set in case the image configures another
 HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 
 
 class CompilerCache:
-    """ccache for a job's stages; without it, or without a folder to write to, nothing happens."""
+    """ccache for a job's stages; off if ccache is missing or the folder is not writable."""
 
     def __init__(self, job: CacheJob | None, environment: Mapping[str, str], results: Path) -> None:
-        self.variables: dict[str, str] = {}  # what the stages get on top of ``environment``
+        self.variables: dict[str, str] = {}  # for the stages, in addition to ``environment``
         self._folder = Path(job.folder) if job else None
         self._tool: str | None = None
         self._log = results / STATISTICS
@@ -39,7 +39,7 @@ class CompilerCache:
             **{f"CMAKE_{name}_COMPILER_LAUNCHER": "ccache" for name in ("C", "CXX", "CUDA")},
             "CCACHE_DIR": job.folder,
             "CCACHE_MAXSIZE": LARGEST,
-            # The folder of the sources may be another one in every run.
+            # The folder of the sources may differ between runs.
             "CCACHE_BASEDIR": job.base,
             "CCACHE_NOHASHDIR": "1",
             "CCACHE_STATSLOG": str(self._log),
@@ -51,19 +51,19 @@ class CompilerCache:
         self._cold = job.cold or not self._before["files_in_cache"]
 
     def facts(self) -> dict[str, object] | None:
-        """Describe the tool and what it did; a state of None says that nothing was compiled.
+        """Return the tool's version and hits; a state of ``None`` means no compilations.
 
-        ``empty``: no run has put anything there yet, so that the engine need not keep it.
+        ``empty``: the folder holds nothing yet, so the engine need not keep it.
         """
         if self._folder is None or not self._folder.is_dir():
             return None
         empty = not any(self._folder.iterdir())
         if self._tool is None:
             return {"tool": None, "state": None, "empty": empty}
-        # The log that ccache (from 4.4 on) writes for one run has nothing of others that use the
-        # cache at the same time; the cache's own counters, the only ones of older versions, have.
+        # From 4.4 on, ccache writes a log for this run alone. The cache's own counters, all that
+        # older versions have, also count other runs at the same time.
         if self._log.exists():
-            counted = logged(self._log.read_text(encoding="utf-8", errors="replace"))
+            counted = parse_statistics_log(self._log.read_text(encoding="utf-8", errors="replace"))
         else:
             counted = self._counters() - self._before
         hits, misses = hits_and_misses(counted)
@@ -80,18 +80,18 @@ class CompilerCache:
         }
 
     def _counters(self) -> Counter[str]:
-        return printed(self._printed("--print-stats"))
+        return parse_statistics(self._printed("--print-stats"))
 
     def _printed(self, option: str) -> str:
-        return printed_by([str(self._tool), option], self._environment) or ""
+        return tool_output([str(self._tool), option], self._environment) or ""
 
 
-def logged(text: str) -> Counter[str]:
-    """Count what a log of ccache's (CCACHE_STATSLOG) says: a counter a line, files as comments."""
+def parse_statistics_log(text: str) -> Counter[str]:
+    """Count the counters in ccache's log (CCACHE_STATSLOG): one per line, files as comments."""
     return Counter(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
-def printed(text: str) -> Counter[str]:
+def parse_statistics(text: str) -> Counter[str]:
     """Read ``ccache --print-stats``: a counter and its value on every line."""
     pairs = [line.split("\t") for line in text.splitlines()]
     return Counter(
@@ -100,6 +100,6 @@ def printed(text: str) -> Counter[str]:
 
 
 def hits_and_misses(counters: Mapping[str, int]) -> tuple[int, int]:
-    """Of the compilations that can be cached; what was to be compiled anew was not found."""
+    """Return hits and misses of the cacheable compilations; a forced recompilation is a miss."""
     hits = sum(counters.get(name, 0) for name in HITS)
     return hits, counters.get("cache_miss", 0) + counters.get("recache", 0)

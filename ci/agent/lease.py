@@ -1,4 +1,4 @@
-"""Leases devices for the stages that need them."""
+"""Lease devices for the stages that need them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ci.model.job import DeviceJob
 from ci.util.lines import parse_object
 
 POLL_S = 0.5  # between two attempts, each a few system calls; a lease lasts minutes
-PROBE_PAUSE_S = 5.0  # free devices that are not fit are looked at again after it
-SIGN_OF_LIFE_S = 60.0  # between events while nothing changes; a reader bounds their number
+PROBE_PAUSE_S = 5.0  # before free but unfit devices are probed again
+SIGN_OF_LIFE_S = 60.0  # between events while nothing changes; readers limit the number of events
 
-STATE = ("health", "memory_used", "utilisation")  # what a stage can change
+STATE = ("health", "memory_used", "utilisation")  # facts that a stage can change
 
 
 class LeaseError(Exception):
-    """There will be no lease; the message says why, and what to do."""
+    """There will be no lease; the message has the reason and the remedy."""
 
 
 @dataclass
 class Leases:
-    """The devices of a job: all that it asks for, or none."""
+    """Leases all devices of a job, or none."""
 
     plan: DeviceJob
     run_id: str
@@ -43,27 +43,27 @@ class Leases:
         owner = {"run": self.run_id, "platform": self.platform, "user": self.plan.user}
         self._folder = LockFolder(self.plan.folder, owner)
         self._known: list[str] = []
-        self._place: int | None = None  # the lock on the line of those that wait
+        self._queue_lock: int | None = None  # the lock on the first place of the queue
         self._locks: dict[str, int] = {}
-        self.detection = Detection("unknown", "nobody has looked yet")
-        self.records: list[dict[str, Any]] = []  # every lease of the run
+        self.detection = Detection("unknown", "devices have not been probed yet")
+        self.records: list[dict[str, Any]] = []  # one per device of every lease of the run
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What the processes of a stage inherit: so they hold the lease themselves."""
+        """Descriptors that the processes of a stage inherit, so that they hold the lease too."""
         return tuple(self._locks.values())
 
     @property
     def variables(self) -> dict[str, str]:
-        """What tells a stage's framework which devices are its own."""
+        """Environment variable that restricts a stage to the leased devices."""
         key = self.plan.visible_by
         leased = [self.detection.device(uuid) for uuid in self._locks]
-        # A device that no probe knows has the name that the policy gave it.
+        # A device that the probe did not find has only its name in the policy.
         names = [str(found["uuid"] if found[key] is None else found[key]) for found in leased]
         return {self.plan.visible: ",".join(names)} if names else {}
 
     def check(self) -> None:
-        """Raise ``LeaseError`` where waiting would never help: before the hour of compiling."""
+        """Raise ``LeaseError`` for errors that waiting cannot fix, before an hour of compiling."""
         try:
             self._folder.make()
         except OSError as error:
@@ -83,36 +83,38 @@ class Leases:
             )
         if len(self._candidates) < count:
             there = ", ".join(self._candidates) or self.detection.reason or "none"
-            remedy = "ask for fewer, or name another engine; with 0 the run does without any"
+            remedy = "lower the count, or choose another engine; with 0 the run uses no device"
             raise LeaseError(f"devices.count is {count}; found: {there} ({remedy})")
 
     def take(self, stage: str) -> None:
-        """Wait for the devices, unless they are there; raises ``LeaseError`` when time is up."""
-        start = said = time.monotonic()
-        told: list[str] = []
+        """Wait until the devices are leased; raises ``LeaseError`` after the time limit."""
+        start = reported_at = time.monotonic()
+        reported: list[str] = []
         while not (self._locks or self.stopped()):
             reasons, pause = self._attempt()
             waited = time.monotonic() - start
             if self._locks:
                 self._record(stage, waited)
             elif waited >= self.plan.wait_s:
-                raise LeaseError(f"device lease timed out after {waited:.0f} s: {_all(reasons)}")
-            elif reasons != told or time.monotonic() - said > SIGN_OF_LIFE_S:
-                told, said = reasons, time.monotonic()
-                text = f"{stage} waits for devices since {waited:.0f} s: {_all(reasons)}"
+                raise LeaseError(
+                    f"device lease timed out after {waited:.0f} s: {_join_reasons(reasons)}"
+                )
+            elif reasons != reported or time.monotonic() - reported_at > SIGN_OF_LIFE_S:
+                reported, reported_at = reasons, time.monotonic()
+                text = f"{stage} has waited {waited:.0f} s for devices: {_join_reasons(reasons)}"
                 self.emit(LeaseWaiting(stage=stage, waited_s=waited, text=text))
             time.sleep(pause)
 
     def release(self) -> None:
-        """Give back what there is, and note the state that it is in."""
-        self._leave_line()
+        """Release the leased devices, and record their state."""
+        self._leave_queue()
         if not self._locks:
             return
         self._detect()
         left = tuple(self.detection.device(uuid) for uuid in self._locks)
         for record, found in zip(self.records[-len(left) :], left):
             record["after"] = {name: found.get(name) for name in STATE}
-        text = f"{', '.join(self._locks)} given back"
+        text = f"{', '.join(self._locks)} released"
         _release(self._locks)
         self._locks = {}
         self.emit(LeaseReleased(devices=left, text=text))
@@ -127,59 +129,62 @@ class Leases:
         return [*self.plan.uuids] or self._known
 
     def _attempt(self) -> tuple[list[str], float]:
-        """Take all devices or none; else say why not, and when to try again.
+        """Lease all devices or none; return the reasons, and the seconds until the next attempt.
 
-        Whoever is first in the line of those with the same candidates waits for all that it needs,
-        and those behind it take nothing: who wants two would starve beside those who want one.
+        Runs with the same candidates wait in a queue. Only the first one takes devices. Without
+        the queue, a run that needs two devices would starve beside runs that need one.
         """
         names = ",".join(sorted(self._candidates))
-        line = f"line-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
-        if self._place is None:
-            self._place = self._folder.take(line)
-        if self._place is None:
-            before = self._folder.holder(line)
-            return [*self._held(), *([f"{before} waits before it"] if before else [])], POLL_S
+        queue = f"line-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+        if self._queue_lock is None:
+            self._queue_lock = self._folder.take(queue)
+        if self._queue_lock is None:
+            before = self._folder.holder(queue)
+            return [
+                *self._held_devices(),
+                *([f"{before} is first in the queue"] if before else []),
+            ], POLL_S
         locks = {uuid: self._folder.take(uuid) for uuid in self._candidates}
         free = {uuid: lock for uuid, lock in locks.items() if lock is not None}
         if len(free) < self.plan.count:
             _release(free)
-            return self._held(), POLL_S
+            return self._held_devices(), POLL_S
         self._detect()
-        unfit = {uuid: reason for uuid in free if (reason := self._unfit(uuid))}
+        unfit = {uuid: reason for uuid in free if (reason := self._unfit_reason(uuid))}
         fit = [uuid for uuid in free if uuid not in unfit][: self.plan.count]
         if len(fit) < self.plan.count:
             _release(free)
             reasons = [f"{uuid} {reason}" for uuid, reason in unfit.items()]
-            return [*reasons, *self._held()], PROBE_PAUSE_S
+            return [*reasons, *self._held_devices()], PROBE_PAUSE_S
         self._locks = {uuid: free.pop(uuid) for uuid in fit}
         _release(free)
-        self._leave_line()
+        self._leave_queue()
         return [], 0.0
 
-    def _leave_line(self) -> None:
-        if self._place is not None:
-            os.close(self._place)
-            self._place = None
+    def _leave_queue(self) -> None:
+        if self._queue_lock is not None:
+            os.close(self._queue_lock)
+            self._queue_lock = None
 
-    def _held(self) -> list[str]:
+    def _held_devices(self) -> list[str]:
         holders = {uuid: self._folder.holder(uuid) for uuid in self._candidates}
         return [f"{uuid} is held by {holder}" for uuid, holder in holders.items() if holder]
 
-    def _unfit(self, uuid: str) -> str | None:
-        """Say why a device that is free is not taken; only a named one may be unknown."""
+    def _unfit_reason(self, uuid: str) -> str | None:
+        """Return why a free device is not leased; only one named in the policy may be unknown."""
         found = self.detection.device(uuid)
         total, used = found.get("memory_total"), found["memory_used"]
         if self.detection.status == "unknown":
             unknown = f"is unknown: {self.detection.reason}"
         elif found["index"] is None:
-            return "is not there any more"
+            return "is no longer found"
         elif found["health"] not in ("healthy", "unknown"):
             return f"is {found['health']}"
         elif total and used is not None and used > self.plan.busy_memory * total:
             share, limit = used / total, self.plan.busy_memory
             return f"has {share:.0%} of its memory in use without a lease (busy above {limit:.0%})"
         elif found["health"] == "unknown" or used is None or not total:
-            unknown = "does not tell its health or its memory in use"
+            unknown = "does not report its health or its memory in use"
         else:
             return None
         return None if uuid in self.plan.uuids else unknown
@@ -199,24 +204,24 @@ def _release(locks: Mapping[str, int]) -> None:
         os.close(descriptor)
 
 
-def _all(reasons: list[str]) -> str:
-    return "; ".join(reasons) or "others were faster"
+def _join_reasons(reasons: list[str]) -> str:
+    return "; ".join(reasons) or "other runs leased the devices first"
 
 
-PROBE_TIMEOUT_S = 60.0  # a driver without its daemon takes seconds for each device to wake up
-KILL_TIMEOUT_S = 5.0  # what SIGKILL has not ended by then hangs in the kernel
+PROBE_TIMEOUT_S = 60.0  # without its daemon, a driver takes seconds to wake up each device
+KILL_TIMEOUT_S = 5.0  # a process that survives SIGKILL for so long hangs in the kernel
 
 
 @dataclass(frozen=True)
 class Detection:
-    """What a probe found: ``devices``, ``none``, or ``unknown``, which is never idle or free."""
+    """The result of a probe: ``devices``, ``none`` or ``unknown``; unknown devices are not free."""
 
     status: str
     reason: str | None = None
     devices: tuple[dict[str, Any], ...] = ()
 
     def device(self, uuid: str) -> dict[str, Any]:
-        """The device of a name; of one that no probe knows, nothing but the name."""
+        """Return the device of a name; only the name, if the probe did not find it."""
         nothing = {"uuid": uuid, "index": None, "health": "unknown", "memory_used": None}
         return next((found for found in self.devices if found["uuid"] == uuid), nothing)
 
@@ -227,7 +232,7 @@ def detect(
     *,
     timeout_s: float = PROBE_TIMEOUT_S,
 ) -> Detection:
-    """Run the probe; whatever goes wrong with it is ``unknown``, with the reason."""
+    """Run the probe; if it fails, the result is ``unknown`` with the reason."""
     try:
         process = subprocess.Popen(
             command,
@@ -248,7 +253,7 @@ def detect(
         return Detection("unknown", f"the probe did not answer within {timeout_s:.0f} s")
     if process.returncode != 0:
         return Detection("unknown", _failure(process.returncode, complaints))
-    try:  # the last line: a vendor's library may have printed before it
+    try:  # the last line, since a vendor's library may print others before it
         answer = parse_object(output.splitlines()[-1].decode(errors="replace"))
         devices = tuple(answer.get("devices", ()))
         return Detection(answer["status"], answer.get("reason"), devices)

@@ -1,7 +1,7 @@
 """Locks on devices, shared by all runs of all users of a machine and of its containers.
 
-A lock is a ``flock`` on a file of a common folder, so the kernel takes it back when the last
-process that has it open has ended. Files are never removed: one without a lock means nothing.
+A lock is a ``flock`` on a file in a common folder, so the kernel releases it when the last process
+that has the file open ends. Files are never removed: a file without a lock has no meaning.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from typing import Any
 
 from ci.util.lines import parse_object
 
-# Anybody may make a lock, and remove none of another's; as /tmp and /run/lock are.
+# Any user may create a lock, but not remove another user's, as in /tmp and /run/lock.
 FOLDER_MODE = 0o1777
 FILE_MODE = 0o666
-LONGEST_OWNER = 1 << 16  # bytes; a run writes some hundred
-REAP_GRACE_S = 20.0  # what a dead run left has SIGTERM's time to end; its supervisor takes 12 s
+LONGEST_OWNER = 1 << 16  # bytes; a run writes a few hundred
+REAP_GRACE_S = 20.0  # between SIGTERM and SIGKILL for leftovers of a dead run; these take 12 s
 
 
 class LockFolder:
-    """Takes locks for one owner, who is shown to those that want the same.
+    """Takes locks for one owner, whose name is shown to runs that wait for the same lock.
 
-    A lock is a descriptor, which keeps it, also in a child that inherits it; closing it gives the
-    lock up, as far as this process goes.
+    A lock is held by a file descriptor, also in a child process that inherits it. Closing the
+    descriptor releases the lock of this process.
     """
 
     def __init__(self, folder: str, owner: dict[str, Any], grace_s: float = REAP_GRACE_S) -> None:
         self._folder = Path(folder)
         self._owner = {**owner, **_identity()}
         self._grace_s = grace_s
-        # Orphaned locks, and when their processes were told to end.
-        self._told: dict[tuple[object, ...], float] = {}
+        # Orphaned locks, and when their processes were sent SIGTERM.
+        self._terminated: dict[tuple[object, ...], float] = {}
 
     def make(self) -> None:
-        """Make the folder where it is missing; raises ``OSError`` where that is impossible."""
+        """Create the folder if it is missing; raises ``OSError`` if that is impossible."""
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         with _no_umask(), suppress(FileExistsError):
             self._folder.mkdir(FOLDER_MODE)
-        os.close(self._open("folder"))  # it may be there and not for everybody
+        os.close(self._open("folder"))  # it may exist but not be writable
 
     def take(self, name: str) -> int | None:
-        """Take a lock, or return None: somebody has it."""
+        """Take a lock and return its descriptor; ``None``: another process holds the lock."""
         descriptor = self._open(name)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,7 +61,7 @@ class LockFolder:
         return descriptor
 
     def holder(self, name: str) -> str | None:
-        """Say who has a lock, if anybody; what a dead run left is told to end."""
+        """Return the holder of a lock, if any; end leftover processes of a dead run."""
         descriptor = self._open(name)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -76,17 +76,17 @@ class LockFolder:
         run = f"{owner_text(owner)} since {since}"
         mine = _identity()
         here = all(owner[key] == mine[key] for key in ("boot", "namespace"))
-        # Whether an owner elsewhere has died cannot be seen from here.
-        if not here or _started(owner["pid"]) == owner["started"]:
+        # An owner in another PID namespace cannot be checked from here.
+        if not here or _start_ticks(owner["pid"]) == owner["started"]:
             return run
         self._reap(name, owner)
-        return f"what is left of {run}, which has died"
+        return f"leftover processes of {run}, which has died"
 
     def _open(self, name: str) -> int:
-        """Open a lock's file, or make it.
+        """Open a lock's file, or create it.
 
-        Where fs.protected_regular is set, O_CREAT is refused for a file that is there and another
-        user's, even to root.
+        With fs.protected_regular, O_CREAT is refused for an existing file of another user, even
+        for root.
         """
         path = self._path(name)
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -100,20 +100,20 @@ class LockFolder:
         return self._folder / f"{lock_name(name)}.lock"
 
     def _reap(self, name: str, owner: dict[str, Any]) -> None:
-        """End the processes that keep a dead run's lock: SIGTERM, and SIGKILL when time is up."""
+        """End the processes that hold a dead run's lock: SIGTERM, then SIGKILL after a while."""
         dead = (name, owner["pid"], owner["started"])
-        first = dead not in self._told
-        start = self._told.setdefault(dead, time.monotonic())
+        first = dead not in self._terminated
+        start = self._terminated.setdefault(dead, time.monotonic())
         if not first and time.monotonic() - start < self._grace_s:
             return
-        for pid in _keepers(self._path(name), owner["pid"]):
+        for pid in _lock_holders(self._path(name), owner["pid"]):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM if first else signal.SIGKILL)
 
 
 @contextmanager
 def _no_umask() -> Iterator[None]:
-    """Make things for all users, from their first moment on."""
+    """Create files with permissions for all users from the start."""
     mask = os.umask(0)
     try:
         yield
@@ -121,43 +121,43 @@ def _no_umask() -> Iterator[None]:
         os.umask(mask)
 
 
-def _keepers(path: Path, owner: int) -> list[int]:
-    """The processes with a descriptor that still holds the lock that ``owner`` took.
+def _lock_holders(path: Path, owner: int) -> list[int]:
+    """Return the processes that still hold the lock that ``owner`` took.
 
-    The kernel says so itself: others, who only try, have the file open too, and whoever took the
-    lock this moment has not written yet that it is his.
+    The kernel reports them. An open file proves nothing: processes that only try to lock have it
+    open too, and the next holder may not have written its name yet.
     """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
-            if any(_holds(entry, path, owner) for entry in (folder / "fd").iterdir()):
+        with suppress(OSError):  # the process has ended, or belongs to another user
+            if any(_holds_lock(entry, path, owner) for entry in (folder / "fd").iterdir()):
                 found.append(int(folder.name))
     return found
 
 
-def _holds(descriptor: Path, path: Path, owner: int) -> bool:
-    """Tell by ``lock: 1: FLOCK ADVISORY WRITE 123 fe:00:45 0 EOF``, if it is there."""
+def _holds_lock(descriptor: Path, path: Path, owner: int) -> bool:
+    """Look in fdinfo for ``lock: 1: FLOCK ADVISORY WRITE 123 fe:00:45 0 EOF``."""
     with suppress(OSError):
         if descriptor.samefile(path):
             facts = (descriptor.parent.parent / "fdinfo" / descriptor.name).read_text()
             taken = re.search(r"^lock:.* FLOCK .* WRITE +(\d+) ", facts, re.MULTILINE)
-            # Outside of the first PID namespace one that has ended is 0.
+            # In a nested PID namespace the number of an ended process is 0.
             return taken is not None and int(taken[1]) in (0, owner)
     return False
 
 
 def _identity() -> dict[str, Any]:
-    """What tells this process from any other of any machine."""
+    """Return facts that distinguish this process from any other on any machine."""
     return {
         "pid": os.getpid(),
-        "started": _started(os.getpid()),
+        "started": _start_ticks(os.getpid()),
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "namespace": os.readlink("/proc/self/ns/pid"),
     }
 
 
-def _started(pid: int) -> int | None:
-    """Clock ticks from boot to a process's start, so that its number used again is another."""
+def _start_ticks(pid: int) -> int | None:
+    """Return clock ticks from boot to a process's start; they differ if a PID is reused."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -166,19 +166,19 @@ def _started(pid: int) -> int | None:
 
 
 def lock_name(name: str) -> str:
-    """The name of a lock as that of its file, without the ending."""
+    """Return the name of a lock's file, without the suffix."""
     return re.sub("[^A-Za-z0-9-]", "_", name)
 
 
 def owner_text(owner: dict[str, Any] | None) -> str:
-    """``run r1 (nvidia) of user me``, as far as the lock's file names its owner."""
+    """``run r1 (nvidia) of user me``, if the lock's file names its owner."""
     if owner is None:
-        return "a run that does not say which"
+        return "a run that has not recorded its name"
     return f"run {owner['run']} ({owner['platform']}) of user {owner['user']}"
 
 
 def read_owner(descriptor: int) -> dict[str, Any] | None:
-    """The owner that a lock's file names; none yet where it is only just being written."""
+    """Return the owner in a lock's file; ``None`` if it is not, or not yet, completely written."""
     try:
         owner = parse_object(os.pread(descriptor, LONGEST_OWNER, 0).decode(errors="replace"))
         # Containers can write to it.

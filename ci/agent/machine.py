@@ -14,18 +14,19 @@ from typing import Mapping, Sequence
 from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
-PROBE_TIMEOUT_S = 60.0  # tools answer in a second; of one that hangs nothing is known
+PROBE_TIMEOUT_S = 60.0  # tools answer in a second; a tool that hangs is recorded as unknown
 CPUINFO = Path("/proc/cpuinfo")
-# What narrows a build of this library to some operators.
+# Variable that restricts a build of this library to some operators.
 SELECTION = "INFINI_OPS_TORCH_OPS"
-# What changes what is compiled, by what, or how much of it at once; and what takes instructions of
-# the processor away from what runs.
+# Variables that change what is compiled, the tools, or the parallelism, and variables that disable
+# instructions of the processor.
 OPTIONS = re.compile(
     r"(ONEDNN|DNNL)_MAX_CPU_ISA|ATEN_CPU_CAPABILITY|INFINI_OPS_CPU_ISA|SKBUILD_\w+|CMAKE_(ARGS|GENERATOR|BUILD_TYPE|BUILD_PARALLEL_LEVEL)|MAX_JOBS"
     r"|CC|CXX|CUDACXX|CUDAARCHS|(C|CXX|CPP|LD|CUDA|NVCC_APPEND_|NVCC_PREPEND_)FLAGS"
 )
-# Where glibc keeps what `cpuid` says: leaf (0: 1, 1: 7, 6: 7 with subleaf 1), register (eax first)
-# and bit, by Linux's names (sys/platform/x86.h; Intel's manual, volume 2, CPUID).
+# Where glibc keeps the results of `cpuid`, by Linux's names of the features: leaf (0: 1, 1: 7, 6: 7
+# with subleaf 1), register (eax first) and bit. Sources: sys/platform/x86.h; Intel's manual,
+# volume 2, CPUID.
 CPUID = {
     "sse4_2": (0, 2, 20),
     "avx": (0, 2, 28),
@@ -44,7 +45,7 @@ CPUID = {
     "amx_tile": (1, 3, 24),
 }
 REGISTERS = 4
-# The widest of the first kind, and what there is of the second.
+# The summary has the widest vector set, and every extension.
 VECTORS = {
     "AVX-512": ("avx512f", "avx512dq", "avx512bw", "avx512vl"),
     "AVX2": ("avx2", "fma", "f16c"),
@@ -60,7 +61,7 @@ EXTENSIONS = {
 }
 _VERSION = re.compile(r"\d+\.\d+")
 
-# Run by the stages' Python, which need not be the agent's.
+# Run by the Python of the stages, which may differ from the agent's.
 PYTHON_PROBE = """
 import importlib.metadata, json, platform
 found = [entry.metadata for entry in importlib.metadata.distributions()]  # each parsed once
@@ -70,7 +71,7 @@ print(json.dumps({"python": platform.python_version(), "packages": packages}))
 
 
 def machine_facts() -> dict[str, str | int | None]:
-    """Describe the machine as far as it can change how long a stage takes."""
+    """Return the facts about the machine that affect how long a stage takes."""
     return {
         "hostname": platform.node(),
         "cpu_model": _field(CPUINFO, "model name", ":"),
@@ -84,7 +85,7 @@ def machine_facts() -> dict[str, str | int | None]:
 
 
 def instruction_sets() -> str | None:
-    """Name what an x86 processor can do: ``AVX-512 VNNI BF16``; ``None`` for any other."""
+    """Return an x86 processor's instruction sets, ``AVX-512 VNNI``; ``None`` for any other."""
     if platform.machine() != "x86_64":
         return None
     found = _cpuid()
@@ -96,12 +97,12 @@ def instruction_sets() -> str | None:
 
 
 def _cpuid() -> set[str] | None:
-    """The features that this process may use; under an emulator, which ``/proc`` does not see."""
+    """Return the features that this process may use, also under an emulator, unlike ``/proc``."""
     try:
         leaf = ctypes.CDLL(None).__x86_get_cpuid_feature_leaf
     except (AttributeError, OSError):
         return None
-    leaf.restype = ctypes.POINTER(ctypes.c_uint * (2 * REGISTERS))  # what there is, what is active
+    leaf.restype = ctypes.POINTER(ctypes.c_uint * (2 * REGISTERS))  # existing, then active
     return {
         name
         for name, (number, register, bit) in CPUID.items()
@@ -112,10 +113,10 @@ def _cpuid() -> set[str] | None:
 def tool_facts(
     variables: Mapping[str, str], workspace: Path, device_compiler: str | None = None
 ) -> dict[str, object]:
-    """Describe the Python and its packages, and the build tools."""
+    """Return the versions of Python, its packages, and the build tools."""
 
     def printed(*command: str) -> str:
-        return printed_by(command, variables, workspace) or ""
+        return tool_output(command, variables, workspace) or ""
 
     def version(*command: str) -> str | None:
         return next((line.strip() for line in printed(*command, "--version").splitlines()), None)
@@ -126,9 +127,9 @@ def tool_facts(
         found = {}
     python, packages = found.get("python"), found.get("packages")
     packages = packages if isinstance(packages, dict) else {}
-    try:  # the compiler that build systems take may have options of its own
+    try:  # CXX may hold options too
         compiler = shlex.split(variables.get("CXX", "")) or ["c++"]
-    except ValueError:  # a quotation without an end, which no build system takes either
+    except ValueError:  # an unbalanced quote, which no build system accepts either
         compiler = ["c++"]
     device = printed(device_compiler, "--version").splitlines() if device_compiler else []
     versions = [line.strip() for line in device if _VERSION.search(line)]  # nvcc's is in line 4
@@ -143,10 +144,10 @@ def tool_facts(
     }
 
 
-def printed_by(
+def tool_output(
     command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
 ) -> str | None:
-    """What a tool prints; ``None``: it is missing, fails or does not end."""
+    """Return a tool's output; ``None``: it is missing, fails or does not end."""
     try:
         done = subprocess.run(
             command,
@@ -164,7 +165,7 @@ def printed_by(
 
 
 def build_settings(stages: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """Describe what the stages, by the environment of each, were asked to build and how."""
+    """Return the build settings in the environments of the stages."""
     chosen = {}
     for name in sorted({name for variables in stages for name in variables}):
         if name == SELECTION or OPTIONS.fullmatch(name):

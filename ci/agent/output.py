@@ -1,11 +1,11 @@
-"""What the agent prints: its events, and the stages' output between them.
+"""The agent's output: its events, and the output of the stages between them.
 
-The events are append-only JSON lines in a file, and the same lines on standard output.
+Events are append-only JSON lines in a file, and the same lines on standard output.
 
-A stage's log takes all of its output at once. What is printed is read back from it, when the
-reader of standard output is ready for more: the stage never waits for that reader, and nothing is
-kept in memory. Where the reader is too slow, or a stage writes more than is worth carrying, the
-printed output leaves out a part and says so.
+All output of a stage goes to its log at once. Printing reads it back from the log when the reader
+of standard output is ready. So a stage never waits for that reader, and no output is kept in
+memory. If the reader is too slow, or a stage writes too much, a part is not printed, and a line
+says so.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pathlib import Path
 
 from ci.model.events import Event, Output
 
-# A container engine stores what is printed in entries of 16 KiB: with one for every line, 200 MB
-# of output took it 30 s, in entries that are full 3 s.
+# A container engine stores printed output in entries of at most 16 KiB. For 200 MB of output it
+# took 30 s with one entry per line, and 3 s with full entries.
 LONGEST_TEXT = 16 * 1024 - 256  # as JSON; the rest is for the event around it
 PIECE = 15 * 1024  # bytes of the log in an event
 PACE_S = 0.05  # between events that are not full
-QUIET_S = 1.0  # after which also a line without an end is printed
-LAG_S = 2.0  # of output at the full rate; what is further behind is left out
-TAIL = 16 * 1024  # bytes before the end from which it then goes on
-# An engine keeps what is printed on its disk as long as the container lives.
-MOST_PRINTED = 1 << 30  # of a run at the full rate
-SLOW_RATE = 64 * 1024  # bytes a second afterwards
+QUIET_S = 1.0  # without output, after which an incomplete line is printed too
+LAG_S = 2.0  # of output at the full rate; if printing lags further behind, a part is left out
+TAIL = 16 * 1024  # bytes before the end of the log, from which printing then continues
+# An engine keeps printed output on its disk as long as the container exists.
+MOST_PRINTED = 1 << 30  # bytes of a run that are printed at the full rate
+SLOW_RATE = 64 * 1024  # bytes per second after that
 
 
 class Printer:
-    """Prints lines piece by piece, so that the stage waits for no reader."""
+    """Prints lines piece by piece, so that a slow reader does not block the stage."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -44,26 +44,26 @@ class Printer:
 
     @property
     def busy(self) -> bool:
-        """Tell whether a line is not out yet."""
+        """Whether a line is not completely printed yet."""
         return bool(self._rest)
 
     def begin(self, line: str) -> None:
-        """Take the next line; the one before must be out."""
+        """Take the next line; the one before must be completely printed."""
         self._rest = line.encode() + b"\n"
         self.printed += len(self._rest)
 
-    def go_on(self) -> None:
-        """Print as much as a pipe that ``select`` has reported takes at once."""
+    def print_some(self) -> None:
+        """Print as much as fits at once into a pipe that ``select`` reported as writable."""
         self._rest = self._rest[os.write(self.descriptor, self._rest[: select.PIPE_BUF]) :]
 
     def finish(self) -> None:
-        """Print what is left, however long that takes."""
+        """Print the rest of the line, however long that takes."""
         while self._rest:
-            self.go_on()
+            self.print_some()
 
 
 class EventLog:
-    """Appends events to a file, so that each one survives whatever follows, and prints them."""
+    """Appends events to a file, so that each one survives any later crash, and prints them."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a+b", buffering=0)
@@ -85,7 +85,7 @@ class EventLog:
 
 @dataclass
 class StageOutput:
-    """Writes a stage's log and prints it: lines, together where they come together."""
+    """Writes a stage's log and prints it, several lines at a time if they come together."""
 
     log: Path
     printer: Printer
@@ -96,60 +96,60 @@ class StageOutput:
     def __post_init__(self) -> None:
         self._log = self.log.open("w+b", buffering=0)
         self._size = 0
-        self._position = 0  # printed so far
-        self._line_end = 0  # of the last whole line
-        self._broken_line = False  # what is printed ends within a line
+        self._position = 0  # end of the printed part
+        self._line_end = 0  # end of the last complete line
+        self._broken_line = False  # the printed part ends within a line
         self._budget = float(self.bytes_per_s)
-        self._then = self._last = self.clock()
+        self._budget_time = self._printed_at = self.clock()
 
     def write(self, chunk: bytes) -> None:
-        """Take the next bytes."""
+        """Write the next bytes of output."""
         self._log.write(chunk)
         if end := chunk.rfind(b"\n") + 1:
             self._line_end = self._size + end
         self._size += len(chunk)
 
-    def waiting(self) -> tuple[list[int], float]:
-        """Return what to wait for: descriptors that must be ready for writing, and seconds."""
-        if self.printer.busy or self._due():
+    def wait_conditions(self) -> tuple[list[int], float]:
+        """Return what to wait for: descriptors to become writable, and a time in seconds."""
+        if self.printer.busy or self._is_due():
             return [self.printer.descriptor], QUIET_S
-        return [], PACE_S if self._end() > self._position else QUIET_S
+        return [], PACE_S if self._printable_end() > self._position else QUIET_S
 
-    def quiet(self) -> None:
-        """Nothing has come for a while: a line without an end is printed as it is."""
+    def release_partial_line(self) -> None:
+        """Let an incomplete line be printed, since no output has come for a while."""
         self._line_end = self._size
 
-    def go_on(self) -> None:
-        """Print some of what there is."""
+    def print_some(self) -> None:
+        """Print some of the pending output."""
         if not self.printer.busy:
             self._begin()
-        self.printer.go_on()
+        self.printer.print_some()
 
     def finish(self) -> None:
-        """Print what is left, and close the log."""
-        self.quiet()
+        """Print the pending output, and close the log."""
+        self.release_partial_line()
         self.printer.finish()
         while self._position < self._size:
             self._begin()
             self.printer.finish()
         self._log.close()
 
-    def _end(self) -> int:
-        """How far the log can be printed now."""
+    def _printable_end(self) -> int:
+        """Return the position up to which the log can be printed now."""
         if self._line_end > self._position:
             return self._line_end
         return self._size if self._size - self._position >= PIECE else self._position
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         now, rate = self.clock(), self.bytes_per_s
         if self.printer.printed >= MOST_PRINTED:
             rate = min(rate, SLOW_RATE)
-        self._budget = min(rate, self._budget + (now - self._then) * rate)
-        self._then = now
+        self._budget = min(rate, self._budget + (now - self._budget_time) * rate)
+        self._budget_time = now
         if self._budget <= 0:
             return False
-        behind = self._end() - self._position
-        return behind >= PIECE or (behind > 0 and now - self._last >= PACE_S)
+        behind = self._printable_end() - self._position
+        return behind >= PIECE or (behind > 0 and now - self._printed_at >= PACE_S)
 
     def _begin(self) -> None:
         """Begin to print the next piece of the log."""
@@ -160,7 +160,7 @@ class StageOutput:
         line = Output(stage=self.stage, text=text, more=more).to_json()
         self.printer.begin(line)
         self._budget -= len(line)
-        self._last = self.clock()
+        self._printed_at = self.clock()
 
     def _leave_out(self) -> str:
         before = self._position
@@ -172,10 +172,10 @@ class StageOutput:
         return f"{start}[{self._position - before:,} bytes are only in the whole log]\n"
 
     def _next_piece(self) -> tuple[str, bool]:
-        """Return the next whole lines that fit, else a part of one, and whether more follows."""
-        end = self._end()
+        """Return the next complete lines that fit, or a part of one, and whether more follows."""
+        end = self._printable_end()
         piece = os.pread(self._log.fileno(), min(PIECE, end - self._position), self._position)
-        # Bytes that are no UTF-8 get through as halves of characters, which JSON can spell.
+        # Bytes that are not UTF-8 become unpaired surrogates, which JSON can escape.
         while len(json.dumps(text := piece.decode(errors="surrogateescape"))) > LONGEST_TEXT:
             piece = piece[: len(piece) // 2]
         if self._position + len(piece) < end and (whole := piece.rfind(b"\n") + 1):

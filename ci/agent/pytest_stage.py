@@ -1,7 +1,7 @@
-"""What the agent does for a stage of kind ``pytest``: its logs, its status, its reruns.
+"""Stages of kind ``pytest``: logs, exit status, reruns.
 
-The plugins that it gives to pytest are files of their own, ``status_plugin`` and ``rerun_plugin``.
-What a crash makes of a run is decided later, from these files and events: ``ci.facts.verdict``.
+The agent's pytest plugins are in ``status_plugin`` and ``rerun_plugin``. ``ci.facts.verdict`` later
+judges a crash from these files and events.
 """
 
 from __future__ import annotations
@@ -29,43 +29,44 @@ ENTRY_POINTS = f"[pytest11]\n{PACKAGE} = {PACKAGE}\n"
 RERUN_PLUGIN = "infini_ci_rerun"
 
 INTERRUPTED = 2  # pytest's exit status
-# What lies in the folder may be the work of the code under test.
-MOST_STATUSES = 1000  # pytests in one stage
+# The code under test can write to the folder of statuses.
+MOST_STATUSES = 1000  # pytest processes in one stage
 LONGEST_STATUS = 16  # bytes; a status has three digits
-LARGEST_STATUS = 255  # of a process, to its parent
+LARGEST_STATUS = 255  # exit statuses have 8 bits
 
-MOST_TESTS = 200  # a suite of which more fail is not flaky, it is broken
+MOST_TESTS = 200  # more failed tests mean a broken suite, not flaky tests
 PHASES = ("TestReport", "SubtestReport")
-LARGEST_SESSION_STATUS = (1 << 31) - 1  # what a column of the store has room for
+LARGEST_SESSION_STATUS = (1 << 31) - 1  # limit of the store's integer columns
 
 
-def log_of(results: Path) -> Path:
-    """The per-test log of the run (pytest-reportlog)."""
+def log_path(results: Path) -> Path:
+    """Return the path of the run's per-test log (pytest-reportlog)."""
     return results / "pytest.jsonl"
 
 
-def added_arguments(stage: StagePlan, results: Path) -> list[str]:
-    """What pytest is run with beside the stage's own arguments; other kinds with nothing."""
+def extra_arguments(stage: StagePlan, results: Path) -> list[str]:
+    """Return pytest's arguments in addition to the stage's own; none for other kinds."""
     if stage.kind is not StageKind.PYTEST:
         return []
-    return [f"--report-log={log_of(results)}", f"--junitxml={results / 'junit.xml'}"]
+    return [f"--report-log={log_path(results)}", f"--junitxml={results / 'junit.xml'}"]
 
 
 def python_path(*folders: str | None) -> str:
-    """A ``PYTHONPATH`` of the folders that there are."""
+    """Return a ``PYTHONPATH`` of the folders that are not empty."""
     return os.pathsep.join(filter(None, folders))
 
 
-# A command such as `sh -c 'pytest; clean-up'` returns what its author likes; a small plugin of
-# pytest's reports pytest's own exit status. It is found through PYTHONPATH only: a wrapper that
-# cleans its environment has no plugin, rather than one that pytest cannot import.
+# The exit code of a command such as `sh -c 'pytest; clean-up'` need not be pytest's, so a small
+# pytest plugin records pytest's own exit status. The plugin is found through PYTHONPATH only. A
+# wrapper that clears its environment runs without it, and pytest cannot fail to import it.
 
 
 @contextmanager
 def status_folder(stage: StagePlan, log: Path) -> Iterator[Path | None]:
-    """Make a folder with the plugin, for a stage that wraps a pytest which writes ``log``."""
+    """Create a folder with the plugin, for a stage that runs pytest in a wrapper."""
     folder: Path | None = None
-    if stage.kind is StageKind.PYTEST and not is_pytest(stage.command):  # its code is pytest's
+    # The exit code of a command that is pytest itself is pytest's.
+    if stage.kind is StageKind.PYTEST and not is_pytest(stage.command):
         try:
             folder = Path(tempfile.mkdtemp(prefix="infini-ci-status-"))
             metadata = folder / f"{PACKAGE}-1.dist-info"
@@ -75,7 +76,7 @@ def status_folder(stage: StagePlan, log: Path) -> Iterator[Path | None]:
             (folder / f"{PACKAGE}.py").write_bytes(_plugin("status_plugin"))
             (folder / "report-log").write_text(str(log.resolve()), encoding="utf-8")
             (folder / "statuses").mkdir()
-        except OSError:  # no room: nothing is known, and the tests run all the same
+        except OSError:  # such as a full disk: the tests run without the plugin
             _remove(folder)
             folder = None
     try:
@@ -90,10 +91,10 @@ def _remove(folder: Path | None) -> None:
 
 
 def pytest_status(folder: Path) -> int | None:
-    """Return pytest's exit status; ``None``: not known.
+    """Return pytest's exit status; ``None``: unknown.
 
-    Of several pytests that wrote the log, one that failed counts, and then one without an end:
-    what it would have found is in no log.
+    If several pytest processes wrote the log, a failed one counts first. Next comes one that did
+    not end: its later results are in no log.
     """
     try:
         with os.scandir(folder / "statuses") as entries:
@@ -107,7 +108,7 @@ def pytest_status(folder: Path) -> int | None:
 
 
 def _status(path: str) -> int | None:
-    """Read the exit status in a file; None for what is no such file."""
+    """Read the exit status in a file; ``None``: not a valid file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         try:
@@ -120,7 +121,7 @@ def _status(path: str) -> int | None:
 
 
 def is_pytest(command: Sequence[str]) -> bool:
-    """Tell whether a command is pytest itself: ``pytest``, ``python -I -m pytest``."""
+    """Return whether a command is pytest itself: ``pytest``, ``python -I -m pytest``."""
     program, arguments = Path(command[0]).name, iter(command[1:])
     if not re.match(r"python[0-9.]*$", program):
         return program in ("pytest", "py.test")
@@ -140,7 +141,7 @@ def _plugin(name: str) -> bytes:
 
 @dataclass
 class Reruns:
-    """Further attempts at what failed in a pytest stage: evidence of flakiness, for no verdict."""
+    """Reruns of the failed tests of a pytest stage: evidence of flaky tests, not a verdict."""
 
     stage: StagePlan
     results: Path
@@ -150,24 +151,24 @@ class Reruns:
     """Runs the command of a stage, under another name."""
 
     def __post_init__(self) -> None:
-        self._tests = failed_tests(log_of(self.results))
+        self._tests = failed_tests(log_path(self.results))
         self._last: set[str] = set()
 
-    def possible(self, end: CommandEnd) -> bool:
-        """Tell whether there is something to run again; where not, an event says why."""
+    def can_run(self, end: CommandEnd) -> bool:
+        """Return whether there are tests to rerun; if not, an event has the reason."""
         tests = self._tests
         if end.ended_early or tests is None:
-            self._end("pytest did not get to its end")
+            self._report_end("pytest did not finish")
         elif not tests:
-            self._end("pytest failed, and none of its tests did")
+            self._report_end("pytest failed, but none of its tests did")
         elif len(tests) > MOST_TESTS:
-            self._end(f"{len(tests)} tests failed, more than {MOST_TESTS} are not flaky")
+            self._report_end(f"{len(tests)} tests failed; more than {MOST_TESTS} are not rerun")
         else:
             return True
         return False
 
     def run(self) -> None:
-        """Make all attempts, as often as the stage says, in the time that it had itself."""
+        """Make all attempts that the stage configures, within the stage's own time limit."""
         limit_s, most = self.stage.timeout_s, self.stage.reruns
         deadline = time.monotonic() + limit_s
         with tempfile.TemporaryDirectory(prefix="infini-ci-rerun-") as folder:
@@ -175,7 +176,9 @@ class Reruns:
             for attempt in range(1, most + 1):
                 end = self._attempt(attempt, Path(folder), deadline)
                 if end.timed_out:
-                    self._end(f"{attempt} of {most} took their time limit of {limit_s:g} s")
+                    self._report_end(
+                        f"rerun {attempt} of {most} reached the time limit of {limit_s:g} s"
+                    )
                 if end.ended_early:
                     return
 
@@ -186,7 +189,7 @@ class Reruns:
         chosen = {"tests": self._tests, "last": sorted(self._last)}
         tests.write_text(json.dumps(chosen), encoding="utf-8")
         path = python_path(str(folder), self.environment.get("PYTHONPATH"))
-        text = f"{name}: rerun {attempt} of what failed ({len(self._tests or ())})"
+        text = f"{name}: rerun {attempt} of the failed tests ({len(self._tests or ())})"
         self.emit(RerunStarted(stage=name, attempt=attempt, text=text))
         rerun = replace(
             self.stage,
@@ -195,17 +198,17 @@ class Reruns:
             timeout_s=max(deadline - time.monotonic(), 0.0),
         )
         end = self.carry_out(f"{name}.rerun-{attempt}", rerun)
-        self._last |= unfinished_tests(log)  # what kills the process comes after all others
+        self._last |= unfinished_tests(log)  # tests that kill the process run last
         self.emit(RerunFinished(stage=name, attempt=attempt, **asdict(end)))
         return end
 
-    def _end(self, reason: str) -> None:
+    def _report_end(self, reason: str) -> None:
         text = f"{self.stage.name}: no more reruns: {reason}"
         self.emit(RerunsEnded(stage=self.stage.name, reason=reason, text=text))
 
 
 def failed_tests(log: Path) -> list[str] | None:
-    """The tests of a per-test log that failed or erred; ``None``: the session has no end."""
+    """Return the tests that failed or had an error; ``None``: the session did not finish."""
     failed: dict[str, None] = {}
     ended = False
     for record in _records(log, '"outcome": "failed"', '"SessionFinish"'):
@@ -216,7 +219,7 @@ def failed_tests(log: Path) -> list[str] | None:
 
 
 def unfinished_tests(log: Path) -> set[str]:
-    """The tests of a per-test log that began and have no end."""
+    """Return the tests of a per-test log that began and did not end."""
     begun: set[str] = set()
     ended: set[str] = set()
     for record in _records(log, '"TestReport"'):
@@ -226,27 +229,27 @@ def unfinished_tests(log: Path) -> set[str]:
 
 
 def _records(log: Path, *marks: str) -> Iterator[dict[str, Any]]:
-    """The lines with one of the marks: a log of 17,000 tests is 30 MB, and few of them failed."""
+    """Read only the lines with one of the marks: a log of 17,000 tests has 30 MB."""
     if not log.is_file():
         return
     for line in lines_of_file(log, LONGEST_REPORT):
         if any(mark in line for mark in marks):
-            with suppress(ValueError):  # cut off where the process died, or not pytest's
+            with suppress(ValueError):  # truncated when the process died, or not pytest's
                 yield parse_report(line)
 
 
 def parse_report(line: str) -> dict[str, Any]:
-    """Read a record of a per-test log: the fields that anybody here reads are checked.
+    """Read a record of a per-test log, and check the fields that this program reads.
 
-    The log is written by the process under test. Records of other kinds than those below are as
-    pytest or a plugin wrote them. Raises ``ValueError`` for a line that pytest does not write.
+    The log is written by the process under test. Records of other kinds than those below are not
+    checked. Raises ``ValueError`` for a line that pytest does not write.
     """
-    # A call for each integer would take a tenth of the reader's time; in a short line none is long
-    # enough to take any.
+    # Checking each integer takes a tenth of the reader's time. In a short line no integer can be
+    # long enough to be slow.
     record = parse_object(line, any_integer=len(line) < SHORT)
     kind = record.get("$report_type")
-    # In one expression for each kind: a call for each field takes a quarter of the reader's time.
-    # A bool is an int to isinstance, and no status.
+    # One expression for each kind: a call for each field takes a quarter of the reader's time.
+    # `type` instead of isinstance, to which a bool is an int.
     if kind == "TestReport" or kind == "SubtestReport":
         duration = record.get("duration") or 0.0
         sound = (
@@ -264,5 +267,5 @@ def parse_report(line: str) -> dict[str, Any]:
     else:
         sound = type(kind) is str
     if not sound:
-        raise ValueError(f"not a record of pytest's: {line:.100}")
+        raise ValueError(f"not a pytest record: {line:.100}")
     return record

@@ -1,4 +1,4 @@
-"""A plugin of pytest's: of all tests that were collected, run those that a file names.
+"""A pytest plugin: run only the collected tests that a file names.
 
 It is copied out of the agent's archive and imported by the pytest of the stage.
 """
@@ -14,7 +14,7 @@ FILE_VARIABLE = "INFINI_CI_RERUN_FILE"
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
-    """Called after the conftest files' own: plugins of the command line register first."""
+    """Select the tests, after the conftest files: plugins of the command line register first."""
     wanted = json.loads(Path(os.environ[FILE_VARIABLE]).read_text(encoding="utf-8"))
     tests, last = set(wanted["tests"]), set(wanted["last"])
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in tests])

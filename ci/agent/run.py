@@ -1,4 +1,4 @@
-"""Carries out a job: its stages one after the other, then its artifacts."""
+"""Execute a job: its stages one after the other, then its artifacts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobRun:
         self._workspace = Path(job.workspace)
         self._results = Path(job.results)
         self._results.mkdir(parents=True, exist_ok=True)
-        # Or a Python that dies keeps the last lines of its log, and pytest's summary with them.
+        # Otherwise a Python process that dies loses its last lines, such as pytest's summary.
         unbuffered = {"PYTHONUNBUFFERED": "1"}
         self._environment = {**unbuffered, **os.environ, **job.environment}
         self._cache = CompilerCache(job.compiler_cache, self._environment, self._results)
@@ -56,7 +56,7 @@ class JobRun:
             signal.signal(number, self._interrupt)
         job, facts = self._job, machine_facts()
         built = build_settings([self._stage_environment(stage) for stage in job.stages])
-        self._describe(machine=facts, **built)  # the rest is known when the stages have ended
+        self._describe(machine=facts, **built)  # the rest is known after the stages
         self._log.emit(
             events.RunStarted(PROTOCOL, job.run_id, job.platform, pid=os.getpid(), machine=facts)
         )
@@ -71,7 +71,7 @@ class JobRun:
         if self._reruns is not None and not self._interrupted:
             self._reruns.run()
             self._release()
-            self._describe(**described)  # with the state that the devices are left in
+            self._describe(**described)  # with the final state of the devices
         code = INTERRUPTED if self._interrupted else 0 if passed else 1
         self._log.emit(events.RunFinished(exit_code=code, interrupted=self._interrupted))
         return code
@@ -88,7 +88,7 @@ class JobRun:
             end = self._run_stage(stage)
             if end.failed:
                 reason = f"not run: {stage.name} failed"
-            if end.failed and stage.reruns:  # when all else is done, where that is evidence
+            if end.failed and stage.reruns:  # run after everything else
                 reruns = pytest_stage.Reruns(
                     stage,
                     results=self._results,
@@ -96,16 +96,16 @@ class JobRun:
                     emit=self._log.emit,
                     carry_out=self._carry_out,
                 )
-                self._reruns = reruns if reruns.possible(end) else None
-        if self._reruns is None:  # which need the devices once more
+                self._reruns = reruns if reruns.can_run(end) else None
+        if self._reruns is None:  # reruns still need the devices
             self._release()
         return reason is None
 
     def _lease_for(self, stage: StagePlan | None) -> str | None:
-        """Have the devices that a stage needs, and no others; return why that is impossible.
+        """Lease the devices that a stage needs, and no others; return the reason if impossible.
 
-        Stages that follow each other keep them: another run between the two could take an hour.
-        Before the first stage (``None``) it is checked what no waiting would change.
+        Consecutive stages keep the lease: another run between them could take an hour. Before the
+        first stage (``None``), check for errors that waiting cannot fix.
         """
         if self._leases is None:
             return None
@@ -127,9 +127,9 @@ class JobRun:
             self._leases.release()
 
     def _run_stage(self, stage: StagePlan) -> events.CommandEnd:
-        command = (*stage.command, *pytest_stage.added_arguments(stage, self._results))
+        command = (*stage.command, *pytest_stage.extra_arguments(stage, self._results))
         self._log.emit(events.StageStarted(stage=stage.name, command=command))
-        log = pytest_stage.log_of(self._results)
+        log = pytest_stage.log_path(self._results)
         with pytest_stage.status_folder(stage, log) as folder:
             variables = dict(stage.environment)
             if folder is not None:
@@ -156,7 +156,7 @@ class JobRun:
                 inherited=leases.descriptors if leases else (),
             )
         )
-        if self._interrupted:  # the signal came when there was no stage to end yet
+        if self._interrupted:  # the signal came before the stage existed
             self._stage.end()
         log, rate = self._results / f"{name}.log", self._job.printed_bytes_per_s
         output = StageOutput(log, self._log.printer, stage=name, bytes_per_s=rate)
@@ -174,7 +174,7 @@ class JobRun:
             self._stage.end()
 
     def _describe(self, **facts: object) -> None:
-        """Write what the stages ran with, as far as it is known by now."""
+        """Write the environment of the stages, as far as it is known now."""
         if self._leases is not None:
             found = self._leases.detection
             facts["detection"] = {"status": found.status, "reason": found.reason}

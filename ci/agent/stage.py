@@ -1,9 +1,9 @@
-"""Runs one command and measures its whole process tree.
+"""Run one command and measure its whole process tree.
 
 The command is started by a small forked supervisor, not by the agent itself, because the
-kernel's counters for waited-for children (CPU time, largest resident set) only ever grow:
-a fresh supervisor starts them at zero for every stage. The supervisor is a child subreaper,
-so that daemons and orphans of the stage are counted, and ended, with it.
+kernel's counters for waited-for children (CPU time, largest resident set) only grow: a fresh
+supervisor starts them at zero for every stage. The supervisor is a child subreaper, so that
+daemons and orphans of the stage are measured and ended with it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from pathlib import Path
 from ci.agent.output import QUIET_S, StageOutput
 from ci.model.events import CommandEnd
 
-GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; as `docker stop` has it
-LEFTOVER_GRACE_S = 2.0  # the same for what a finished stage leaves running
-LARGEST_PIPE = 1 << 20  # Linux lets nobody make one larger, so one read empties it
+GRACE_S = 10.0  # between SIGTERM and SIGKILL when a stage must end; the default of `docker stop`
+LEFTOVER_GRACE_S = 2.0  # the same for leftover processes of a finished stage
+LARGEST_PIPE = 1 << 20  # Linux's limit for the size of a pipe, so one read empties it
 SUPERVISOR_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
-EVENTS = "memory.events"  # of a control group of the second version
+EVENTS = "memory.events"  # of cgroup v2
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 ENDING = {signal.SIGTERM, signal.SIGINT}
-# Between two looks for processes that started only while all were told to end; one look reads
-# /proc, which takes a few milliseconds.
+# Between two scans for processes that started while others were being ended. A scan of /proc takes
+# a few milliseconds.
 RESCAN_S = 0.1
-KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never go
+KILL_TIMEOUT_S = 30.0  # a process stuck in the kernel (a hung device) may never end
 
 
 @dataclass(frozen=True)
 class StageCommand:
-    """What to run, and in what; its processes inherit the descriptors."""
+    """A command, its environment and limits; its processes inherit the descriptors."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
@@ -79,31 +79,32 @@ class Stage:
         os.close(result)
 
     def end(self) -> None:
-        """Ask the supervisor, if there still is one, to end the stage."""
+        """Ask the supervisor, if it is still running, to end the stage."""
         if self._running:
             os.kill(self._pid, signal.SIGTERM)
 
     def follow(self, output: StageOutput) -> CommandEnd:
         """Pass on the output until the stage has ended; return the measurements."""
-        written = self._pass_on(output)
+        written = self._forward_output(output)
         os.close(self._output)
         os.close(self._result)
-        self._running = False  # now: once it is waited for, its number may be another process's
+        self._running = False  # before waitpid, after which the PID may be reused
         _, status = os.waitpid(self._pid, 0)
         if written:
             return CommandEnd(**json.loads(written))
-        # The supervisor failed or was killed, so the agent's own counters must do.
-        return _measured(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
+        # The supervisor failed or was killed: use the agent's own counters.
+        return _command_end(time.monotonic() - self._start, status or SUPERVISOR_FAILED << 8)
 
-    def _pass_on(self, output: StageOutput) -> bytes:
-        """Pass on the output until the supervisor has ended; return what it has written.
+    def _forward_output(self, output: StageOutput) -> bytes:
+        """Pass on the output until the supervisor has ended; return the supervisor's result.
 
-        The output itself need not end: a process out of the supervisor's reach may hold it open.
+        Do not wait for the end of the output: a process that the supervisor cannot reach may hold
+        it open.
         """
         written = b""
         reading = {self._output, self._result}
         while self._result in reading:
-            printing, patience_s = output.waiting()
+            printing, patience_s = output.wait_conditions()
             ready, printable, _ = select.select(reading, printing, [], patience_s)
             for pipe in ready:
                 chunk = os.read(pipe, LARGEST_PIPE)
@@ -114,9 +115,9 @@ class Stage:
                 else:
                     written += chunk
             if printable:
-                output.go_on()
+                output.print_some()
             elif not ready and patience_s == QUIET_S:
-                output.quiet()
+                output.release_partial_line()
         os.set_blocking(self._output, False)
         with suppress(BlockingIOError):
             output.write(os.read(self._output, LARGEST_PIPE))
@@ -124,7 +125,7 @@ class Stage:
 
 
 def _supervise(command: StageCommand, output: int) -> CommandEnd:
-    # The parent of every orphan below this process, which ends with its own parent.
+    # Adopt every orphaned descendant, and end when the parent ends.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
@@ -141,13 +142,13 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=command.inherited,
-            # The command takes its signals as ever; this process has no threads.
+            # Restore the signal mask for the command. Safe, as this process has no threads.
             preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()),
         )
     except OSError as error:
         os.write(output, f"{command.arguments[0]}: {error.strerror}\n".encode())
         code = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell would
-        return _measured(time.monotonic() - start, code << 8)
+        return _command_end(time.monotonic() - start, code << 8)
     processes = ProcessTree(process.pid)
     try:
         cause = processes.wait(command.timeout_s)
@@ -156,7 +157,7 @@ def _supervise(command: StageCommand, output: int) -> CommandEnd:
         seconds, status = time.monotonic() - start, processes.status
     finally:
         processes.end(LEFTOVER_GRACE_S)
-    return _measured(seconds, status, cause, before)
+    return _command_end(seconds, status, cause, before)
 
 
 class ProcessTree:
@@ -168,7 +169,7 @@ class ProcessTree:
         self.status: int | None = None  # as os.waitpid has it; None while running
 
     def wait(self, timeout_s: float) -> str | None:
-        """Wait for ``main``; return None, or why waiting ended early."""
+        """Wait for ``main``; return ``None``, or the reason why waiting ended early."""
         deadline = time.monotonic() + timeout_s
         while not self._reap() and self.status is None:
             left = deadline - time.monotonic()
@@ -182,19 +183,19 @@ class ProcessTree:
     def end(self, grace_s: float) -> None:
         """End every process: SIGTERM, ``grace_s``, then SIGKILL."""
         for number, timeout_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_TIMEOUT_S)):
-            told: set[int] = set()  # each once, those included that start only meanwhile
+            signalled: set[int] = set()  # signal each process once, also one that starts meanwhile
             deadline = time.monotonic() + timeout_s
             while not self._reap() and time.monotonic() < deadline:
                 for pid in _descendants(os.getpid()):
-                    if pid not in told:
-                        told.add(pid)
-                        # Ended meanwhile, or another user's (sudo): nothing more can be done.
+                    if pid not in signalled:
+                        signalled.add(pid)
+                        # It has ended, or belongs to another user (sudo): nothing more to do.
                         with suppress(ProcessLookupError, PermissionError):
                             os.kill(pid, number)
                 signal.sigtimedwait({signal.SIGCHLD}, RESCAN_S)
 
     def _reap(self) -> bool:
-        """Collect whatever has ended; return whether no process remains."""
+        """Collect ended processes; return whether no process remains."""
         while not self._empty:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -209,13 +210,13 @@ class ProcessTree:
 
 
 def _descendants(ancestor: int) -> list[int]:
-    """Return the processes below ``ancestor``, whatever session they moved to."""
+    """Return all descendants of ``ancestor``, in any session."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it has ended
         children.setdefault(int(fields[1]), []).append(int(folder.name))
     found = list(children.get(ancestor, []))
     for pid in found:  # grows while it is walked
@@ -223,16 +224,16 @@ def _descendants(ancestor: int) -> list[int]:
     return found
 
 
-def _measured(
+def _command_end(
     seconds: float,
     status: int | None,
     cause: str | None = None,
     before: tuple[int | None, int | None] = (None, None),
 ) -> CommandEnd:
-    """Describe an end: a wait status, ``None`` for a command that could not be killed, and why.
+    """Return the end of a command from its wait status, ``None`` if it could not be killed.
 
-    All that waited-for descendants of this process have used is counted, and what the memory
-    counters have grown by.
+    ``cause`` is why the agent ended it. Counts the resources that waited-for descendants of this
+    process used, and the growth of the memory counters since ``before``.
     """
     status = int(signal.SIGKILL) if status is None else status
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -256,11 +257,10 @@ def _measured(
 
 
 def _memory_counters() -> tuple[int | None, int | None]:
-    """Return what the kernel counts in this control group, as far as it tells.
+    """Return two counters of this control group, each ``None`` if the kernel does not report it.
 
-    First the processes killed for memory, also those killed because the machine had none left;
-    then how often an allocation met the limit of the group itself, which only the second version
-    of control groups tells.
+    The first counts out-of-memory kills, also those because the machine ran out. The second counts
+    how often an allocation reached the group's own limit; only cgroup v2 reports it.
     """
     for path in _counter_files():
         try:  # lines like ``oom_kill 2``
@@ -269,20 +269,20 @@ def _memory_counters() -> tuple[int | None, int | None]:
         except (OSError, ValueError):
             continue
         if "oom_kill" in counts:
-            # The first version has memory.failcnt, which stays 0 in a Linux 6.18 that kills.
+            # cgroup v1 has memory.failcnt, but on Linux 6.18 it stays 0 although it kills.
             return counts["oom_kill"], counts.get("oom") if path.name == EVENTS else None
     return None, None
 
 
 def _counter_files() -> list[Path]:
-    """Return the files of this process's group and, in a container, of the mount."""
+    """Return the counter files of this process's group and, in a container, of the mount."""
     found = []
     groups = Path("/proc/self/cgroup")
     for line in groups.read_text().splitlines() if groups.exists() else []:
         _, controllers, group = line.split(":", 2)
         if controllers == "":
             found.append(("/sys/fs/cgroup", group, EVENTS))
-        elif "memory" in controllers.split(","):  # the first version of control groups
+        elif "memory" in controllers.split(","):  # cgroup v1
             found.append(("/sys/fs/cgroup/memory", group, "memory.oom_control"))
     nested = [Path(mount + group, name) for mount, group, name in found]
     return nested + [Path(mount, name) for mount, _, name in found]

@@ -32,7 +32,7 @@ from ci.facts.measures import IMAGE, TOTAL, Quantity
 from ci.facts.suite import operator_of
 from ci.model.details import UnitKind
 from ci.model.results import Grade, PlatformResult
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
 MOST = 5  # shares listed in a text, so that it stays one sentence; the contributors are complete
 LISTED = 0.05  # of the change; a share below it is folded into the rest: it explains too little
@@ -165,7 +165,7 @@ class _Pair:
 
     @property
     def name(self) -> str:
-        return measures.measure(self.stage, self.quantity)
+        return measures.measure_key(self.stage, self.quantity)
 
     @property
     def change(self) -> float:
@@ -254,7 +254,11 @@ class _Pair:
         CPU time less where commands wait for a core."""
         if self.quantity is not Quantity.WALL:
             return min(1.0, _ratio(side.own(self.name), side.work(*UnitKind)))
-        own = side.own(measures.measure(_STAGES[kind], Quantity.WALL)) if kind in _STAGES else None
+        own = (
+            side.own(measures.measure_key(_STAGES[kind], Quantity.WALL))
+            if kind in _STAGES
+            else None
+        )
         return _ratio(own, side.work(kind))
 
     def _test_rows(self) -> Iterator[Contributor]:
@@ -486,7 +490,7 @@ def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
             f"{name[:LONGEST]}{'...' if name[LONGEST:] else ''} (+{growth[name]:.1f} s)"
             for name in names
         ]
-        text = f"the compiler's time traces grew at {first_names(told, NAMES)}"
+        text = f"the compiler's time traces grew at {join_names(told, NAMES)}"
         yield Contributor(CauseKind.TRACE, text, names=tuple(names))
 
 
@@ -522,7 +526,7 @@ def _flags(before: set[str], after: set[str]) -> Iterator[Contributor]:
     if not before or not after:
         return
     changes = {"added": sorted(after - before), "removed": sorted(before - after)}
-    told = [f"{verb} {first_names(flags)}" for verb, flags in changes.items() if flags]
+    told = [f"{verb} {join_names(flags)}" for verb, flags in changes.items() if flags]
     if told:
         names = (*changes["added"], *changes["removed"])
         text = f"compiler flags changed: {', '.join(told)}"
@@ -534,5 +538,5 @@ def _packages(before: PlatformResult, after: PlatformResult) -> Iterator[Contrib
     changed = [name for name in _PACKAGES if then.get(name) != now.get(name)]
     if then and now and changed:
         told = [f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]
-        text = f"packages changed: {first_names(told)}"
+        text = f"packages changed: {join_names(told)}"
         yield Contributor(CauseKind.PACKAGES, text, names=tuple(changed))

@@ -19,9 +19,15 @@ from ci.analysis.flaky import stored_flaky
 from ci.analysis.history import explanations
 from ci.analysis.references import Finder, Repository, Runs
 from ci.analysis.times import Judgement, NoTimes, Times, compare_times
-from ci.facts.difference import ChangeKind, Difference, difference, of_both, run_difference
+from ci.facts.difference import (
+    ChangeKind,
+    Difference,
+    common_changes,
+    compare_outcomes,
+    compare_suites,
+)
 from ci.facts.operators import read_record
-from ci.facts.suite import on_processor, suite_name, suite_of
+from ci.facts.suite import adapt_to_processor, suite_name, suite_of
 from ci.model.results import PlatformResult, Product, title
 from ci.model.tests import Outcome, Processor, Suite
 from ci.util.text import commit_name, counted
@@ -200,11 +206,11 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
             processor = read_record("processor", result.environment)
             sides.append((run_side(store, runs, result), suite, processor))
     (first, before, here), (second, after, there) = sides
-    suites = on_processor(before, after, there), on_processor(after, before, here)
+    suites = adapt_to_processor(before, after, there), adapt_to_processor(after, before, here)
     found = PlatformComparison(
         base=first,
         head=second,
-        tests=_compared(first, second, lambda: difference(*suites)),
+        tests=_compared(first, second, lambda: compare_suites(*suites)),
         times=NoTimes(reasons=("a contract has no times",)),
     )
     return Comparison(base=first.name, head=second.name, platforms=(found,))
@@ -214,7 +220,7 @@ def _compared(base: Side, head: Side, tests: Callable[[], Difference]) -> Differ
     """What differs in the tests that both have; ``None``: one of them has none."""
     if base.missing is not None or head.missing is not None:
         return None
-    return tests() if base.selected == head.selected else of_both(tests())
+    return tests() if base.selected == head.selected else common_changes(tests())
 
 
 Place = tuple[str, str]  # run id, platform
@@ -283,7 +289,7 @@ class _StoredRuns:
     def _tests(self, base: Place, head: Place, times: Times | NoTimes) -> Difference:
         """What changed; slower tests only where the times of the two can be compared."""
         platform, after = head[1], self._store.outcomes(*head)
-        found = run_difference(self._store.outcomes(*base), after)
+        found = compare_outcomes(self._store.outcomes(*base), after)
         if failing := {change.test for change in found.of(ChangeKind.NEWLY_FAILING)}:
             tests = {name for name in after.failures if suite_name(name, after.device) in failing}
             flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)

@@ -14,7 +14,7 @@ from ci.errors import UsageError
 from ci.facts.measures import stage_and_quantity
 from ci.model.results import PlatformResult
 from ci.store.rows import Acceptance
-from ci.util.text import first_names, near_match
+from ci.util.text import join_names, near_match
 
 if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
@@ -111,7 +111,7 @@ def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Accept
     known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
     near = near_match(run_id, known, cutoff=0.9)
     message = f"--accept: nothing of {found.platform} got worse with run '{run_id}'{near}"
-    told = f"What did, and is not accepted: {first_names(known)}."
+    told = f"What did, and is not accepted: {join_names(known)}."
     raise UsageError(message, remedy=told if known else "Nothing is open.")
 
 

@@ -18,7 +18,7 @@ from ci.facts.measures import measures_of
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.platforms import PLATFORMS
 from ci.model.results import PlatformResult
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -151,7 +151,7 @@ class Group(NamedTuple):
             return f"1 {noun}, {self.names[0]}"
         short = [posixpath.basename(name) or name for name in self.names]
         names = short if len({*short}) == len(short) else self.names
-        parts = [counted(len(self.names), noun), self.where, f"({first_names(names, EXAMPLES)})"]
+        parts = [counted(len(self.names), noun), self.where, f"({join_names(names, EXAMPLES)})"]
         return " ".join(part for part in parts if part)
 
 

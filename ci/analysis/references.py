@@ -20,7 +20,7 @@ from ci.store.rows import LATEST, RunHead, RunMeasures
 from ci.util import process
 from ci.util.invocation import command
 from ci.util.process import ProcessError, ProcessResult
-from ci.util.text import SHORT, commit_name, counted, first_names, near_match
+from ci.util.text import SHORT, commit_name, counted, join_names, near_match
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
@@ -121,7 +121,7 @@ class Finder:
         found = [commit for commit in commits if commit.startswith(start)]
         if len(found) > 1:
             message = f"'{name}' begins {len(found)} commits of the store"
-            raise UsageError(f"{message}: {first_names(sorted(found))}", remedy="Write more of it.")
+            raise UsageError(f"{message}: {join_names(sorted(found))}", remedy="Write more of it.")
         return found[0] if found else None
 
     def _of_commits(self, name: str, platform: str | None, commits: tuple[str, ...]) -> Runs:
@@ -150,7 +150,7 @@ class Finder:
         folder = self.repository.folder
         if changed:
             message += "; runs with uncommitted changes stand for no commit"
-            remedy = f"Name the run itself: {first_names([run.run_id for run in changed])}"
+            remedy = f"Name the run itself: {join_names([run.run_id for run in changed])}"
         elif self.repository.is_shallow:
             remedy = f"{folder} is a shallow clone: fetch the rest, git fetch --unshallow"
         else:
@@ -163,7 +163,7 @@ class Finder:
         silence = f" ({self.repository.silence})" if self.repository.silence else ""
         message = f"the store holds no run '{text}'{hint}, nor a commit of that beginning; in"
         message += f" {folder} it is no branch, tag or commit{silence}"
-        remedy = f"The newest runs: {first_names(names)}."
+        remedy = f"The newest runs: {join_names(names)}."
         if self.repository.is_shallow:
             remedy += f" {folder} is a shallow clone: git fetch --unshallow"
         return UsageError(message, remedy=remedy)

@@ -14,7 +14,7 @@ from statistics import median
 from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyse
 from ci.analysis.parts import grouped_by
 from ci.facts.environment_key import EnvironmentKey
-from ci.facts.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
+from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
 from ci.store.rows import Acceptance, RunMeasures
 
 IN_USE = 20
@@ -325,7 +325,7 @@ class _Judge:
             return False
         # The CPU seconds of the stage, or of the stage that it is part of.
         stages = (stage, INSTALL) if stage in _PARTS_OF_INSTALL else (stage,)
-        names = (measure(it, Quantity.CPU) for it in stages)
+        names = (measure_key(it, Quantity.CPU) for it in stages)
         name = next((it for it in names if it in self._findings), None)
         if name is None:
             return False  # nothing to compare with
@@ -377,7 +377,7 @@ def _specific_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
         """Whether a stage that contains this one changed by more than twice what this explains."""
         quantity = stage_and_quantity(change.measure)[1]
         for name in _containing(change.measure) & found.keys():
-            whole = change.before_run.values.get(measure(stage_and_quantity(name)[0], quantity))
+            whole = change.before_run.values.get(measure_key(stage_and_quantity(name)[0], quantity))
             limit = abs(found[name].point.relative) / 2
             if found[name].place == change.place and whole and change.size / whole < limit:
                 return True
@@ -398,8 +398,8 @@ def _containing(name: str) -> set[str]:
     if not quantity.is_time or stage in (TOTAL, IMAGE):
         return set()
     stages = (INSTALL, TOTAL) if stage in _PARTS_OF_INSTALL else (TOTAL,)
-    own = {measure(stage, Quantity.CPU)} - {name}
-    return {measure(it, time) for it in stages for time in (Quantity.WALL, Quantity.CPU)} | own
+    own = {measure_key(stage, Quantity.CPU)} - {name}
+    return {measure_key(it, time) for it in stages for time in (Quantity.WALL, Quantity.CPU)} | own
 
 
 def _key_changes(

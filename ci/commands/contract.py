@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ci.commands.options import add_config, add_format, add_results, config_file
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts.contract import Contract, ContractBase, load_contract, written_contract
-from ci.facts.difference import ChangeKind, difference
-from ci.model.results import RunResult, kind
+from ci.facts.contract import Contract, ContractBase, load_contract, make_contract
+from ci.facts.difference import ChangeKind, compare_suites
+from ci.model.results import RunResult, device_kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.document import output, print_document
 from ci.store.folder import existing_store
@@ -52,7 +52,7 @@ def execute(options: argparse.Namespace) -> int:
     before = None
     with suppress(ConfigError):  # a reason to write it anew
         before = load_contract(path) if path.exists() else None
-    now, text = written_contract(
+    now, text = make_contract(
         run,
         options.platform,
         options.results,
@@ -61,7 +61,7 @@ def execute(options: argparse.Namespace) -> int:
         base=_base(options.base, path, before),
     )
     write_atomically(path, text)
-    found = before and difference(before.suite, now.suite)
+    found = before and compare_suites(before.suite, now.suite)
     needs = sorted({state.needs for state in now.suite.operators.values() if state.needs})
     if options.format == "json":
         changes = found and {kind: len(found.of(kind)) for kind in ChangeKind}
@@ -112,7 +112,7 @@ def _contract_file(config: Path, name: str, run: RunResult) -> Path:
         raise UsageError(f"run {run.run_id} is of {run.project}, {other}", remedy=OTHER_CONFIG)
     simulated = run.platform(name).simulated
     if simulated is not project.config.platforms[name].simulated:
-        of, configured = kind(simulated=simulated), kind(simulated=not simulated)
+        of, configured = device_kind(simulated=simulated), device_kind(simulated=not simulated)
         message = f"run {run.run_id} is of a {of} {name}, {project.path} has a {configured} one"
         raise UsageError(message, remedy=OTHER_CONFIG)
     return project.source / project.config.contracts / f"{name}.yaml"

@@ -18,7 +18,7 @@ from ci.upkeep.doctor.engine import cache_finding, engine_check
 from ci.upkeep.doctor.network import network_checks
 from ci.util import prerequisites
 from ci.util.prerequisites import Finding, ok
-from ci.util.text import first_names
+from ci.util.text import join_names
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         return
     site = site_file(project.path, project.environ)
     files = f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
-    yield ok("configuration", f"{files}: {first_names(configured, 7)}")
+    yield ok("configuration", f"{files}: {join_names(configured, 7)}")
     by_engine: dict[EnginePlan, list[RunPlan]] = {}
     wrong: dict[str, tuple[CiError, list[str]]] = {}  # by its message, with the platforms
     for name in chosen:
@@ -80,8 +80,8 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
         yield from checks.error_findings(f"configuration of {', '.join(unplanned)}", mistake)
     yield from checks.carry_out(
         [
-            checks.Check("git", lambda: [prerequisites.git(project.source)]),
-            checks.Check("results", lambda: [prerequisites.results(options.results)]),
+            checks.Check("git", lambda: [prerequisites.check_git(project.source)]),
+            checks.Check("results", lambda: [prerequisites.check_results(options.results)]),
             checks.Check("cache", lambda: [cache_finding()]),
             *network_checks(network),
             *(engine_check(engine, members) for engine, members in by_engine.items()),

@@ -30,7 +30,7 @@ from ci.upkeep.gc import (
     machine_items,
     run_folders,
 )
-from ci.util.text import counted, mask_credentials, printable
+from ci.util.text import counted, mask_credentials, strip_controls
 
 # By judgement, not measured: after two weeks' absence a run can still be resumed, and images with
 # torch and a vendor's toolkit, of several GB each, stay for seven platforms.
@@ -104,7 +104,7 @@ def execute(options: argparse.Namespace) -> int:
                 try:
                     decision.item.remove()
                 except (CiError, *SDK_ERRORS) as fault:  # it stops no other
-                    failure = printable(explain(fault))
+                    failure = strip_controls(explain(fault))
             if decision.removed:
                 freed += 0 if failure else decision.item.size_bytes
                 images |= decision.item.kind is ItemKind.IMAGE
@@ -175,7 +175,7 @@ def _print_removed(decision: Decision, failure: str | None, *, dry_run: bool) ->
     item = decision.item
     days = (datetime.now(UTC) - item.used) / timedelta(days=1)
     ago = f"{counted(round(days), 'day')} ago" if days >= 1 else "today"
-    what = f"{item.kind} {printable(item.name)}, {decimal(item.size_bytes)}, last used {ago}"
+    what = f"{item.kind} {strip_controls(item.name)}, {decimal(item.size_bytes)}, last used {ago}"
     if failure:
         print(f"  cannot remove {what}: {failure}")
     else:
@@ -199,7 +199,7 @@ def _listed(place: str, decision: Decision, failure: str | None) -> dict[str, ob
     return {
         "place": place,
         "kind": decision.item.kind,
-        "name": printable(decision.item.name),
+        "name": strip_controls(decision.item.name),
         "bytes": decision.item.size_bytes,
         "last_used": decision.item.used.isoformat(),
         "removed": decision.removed and failure is None,

@@ -13,7 +13,7 @@ from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, runs_in
-from ci.util.text import counted, mask_credentials, printable
+from ci.util.text import counted, mask_credentials, strip_controls
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def execute(options: argparse.Namespace) -> int:
                 products = ", ".join(f"{platform} {how}" for platform, how in verdicts.items())
                 print(f"{run.run_id}: {outcome}: {products}")
                 for note in notes:
-                    print(f"  {printable(note)}")
+                    print(f"  {strip_controls(note)}")
     if options.format == "json":
         print(json.dumps({"runs": listed, "refused": len(errors)}, indent=2))
     elif taken.total() + len(errors) > 1:  # 3 runs imported, 1 run already here, 1 refused
@@ -84,5 +84,5 @@ def _told(folder: Path, error: CiError | OSError) -> CiError:
     if not isinstance(error, CiError):
         error = InfrastructureError(f"{folder}: {error}")
     message = "\n".join(filter(None, (str(error), error.remedy)))
-    print(f"error: {mask_credentials(printable(message))}", file=sys.stderr)
+    print(f"error: {mask_credentials(strip_controls(message))}", file=sys.stderr)
     return error

@@ -40,7 +40,7 @@ from ci.store.folder import open_store
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.util import prerequisites
 from ci.util.prerequisites import Severity
-from ci.util.process import interrupts_go_to
+from ci.util.process import handle_interrupts
 from ci.util.text import mask_credentials
 
 
@@ -156,7 +156,7 @@ def _refuse_unfit_machine(
     options: argparse.Namespace, project: Project, platforms: Sequence[str], source: Path
 ) -> None:
     """Raise where no result could be made or written here; what else is missing is named too."""
-    findings = [prerequisites.git(source), prerequisites.results(options.results)]
+    findings = [prerequisites.check_git(source), prerequisites.check_results(options.results)]
     if all(found.level is not Severity.PROBLEM or found.configuration for found in findings):
         return  # each platform finds out by itself what it lacks, and stops no other
     plans = plan_run(
@@ -171,7 +171,7 @@ def _refuse_unfit_machine(
         with suppress(CiError), closing(select_engine(engine)) as selected:
             if isinstance(selected, HostEngine):
                 findings += prerequisites_of(plan)
-    prerequisites.refuse("a run needs", dict.fromkeys(findings))
+    prerequisites.require("a run", dict.fromkeys(findings))
 
 
 def _named(project: Project, options: argparse.Namespace) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence
         jobs=options.jobs,
     )
     result = coordinator.execute()
-    with interrupts_go_to(signal.SIG_IGN):  # the run has ended: its results take no time
+    with handle_interrupts(signal.SIG_IGN):  # the run has ended: its results take no time
         ResultsReport(result).show(options.format)
         if options.format == "table":
             print(f"\nresults: {folder}")

@@ -290,4 +290,4 @@ def _copy_results(container: Container, plan: RunPlan) -> list[str]:
             archive.write(chunk)
         archive.seek(0)
         plan.results.mkdir(parents=True, exist_ok=True)
-        return [source.printable(name) for name in extract(archive, plan.results, strip=1)]
+        return [source.decode_file_name(name) for name in extract(archive, plan.results, strip=1)]

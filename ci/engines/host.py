@@ -75,7 +75,7 @@ class HostEngine:
         the run.
         """
         start = monotonic()
-        prerequisites.refuse("the host engine needs", prerequisites_of(plan))
+        prerequisites.require("the host engine", prerequisites_of(plan))
         with _typed_errors():
             folder = WorkFolder.create(plan)
             try:
@@ -166,7 +166,7 @@ def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
     """Yield what the plans of one project need on this machine; checked before any download."""
     inherited = process.inherited_environment()
     environments = [{**inherited, **plan.environment} for plan in plans]
-    return prerequisites.host_engine(plans[0].source, *environments)
+    return prerequisites.check_host_engine(plans[0].source, *environments)
 
 
 def missing_packages(wanted: SystemPackages) -> str | None:
@@ -222,7 +222,7 @@ def _copy_sources(plan: RunPlan, folder: WorkFolder) -> list[str]:
         left_out = source.write_archive(plan.source, archive)
         archive.seek(0)
         refused = extract(archive, folder.workspace)
-    names = (*left_out, *map(source.printable, refused))
+    names = (*left_out, *map(source.decode_file_name, refused))
     return [f"left out of the sources: {name}" for name in names]
 
 

@@ -19,7 +19,7 @@ from time import monotonic
 from ci.engines import Observer
 from ci.facts.events import parse_event
 from ci.model.events import RunFinished
-from ci.util.lines import LONGEST_EVENT, CutLine, LineCutter
+from ci.util.lines import LONGEST_EVENT, LineSplitter, TruncatedLine
 from ci.util.text import mask_credentials
 
 # A Docker Engine stores the output and sends it to this machine, which costs 0.03 CPU-s per
@@ -134,13 +134,13 @@ class EventReader:
         self._observer = observer
         self._seen = 0
         self._skip = 0
-        self._lines = LineCutter(LONGEST_EVENT)
+        self._lines = LineSplitter(LONGEST_EVENT)
 
     def restart(self) -> None:
         """Expect the stream from its beginning again; lines that were read are skipped."""
         self._skip = max(self._skip, self._seen)
         self._seen = 0
-        self._lines = LineCutter(LONGEST_EVENT)
+        self._lines = LineSplitter(LONGEST_EVENT)
 
     def feed(self, chunk: bytes) -> None:
         """Process the next bytes; a chunk may end anywhere."""
@@ -165,7 +165,7 @@ class EventReader:
         """Count a line that is no event; write and show it, unless there were too many."""
         self.unreadable_lines += 1
         text = line[:LONGEST_SHOWN]
-        if isinstance(line, CutLine):
+        if isinstance(line, TruncatedLine):
             self.longest_line = max(self.longest_line, line.length)
             text += f" [the beginning of {line.length:,} bytes]"
         elif len(line) > LONGEST_SHOWN:

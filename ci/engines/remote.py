@@ -26,7 +26,7 @@ from ci.engines.wheelhouse import LOOPBACK, background_thread, is_served, serve_
 from ci.errors import ConfigError, InfrastructureError
 from ci.model.plan import NetworkPlan
 from ci.util import process
-from ci.util.text import mask_credentials, printable
+from ci.util.text import mask_credentials, strip_controls
 
 CONFIG_VARIABLE = "INFINI_CI_SSH_CONFIG"  # a file in place of ~/.ssh/config
 ENGINE_SOCKET = "/var/run/docker.sock"
@@ -110,7 +110,7 @@ class RemoteMachine:
 
     def failure(self, message: str) -> InfrastructureError:
         """Return the error for a message of ssh."""
-        reason = printable(message.strip()).replace("\n", "\n    ") or "it printed no message"
+        reason = strip_controls(message.strip()).replace("\n", "\n    ") or "it printed no message"
         config = ["-F", self.config] if self.config else []
         by_hand = f"try it by hand: {' '.join(['ssh', *config, self.destination])}"
         known = [text for hint, text in REMEDIES.items() if hint in message]

@@ -1,1 +1,1 @@
-"""What one run reports: from the files that it leaves to the row of the table. Pure."""
+"""From a run's result files to the row of the table. Pure."""

@@ -1,4 +1,4 @@
-"""What a build was made of: read from what pip, CMake, Ninja, ccache and the compilers write."""
+"""Facts about a build, read from the logs of pip, CMake, Ninja, ccache and the compilers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from ci.agent.compiler_cache import HITS, STATISTICS
-from ci.facts.files import ArchiveMember, lines_of, members_of, text_of, without_place
+from ci.facts.files import ArchiveMember, read_archive, read_log_lines, read_text_file, strip_place
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult
 from ci.util.text import parse_json
 
-# Artifacts of ``ci.yaml`` with a meaning, by the names of their files in the results.
+# File names of the artifacts of ``ci.yaml`` that are read here.
 NINJA_LOG = "ninja_log"
 COMPILE_COMMANDS = "compile_commands.json"
 GENERATED = "generated.tar.gz"
@@ -28,21 +28,21 @@ TIME_TRACES = "time_traces.tar.gz"
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """A build: what the table's row has of it, and what the store keeps beside."""
+    """A build: its part of the table's row, and its details in the store."""
 
     result: BuildResult
     details: BuildDetails
 
 
 def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
-    """Read a build from a platform's results folder; ``None`` where nothing there records one.
+    """Read a build from a platform's results folder; ``None`` if nothing there records one.
 
-    ``stages`` are those that build, whose logs are read.
+    ``stages`` are the stages that build; their logs are read.
     """
-    logs = chain.from_iterable(lines_of(folder / f"{stage}.log") for stage in stages)
+    logs = chain.from_iterable(read_log_lines(folder / f"{stage}.log") for stage in stages)
     configure_s, wheel_bytes = read_logs(logs)
-    commands = parse_ninja_log(text_of(folder / NINJA_LOG) or "")
-    members = members_of(folder / GENERATED)
+    commands = parse_ninja_log(read_text_file(folder / NINJA_LOG) or "")
+    members = read_archive(folder / GENERATED)
     # Lines of every generated file; binary ones have none.
     generated = {m.name: m.content.count(b"\n") for m in members or () if b"\0" not in m.content}
     units = [command for command in commands if command.kind is UnitKind.COMPILE]
@@ -54,7 +54,7 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
         wheel_bytes=wheel_bytes,
         generated_lines=None if members is None else sum(generated.values()),
     )
-    cached = cached_units(text_of(folder / STATISTICS), commands)
+    cached = cached_units(read_text_file(folder / STATISTICS), commands)
     details = BuildDetails(
         units=tuple(
             Unit(output=it.output, kind=it.kind, seconds=it.seconds, cached=cached.get(it.output))
@@ -62,8 +62,8 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
             for it in sorted(commands, key=lambda it: (it.start - it.end, it.output))
         ),
         generated=generated,
-        flags=compiler_flags(text_of(folder / COMPILE_COMMANDS)),
-        traced=traced_seconds(members_of(folder / TIME_TRACES) or ()),
+        flags=compiler_flags(read_text_file(folder / COMPILE_COMMANDS)),
+        traced=traced_seconds(read_archive(folder / TIME_TRACES) or ()),
     )
     nothing = (result, details) == (BuildResult(), BuildDetails())
     return None if nothing else Build(result=result, details=details)
@@ -72,42 +72,42 @@ def read_build(folder: Path, *, stages: Iterable[str] = ()) -> Build | None:
 # The logs of pip and CMake
 
 
-# From CMake 3.26 on; the lines before had no times.
+# From CMake 3.26 on; older versions print no times.
 _CONFIGURED = re.compile(r"\s*-- (?:Configuring|Generating) done \((\d{1,9}(?:\.\d{1,9})?)s\)\s*")
-# pip indents what its subprocesses print.
+# pip indents the output of its subprocesses, so these lines are its own.
 _FOLDER = re.compile(r"Processing (?!.*\.(?:whl|zip|tar(?:\.\w+)?|tgz)\b).+\n?")
 _WHEEL = re.compile(r"  Created wheel for \S+: filename=\S+ size=(\d{1,15}) .*\n?")
 
 
 def read_logs(lines: Iterable[str]) -> tuple[float | None, int | None]:
-    """The seconds of configuring, and the bytes of the wheel, from the stages that build."""
+    """Return the seconds of configuring, and the bytes of the wheel, from the build logs."""
     configure_s = wheel_bytes = None
     own_is_next = False
     for line in lines:
         if " done (" in line and (match := _CONFIGURED.fullmatch(line)):
-            # Of all the projects and configurations.
+            # The sum over all projects and configurations.
             configure_s = (configure_s or 0.0) + float(match[1])
         elif _FOLDER.fullmatch(line):
             own_is_next = True
         elif own_is_next and (match := _WHEEL.fullmatch(line)):
-            # pip builds what it was pointed at before what that depends on.
+            # pip builds the given project before its dependencies.
             own_is_next = False
             wheel_bytes = wheel_bytes or int(match[1])
     return configure_s, wheel_bytes
 
 
-# ``.ninja_log``: what Ninja ran, and when
+# ``.ninja_log``: the commands that Ninja ran, with their times
 #
-# A line is start, end (milliseconds since that invocation began), a time stamp, an output and the
-# hash of the command: https://ninja-build.org/manual.html#ref_log
+# A line has start, end (milliseconds since the start of Ninja), a timestamp, an output and the hash
+# of the command: https://ninja-build.org/manual.html#ref_log
 
-NINJA_VERSIONS = range(5, 8)  # 4 had the command itself; 7 is of Ninja 1.13
+NINJA_VERSIONS = range(5, 8)  # 4 had the command instead of its hash; Ninja 1.13 writes 7
 _HEADER = re.compile(r"# ninja log v(\d{1,9})\s*")
 _LINE = re.compile(r"(\d{1,15})\t(\d{1,15})\t[^\t]*\t([^\t]+)\t([^\t]*)")
 _OBJECT = re.compile(r"\.(?:o|obj|cubin|fatbin|ptx|gch|pch)$")
 _LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|a|lib|dylib|dll|pyd|exe)$")
 _DEVICE_LINK = "cmake_device_link."
-_INTERNAL = "CMakeFiles/"  # not files that a build is for: stamps of custom targets
+_INTERNAL = "CMakeFiles/"  # stamps of custom targets, not build products
 
 
 class NinjaCommand(NamedTuple):
@@ -125,21 +125,21 @@ class NinjaCommand(NamedTuple):
 
 
 def parse_ninja_log(text: str) -> list[NinjaCommand]:
-    """The commands, each as it ran last; empty for text that is not a log of a known version.
+    """Return the last run of each command; empty if the text is not a log of a known version.
 
-    Ninja writes a line when a command ends, so that a time before the last one's is of another
-    invocation.
+    Ninja writes a line when a command ends. So an end before that of the previous line marks a new
+    invocation of Ninja.
     """
     header, _, rest = text.partition("\n")
     version = _HEADER.fullmatch(header)
     if version is None or int(version[1]) not in NINJA_VERSIONS:
         return []
-    owner: dict[str, tuple[int, int, int, str]] = {}  # of an output that was made twice, the last
+    owner: dict[str, tuple[int, int, int, str]] = {}  # the last run for each output
     invocation = last = 0
     for line in rest.splitlines():
         match = _LINE.fullmatch(line)
         if match is None or int(match[1]) > int(match[2]):
-            continue  # cut off, or another program's
+            continue  # truncated, or written by another program
         start, end = int(match[1]), int(match[2])
         invocation += end < last
         last = end
@@ -151,16 +151,16 @@ def parse_ninja_log(text: str) -> list[NinjaCommand]:
     for (invocation, start, end, _), names in outputs.items():
         of_kind = {_kind(name): name for name in reversed(names)}  # the first of each
         kind = next(kind for kind in UnitKind if kind in of_kind)
-        commands.append(NinjaCommand(without_place(of_kind[kind]), kind, invocation, start, end))
+        commands.append(NinjaCommand(strip_place(of_kind[kind]), kind, invocation, start, end))
     return commands
 
 
 def wall_seconds(commands: Iterable[NinjaCommand], kind: UnitKind) -> float | None:
-    """Seconds in which at least one such command ran; ``None`` where there is none."""
+    """Return the seconds in which at least one such command ran; ``None`` if there is none."""
     spans = sorted((c.invocation, c.start, c.end) for c in commands if c.kind is kind)
     if not spans:
         return None
-    total, place = 0, (0, 0)  # of the invocation, until when it is counted
+    total, place = 0, (0, 0)  # invocation, and the time up to which it is counted
     for invocation, start, end in spans:
         covered = place[1] if place[0] == invocation else 0
         total += max(0, end - max(start, covered))
@@ -174,19 +174,19 @@ def _kind(output: str) -> UnitKind:
         return UnitKind.LINK
     if _OBJECT.search(name):
         return UnitKind.COMPILE
-    # A program has no suffix, and lies where people look for it.
+    # A program has no suffix, and is outside of the internal folders.
     return UnitKind.OTHER if "." in name or _INTERNAL in f"{folder}/" else UnitKind.LINK
 
 
 # The compiler cache
 
-_OUTSIDE = "__/"  # CMake's folder for a source above its own: ``__/generated/table.cc.o``
+_OUTSIDE = "__/"  # CMake's folder for a source outside its own: ``__/generated/table.cc.o``
 
 
 def cached_units(log: str | None, commands: Iterable[NinjaCommand]) -> dict[str, bool]:
-    """Whether the cache had a unit, by its output; nothing where its log does not show it."""
-    outcomes = _hits(log or "")
-    sources: dict[str, list[str]] = defaultdict(list)  # by the last part of their names
+    """Map outputs to whether they were cache hits; outputs that the log lacks are left out."""
+    outcomes = _hits_by_source(log or "")
+    sources: dict[str, list[str]] = defaultdict(list)  # by file name
     for source in outcomes:
         sources[source.rpartition("/")[2]].append(source)
     outputs: dict[str, list[str]] = defaultdict(list)
@@ -195,17 +195,17 @@ def cached_units(log: str | None, commands: Iterable[NinjaCommand]) -> dict[str,
             outputs[found].append(command.output)
     cached: dict[str, bool] = {}
     for source, made in outputs.items():
-        # One source can be compiled for several targets, which the log does not distinguish.
+        # The log does not show for which of several targets a source was compiled.
         last = set(outcomes[source][-len(made) :])
         if len(last) == 1:
             cached |= dict.fromkeys(made, last.pop())
     return cached
 
 
-def _hits(log: str) -> dict[str, list[bool]]:
-    """Whether each compilation of a source was a hit, in order."""
+def _hits_by_source(log: str) -> dict[str, list[bool]]:
+    """Map sources to whether each of their compilations was a hit, in order."""
     outcomes: dict[str, list[bool]] = defaultdict(list)
-    hits: list[bool] = []  # of the source at hand
+    hits: list[bool] = []  # of the current source
     for line in log.splitlines():
         if line.startswith("# "):
             hits = outcomes[line[2:].strip()]
@@ -216,7 +216,7 @@ def _hits(log: str) -> dict[str, list[bool]]:
 
 
 def _source(output: str, sources: Mapping[str, list[str]]) -> str | None:
-    """The source of ``src/CMakeFiles/ops.dir/core/dispatch.cc.o``: ``../src/core/dispatch.cc``."""
+    """Find the source of an output: ``src/CMakeFiles/ops.dir/a.cc.o`` is of ``../src/a.cc``."""
     folder, _, rest = output.partition("CMakeFiles/")
     name = rest.partition("/")[2].rpartition(".")[0]
     while name.startswith(_OUTSIDE):
@@ -229,17 +229,17 @@ def _source(output: str, sources: Mapping[str, list[str]]) -> str | None:
     return None
 
 
-# Time traces of compilers: what the seconds of a unit went into
+# Time traces of compilers: how the seconds of a unit were spent
 #
-# clang's ``-ftime-trace`` and nvcc's ``-fdevice-time-trace`` write them, as JSON of the same form:
-# https://clang.llvm.org/docs/ClangCommandLineReference.html#cmdoption-clang-ftime-trace. What GCC
-# has (``-ftime-report``) names its own passes and nothing of the sources.
+# clang's ``-ftime-trace`` and nvcc's ``-fdevice-time-trace`` write JSON of the same form:
+# https://clang.llvm.org/docs/ClangCommandLineReference.html#cmdoption-clang-ftime-trace. GCC's
+# ``-ftime-report`` names its own passes, but no sources.
 
-# A change is blamed on one of them: what is cheaper than 50 others explains none.
+# Entries that are kept as possible causes of a change; a cheaper entry explains none.
 MOST_TRACED = 50
-LONGEST_NAME = 200  # characters; a template's name repeats its arguments, templates themselves
+LONGEST_NAME = 200  # characters; a template's name repeats its arguments, often templates too
 LATEST = 1e15  # microseconds: 31 years
-# Of clang, and of nvcc.
+# Names of events of clang and nvcc.
 _KINDS = {
     "Source": "source",
     "Processing Header File": "source",
@@ -254,7 +254,7 @@ _KINDS = {
 
 
 class _Span(NamedTuple):
-    """Something that took its time: microseconds, of one thread."""
+    """A timed event of one thread, in microseconds."""
 
     thread: tuple[object, object]
     start: float
@@ -263,10 +263,9 @@ class _Span(NamedTuple):
 
 
 def traced_seconds(members: Iterable[ArchiveMember]) -> dict[str, float]:
-    """Seconds by source, template and function over all traces: the most expensive ones.
+    """Return seconds by source, template and function over all traces: the most expensive ones.
 
-    Each has the time that it took itself, without what it includes or instantiates, so that
-    shares add up.
+    Each has its self time, without what it includes or instantiates, so that the times add up.
     """
     total: defaultdict[str, float] = defaultdict(float)
     for member in members:
@@ -277,7 +276,7 @@ def traced_seconds(members: Iterable[ArchiveMember]) -> dict[str, float]:
         except ValueError:
             continue
         if isinstance(trace, dict) and isinstance(events := trace.get("traceEvents"), list):
-            for what, time in _own_times(_spans(events)).items():
+            for what, time in _self_times(_spans(events)).items():
                 total[what] += time
     most = heapq.nlargest(MOST_TRACED, total, key=lambda what: (total[what], what))
     return {what: round(total[what] / 1e6, 6) for what in most if total[what] > 0}
@@ -289,27 +288,27 @@ def _spans(events: Iterable[Any]) -> Iterator[_Span]:
         match event:
             case {"ph": "X", "ts": int() | float() as start, "dur": int() | float() as duration}:
                 yield _span(event, start, start + duration)
-            case {"ph": "b", "ts": int() | float() as start}:  # of clang 18 on, for sources
+            case {"ph": "b", "ts": int() | float() as start}:  # from clang 18 on, for sources
                 begun = _span(event, start, start)
             case {"ph": "e", "ts": int() | float() as end} if begun:
-                yield begun._replace(end=end)  # it writes the two one after the other
+                yield begun._replace(end=end)  # begin and end are adjacent
                 begun = None
 
 
 def _span(event: Mapping[str, Any], start: float, end: float) -> _Span:
-    """``template std::vector<int>``; without a name where it is of no interest."""
+    """Make a span named ``template std::vector<int>``; the name is empty for other events."""
     kind, arguments = _KINDS.get(str(event.get("name"))), event.get("args")
     detail = arguments.get("detail") if isinstance(arguments, dict) else None
     what = ""
     if kind is not None and isinstance(detail, str) and detail:
-        # A header that the compiler brings is named from where the compiler is.
-        name = without_place(posixpath.normpath(detail)) if kind == "source" else detail
+        # The path of a compiler's own header is relative to the compiler.
+        name = strip_place(posixpath.normpath(detail)) if kind == "source" else detail
         what = f"{kind} {name}"[:LONGEST_NAME]
     return _Span((str(event.get("pid")), str(event.get("tid"))), start, end, what)
 
 
-def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:
-    """The time of each without those inside of it."""
+def _self_times(spans: Iterable[_Span]) -> Mapping[str, float]:
+    """Return the self time of each name: without the spans nested inside it."""
     own: defaultdict[str, float] = defaultdict(float)
     around: list[_Span] = []
     sound = (span for span in spans if span.what and 0 <= span.start <= span.end < LATEST)
@@ -325,14 +324,14 @@ def _own_times(spans: Iterable[_Span]) -> Mapping[str, float]:
 
 # Flags of the compilers
 
-# Options for where a file is, not how it is compiled; in two words, or in one.
+# Options that locate files, with the path as the next word or in the same word.
 _PLACES = ("-I", "-L", "-MF", "-MT", "-MQ", "-isystem", "-iquote", "-idirafter", "-include")
 _NO_OPTIONS = frozenset({"-c", "-o", "-M", "-MM", "-MD", "-MMD", "-MG", "-MP", "--"})
 _ABSOLUTE = re.compile(r"(?<![\w.])/[^\s\"'=:,;]+")
 
 
 def compiler_flags(text: str | None) -> tuple[str, ...]:
-    """All options of all units, sorted, each once; of a path only its last part is kept."""
+    """Return the options of all units, sorted, without duplicates and without folders."""
     try:
         entries = parse_json(text or "")
     except ValueError:
@@ -345,13 +344,13 @@ def compiler_flags(text: str | None) -> tuple[str, ...]:
 
 
 def _words(entry: Any) -> list[str]:
-    """The command without the compiler, and without whatever starts it."""
+    """Return a command's words from the first option on, without compiler and launcher."""
     command = entry.get("arguments") or entry.get("command") if isinstance(entry, dict) else None
     if isinstance(command, str):
         quoted = {"'", '"', "\\"} & set(command)
-        try:  # without quotes, `split` is a hundred times as fast
+        try:  # without quotes use `str.split`, which is a hundred times as fast
             command = shlex.split(command) if quoted else command.split()
-        except ValueError:  # a quotation without an end
+        except ValueError:  # an unbalanced quote
             return []
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
     first = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
@@ -359,7 +358,7 @@ def _words(entry: Any) -> list[str]:
 
 
 def _options(words: list[str]) -> Iterator[str]:
-    option = ""  # that may yet get a value of its own: ``-x cu``
+    option = ""  # may be followed by its value: ``-x cu``
     skipping = False
     for word in [*words, "--"]:
         if skipping or not word.startswith("-"):

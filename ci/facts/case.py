@@ -1,4 +1,4 @@
-"""All that is known about one platform's run, before it is judged."""
+"""All facts about one platform's run, before it is judged."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ci.facts.difference import Difference, difference
+from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
-from ci.facts.suite import narrowed, on_processor, suite_of
+from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
 from ci.model.events import RunRecord, StageFinished
 from ci.model.job import StageKind, StagePlan
@@ -28,7 +28,7 @@ UNFINISHED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Everything that is known about one platform's run."""
+    """All facts about one platform's run, which the verdict and the notes are made from."""
 
     stages: Sequence[StagePlan]
     record: RunRecord
@@ -36,21 +36,21 @@ class Case:
     facts: ExecutionFacts
     platform: str
     torch_device: str
-    asked_simulated: bool = False
+    simulation_requested: bool = False
     collected: int | None = None
-    """Tests that pytest announced; ``None``: it announced no number."""
+    """Number of tests that pytest printed as collected; ``None``: it printed none."""
     summary: ClosingSummary | None = None
     """pytest's closing summary in the stage's output; ``None``: there is none."""
     last_lines: Sequence[str] = ()
-    """The end of the output of pytest's stage."""
+    """The last lines of the pytest stage's output."""
     memory_limit_bytes: int | None = None
     """The configured memory limit that the engine applied."""
     contract: ContractPlan | None = None
     selected: str | None = None
-    """Operators that the run requested; ``None``: all."""
+    """Operators that were requested; ``None``: all."""
     reruns: Sequence[Rerun] = ()
 
-    def finished(self, stage: StagePlan) -> StageFinished | None:
+    def end_of(self, stage: StagePlan) -> StageFinished | None:
         return self.record.finished_stages.get(stage.name)
 
     @property
@@ -71,16 +71,19 @@ class Case:
 
     @property
     def pytest_end(self) -> StageFinished | None:
-        return self.finished(self.pytest_stage)
+        return self.end_of(self.pytest_stage)
 
     @property
     def selection(self) -> Selection | None:
-        """What the library was narrowed to, as its tests recorded it; ``None``: it was not."""
+        """The operators in the library, as its tests recorded them; ``None``: all."""
         return self.tests.selection if self.tests else None
 
     @cached_property
-    def misplaced(self) -> tuple[str, ...]:
-        """How operator tests ran elsewhere, or with another library, than the run requested."""
+    def placement_errors(self) -> tuple[str, ...]:
+        """One line for each way in which operator tests did not run as the run requested.
+
+        They may have run on another device, platform or slot, or with another library.
+        """
         if self.tests is None:
             return ()
         found, library = [], self.selection
@@ -91,43 +94,43 @@ class Case:
             self.tests,
             platform=self.platform,
             torch_device=self.torch_device,
-            simulated=self.asked_simulated,
+            simulated=self.simulation_requested,
         )
-        # A contract lists which fallbacks people have accepted; others skip newly.
+        # A contract lists the accepted fallbacks; others count as newly skipped.
         if self.contract is None or self.contract.suite is None:
             found += fallbacks(self.tests, self.torch_device)
         return tuple(found)
 
     @cached_property
     def simulated(self) -> bool:
-        """Requested, or recorded by any test."""
+        """Whether a simulated device was requested, or recorded by any test."""
         tests = self.tests.tests if self.tests else ()
-        return self.asked_simulated or any(t.operator and t.operator.simulated for t in tests)
+        return self.simulation_requested or any(t.operator and t.operator.simulated for t in tests)
 
     @property
     def compiled_only(self) -> bool:
-        """Whether no test was to run on the device, for which there is no substitute."""
-        return is_compiled_only(self.platform, simulated=self.asked_simulated)
+        """Whether no test was to run on the device, which cannot be simulated."""
+        return is_compiled_only(self.platform, simulated=self.simulation_requested)
 
     @cached_property
     def changes(self) -> Difference | None:
-        """Against the contract; ``None``: there is none, or the suite did not finish."""
+        """Differences from the contract; ``None``: no contract, or an unfinished suite."""
         if self.contract is None or self.contract.suite is None or self.tests is None:
             return None
-        if not complete(self.tests, self.collected):
+        if not is_complete(self.tests, self.collected):
             return None
         suite = suite_of(self.tests.tests)
-        expected = on_processor(self.contract.suite, suite, self.tests.processor)
+        expected = adapt_to_processor(self.contract.suite, suite, self.tests.processor)
         if self.selection is not None and self.selection.asked == self.selected:
-            expected, suite = narrowed(expected, suite, self.selection)
-        return difference(expected, suite)
+            expected, suite = restrict_to_selection(expected, suite, self.selection)
+        return compare_suites(expected, suite)
 
     @cached_property
     def overloads(self) -> tuple[OverloadCount, ...]:
         return overload_counts(self.tests.tests) if self.tests else ()
 
 
-def complete(tests: PytestLog, collected: int | None = None) -> bool:
-    """Whether a suite finished, so that a test that is not in its log does not exist."""
+def is_complete(tests: PytestLog, collected: int | None = None) -> bool:
+    """Whether a suite finished, so that a test missing in its log does not exist."""
     ended = tests.exit_status in (0, TESTS_FAILED) and not tests.running
     return ended and not tests.unreadable_lines and tests.begun >= (collected or 0)

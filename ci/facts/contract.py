@@ -1,11 +1,11 @@
-"""``<platform>.yaml``: the outcomes that a platform's suite is expected to have.
+"""Contracts: ``<platform>.yaml`` with the expected outcomes of a platform's suite.
 
-Written from a run, reviewed by people, and read as strictly as the configuration. The file
-says what each abbreviation of dtypes stands for, so it can be read without this program.
+A contract is written from a run, reviewed by people, and read as strictly as the configuration.
+The file defines its abbreviations of dtypes, so it can be read without this program.
 
 ``passed with avx512_fp16: float16`` depends on the processor: see ``ci.model.tests.State``.
-A contract with a ``base``, another contract, lists only what differs from it; ``null`` stands for
-what only the base has.
+A contract with a ``base``, another contract, lists only the differences from it. ``null`` marks an
+entry that only the base has.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from typing import NamedTuple
 import yaml
 
 from ci.errors import ConfigError, UsageError
-from ci.facts.case import complete
+from ci.facts.case import is_complete
 from ci.facts.operators import known_reason, mismatches
 from ci.facts.result_files import ResultFiles
 from ci.facts.suite import (
     DTYPE_CLASSES,
     LACKS_INSTRUCTIONS,
-    abbreviated,
+    abbreviate_variants,
+    expand_variants,
     is_variant,
-    spelled_out,
     suite_name,
     suite_of,
 )
 from ci.model.platforms import PLATFORMS
-from ci.model.results import RunResult, kind, without_hardware
+from ci.model.results import RunResult, device_kind, hardware_note
 from ci.model.tests import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.util.invocation import command
-from ci.util.text import first_names, near_match
-from ci.util.yaml import Document, FileFinding, Location, listed, read_document
+from ci.util.text import join_names, near_match
+from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 
 SCHEMA_VERSION = 2  # 1 had neither `base` nor outcomes that depend on the processor
 KEYS = ("schema_version", "base", "platform", "simulated", "device", "dtypes", "operators", "tests")
 OPTIONAL_KEYS = frozenset({"base", "simulated"})
-MOST_BASES = 4  # of bases, so that a cycle is detected
+MOST_BASES = 4  # longest chain of bases, so that a cycle is detected
 PASSED_WITH = "passed with "
-# A failure is never what is expected.
+# Outcomes that can be expected; a failure cannot.
 OUTCOMES = {
     outcome.value: State(outcome)
     for outcome in (Outcome.PASSED, Outcome.XPASSED, Outcome.XFAILED, Outcome.SKIPPED)
@@ -56,23 +56,23 @@ _PLAIN = re.compile(r"(?:\.\.?/)*[A-Za-z_](?:[\w./()-]|::| (?=\w))*", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What is expected of a platform's suite."""
+    """The expected outcomes of a platform's suite."""
 
     platform: str
     suite: Suite
     simulated: bool = False
     base: ContractBase | None = None
-    """The contract that this one differs from."""
+    """The contract from which this one lists the differences."""
 
 
 class ContractBase(NamedTuple):
-    """Another contract, and its file, relative to the one that is based on it."""
+    """A base contract, and its file, relative to the contract that names it."""
 
     name: str
     contract: Contract
 
 
-# Where the file has an entry: its section, then a function, or function, slot and overload.
+# The place of an entry: section and function; for operators also slot and overload.
 _Place = tuple[str | int, ...]
 
 
@@ -80,12 +80,12 @@ _Place = tuple[str | int, ...]
 
 
 _HEAD = """\
-# What the suite is expected to do on {platform}. A run fails if a test vanishes or
+# Expected test outcomes on {platform}. A run fails if a test vanishes or
 # begins to skip.
 {simulated}#
 # Written{day} from a run{torch}:
 #   python -m ci contract {platform}{option}
-# rewrites it from the latest run; people review what changes.
+# rewrites it from the latest run. Review the changes before you commit them.
 # One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests
 # are counted by function.
 """
@@ -98,14 +98,14 @@ def contract_text(
     torch_version: str | None = None,
     date: datetime | None = None,
 ) -> str:
-    """The file's content; raises ``UsageError`` for what no contract can hold.
+    """Return the file's content; raises ``UsageError`` if the suite cannot be a contract.
 
-    ``config`` names the configuration, where it is not the usual one.
+    ``config`` names the configuration, if it is not the default one.
     """
     suite, base = contract.suite, contract.base
-    _refuse_unfit(suite)
+    _check_suite(suite)
     entries, inherited = _entries(suite), _entries(base.contract.suite) if base else {}
-    note = without_hardware(contract.platform).capitalize()
+    note = hardware_note(contract.platform).capitalize()
     head = _HEAD.format(
         platform=contract.platform,
         simulated=f"#\n# {note}.\n" if contract.simulated else "",
@@ -127,10 +127,10 @@ def contract_text(
     return head + "\n".join(lines) + "\n"
 
 
-def _refuse_unfit(suite: Suite) -> None:
-    """Refuse failures, and reasons that are not known.
+def _check_suite(suite: Suite) -> None:
+    """Raise ``UsageError`` for failures and for unknown skip reasons.
 
-    Operator tests skip for a known reason; others may do without, or count as operators.
+    Operator tests need a known skip reason. Other tests may have none, but not an unknown one.
     """
     states = [
         (f"{test.function}[{test.overload}-{test.variant}-slot{test.slot}]", state)
@@ -143,21 +143,23 @@ def _refuse_unfit(suite: Suite) -> None:
         if not all(state.reason is None or known_reason(state.reason) for state in counts):
             unknown.add(name)
     if failing := {name for name, state in states if state.outcome.bad}:
-        message = f"a failure is never part of a contract: {first_names(sorted(failing))}"
-        raise UsageError(message, remedy="Correct or quarantine what fails, and run again.")
+        message = f"a contract cannot expect failures: {join_names(sorted(failing))}"
+        raise UsageError(message, remedy="Fix or quarantine the failing tests, and run again.")
     if unknown:
-        message = f"skipped without a reason that is known: {first_names(sorted(unknown))}"
-        raise UsageError(message, remedy=f"Known: {', '.join(SKIP_REASONS)}.")
+        message = f"skipped without a known reason: {join_names(sorted(unknown))}"
+        raise UsageError(message, remedy=f"Known skip reasons: {', '.join(SKIP_REASONS)}.")
 
 
 def _entries(suite: Suite) -> dict[_Place, str]:
-    """What the file has of each overload, and of each other function."""
+    """Return the file's entry for each overload, and for each other function."""
     variants: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for test, state in suite.operators.items():
         place = ("operators", test.function, test.slot, test.overload)
         variants[place][str(state)].add(test.variant)
     entries = {
-        place: _outcomes({state: _scalar(abbreviated(names)) for state, names in states.items()})
+        place: _outcomes(
+            {state: _scalar(abbreviate_variants(names)) for state, names in states.items()}
+        )
         for place, states in variants.items()
     }
     for name, counts in suite.functions.items():
@@ -168,7 +170,7 @@ def _entries(suite: Suite) -> dict[_Place, str]:
 def _section(
     name: str, entries: Mapping[_Place, str], inherited: Mapping[_Place, str]
 ) -> Iterator[str]:
-    """A section's entries that differ from the inherited ones; ``null``: only those are there."""
+    """Yield the entries that differ from the inherited ones; ``null`` removes one of these."""
     both = (place for place in entries.keys() | inherited.keys() if place[0] == name)
     changed = sorted(place for place in both if entries.get(place) != inherited.get(place))
     yield f"{name}:" if changed else f"{name}: {{}}"
@@ -187,7 +189,7 @@ def _section(
 
 
 def _outcomes(texts: Mapping[str, str]) -> str:
-    """``floating bool``, all of which pass, or ``{passed: floating, no sample: bool}``."""
+    """``floating bool`` if all pass, else ``{passed: floating, no sample: bool}``."""
     if [*texts] == ["passed"]:
         return texts["passed"]
     passed_first = sorted(texts, key=lambda state: (not state.startswith("passed"), state))
@@ -195,7 +197,7 @@ def _outcomes(texts: Mapping[str, str]) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A string as YAML has it, in quotes where it would be something else without."""
+    """Return a string as YAML, in quotes only where it needs them."""
     if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
         return text
     return yaml.safe_dump(text, default_style='"', width=float("inf")).rstrip("\n")
@@ -207,50 +209,55 @@ def _scalar(text: str) -> str:
 def load_contract(
     path: Path, *, platform: str | None = None, simulated: bool | None = None, bases: int = 0
 ) -> Contract:
-    """Read a contract with its base, optionally of a given platform, simulated or not.
+    """Read a contract with its base.
 
-    ``bases`` is the depth of the chain so far.
+    ``platform`` and ``simulated``, where given, must match the contract's. ``bases`` is the length
+    of the chain of bases so far.
 
     Raises:
-        ConfigError: with all findings, each with its line.
+        ConfigError: All findings, each with its line.
     """
     document = read_document(path)
     findings = [*document.findings]
-    if document.data is None and findings:  # no YAML at all
-        raise _wrong(path, findings)
+    if document.data is None and findings:  # not YAML
+        raise _contract_error(path, findings)
     reader = _ContractReader(document=document, findings=findings)
     contract = reader.read(reader.base(path, bases))
     if platform is not None and contract.platform != platform:
         reader.expected(("platform",), contract.platform, f"'{platform}', as this file is named")
     if simulated is not None and contract.simulated is not simulated:
-        # Neither replaces the other, however alike their tests are.
-        of, asked = kind(simulated=contract.simulated), kind(simulated=simulated)
-        text = f"got a contract of a {of} {contract.platform}, expected one of a {asked} one"
-        reader.report(("simulated",), f"{text}; name a folder for each with `contracts`")
+        # A contract of a simulated device never replaces one of a real device.
+        found, expected = (
+            device_kind(simulated=contract.simulated),
+            device_kind(simulated=simulated),
+        )
+        text = f"got a contract for a {found} {contract.platform}, expected one for a {expected}"
+        text = f"{text} {contract.platform}; set a separate folder for each with `contracts`"
+        reader.report(("simulated",), text)
     if findings:
-        raise _wrong(path, findings)
+        raise _contract_error(path, findings)
     return contract
 
 
-def _wrong(path: Path, findings: Iterable[FileFinding]) -> ConfigError:
+def _contract_error(path: Path, findings: Iterable[FileFinding]) -> ConfigError:
     remedy = f"Correct it, or rewrite it with `{command('contract', path.stem)}`."
-    return ConfigError(listed(findings, str(path)), remedy=remedy)
+    return ConfigError(format_findings(findings, str(path)), remedy=remedy)
 
 
 @dataclass
 class _ContractReader:
-    """Takes a document apart, and collects what is wrong with it."""
+    """Reads a document, and collects its findings."""
 
     document: Document
     findings: list[FileFinding]
     inherited: Suite | None = None
-    """What is listed differs from this."""
+    """The suite of the base; the document lists the differences from it."""
     classes: dict[str, list[str]] = field(default_factory=dict)
     replaced: set[Location] = field(default_factory=set)
-    """Places at which nothing of what is inherited counts."""
+    """Places whose inherited entries are replaced or removed."""
 
     def base(self, path: Path, bases: int) -> ContractBase | None:
-        """The contract that the one in ``path`` is based on, if it is."""
+        """Load the base of the contract in ``path``, if it has one."""
         root = self.document.data
         if not isinstance(root, dict) or "base" not in root:
             return None
@@ -258,9 +265,9 @@ class _ContractReader:
         if not isinstance(name, str) or PurePosixPath(name).is_absolute():
             self.expected(("base",), name, "a contract's file, relative to this one")
         elif bases == MOST_BASES:
-            self.report(("base",), f"got more than {MOST_BASES} bases, one after the other")
+            self.report(("base",), f"got a chain of more than {MOST_BASES} bases")
         elif not (path.parent / name).is_file():
-            self.report(("base",), f"got '{name}', and there is no such file")
+            self.report(("base",), f"got '{name}', expected an existing file")
         else:
             return ContractBase(name, load_contract(path.parent / name, bases=bases + 1))
         return None
@@ -315,9 +322,9 @@ class _ContractReader:
         seen: set[str] = set()
         for at, state, dtypes in self._states(place, value):
             if state == State(Outcome.SKIPPED):
-                self.report(at, "got 'skipped', expected the reason")
+                self.report(at, "got 'skipped', expected the skip reason")
             for word in self._text(at, dtypes).split():
-                # Any word may be a dtype, of one vendor or one day; a misspelled class is none.
+                # Any word may be a dtype, also a future or a vendor's. Detect misspelled classes.
                 dtype = word.rpartition("-")[2]
                 hint = near_match(dtype, self.classes, cutoff=0.8)  # float is 0.77 of floating
                 if not is_variant(word) or (hint and dtype not in self.classes):
@@ -325,20 +332,20 @@ class _ContractReader:
                         f"got '{word}', expected dtypes or classes of dtypes, with spaces between"
                     )
                     self.report(at, text + hint)
-                for variant in spelled_out(word, self.classes):
+                for variant in expand_variants(word, self.classes):
                     if variant in seen:
                         self.report(at, f"got '{variant}' twice, expected it once")
                     seen.add(variant)
                     yield variant, state
 
     def _entries(self, place: Location, value: object) -> Iterator[tuple[str, object]]:
-        """The items of a mapping.
+        """Yield the items of a mapping.
 
-        ``null`` takes out what the base has; without a base it is a value that is missing.
+        ``null`` removes an entry of the base. Without a base it is a missing value.
         """
         for name, item in self._mapping(place, value).items():
             at = (*place, name)
-            if item is None and self.inherited is not None and not self._is_wrong(at):
+            if item is None and self.inherited is not None and not self._has_finding(at):
                 self.replaced.add(at)
                 yield name, {}
             else:
@@ -350,7 +357,8 @@ class _ContractReader:
             states: Counter[State] = Counter()
             for at, state, count in self._states(("tests", function), outcomes):
                 if state.needs is not None:
-                    self.report(at, "got an outcome by processor, which only operators have")
+                    text = "got an outcome by processor, which only operator tests can have"
+                    self.report(at, text)
                 elif type(count) is int and count > 0:
                     states[state] = count
                 else:
@@ -361,7 +369,7 @@ class _ContractReader:
         return found | {n: old[n] for n in old if ("tests", n) not in self.replaced}
 
     def _states(self, place: Location, value: object) -> Iterator[tuple[Location, State, object]]:
-        """The value of each outcome; a value alone is that of the tests that pass."""
+        """Yield the value of each outcome; a value alone belongs to the tests that pass."""
         if value == {} and place not in self.replaced:
             self.expected(place, value, "at least one outcome")
         self.replaced.add(place)
@@ -376,7 +384,7 @@ class _ContractReader:
                 state = State(Outcome.PASSED, needs=needs)
             if state is None and not known_reason(name):
                 known = [*OUTCOMES, *SKIP_REASONS]
-                text = f"got '{name}', expected an outcome or a reason: {', '.join(known)}"
+                text = f"got '{name}', expected an outcome or a skip reason: {', '.join(known)}"
                 self.report(at, text + near_match(name, known))
                 continue
             yield at, state or State(Outcome.SKIPPED, name), item
@@ -394,12 +402,12 @@ class _ContractReader:
         return ""
 
     def expected(self, place: Location, value: object, what: str) -> None:
-        if not self._is_wrong(place):
+        if not self._has_finding(place):
             got = "nothing" if value is None or value == "" else repr(value)
             self.report(place, f"got {got}, expected {what}")
 
-    def _is_wrong(self, place: Location) -> bool:
-        """Whether there is a finding already, which may be why there is no value."""
+    def _has_finding(self, place: Location) -> bool:
+        """Whether a place already has a finding, which may be why its value is missing."""
         return any(finding.location == place for finding in self.findings)
 
     def report(self, place: Location, text: str) -> None:
@@ -410,10 +418,10 @@ class _ContractReader:
 # A contract from a run
 
 
-RUN_AGAIN = "Run the platform again, and write the contract from a run that is whole."
+RUN_AGAIN = "Run the platform again, and write the contract from a complete run."
 
 
-def written_contract(
+def make_contract(
     run: RunResult,
     platform: str,
     results: Path,
@@ -422,14 +430,14 @@ def written_contract(
     before: Contract | None = None,
     base: ContractBase | None = None,
 ) -> tuple[Contract, str]:
-    """The contract that a run makes, and its text.
+    """Return the contract of a run, and its text.
 
-    ``base`` is the contract to list the differences from.
-    Conditions of other processors in it and in ``before``, the contract so far, are kept.
+    The contract lists the differences from ``base``. Conditions for other processors in ``base``
+    and in ``before``, the contract so far, are kept.
 
     Raises:
-        UsageError: the run is not fit for one: it did not finish, its tests ran elsewhere, or
-            some of them failed.
+        UsageError: The run did not finish, its tests ran on another device or platform, or some
+            of them failed.
     """
     result = run.platform(platform)
     folder = results / run.run_id / platform
@@ -437,17 +445,17 @@ def written_contract(
     if log is None:
         raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
     if selected := result.facts("selection").get("operators"):
-        message = f"run {run.run_id} is of selected operators only: {selected}"
-        remedy = f"Write the contract from a run of all: python -m ci run {platform} --select all"
+        message = f"run {run.run_id} has only selected operators: {selected}"
+        remedy = f"Run all operators first: python -m ci run {platform} --select all"
         raise UsageError(message, remedy=remedy)
-    # What ended early but well is incomplete too.
-    if not result.verdict.product.is_final or not complete(log):
-        message = f"the tests of {platform} did not get to their end in run {run.run_id}"
+    # A session that ended early is incomplete even with exit status 0.
+    if not result.verdict.product.is_final or not is_complete(log):
+        message = f"the tests of {platform} did not finish in run {run.run_id}"
         raise UsageError(message, remedy=RUN_AGAIN)
     device, simulated = PLATFORMS[platform].torch_device, result.simulated
     if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
         raise UsageError(f"run {run.run_id} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
-    suite = _on_any_processor(log, [it.suite for it in (before, base and base.contract) if it])
+    suite = _keep_conditions(log, [it.suite for it in (before, base and base.contract) if it])
     contract = Contract(platform=platform, suite=suite, simulated=simulated, base=base)
     torch = result.facts("packages").get("torch")
     text = contract_text(
@@ -459,11 +467,11 @@ def written_contract(
     return contract, text
 
 
-def _on_any_processor(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
-    """The suite of a run, with the conditions in contracts for processors other than this one.
+def _keep_conditions(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
+    """Return the suite of a run with conditions, so that it holds on any processor.
 
-    A test that skipped because instructions are missing passes with them. Conditions from other
-    processors are kept, also where this run passes without them.
+    A test that skipped because instructions are missing is expected to pass with them. Conditions
+    from other processors are kept, even if this run passes without them.
     """
     suite = suite_of(log.tests)
     needs = {

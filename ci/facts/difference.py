@@ -1,4 +1,4 @@
-"""What has changed between two suites: tests, and the groups in which people read them."""
+"""Compare two suites: changed tests, and groups of them for reports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from ci.facts.suite import UNSELECTED, Outcomes, abbreviated, families, suite_from, suite_name
+from ci.facts.suite import (
+    UNSELECTED,
+    Outcomes,
+    abbreviate_variants,
+    families,
+    suite_from,
+    suite_name,
+)
 from ci.model.tests import OperatorTest, State, Suite
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
-LINES = 10  # groups: the largest; a row of evidence with more is not read to its end
-SHOWN_OPERATORS = 5  # as many names as `first_names` shows
-MESSAGE_LENGTH = 100  # characters: with its test, a message takes two lines of a terminal
+LINES = 10  # groups that are shown, the largest; readers do not read more
+SHOWN_OPERATORS = 5  # as in `join_names`
+MESSAGE_LENGTH = 100  # characters; with the test name it takes two terminal lines
 ANY_DEVICE = "any"  # in the names of tests of two platforms
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
@@ -24,7 +31,7 @@ Name = TypeVar("Name", bound=OperatorTest | str)
 
 
 class ChangeKind(StrEnum):
-    """A way to change, in the order in which reports list them."""
+    """The kind of a change, in the order of reports."""
 
     VANISHED = "vanished"
     NEWLY_FAILING = "newly failing"
@@ -34,7 +41,7 @@ class ChangeKind(StrEnum):
     SKIP_TO_PASS = "skip -> pass"  # noqa: S105
     ADDED = "added"
     FIXED = "fixed"
-    SLOWER = "slower"  # beyond what single durations do by themselves, which is much
+    SLOWER = "slower"  # by more than the usual, large noise of single durations
 
     @property
     def regression(self) -> bool:
@@ -48,7 +55,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedTest:
-    """One test that changed, or ``count`` tests of a function that are only counted."""
+    """One changed test, or ``count`` changed tests of a function that are only counted."""
 
     kind: ChangeKind
     test: OperatorTest | str
@@ -56,13 +63,13 @@ class ChangedTest:
     after: State | None
     count: int = 1
     whole_slot: bool = False
-    """The other side has no test of this slot at all."""
+    """The other suite has no test of this slot."""
     message: str | None = None
     """The message of a failure."""
     flaky: str | None = None
-    """The evidence, in words, that a test which fails newly is flaky; it fails all the same."""
+    """Evidence, as text, that a newly failing test is flaky; it still counts as failing."""
     seconds: tuple[float, float] | None = None
-    """Of a slower test: the longest that it took before, at the pace of the later run, and now."""
+    """Of a slower test: its longest time before, scaled to the later run's speed, and its time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,27 +94,27 @@ class Difference:
         return any(change.kind.regression for change in self.changes)
 
 
-def difference(base: Suite, head: Suite) -> Difference:
-    """Compare two suites; devices differ where platforms do, and are no part of it."""
+def compare_suites(base: Suite, head: Suite) -> Difference:
+    """Compare two suites; differences of the device do not count."""
     here, there = ({test[:2] for test in suite.operators} for suite in (base, head))
     changes = _changes(base, head, here ^ there)
     changed = sum(change.count for change in changes if change.before is not None)
     return Difference(changes=tuple(changes), unchanged=base.counts().total() - changed)
 
 
-def of_both(found: Difference) -> Difference:
-    """The changes of tests that two runs of differently selected operators both have."""
+def common_changes(found: Difference) -> Difference:
+    """Keep only changes of tests in both runs, for runs with different selected operators."""
     changes = (change for change in found.changes if change.before and change.after)
     states = ((change, {change.before, change.after}) for change in changes)
     return replace(found, changes=tuple(change for change, two in states if UNSELECTED not in two))
 
 
-def run_difference(base: Outcomes, head: Outcomes) -> Difference:
-    """The same of two runs, where only what has changed is looked at: 17,000 tests in 15 ms."""
-    if base.ended_as(head):
+def compare_outcomes(base: Outcomes, head: Outcomes) -> Difference:
+    """Compare two runs; looks only at changed tests, so 17,000 tests take 15 ms."""
+    if base.ended_like(head):
         return Difference(changes=(), unchanged=len(base.names))
     device = base.device if base.device == head.device else ANY_DEVICE
-    here, there = _on_device(base, device), _on_device(head, device)
+    here, there = _rename_device(base, device), _rename_device(head, device)
     changed = {name for name, state in here.items() if there.get(name) != state}
     changed.update(there.keys() - here.keys())
     before, after = (
@@ -118,16 +125,16 @@ def run_difference(base: Outcomes, head: Outcomes) -> Difference:
     known = sum(change.before is not None for change in changes)
     failing = {change.test for change in changes if change.kind is ChangeKind.NEWLY_FAILING}
     messages = head.failures.items() if failing else ()
-    said = {suite_name(name, head.device): text for name, text in messages}
+    message_of = {suite_name(name, head.device): text for name, text in messages}
     with_messages = (
-        replace(change, message=said.get(change.test)) if change.test in failing else change
+        replace(change, message=message_of.get(change.test)) if change.test in failing else change
         for change in changes
     )
     return Difference(changes=tuple(with_messages), unchanged=len(here) - known)
 
 
-def _on_device(side: Outcomes, device: str | None) -> Mapping[str, State]:
-    """The tests by names as if their platform had this device."""
+def _rename_device(side: Outcomes, device: str | None) -> Mapping[str, State]:
+    """Return states by node id, with the device in the names replaced by ``device``."""
     if side.device == device or side.device is None:
         return side.states
     old, new = f"-{side.device}-slot", f"-{device}-slot"
@@ -140,44 +147,47 @@ def _one_sided(
     changed: Iterable[str],
     device: str | None,
 ) -> Set[tuple[str, int]]:
-    """The slots of functions of which one side has no test at all."""
+    """Return the functions and slots of which one side has no test."""
     one_sided = (name for name in changed if name not in here or name not in there)
     tests = [suite_name(name, device) for name in one_sided]
     found = set()
     for function, slot in {test[:2] for test in tests if isinstance(test, OperatorTest)}:
         start, end = f"{function}[", f"-{device}-slot{slot}]"
         for side in (here, there):
-            # As a rule one of the first is of the function, on the slot.
+            # Fast: as a rule one of the first names matches.
             if not any(name.endswith(end) and name.startswith(start) for name in side):
                 found.add((function, slot))
     return found
 
 
 def _changes(base: Suite, head: Suite, one_sided: Container[tuple[str, int]]) -> list[ChangedTest]:
-    """``one_sided`` are the functions and slots that one side has nothing of."""
+    """Return all changes; ``one_sided`` has the functions and slots that one side lacks."""
     found = [
         replace(change, whole_slot=True) if change.test[:2] in one_sided else change
-        for change in _by_name(base.operators, head.operators)
+        for change in _compare_by_name(base.operators, head.operators)
     ]
     if base.others is None or head.others is None:
-        return [*found, *_by_count(base.functions, head.functions)]
-    return [*found, *_by_name(base.others, head.others)]
+        return [*found, *_compare_by_count(base.functions, head.functions)]
+    return [*found, *_compare_by_name(base.others, head.others)]
 
 
-def _by_name(base: Mapping[Name, State], head: Mapping[Name, State]) -> Iterator[ChangedTest]:
+def _compare_by_name(
+    base: Mapping[Name, State], head: Mapping[Name, State]
+) -> Iterator[ChangedTest]:
     for name in sorted({*base, *head}):
         before, after = base.get(name), head.get(name)
-        if kind := _kind(before, after):
+        if kind := _change_kind(before, after):
             yield ChangedTest(kind=kind, test=name, before=before, after=after)
 
 
-def _by_count(
+def _compare_by_count(
     base: Mapping[str, Counter[State]], head: Mapping[str, Counter[State]]
 ) -> Iterator[ChangedTest]:
-    """Tests of one function are alike: what is missing there is what is too much here.
+    """Compare counts of tests by function.
 
-    As many as possible are taken from both at once; what one has too many of has no partner. Never
-    one by one: a contract counts as many as somebody writes into it.
+    Tests of one function cannot be distinguished, so a lost state is paired with a gained one. A
+    surplus on one side has no partner. Pairs are counted, not listed one by one: a contract may
+    state any count.
     """
     for name in sorted({*base, *head}):
         here, there = base.get(name, Counter()), head.get(name, Counter())
@@ -185,7 +195,7 @@ def _by_count(
         while lost or gained:
             before, after = _first(lost), _first(gained)
             count = min(side[state] for side, state in ((lost, before), (gained, after)) if state)
-            if kind := _kind(before, after):
+            if kind := _change_kind(before, after):
                 yield ChangedTest(kind=kind, test=name, before=before, after=after, count=count)
             lost = lost - Counter({before: count} if before else {})
             gained = gained - Counter({after: count} if after else {})
@@ -195,7 +205,7 @@ def _first(states: Counter[State]) -> State | None:
     return min(states, key=lambda state: (state.outcome, str(state)), default=None)
 
 
-def _kind(before: State | None, after: State | None) -> ChangeKind | None:
+def _change_kind(before: State | None, after: State | None) -> ChangeKind | None:
     if before == after:
         return None
     if after is None:
@@ -216,8 +226,8 @@ def _kind(before: State | None, after: State | None) -> ChangeKind | None:
 # For people
 
 
-def lines_of(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
-    """The changes in groups, the largest first, each with its count if it is not the only one."""
+def group_lines(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
+    """Return one line per group of changes, the largest first; several have their counts."""
     groups = sorted(_groups(changes), key=lambda group: (-group[0], group[1]))
     groups += _slower_groups(changes)
     if len(groups) == 1:
@@ -230,17 +240,17 @@ def lines_of(changes: Sequence[ChangedTest], most: int = LINES) -> list[str]:
 
 
 def _groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
-    """The number of tests and the text of each group; slower tests have groups of their own."""
-    # By how it changed, whether the whole slot did, slot and function: overloads and dtypes.
+    """Yield the number of tests and the text of each group, slower tests excluded."""
+    # By change, whether the whole slot changed, slot and function: variants by overload.
     operators: dict[tuple[str, bool, int, str], dict[str, set[str]]] = {}
-    # By how it changed and file: functions and tests.
+    # By change and file: tests by function.
     others: dict[tuple[str, str], dict[str, Counter[str]]] = {}
     shown: dict[str, str] = {}
     for change in changes:
         if change.seconds is not None:
             continue
-        # Messages that differ in numbers only are shown once, by the first of them.
-        how = _how(change)
+        # Of messages that differ only in numbers, the first is shown.
+        how = _describe_change(change)
         how = shown.setdefault(_NUMBER.sub("#", how), how)
         if isinstance(change.test, OperatorTest):
             place = (how, change.whole_slot, change.test.slot, change.test.function)
@@ -251,26 +261,26 @@ def _groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
             functions = others.setdefault((how, file), defaultdict(Counter))
             functions[name.partition("[")[0]][name or file] += change.count
     for (how, whole, slot, _), overloads in operators.items():
-        # Overloads of which the same dtypes have changed share a line; of a slot that is there or
-        # is not, the dtypes are no news.
+        # Overloads with the same changed dtypes share a line. If a whole slot appeared or vanished,
+        # the dtypes are not shown.
         alike: dict[str, list[str]] = defaultdict(list)
         for overload, variants in overloads.items():
-            alike["" if whole else f"{abbreviated(variants)} of "].append(overload)
+            alike["" if whole else f"{abbreviate_variants(variants)} of "].append(overload)
         where = f"all of slot {slot}" if whole else f"slot {slot}"
         for dtypes, names in alike.items():
             count = sum(len(overloads[name]) for name in names)
-            yield count, f"{dtypes}{_operators(names)} ({where}; {how})"
+            yield count, f"{dtypes}{_operator_names(names)} ({where}; {how})"
     for (how, file), functions in others.items():
         counts = {function: tests.total() for function, tests in functions.items()}
         names = [
             f"{function} ({count:,})" if count > 1 else next(iter(functions[function]))
             for function, count in counts.items()
         ]
-        yield sum(counts.values()), f"{file}: {first_names(names)} ({how})"
+        yield sum(counts.values()), f"{file}: {join_names(names)} ({how})"
 
 
 def _slower_groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
-    """By operator or function, what took the most more time first."""
+    """Yield groups of slower tests by operator or function, the largest slowdown first."""
     grown: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for change in changes:
         if change.seconds is not None:
@@ -285,23 +295,23 @@ def _slower_groups(changes: Iterable[ChangedTest]) -> Iterator[tuple[int, str]]:
         yield len(grown[name]), f"{name}: {before:.1f} s -> {after:.1f} s"
 
 
-def _operators(names: Sequence[str]) -> str:
-    """``add.out, mul.out``; of many, those with one beginning together: ``fft_* (12)``."""
+def _operator_names(names: Sequence[str]) -> str:
+    """``add.out, mul.out``; long lists are grouped by first word: ``fft_* (12)``."""
     if len(names) <= SHOWN_OPERATORS:
         return ", ".join(names)
     words = families(names)
     sizes = Counter(words.values()).most_common()
-    told = [f"{word}* ({size:,})" for word, size in sizes[:SHOWN_OPERATORS]]
-    single, left = [name for name in names if name not in words], SHOWN_OPERATORS - len(told)
+    shown = [f"{word}* ({size:,})" for word, size in sizes[:SHOWN_OPERATORS]]
+    single, left = [name for name in names if name not in words], SHOWN_OPERATORS - len(shown)
     rest = sum(size for _, size in sizes[SHOWN_OPERATORS:]) + len(single[left:])
-    return ", ".join([*told, *single[:left]]) + (f" and {rest:,} more" if rest else "")
+    return ", ".join([*shown, *single[:left]]) + (f" and {rest:,} more" if rest else "")
 
 
-def _how(change: ChangedTest) -> str:
+def _describe_change(change: ChangedTest) -> str:
     if change.after is None:
         return f"was {change.before}"
     ending = f"{change.before} -> {change.after}" if change.before else str(change.after)
     first_line = (change.message or "").strip().partition("\n")[0]
-    said = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
-    told = f"{ending}: {said}" if said else ending
-    return f"{told}; {change.flaky}" if change.flaky else told
+    message = first_line[:MESSAGE_LENGTH] + ("..." if len(first_line) > MESSAGE_LENGTH else "")
+    text = f"{ending}: {message}" if message else ending
+    return f"{text}; {change.flaky}" if change.flaky else text

@@ -1,22 +1,22 @@
-"""The environment key: times of runs are compared only where it is the same.
+"""The environment key: times of runs are compared only if their keys are equal.
 
-It is made of all that changes how long the same sources take: the machine and its devices, the
-image, the toolchain, the engine, what the compiler cache had, and what was asked to be built.
+The key has everything that changes the time of equal sources: the machine and its devices, the
+image, the toolchain, the engine, the state of the compiler cache, and the build options.
 
-What is left out, and why:
+Not in the key, and why:
 
-* The host's name, the kernel's release and the versions of the engine: a fleet of equal machines
-  is one environment, and an update of one of them is no reason to begin a history anew.
-* The digest of the image: every rebuild of one recipe has another, made a second later. Its tag is
-  a digest of all that the image is made of, but of the base image the name only, which is why that
-  one's digest stands beside it. What a rebuild brings of its own, since recipes name no version of
-  each package, shows in the versions of the compilers, of Python and of the packages below.
+* Host name, kernel release and engine version: a fleet of equal machines is one environment, and
+  an update must not start a new history.
+* The digest of the image: every rebuild of one recipe has a new one. The tag is a digest of all
+  inputs of the image. Of the base image it covers only the name, so the key has the base image's
+  digest too. Recipes do not pin all packages; the versions of compilers, Python and the packages
+  below show what a rebuild changed.
 * The versions of all other packages: in a fresh environment one of them changes every week.
-* The hit rate of a compiler cache, but for two bands: hits that are lost are a cause to be named.
-* Flags of the compilers and commands of the stages: they come with the sources. What the
-  environment sets beside them (``CXXFLAGS``, ``SKBUILD_CMAKE_DEFINE``) is no part of any commit.
+* The exact hit rate of a compiler cache; the key has two bands. Lost hits are a cause to report.
+* Compiler flags and stage commands: they belong to the sources. Settings from the environment
+  (``CXXFLAGS``, ``SKBUILD_CMAKE_DEFINE``) belong to no commit, so they are in the key.
 
-A run of before this or that was recorded says "unknown", or what is usual.
+For a run from before a component was recorded, the component is "unknown" or has its default.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from ci.model.results import PlatformResult, title
 UNKNOWN = "unknown"
 NONE = "none"
 GIB = 1 << 30
-HALF = 0.5  # of the compilations: what a cache had is one of two bands
+HALF = 0.5  # of the compilations: the limit between the two bands of hits
 SHOWN_DIGITS = 12  # of a digest, as Docker shows it
-# Compiled as a part of what is built, or what runs the tests; the third number changes no times.
+# Libraries that are compiled into the build, and test tools; patch versions do not change times.
 LIBRARIES = ("nanobind", "pybind11", "triton")
 TEST_TOOLS = ("pytest", "pytest-xdist")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentKey:
-    """One environment, in words; every component is shown as it is.
+    """One environment; every component is a text that reports show.
 
-    Whoever adds a component gives it a default, so that the keys of old runs stay as they are.
+    A new component needs a default, so that the keys of old runs do not change.
     """
 
     platform: str
     machine: str  # CPU model, cores, memory
-    image: str  # its tag, a digest of all that it is made of; on the host engine the Python
+    image: str  # its tag, a digest of all its inputs; on the host engine the Python
     compiler: str
     build_tools: str  # CMake, Ninja
     python: str
@@ -62,37 +62,37 @@ class EnvironmentKey:
     devices: str = NONE
     libraries: str = NONE
     test_tools: str = NONE
-    options: str = NONE  # of the build, from the environment
-    instruction_sets: str = NONE  # of the processor: models of one name differ in them
+    options: str = NONE  # build options from the environment
+    instruction_sets: str = NONE  # of the processor: they differ between models of one name
 
     @property
     def digest(self) -> str:
-        """What the store knows it by."""
-        text = json.dumps(self._told(), sort_keys=True)
+        """The key of this environment in the store."""
+        text = json.dumps(self._unusual_components(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def changes(self, before: EnvironmentKey) -> list[str]:
-        """What differs: ``compiler changed: g++ 12.2 -> g++ 13.1``."""
+        """Return the changed components: ``compiler changed: g++ 12.2 -> g++ 13.1``."""
         then = asdict(before)
         differing = {name: now for name, now in asdict(self).items() if then[name] != now}
         if len(differing) > 1 and NONE in (self.instruction_sets, before.instruction_sets):
-            differing.pop("instruction_sets", None)  # not recorded then, rather than another
+            differing.pop("instruction_sets", None)  # not recorded, rather than changed
         return [
             f"{name.replace('_', ' ')} changed: {then[name]} -> {now}"
             for name, now in differing.items()
         ]
 
     def __str__(self) -> str:
-        return "; ".join(value for value in self._told().values() if value != NONE)
+        return "; ".join(value for value in self._unusual_components().values() if value != NONE)
 
-    def _told(self) -> dict[str, str]:
-        """The components that differ from the usual."""
+    def _unusual_components(self) -> dict[str, str]:
+        """The components that differ from their defaults."""
         usual = {field.name: field.default for field in fields(self)}
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
 
 def environment_key(result: PlatformResult) -> EnvironmentKey:
-    """The environment that a platform ran in, as far as the agent got to describe it."""
+    """Return the environment of a platform's run, as far as the agent recorded it."""
     facts = result.environment
     image, packages = result.facts("engine", "image"), result.facts("packages")
     return EnvironmentKey(
@@ -117,11 +117,11 @@ def environment_key(result: PlatformResult) -> EnvironmentKey:
 
 
 def successors(keys: Mapping[str, EnvironmentKey]) -> dict[str, str]:
-    """The digest of the key that a series continues with, where its own is of an older program.
+    """Map digests of keys from older versions of this program to those that continue their series.
 
     A key without instruction sets continues as the first newer key that matches in all other
-    components. ``keys`` are by digest, in the order in which runs first had them: another machine
-    of the same model, seen later, changes nothing.
+    components. ``keys`` are by digest, in the order of their first runs, so a similar machine that
+    is added later changes nothing.
     """
     newer: dict[EnvironmentKey, str] = {}
     for digest, key in keys.items():
@@ -137,7 +137,7 @@ def _text(value: object, default: str = UNKNOWN) -> str:
 def _machine(facts: Mapping[str, Any]) -> str:
     memory = facts.get("memory_bytes")
     gib = f"{round(memory / GIB)} GiB" if isinstance(memory, int) else f"memory {UNKNOWN}"
-    # Processors other than x86 need not report their model.
+    # Processors other than x86 may not report their model.
     model = _text(facts.get("cpu_model") or facts.get("architecture"))
     return f"{model}, {_text(facts.get('cores'))} cores, {gib}"
 
@@ -149,7 +149,7 @@ def _base_image(facts: Mapping[str, Any]) -> str:
 
 
 def _devices(leases: object) -> str:
-    """What kinds of devices the stages had, each device once however often it was leased."""
+    """Return the kinds of the leased devices; a device that was leased twice counts once."""
     devices = [it for it in leases if isinstance(it, dict)] if isinstance(leases, list) else []
     kinds = Counter(
         _text(device.get("name"), "device")

@@ -1,8 +1,8 @@
-"""Typed reading of ``events.jsonl``, the agent's append-only record of a run.
+"""Read ``events.jsonl``, the agent's append-only record of a run, into typed events.
 
-The agent prints the same lines, and the output of the stages between them. The writer may have
-died in the middle of a line, and the code under test can write what it likes, so a line that is
-no event is counted and left out; fields and events that a newer agent may add are ignored.
+The agent prints the same lines, with the output of the stages between them. A line may be
+truncated, and the code under test can write anything. So lines that are not events are counted and
+skipped. Unknown fields and events, which a newer agent may write, are ignored.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ci.model.events import EVENTS, Event, Output, RunRecord, RunStarted
-from ci.util.lines import CutLine, parse_object
-from ci.util.text import storable_json
+from ci.util.lines import TruncatedLine, parse_object
+from ci.util.text import make_json_storable
 
 # A run has dozens of events, plus one a minute while it waits for devices.
 MOST_EVENTS = 100_000
 _NUMBER = (int, float)
 
 
-@cache  # each takes 1 ms to be made, and a run needs few of them
+@cache  # creating one takes 1 ms, and a run needs only a few
 def _reader(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(EVENTS[name])
 
 
 def parse_event(line: str) -> Event | None:
-    """Read an event; ``None``: one of a newer agent. Raises ``ValueError`` for what is none."""
+    """Read an event; ``None``: an unknown event. Raises ``ValueError`` for any other line."""
     value: dict[str, Any] = parse_object(line)
     name = value.get("event")
     if name == Output.event:
@@ -39,21 +39,21 @@ def parse_event(line: str) -> Event | None:
         return None
     if type(value.get("time")) not in _NUMBER or type(value.get("monotonic")) not in _NUMBER:
         raise ValueError("an event without its time")
-    event: Event = _reader(name).validate_python(storable_json(line, value))
+    event: Event = _reader(name).validate_python(make_json_storable(line, value))
     for device in getattr(event, "devices", ()):
         if type(device.get("uuid")) is not str or type(device.get("health")) is not str:
             raise ValueError("a device without a name or a state")
     if isinstance(event, RunStarted) and bool in map(type, value.get("machine", {}).values()):
-        raise ValueError("a truth value among facts")  # pydantic takes it for a number
+        raise ValueError("a bool among the machine's facts")  # pydantic reads it as a number
     return event
 
 
 def _output(value: dict[str, Any]) -> Output:
-    """Take text as it is: pydantic refuses the halves of characters that logs are full of."""
+    """Read output without pydantic, which refuses the unpaired surrogates of logs."""
     stage, text, more = value.get("stage"), value.get("text"), value.get("more", False)
     if type(stage) is str and type(text) is str and type(more) is bool:
         return Output(stage, text, more)
-    raise ValueError("no output of a stage")
+    raise ValueError("not the output of a stage")
 
 
 def parse_events(lines: Iterable[str]) -> RunRecord:
@@ -64,10 +64,10 @@ def parse_events(lines: Iterable[str]) -> RunRecord:
         try:
             event = parse_event(line)
             if len(events) == MOST_EVENTS:
-                raise ValueError("more events than any run has")
+                raise ValueError(f"more than {MOST_EVENTS:,} events")
         except ValueError:
             unreadable += 1
-            longest = max(longest, line.length if isinstance(line, CutLine) else 0)
+            longest = max(longest, line.length if isinstance(line, TruncatedLine) else 0)
         else:
             events += [event] if event is not None else []
     return RunRecord(events=tuple(events), unreadable_lines=unreadable, longest_line=longest)

@@ -1,4 +1,4 @@
-"""Files and archives of a results folder, read in bounds; what cannot be read counts as missing."""
+"""Read files and archives of a results folder within bounds; unreadable ones count as missing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ci.util.lines import LONGEST_LOG_LINE, lines_of_file
 
 LARGEST_FILE = 1 << 27  # bytes; a ninja log of 100,000 commands has 15 million
-LARGEST_CONTENT = 1 << 28  # of an archive
+LARGEST_CONTENT = 1 << 28  # bytes of an archive's content
 GZIP = 31  # zlib's code for this format
-# What a name begins with is of one run only: the workspace, the environment of the host engine.
+# Paths differ between runs up to these folders: the workspace, the host engine's environment.
 PLACES = ("/workspace/", "/site-packages/", "/dist-packages/")
 
 
@@ -25,10 +25,10 @@ class ArchiveMember(NamedTuple):
     content: bytes
 
 
-def text_of(path: Path, largest: int = LARGEST_FILE) -> str | None:
-    """The text of a file; ``None`` where it is missing, too large or cannot be read."""
+def read_text_file(path: Path, largest: int = LARGEST_FILE) -> str | None:
+    """Return the text of a file; ``None`` if it is missing, too large or unreadable."""
     try:
-        # A pipe could keep its reader waiting.
+        # Only regular files: a pipe could block its reader.
         if not path.is_file() or path.stat().st_size > largest:
             return None
         return path.read_text(encoding="utf-8", errors="replace")
@@ -36,8 +36,8 @@ def text_of(path: Path, largest: int = LARGEST_FILE) -> str | None:
         return None
 
 
-def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a log, which may be as long as it likes; of a long line its beginning."""
+def read_log_lines(path: Path) -> Iterator[str]:
+    """Read the lines of a log of any size; of a long line, only its beginning."""
     try:
         if path.is_file():
             yield from lines_of_file(path, LONGEST_LOG_LINE, returns=True)
@@ -45,9 +45,9 @@ def lines_of(path: Path) -> Iterator[str]:
         return
 
 
-def members_of(path: Path) -> Iterator[ArchiveMember] | None:
-    """The files in a ``.tar.gz``; ``None`` where it is not there as a whole."""
-    # As a whole in memory: tarfile's own way through gzip takes twice as long.
+def read_archive(path: Path) -> Iterator[ArchiveMember] | None:
+    """Read the files in a ``.tar.gz``; ``None`` if it is missing or truncated."""
+    # Decompressed in memory: tarfile's own gzip support takes twice as long.
     try:
         if not path.is_file() or path.stat().st_size > LARGEST_FILE:
             return None
@@ -65,10 +65,10 @@ def _members(content: bytes) -> Iterator[ArchiveMember]:
                 if entry.isreg():
                     start = entry.offset_data
                     yield ArchiveMember(entry.name, content[start : start + entry.size])
-    except (tarfile.TarError, ValueError, OverflowError):  # no archive after all
+    except (tarfile.TarError, ValueError, OverflowError):  # not a tar file
         return
 
 
-def without_place(path: str) -> str:
-    """``path`` from where it is the same in every run."""
+def strip_place(path: str) -> str:
+    """Return the part of ``path`` that is the same in every run."""
     return min((path.rpartition(place)[2] for place in PLACES), key=len)

@@ -1,4 +1,4 @@
-"""The measures of a run that series are made of, ``<stage>.<quantity>`` to a number, in words."""
+"""The measures of a run, from which series are made: ``<stage>.<quantity>`` to a number."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ci.model.results import PlatformResult, StageResult
 
 TOTAL = "total"
 IMAGE = "image"
-SYNC = "sync"  # no part of what is measured: the sources on their way to the engine
-# Of the tests: a suite that fails as a whole takes another time, mostly a shorter one.
+SYNC = "sync"  # not a measure: the transfer of the sources to the engine
+# Share of the tests. A suite with many failures takes another time, mostly a shorter one.
 MOST_FAILURES = 0.01
 
 
 class Quantity(StrEnum):
-    """What is measured of a stage, with its unit."""
+    """A measured quantity of a stage, with its unit."""
 
     WALL = "wall_s"
     CPU = "cpu_s"  # user and system
@@ -29,60 +29,60 @@ class Quantity(StrEnum):
 
     @property
     def is_noisy(self) -> bool:
-        """Whether the same sources give another value every time."""
+        """Whether equal sources give different values."""
         return self.is_time or self is Quantity.PEAK_MEMORY
 
 
-def measure(stage: str, quantity: Quantity) -> str:
+def measure_key(stage: str, quantity: Quantity) -> str:
     return f"{stage}.{quantity.value}"
 
 
 def stage_and_quantity(name: str) -> tuple[str, Quantity]:
-    """The parts of a measure's name; a stage may have dots in its own."""
+    """Split a measure's name; the name of a stage may contain dots."""
     stage, _, quantity = name.rpartition(".")
     return stage, Quantity(quantity)
 
 
 def measures_of(result: PlatformResult) -> dict[str, float]:
-    """Every measure of a platform's run; what failed, or was not done, has none.
+    """Return every measure of a platform's run; failed and skipped stages have none.
 
-    A stage has its name in ``ci.yaml``; one that is called as a part of the build is here, such as
-    ``compile``, stands for that part.
+    Stages have their names in ``ci.yaml``. A stage with the name of a part of the build, such as
+    ``compile``, replaces that part.
     """
     named: dict[str, float | None] = {}
-    if result.built and (build := result.build):  # one that failed compiled a part
+    if result.built and (build := result.build):  # a failed build compiled only a part
         named |= {
-            measure("configure", Quantity.WALL): build.configure_s,
-            measure("compile", Quantity.WALL): build.compile_s,
-            measure("link", Quantity.WALL): build.link_s,
-            measure("compile", Quantity.UNITS): build.translation_units,
-            measure("install", Quantity.WHEEL): build.wheel_bytes,
-            measure("generate", Quantity.LINES): build.generated_lines,
+            measure_key("configure", Quantity.WALL): build.configure_s,
+            measure_key("compile", Quantity.WALL): build.compile_s,
+            measure_key("link", Quantity.WALL): build.link_s,
+            measure_key("compile", Quantity.UNITS): build.translation_units,
+            measure_key("install", Quantity.WHEEL): build.wheel_bytes,
+            measure_key("generate", Quantity.LINES): build.generated_lines,
         }
     for stage in result.stages:
-        if stage.name != SYNC and _counts(stage, result):
+        if stage.name != SYNC and _is_measurable(stage, result):
             named |= {
-                measure(stage.name, Quantity.WALL): stage.seconds,
-                measure(stage.name, Quantity.CPU): _cpu(stage),
-                measure(stage.name, Quantity.PEAK_MEMORY): stage.peak_rss_bytes,
+                measure_key(stage.name, Quantity.WALL): stage.seconds,
+                measure_key(stage.name, Quantity.CPU): _cpu(stage),
+                measure_key(stage.name, Quantity.PEAK_MEMORY): stage.peak_rss_bytes,
             }
     in_total = [stage for stage in result.stages if stage.in_total]
-    if result.total_s is not None and all(_counts(stage, result) for stage in in_total):
-        named[measure(TOTAL, Quantity.WALL)] = result.total_s
+    if result.total_s is not None and all(_is_measurable(stage, result) for stage in in_total):
+        named[measure_key(TOTAL, Quantity.WALL)] = result.total_s
         cpu = [seconds for stage in in_total if (seconds := _cpu(stage)) is not None]
         if cpu and len(cpu) == len(in_total):
-            named[measure(TOTAL, Quantity.CPU)] = sum(cpu)
+            named[measure_key(TOTAL, Quantity.CPU)] = sum(cpu)
     return {name: float(value) for name, value in named.items() if value is not None}
 
 
-def _counts(stage: StageResult, result: PlatformResult) -> bool:
-    """Whether it did what it was to do: a pytest with few failures took its time all the same."""
-    if stage.name == IMAGE:  # finding one takes no time, and proves nothing about building it
+def _is_measurable(stage: StageResult, result: PlatformResult) -> bool:
+    """Whether a stage did its work; so did a pytest stage with few failures."""
+    if stage.name == IMAGE:  # finding an existing image says nothing about the time to build one
         return result.facts("engine", "image").get("built") is True
     pytest = result.pytest
     if stage.exit_code != 1 or pytest is None or pytest.summary is None:
         return stage.exit_code == 0
-    # Some tests failed, and few; then no stage after pytest has begun.
+    # pytest's exit code 1: accept it if few tests failed.
     bad = pytest.failed + pytest.errors
     return 0 < bad <= MOST_FAILURES * (bad + pytest.passed + pytest.skipped + pytest.xfailed)
 
@@ -106,20 +106,20 @@ LABELS = {
 }
 _SECONDS = {Quantity.WALL: "s", Quantity.CPU: "CPU-s"}
 _BYTES = (Quantity.PEAK_MEMORY, Quantity.WHEEL)
-# From here on no digit is shown after the point: what is rounded to 10 has none either.
+# From these values on no decimal is shown, so that a value that rounds to 10 has none either.
 _WHOLE_SECONDS = 9.95
 _WHOLE_PERCENT = 0.0995
 _SIZES = ((2**20, "MiB"), (2**10, "KiB"))
 
 
 def percent(share: float, sign: str = "") -> str:
-    """``21 %``, ``4.2 %``, ``0 %``; with the sign ``+`` always with one."""
+    """``21 %``, ``4.2 %``, ``0 %``; the sign ``+`` always shows a sign."""
     digits = 0 if abs(share) >= _WHOLE_PERCENT or not share else 1
     return f"{100 * share:{sign},.{digits}f} %"
 
 
 def amount(value: float, quantity: Quantity, sign: str = "") -> str:
-    """``38 s``, ``4 units``; with the sign ``+`` always with one."""
+    """``38 s``, ``4 units``; the sign ``+`` always shows a sign."""
     if quantity in _BYTES:
         for size, unit in _SIZES:
             if abs(value) >= size or not value:

@@ -1,4 +1,4 @@
-"""The notes of a table row: what a reader must know, in a few words each."""
+"""The notes of a table row: short texts about the run."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ci.facts.case import Case
-from ci.facts.difference import ChangeKind, lines_of
+from ci.facts.difference import ChangeKind, group_lines
 from ci.facts.verdict import BREACHES, code_after_summary, exit_status
 from ci.model.details import Rerun
 from ci.model.events import LeaseFailed, LeaseTaken, RerunsEnded, RunRecord
 from ci.model.results import COMPILED_ONLY, SIMULATED, Harness, OverloadCount, Product, Verdict
 from ci.model.tests import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
 from ci.util.invocation import command
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
 FULL_SUITE = "full suite passed"
 SELECTED_SUITE = "suite of the selected operators passed"
 HOST = "host engine: a fresh virtual environment on this machine"
 
-NOTICEABLE_WAIT_S = 10.0  # less is nothing beside the minutes that a suite takes
+NOTICEABLE_WAIT_S = 10.0  # shorter waits do not matter in a suite of minutes
 
 _HARNESS = {
     Harness.OOM_KILLED: "killed for lack of memory",
@@ -30,13 +30,13 @@ _HARNESS = {
 
 
 def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
-    """Notes on a run that was judged."""
-    failed = case.tests.named(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
+    """Return the notes on a judged run."""
+    failed = case.tests.node_ids(Outcome.FAILED, Outcome.ERROR) if case.tests else ()
     tests = case.tests.tests if case.tests else ()
     if case.selection is not None:
         selected = [str(case.selection)]
     else:
-        unknown = f"selected {case.selected}; no test says what of it the library has"
+        unknown = f"selected {case.selected}; no test recorded which of them the library has"
         selected = [unknown] if case.selected and case.tests else []
     waited = sum(lease.waited_s for lease in case.record.every(LeaseTaken))
     return (
@@ -45,8 +45,8 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[str, ...]:
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case),
-        *_executed(case.overloads),
-        *_kernels(case.overloads),
+        *_executed_notes(case.overloads),
+        *_kernel_notes(case.overloads),
         *_operator_notes(tests),
         *([f"device lease waited {waited:.0f} s"] if waited >= NOTICEABLE_WAIT_S else ()),
         *([HOST] if case.facts.engine == "host" else ()),
@@ -63,7 +63,7 @@ def _simulated_notes(case: Case) -> list[str]:
 
 
 def cache_notes(environment: Mapping[str, object]) -> list[str]:
-    """Whether the compilations were done before; nothing where there were none, or no cache."""
+    """Return the note on the compiler cache; empty without a cache or compilations."""
     match environment.get("compiler_cache"):
         case {"state": "cold"}:
             return ["cold compiler cache"]
@@ -78,21 +78,21 @@ def _verdict_notes(case: Case, verdict: Verdict) -> list[str]:
         return ["interrupted"]
     if failed := case.record.first(LeaseFailed):
         return [failed.reason]
-    notes = [*case.misplaced] or _product_notes(case, verdict)
+    notes = [*case.placement_errors] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         notes.append(f"outer wrapper returned {code_after_summary(case)} after the pytest summary")
     elif verdict.harness is Harness.CRASHED:
-        notes.append(_crash(case))
+        notes.append(_crash_note(case))
     elif verdict.harness is not Harness.CLEAN:
         notes.append(_HARNESS[verdict.harness])
     return notes
 
 
-def _crash(case: Case) -> str:
-    """How a process ended early, and in which tests, where they are known."""
+def _crash_note(case: Case) -> str:
+    """Return the note on a process that ended early, with its tests if known."""
     victims = (case.tests.crashed or case.tests.running) if case.tests else ()
     if victims:
-        return f"process crashed in {first_names(victims)}"
+        return f"process crashed in {join_names(victims)}"
     end = case.pytest_end
     if end is None or end.signal is not None or case.summary is not None:
         return "process crashed"
@@ -100,12 +100,12 @@ def _crash(case: Case) -> str:
 
 
 def _product_notes(case: Case, verdict: Verdict) -> list[str]:
-    """What the product's verdict rests on; a broken contract has notes of its own."""
+    """Return the notes on the product's verdict; a broken contract has its own notes."""
     if verdict.product is Product.PASSED:
-        if case.summary is None:  # the note on the harness has the reason
+        if case.summary is None:  # the note on the harness explains it
             return []
         if case.compiled_only:
-            return ["all that runs without a device passed"]
+            return ["all tests that run without a device passed"]
         return [SELECTED_SUITE if case.selected else FULL_SUITE]
     failed = [end.stage for end in case.record.finished_stages.values() if end.failed]
     if any(stage.name in failed for stage in case.commands):
@@ -134,18 +134,18 @@ def _contract_notes(case: Case) -> list[str]:
     found = []
     for kind in ChangeKind:
         if kind is not ChangeKind.NEWLY_FAILING and (changes := case.changes.of(kind)):
-            # The count, and for what breaks the contract its largest group.
-            group = f": {lines_of(changes, 1)[0]}" if kind in BREACHES else ""
+            # The count and, for changes that break the contract, the largest group.
+            group = f": {group_lines(changes, 1)[0]}" if kind in BREACHES else ""
             found.append(case.changes.headline(kind) + group)
     return [f"contract: {'; '.join(found)}; update with: {update}"] if found else []
 
 
-def _executed(counts: Sequence[OverloadCount]) -> list[str]:
-    """``overloads executed: 1,330 of 1,440``, slot by slot where there are several."""
+def _executed_notes(counts: Sequence[OverloadCount]) -> list[str]:
+    """``overloads executed: 1,330 of 1,440``, by slot if there are several."""
     executed: Counter[int] = Counter()
     active: Counter[int] = Counter()
     for count in counts:
-        # A test that fell back to another device, or took another slot, counts nowhere.
+        # Tests that ran on another device or slot are not counted.
         executed[count.slot] += min(count.executed, count.active)
         active[count.slot] += count.active
     shares = [
@@ -156,26 +156,26 @@ def _executed(counts: Sequence[OverloadCount]) -> list[str]:
     return [f"overloads executed: {', '.join(shares)}"] if shares else []
 
 
-def _kernels(counts: Sequence[OverloadCount]) -> Iterator[str]:
-    """``overloads passed: 22 by kernels of its own, 739 composite, 519 by the CPU fallback``."""
+def _kernel_notes(counts: Sequence[OverloadCount]) -> Iterator[str]:
+    """``overloads passed: 22 by own kernels, 739 composite, 519 by the CPU fallback``."""
     passed: Counter[str] = Counter()
     for count in counts:
         passed.update(count.kernels)
     if passed.total():
         own, composite, fallback = (passed[kernel] for kernel in KERNELS)
         yield (
-            f"overloads passed: {own:,} by kernels of its own, {composite:,} composite,"
+            f"overloads passed: {own:,} by own kernels, {composite:,} composite,"
             f" {fallback:,} by the CPU fallback"
         )
 
 
 def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[str]:
-    """What operator tests recorded of the processor, of their quarantine and of the CPU."""
+    """Yield notes on records of operator tests: processor, quarantine, comparison with the CPU."""
     lacking = (test.operator for test in tests if test.skip_reason == INSTRUCTION_SET)
     if needs := [record.needs for record in lacking if record]:
         what = "; ".join(dict.fromkeys(need for need in needs if need))
         yield f"{counted(len(needs), 'test')} skipped, the processor lacks {what}"
-    # Tests that fail as their quarantine expects, and those that pass.
+    # Quarantined tests that still fail, and those that pass.
     held: Counter[str] = Counter()
     stale: Counter[str] = Counter()
     for test in tests:
@@ -190,16 +190,16 @@ def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[str]:
     differing = {it.overload for it in records if (it.against_cpu or "").startswith("differs")}
     if differing:
         count = counted(len(differing), "overload")
-        yield f"not as on the CPU: {count}: {first_names(sorted(differing))}"
+        yield f"results differ from the CPU: {count}: {join_names(sorted(differing))}"
 
 
 # Reruns
 
 
 def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecord) -> list[str]:
-    """The notes on the reruns of the ``failed`` tests.
+    """Return the notes on the reruns of the ``failed`` tests, one per kind of result.
 
-    ``3 failed tests passed in 5 of 6 reruns: flaky``; the reruns of all that ended alike together.
+    For example ``3 failed tests passed in 5 of 6 reruns: flaky``.
     """
     ended = record.first(RerunsEnded)
     if not record.reruns and ended is None:
@@ -208,7 +208,7 @@ def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecor
     for rerun in reruns:
         if rerun.outcome.good or rerun.outcome.bad:
             attempts[rerun.node_id].append(rerun.outcome.good)
-    # Those that failed again, that passed now and then, always, and that have no result.
+    # 0: all reruns failed, 1: some passed, 2: all passed, 3: no result.
     groups: dict[int, list[list[bool]]] = defaultdict(list)
     for passed in attempts.values():
         groups[any(passed) + all(passed) if passed else 3].append(passed)
@@ -219,7 +219,7 @@ def rerun_notes(reruns: Sequence[Rerun], failed: Iterable[str], record: RunRecor
 
 
 def _rerun_note(tests: Sequence[Sequence[bool]]) -> str:
-    """On tests that ended alike, each with whether it passed in its reruns."""
+    """Return the note on tests with the same kind of result; each is a list of passed or not."""
     which = counted(len(tests), "failed test")
     reruns, passed = sum(map(len, tests)), sum(map(sum, tests))
     if not reruns:
@@ -227,6 +227,6 @@ def _rerun_note(tests: Sequence[Sequence[bool]]) -> str:
     if not passed:
         return f"{which} failed again in all {counted(reruns, 'rerun')}"
     share, ending = f"{passed:,} of", "flaky"
-    if passed == reruns:  # without the tests before
+    if passed == reruns:  # a rerun does not run the tests before it
         share, ending = "all", "flaky, or dependent on the tests before"
     return f"{which} passed in {share} {counted(reruns, 'rerun')}: {ending}"

@@ -1,7 +1,7 @@
-"""What the tests of an operator library record about themselves, and what it adds up to.
+"""Records of operator tests, counts of overloads, and checks where the tests ran.
 
-The records are pytest's ``user_properties``; a project whose tests have none of them has no
-operator tests, and nothing here concerns it.
+The records are pytest's ``user_properties``. A project whose tests have no such records has no
+operator tests, and this module does not affect it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ci.model.results import OverloadCount, is_compiled_only, kind
+from ci.model.results import OverloadCount, device_kind, is_compiled_only
 from ci.model.tests import (
     KERNELS,
     NO_DEVICE,
@@ -29,16 +29,16 @@ from ci.model.tests import (
     Selection,
     TestOutcome,
 )
-from ci.util.text import first_names
+from ci.util.text import join_names
 
-LARGEST_NUMBER = (1 << 31) - 1  # what a column of the store has room for
+LARGEST_NUMBER = (1 << 31) - 1  # limit of the store's integer columns
 
 
 # Reading
 
 
-def recorded(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What a test recorded, by names; what is no pair of a name and a value is left out."""
+def recorded_properties(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties that a test recorded, by name; malformed ones are skipped."""
     properties = report.get("user_properties")
     return {
         pair[0]: pair[1]
@@ -50,15 +50,15 @@ def recorded(report: Mapping[str, Any]) -> dict[str, Any]:
 _RECORDS = {"processor": Processor, "selection": Selection}
 
 
-@cache  # each takes 1 ms to be made, and every report may ask for one
+@cache  # creating one takes 1 ms, and every report may need one
 def _reader(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(_RECORDS[name])
 
 
 def read_record(name: str, records: Mapping[str, Any]) -> Any:
-    """A ``Processor`` or ``Selection`` by its name; ``None``: it is not there, or not readable.
+    """Read the ``Processor`` or ``Selection`` record; ``None``: missing or not readable.
 
-    The first test of a process records it.
+    The first test of each process records them.
     """
     if records.get(name) is None:
         return None
@@ -77,11 +77,11 @@ _TYPES: dict[str, type] = {
 
 
 def operator_record(properties: Mapping[str, Any]) -> OperatorRecord | None:
-    """What the test of an operator recorded, as far as it can be read."""
+    """Read the record of an operator test; unreadable fields are ``None``."""
     known: dict[str, Any] = {
         name: value
         for name, value in properties.items()
-        # A bool is an int to isinstance, and no slot.
+        # `type` instead of isinstance, to which a bool is an int.
         if type(value) is _TYPES.get(name)
         and not (type(value) is int and abs(value) > LARGEST_NUMBER)
     }
@@ -89,23 +89,23 @@ def operator_record(properties: Mapping[str, Any]) -> OperatorRecord | None:
 
 
 def known_reason(text: str | None) -> bool:
-    """Whether a text is a reason of the vocabulary."""
+    """Return whether a text is a known skip reason."""
     if text is None:
         return False
     return text in SKIP_REASONS or text.startswith(f"{VENDOR_DEFECT} ")
 
 
 def skip_reason(record: OperatorRecord | None, message: str | None) -> str | None:
-    """The reason of a skipped test: what it recorded, else what its message begins with.
+    """Return the reason of a skipped test: the recorded one, else the start of its message.
 
-    A vendor's defect has its reference: ``vendor defect #123``.
+    The reason of a vendor defect includes its reference: ``vendor defect #123``.
     """
     recorded = record.reason if record else None
     if record is not None and recorded == VENDOR_DEFECT and record.quarantine:
         return f"{VENDOR_DEFECT} {record.quarantine}"
-    told = (message or "").partition(": ")[0]
-    if recorded in (None, VENDOR_DEFECT) and known_reason(told):
-        return told
+    prefix = (message or "").partition(": ")[0]
+    if recorded in (None, VENDOR_DEFECT) and known_reason(prefix):
+        return prefix
     return recorded
 
 
@@ -114,7 +114,7 @@ def skip_reason(record: OperatorRecord | None, message: str | None) -> str | Non
 
 @dataclass
 class _Overloads:
-    """Those of one slot and device, by what any of their tests did."""
+    """Overloads of one slot and device, by the results of their tests."""
 
     active: set[str] = field(default_factory=set)
     executed: set[str] = field(default_factory=set)
@@ -124,8 +124,8 @@ class _Overloads:
 
 
 def overload_counts(tests: Iterable[TestOutcome]) -> tuple[OverloadCount, ...]:
-    """Count overloads by slot and device, where they are active and where they really ran."""
-    # By slot, device and whether that is a simulated one.
+    """Count overloads by slot and device, both where they are active and where they ran."""
+    # By slot, device, and whether the device is simulated.
     found: dict[tuple[int, str, bool], _Overloads] = defaultdict(_Overloads)
     for test in tests:
         record = test.operator
@@ -133,7 +133,7 @@ def overload_counts(tests: Iterable[TestOutcome]) -> tuple[OverloadCount, ...]:
             continue
         simulated = bool(record.simulated)
         asked = found[record.slot, record.device, simulated]
-        if record.active is not False:  # unknown where it failed before it could ask
+        if record.active is not False:  # None: the test failed before it was known
             asked.active.add(record.overload)
         slot = record.slot if record.ran_slot is None else record.ran_slot
         ran = found[slot, record.ran_device or record.device, simulated]
@@ -163,71 +163,71 @@ def overload_counts(tests: Iterable[TestOutcome]) -> tuple[OverloadCount, ...]:
     return tuple(counts)
 
 
-# Backend proof: did the operator tests run where the run was asked to run them?
+# Backend proof: did the operator tests run on the requested device, platform and slot?
 #
-# A fallback to the CPU, another vendor's device or a slot that is not there leaves a suite
-# green; what each test recorded about itself shows it.
+# Tests may pass although they ran on the CPU, on another vendor's device or on another slot. The
+# records of the tests reveal this.
 
 
 RecordedTest = tuple[TestOutcome, OperatorRecord]
-Place = Callable[[OperatorRecord], object]  # falsy: as requested, or unknown
+Mismatch = Callable[[OperatorRecord], object]  # the mismatch; falsy: as requested, or unknown
 
 
 def mismatches(
     log: PytestLog, *, platform: str, torch_device: str, simulated: bool
 ) -> tuple[str, ...]:
-    """One line for each way in which operator tests ran elsewhere than on the platform."""
+    """Return one line for each way in which operator tests did not run on the platform."""
     device, compiled_only = torch_device, is_compiled_only(platform, simulated=simulated)
     operators = _recorded_tests(log)
     executed = [(test, record) for test, record in operators if record.ran]
-    if compiled_only:  # all that a test may record is that the device is missing
+    if compiled_only:  # every test must skip because the device is missing
         wanted = f"{device} to be compiled only"
         checks = [
             (wanted, operators, "tests were on", _other_kind(simulated)),
-            (wanted, operators, "tests were made for", _other("device", device)),
-            (platform, operators, "tests were made for", _other("platform", platform)),
+            (wanted, operators, "tests were made for", _other_value("device", device)),
+            (platform, operators, "tests were made for", _other_value("platform", platform)),
             (wanted, operators, "tests skipped:", _skipped(NOT_ACTIVE)),
-            (wanted, operators, "tests", _beyond_compilation),
+            (wanted, operators, "tests", _ran_without_device),
         ]
     else:
-        wanted = f"a {kind(simulated=simulated)} {device}"
+        wanted = f"a {device_kind(simulated=simulated)} {device}"
         checks = [
             (wanted, operators, "tests were on", _other_kind(simulated)),
-            (device, executed, "executed tests ran on", _other("ran_device", device)),
-            (platform, executed, "executed tests ran on", _other("ran_platform", platform)),
+            (device, executed, "executed tests ran on", _other_value("ran_device", device)),
+            (platform, executed, "executed tests ran on", _other_value("ran_platform", platform)),
             ("the slot of each test", executed, "executed tests ran on", _other_slot),
-            (device, operators, "tests were made for", _other("device", device)),
-            (platform, operators, "tests were made for", _other("platform", platform)),
+            (device, operators, "tests were made for", _other_value("device", device)),
+            (platform, operators, "tests were made for", _other_value("platform", platform)),
             (device, operators, "tests skipped:", _skipped(NOT_ACTIVE, NO_DEVICE)),
-            (device, executed, "executed tests ran", _nowhere),
+            (device, executed, "executed tests ran", _unrecorded_device),
         ]
-    found = [line for check in checks for line in _elsewhere(*check)]
+    found = [line for check in checks for line in _mismatch_lines(*check)]
     if log.exit_status is None:
         return tuple(found)
-    # A suite that skips every operator is green, and proves nothing.
+    # A suite that skips every operator test succeeds, but proves nothing.
     failed = any(test.outcome.bad for test, _ in operators)
     if operators and not executed and not failed and not compiled_only:
         found.append(f"no operator test executed a sample, of {len(operators):,}")
-    if simulated and not operators:  # only tests prove what the device is
-        found.append(f"requested {wanted}; no test says what it ran on")
+    if simulated and not operators:  # only tests can prove what the device is
+        found.append(f"requested {wanted}; no test recorded its device")
     return tuple(found)
 
 
 def fallbacks(log: PytestLog, torch_device: str) -> tuple[str, ...]:
-    """One line for each device that tests fell back to; they have skipped for it."""
-    other = _other("ran_device", torch_device)
+    """Return one line for each device that tests fell back to, and therefore skipped."""
+    other = _other_value("ran_device", torch_device)
 
     def place(record: OperatorRecord) -> object:
         return None if record.ran else other(record)
 
-    return tuple(_elsewhere(torch_device, _recorded_tests(log), "tests fell back to", place))
+    return tuple(_mismatch_lines(torch_device, _recorded_tests(log), "tests fell back to", place))
 
 
 def _recorded_tests(log: PytestLog) -> list[RecordedTest]:
     return [(test, test.operator) for test in log.tests if test.operator is not None]
 
 
-def _other(field: str, wanted: str) -> Place:
+def _other_value(field: str, wanted: str) -> Mismatch:
     def place(record: OperatorRecord) -> object:
         value = getattr(record, field)
         return value if value != wanted else None
@@ -235,7 +235,7 @@ def _other(field: str, wanted: str) -> Place:
     return place
 
 
-def _other_kind(simulated: bool) -> Place:
+def _other_kind(simulated: bool) -> Mismatch:
     def place(record: OperatorRecord) -> object:
         if bool(record.simulated) is simulated:
             return None
@@ -250,24 +250,24 @@ def _other_slot(record: OperatorRecord) -> str | None:
     return f"slot {record.ran_slot}, not {record.slot}"
 
 
-def _skipped(*reasons: str) -> Place:
+def _skipped(*reasons: str) -> Mismatch:
     return lambda record: record.reason if record.reason in reasons else None
 
 
-def _nowhere(record: OperatorRecord) -> str | None:
+def _unrecorded_device(record: OperatorRecord) -> str | None:
     """A missing record proves nothing."""
-    return "without saying where" if record.ran_device is None else None
+    return "without recording their device" if record.ran_device is None else None
 
 
-def _beyond_compilation(record: OperatorRecord) -> str | None:
-    """What a test did that had no device; one without a skip reason has failed anyway."""
+def _ran_without_device(record: OperatorRecord) -> str | None:
+    """Return what a test did other than skip because it had no device."""
     if record.ran:
         return "executed a sample"
-    return None if record.reason in (NOT_ACTIVE, NO_DEVICE) else "did not skip for want of a device"
+    return None if record.reason in (NOT_ACTIVE, NO_DEVICE) else "did not skip for lack of a device"
 
 
-def _elsewhere(
-    requested: str, tests: Sequence[RecordedTest], what: str, place: Place
+def _mismatch_lines(
+    requested: str, tests: Sequence[RecordedTest], what: str, place: Mismatch
 ) -> Iterator[str]:
     found: dict[str, list[str]] = defaultdict(list)
     for test, record in tests:
@@ -277,4 +277,4 @@ def _elsewhere(
             found[str(where)].append(parameters.removesuffix("]") if bracket else test.node_id)
     for where, names in sorted(found.items()):
         share = f"{len(names):,} of {len(tests):,} {what} {where}"
-        yield f"requested {requested}; {share}: {first_names(names)}"
+        yield f"requested {requested}; {share}: {join_names(names)}"

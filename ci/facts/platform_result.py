@@ -1,6 +1,6 @@
-"""From a platform's results folder and the engine's facts to its ``PlatformResult``.
+"""Make a ``PlatformResult`` from a platform's results folder and the engine's facts.
 
-One way, each step once: ``ResultFiles`` -> ``Case`` -> ``Verdict`` -> notes -> the row.
+The steps: ``ResultFiles`` -> ``Case`` -> ``Verdict`` -> notes -> the row.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
 
 
 def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> PlatformResult:
-    """Judge a platform by what its run left in its results folder."""
+    """Judge a platform by the files in its results folder."""
     case = _case(plan, facts, files)
     verdict = judge(case)
     environment = _environment(case, files)
     notes = (*notes_of(case, verdict), *cache_notes(environment))
     build, pytest = (_column_seconds(case, c) for c in (Column.BUILD_INSTALL, Column.PYTEST))
-    stages = (_stage_result(stage, case.finished(stage)) for stage in plan.stages)
+    stages = (_stage_result(stage, case.end_of(stage)) for stage in plan.stages)
     return PlatformResult(
         platform=plan.platform,
         label=title(plan.label, simulated=case.simulated),
@@ -59,7 +59,7 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
 
 
 def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
-    """The result of a platform whose stages never began."""
+    """Return the result of a platform whose stages did not start."""
     reason = mask_credentials(reason)
     return PlatformResult(
         platform=plan.platform,
@@ -79,7 +79,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
 
 
 def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
-    """Return the row of a platform that began and could not be judged."""
+    """Return the result of a platform that started but could not be judged."""
     result = not_run_result(plan, reason)
     verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
     note = f"not judged: {mask_credentials(reason).splitlines()[0]}"
@@ -89,9 +89,8 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
 def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
     [tests] = (stage.name for stage in plan.stages if stage.kind is StageKind.PYTEST)
     output, log, end = files.output(tests), files.log, files.record.finished_stages.get(tests)
-    # Before the end of the session, what looks like a summary is a test's own output. Where the
-    # per-test log is lost, or cut although pytest returned a code of its own, it is the only
-    # source.
+    # Before the session ends, a line like a summary is a test's own output. But the summary is the
+    # only source if the per-test log is lost, or truncated although pytest returned an exit code.
     returned = end is not None and end.exit_code in (TESTS_FAILED, *UNFINISHED)
     is_cut = log is not None and log.tests and log.exit_status is None and not returned
     return Case(
@@ -102,11 +101,11 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
         collected=output.collected,
         summary=None if is_cut else output.summary,
         last_lines=output.last_lines,
-        # The host engine has no way to set one.
+        # The host engine cannot set one.
         memory_limit_bytes=None if facts.engine == "host" else plan.container.memory_bytes,
         platform=plan.platform,
         torch_device=plan.torch_device,
-        asked_simulated=plan.simulated,
+        simulation_requested=plan.simulated,
         contract=plan.contract,
         selected=plan.selection.operators if plan.selection else None,
         reruns=files.reruns,
@@ -114,7 +113,7 @@ def _case(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> Case:
 
 
 def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
-    """What the agent found inside, how the engine got there, and what the tests recorded."""
+    """Return the records of the agent, of the engine and of the tests."""
     facts, image = case.facts, case.facts.image
     engine: dict[str, JsonValue] = {
         "name": facts.engine,
@@ -122,7 +121,7 @@ def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
         "seconds": facts.wrapper_seconds,
     }
     if image is not None:
-        # How long it took is the seconds of a stage.
+        # Its seconds are those of the stage `image`.
         engine["image"] = {k: value for k, value in asdict(image).items() if k != "seconds"}
     environment = {**files.environment, "engine": engine}
     if case.tests and case.tests.processor:
@@ -134,15 +133,15 @@ def _environment(case: Case, files: ResultFiles) -> dict[str, JsonValue]:
 
 
 def _column_seconds(case: Case, column: Column) -> float | None:
-    """Sum of the column's stages; ``None`` when one of them has no result."""
-    ends = [case.finished(stage) for stage in case.stages if stage.column is column]
+    """Return the seconds of the column's stages; ``None`` if one of them has no result."""
+    ends = [case.end_of(stage) for stage in case.stages if stage.column is column]
     finished = [end.seconds for end in ends if end is not None]
     return sum(finished) if finished and len(finished) == len(ends) else None
 
 
 def _built(case: Case) -> bool | None:
     stages = [stage for stage in case.stages if stage.column is Column.BUILD_INSTALL]
-    found = [case.finished(stage) for stage in stages]
+    found = [case.end_of(stage) for stage in stages]
     ends = [end for end in found if end is not None and not end.interrupted]
     if any(end.failed for end in ends):
         return False
@@ -150,9 +149,9 @@ def _built(case: Case) -> bool | None:
 
 
 def _pytest_result(case: Case) -> PytestResult | None:
-    """The counts of the per-test log; of the closing summary where that log is lost or cut."""
+    """Return the counts of the per-test log; of the summary if the log is lost or truncated."""
     tests, summary = case.tests, case.summary
-    # "1 error" of the summary is one of several "errors", as the outcome of a test is.
+    # The summary has "1 error" or "2 errors".
     if summary is not None and not case.session_ended:
         counts = {name: summary.count(name, name.removesuffix("s")) for name in _COUNTS}
         warnings = summary.count("warning", "warnings")
@@ -171,16 +170,16 @@ def _pytest_result(case: Case) -> PytestResult | None:
 
 
 def _engine_stages(facts: ExecutionFacts) -> Iterator[StageResult]:
-    """What the engine did itself; measured, never part of the total."""
+    """Yield the engine's own steps; measured, but not part of the total."""
     if facts.image is not None:
         seconds = facts.image.seconds
         yield StageResult(name="image", seconds=seconds, exit_code=0, in_total=False)
-    if facts.sync_seconds:  # zero: an earlier caller's, which is lost
+    if facts.sync_seconds:  # zero: an earlier process copied them, and its time is lost
         yield StageResult(name="sync", seconds=facts.sync_seconds, exit_code=0, in_total=False)
 
 
 def _stage_result(stage: StagePlan, end: StageFinished | None) -> StageResult:
-    """The cost of a stage, under the names that the agent's event has for it too."""
+    """Return the cost of a stage; its fields have the same names in the agent's event."""
     measured = StageResult.model_fields.keys() - {"name", "in_total"}
     return StageResult(
         name=stage.name,

@@ -1,8 +1,8 @@
-"""Read pytest's per-test log (pytest-reportlog), and what it prints.
+"""Read pytest's per-test log (pytest-reportlog) and its terminal output.
 
-Counts come from the per-test log alone. Every test is counted exactly once, whatever its
-setup, call and teardown reported and however often it was attempted; so a test that fails and
-whose teardown then fails too is one failure here and "1 failed, 1 error" in pytest's line.
+Counts come from the per-test log alone. Every test is counted exactly once, with the worst outcome
+of its phases and attempts. So a test that fails, and whose teardown then fails too, is one failure
+here and "1 failed, 1 error" in pytest's summary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ci.agent.pytest_stage import parse_report
 from ci.facts.operators import (
     operator_record,
     read_record,
-    recorded,
+    recorded_properties,
     skip_reason,
 )
 from ci.model.tests import (
@@ -28,12 +28,12 @@ from ci.model.tests import (
     Selection,
     TestOutcome,
 )
-from ci.util.lines import CutLine
-from ci.util.text import storable_json
+from ci.util.lines import TruncatedLine
+from ci.util.text import make_json_storable
 
 REASON_LENGTH = 2000  # characters; an assertion on two large tensors prints megabytes
 
-# The record pytest-xdist makes in the name of a worker process that died.
+# The record that pytest-xdist writes for a worker process that died.
 _WORKER_CRASH = re.compile(r"^worker '[^']+' crashed while running ")
 _WORKER_CRASH_PHASE = "???"
 
@@ -53,18 +53,18 @@ _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 @dataclass(frozen=True, kw_only=True)
 class PytestOutput:
-    """What pytest printed on its terminal."""
+    """Facts from pytest's terminal output."""
 
     collected: int | None
-    """Tests that it was going to run. No count that is shown comes from here: it serves to notice
-    a session that ended early."""
+    """Number of tests to run. It serves only to detect a session that ended early; shown counts
+    come from the log."""
     summary: ClosingSummary | None
     last_lines: Sequence[str] = ()
 
 
 @dataclass
 class _Attempt:
-    """The phases of one test that have been reported so far."""
+    """The phases of one test that were reported so far."""
 
     outcome: Outcome | None = None
     reason: str | None = None
@@ -85,7 +85,7 @@ class _Attempt:
         self.keep(_phase_outcome(report), _reason(report))
 
     def result(self, node_id: str) -> TestOutcome | None:
-        """The test, unless a part of it is missing that could still change how it ended."""
+        """Return the test; ``None`` if a missing phase could still change its outcome."""
         outcome = self.outcome
         if outcome is None or not (self.ended or outcome.bad):
             return None
@@ -101,7 +101,7 @@ class _Attempt:
         )
 
     def keep(self, outcome: Outcome | None, reason: str | None) -> None:
-        """Take over what is worse than all before; ``None`` is no outcome yet."""
+        """Keep an outcome that is worse than the one before; ``None`` is no outcome yet."""
         if outcome is not None and (
             self.outcome is None or _SEVERITY[outcome] < _SEVERITY[self.outcome]
         ):
@@ -109,7 +109,7 @@ class _Attempt:
 
 
 def _phase_outcome(report: Mapping[str, Any]) -> Outcome | None:
-    """What one phase means for the whole test; ``None``: nothing yet."""
+    """Return the outcome that one phase gives the test; ``None``: none yet."""
     phase, outcome = report.get("when"), report.get("outcome")
     if outcome == "failed":
         return Outcome.ERROR if phase in ("setup", "teardown") else Outcome.FAILED
@@ -121,7 +121,7 @@ def _phase_outcome(report: Mapping[str, Any]) -> Outcome | None:
 
 
 def _reason(report: Mapping[str, Any]) -> str | None:
-    """The message of a failure or a skip, without its traceback."""
+    """Return the message of a failure or a skip, without the traceback."""
     detail = report.get("longrepr")
     if isinstance(detail, Mapping):
         crash = detail.get("reprcrash") or {}
@@ -135,7 +135,7 @@ def _reason(report: Mapping[str, Any]) -> str | None:
 
 @dataclass
 class _LogReader:
-    """Folds the records of a log, one after the other."""
+    """Collects the records of a log, one after the other."""
 
     attempts: dict[str, _Attempt] = field(default_factory=dict)
     crashed: list[str] = field(default_factory=list)
@@ -152,7 +152,9 @@ class _LogReader:
         if kind == "TestReport":
             self._test(record)
         elif kind == "SubtestReport" and record["outcome"] == "failed":
-            self.attempts.setdefault(record["nodeid"], _Attempt()).add(record, recorded(record))
+            self.attempts.setdefault(record["nodeid"], _Attempt()).add(
+                record, recorded_properties(record)
+            )
         elif kind == "CollectReport" and record["outcome"] != "passed":
             attempt = self.attempts.setdefault(record["nodeid"], _Attempt(ended=True))
             failed = record["outcome"] == "failed"
@@ -169,8 +171,8 @@ class _LogReader:
         if known is None or (report["when"] == "setup" and known.rerun):
             self.attempts[node_id] = known = _Attempt()
         elif report["when"] == "setup":
-            known.ended = False  # run once more: the worse of both counts
-        properties = recorded(report)
+            known.ended = False  # run again: the worse outcome counts
+        properties = recorded_properties(report)
         known.add(report, properties)
         self.processor = self.processor or read_record("processor", properties)
         self.selection = self.selection or read_record("selection", properties)
@@ -197,16 +199,16 @@ class _LogReader:
 
 
 def parse_log(lines: Iterable[str]) -> PytestLog:
-    """Read the lines of ``pytest.jsonl``; unreadable ones are counted and left out."""
+    """Read the lines of ``pytest.jsonl``; unreadable lines are counted and skipped."""
     reader = _LogReader()
     for line in lines:
         if not line.strip():
             continue
         try:
-            reader.add(storable_json(line, parse_report(line)))
+            reader.add(make_json_storable(line, parse_report(line)))
         except ValueError:
             reader.unreadable += 1
-            if isinstance(line, CutLine):
+            if isinstance(line, TruncatedLine):
                 reader.longest = max(reader.longest, line.length)
     return reader.result()
 
@@ -218,7 +220,7 @@ def read_output(lines: Iterable[str]) -> PytestOutput:
         plain = _ANSI.sub("", line)
         collected = collected or _COLLECTED.match(plain)
         summary = _SUMMARY.match(plain.strip()) or summary
-    # The last group is of pytest-xdist; the second is there when some were deselected.
+    # The second group exists if tests were deselected. The third is printed by pytest-xdist.
     counts = collected.group(2, 1, 3) if collected else ()
     return PytestOutput(
         collected=next((int(count) for count in counts if count), None),

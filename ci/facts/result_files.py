@@ -1,4 +1,4 @@
-"""What a run leaves in a platform's results folder: the first step from files to a row."""
+"""The files in a platform's results folder: the first step from files to a table row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from ci.facts.build import Build, read_build
 from ci.facts.events import parse_events
-from ci.facts.files import lines_of, text_of
+from ci.facts.files import read_log_lines, read_text_file
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
 from ci.model.details import Details, Rerun
 from ci.model.events import RerunFinished, RunRecord
@@ -25,36 +25,36 @@ from ci.util.lines import (
     lines_of_file,
     parse_object,
 )
-from ci.util.text import mask_credentials, printable, storable_json
+from ci.util.text import make_json_storable, mask_credentials, strip_controls
 
 EVENTS = "events.jsonl"
 PYTEST_LOG = "pytest.jsonl"
 ENVIRONMENT = "environment.json"
 _RERUN_LOG = re.compile(r"pytest\.rerun-([1-9][0-9]*)\.jsonl", re.ASCII)
 
-# The last lines of an output, for a piece of evidence: pytest's usage errors have four.
+# Last lines of an output that evidence quotes: pytest's usage errors have four.
 LAST_LINES = 5
 LONGEST_LINE = 200  # characters: two lines of a terminal
-TAIL = 16 * 1024  # bytes in which they are looked for: 4,000 are shown, if all take four each
+TAIL = 16 * 1024  # bytes that are searched for them; the shown characters take at most 4,000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFiles:
-    """A platform's results folder; each file in it is read once, when it is needed."""
+    """A platform's results folder; each file is read once, on first use."""
 
     folder: Path
     stages: Sequence[StagePlan] = ()
-    """Of the plan; the logs of those that build are read for its facts."""
+    """Stages of the plan; the logs of those that build are read for facts about the build."""
 
     @cached_property
     def record(self) -> RunRecord:
-        """The agent's record; empty if it never began."""
+        """The agent's record; empty if the agent did not start."""
         path = self.folder / EVENTS
         return parse_events(lines_of_file(path, LONGEST_EVENT)) if path.is_file() else RunRecord()
 
     @cached_property
     def log(self) -> PytestLog | None:
-        """The per-test log, if pytest began one."""
+        """The per-test log; ``None`` if pytest wrote none."""
         path = self.folder / PYTEST_LOG
         if not path.is_file() or not path.stat().st_size:
             return None
@@ -62,13 +62,13 @@ class ResultFiles:
 
     @cached_property
     def reruns(self) -> tuple[Rerun, ...]:
-        """Further attempts at failed tests: evidence of flaky ones.
+        """Reruns of failed tests, as evidence of flaky tests.
 
-        No verdict, count or time of a run depends on them.
+        No verdict, count or time of the run depends on them.
         """
         if self.log is None:
             return ()
-        failed = frozenset(self.log.named(Outcome.FAILED, Outcome.ERROR))
+        failed = frozenset(self.log.node_ids(Outcome.FAILED, Outcome.ERROR))
         paths = {
             int(match[1]): path
             for path in self.folder.glob("pytest.rerun-*")
@@ -88,7 +88,7 @@ class ResultFiles:
 
     @property
     def details(self) -> Details:
-        """What the store keeps of a platform beside its result."""
+        """Details that the store keeps in addition to the platform's result."""
         return Details(
             tests=self.log.tests if self.log else (),
             reruns=self.reruns,
@@ -97,10 +97,12 @@ class ResultFiles:
 
     @property
     def environment(self) -> dict[str, JsonValue]:
-        """What the agent found inside; empty where its file is missing or invalid."""
-        text = text_of(self.folder / ENVIRONMENT, LARGEST_DOCUMENT)
+        """The environment that the agent recorded; empty if its file is missing or invalid."""
+        text = read_text_file(self.folder / ENVIRONMENT, LARGEST_DOCUMENT)
         try:
-            content: dict[str, JsonValue] = storable_json(text, parse_object(text)) if text else {}
+            content: dict[str, JsonValue] = (
+                make_json_storable(text, parse_object(text)) if text else {}
+            )
         except ValueError:
             return {}
         return content
@@ -112,9 +114,9 @@ class ResultFiles:
         return {path.name: f"{self.folder.name}/{path.name}" for path in files}
 
     def output(self, stage: str) -> PytestOutput:
-        """What pytest printed, from the log of its stage."""
+        """Read pytest's output from the log of its stage."""
         path = self.folder / f"{stage}.log"
-        return replace(read_output(lines_of(path)), last_lines=_last_lines(path))
+        return replace(read_output(read_log_lines(path)), last_lines=_last_lines(path))
 
 
 def _reruns(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rerun]:
@@ -133,11 +135,11 @@ def _reruns(attempt: int, path: Path, end: RerunFinished | None) -> Iterator[Rer
 
 
 def _last_lines(output: Path) -> tuple[str, ...]:
-    """The end of a stage's output, fit to be shown."""
+    """Return the last lines of a stage's output, without control characters and passwords."""
     if not output.is_file():
         return ()
     with output.open("rb") as file:
         file.seek(max(output.stat().st_size - TAIL, 0))
-        text = printable(mask_credentials(file.read().decode(errors="replace")))
+        text = strip_controls(mask_credentials(file.read().decode(errors="replace")))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return tuple(line[:LONGEST_LINE] for line in lines[-LAST_LINES:])

@@ -1,8 +1,8 @@
 """A suite's outcomes under names that two runs, two platforms and a contract share.
 
-An operator test is known by its overload, variant (as a rule a dtype) and slot, whatever
-device it ran on; any other test by its node id, or, where only that is known, by how many
-tests its function has.
+An operator test is identified by its function, overload, variant (as a rule a dtype) and slot, but
+not by its device. Any other test is identified by its node id. A contract only counts these tests
+by function.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ci.model.tests import (
     TestOutcome,
 )
 
-# Exact sets of dtypes with a name of their own, the largest first.
+# Sets of dtypes that have a name, the largest first.
 DTYPE_CLASSES: Mapping[str, tuple[str, ...]] = {
     "all": ("bfloat16", "bool", "complex64", "float16", "float32", "float64", "int64"),
     "integer": ("int16", "int32", "int64", "int8", "uint8"),
     "floating": ("bfloat16", "float16", "float32", "float64"),
 }
 
-LEAST_FAMILY = 3  # operators: two that share a word are no family
+LEAST_FAMILY = 3  # operators; two that share a word are not a family
 
 _FIRST_WORD = re.compile(r"_*([a-z0-9]+)_(?=[a-z0-9])", re.ASCII)
 _VARIANT = r"[\w.-]+"
@@ -51,10 +51,10 @@ LACKS_INSTRUCTIONS = State(Outcome.SKIPPED, INSTRUCTION_SET)
 UNSELECTED = State(Outcome.SKIPPED, NOT_SELECTED)
 
 
-def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
-    """``expected``, with what depends on the processor as it should be on that of ``found``.
+def adapt_to_processor(expected: Suite, found: Suite, processor: Processor | None) -> Suite:
+    """Return ``expected`` for the processor on which ``found`` ran.
 
-    A run that does not record its processor has proved no reason to skip.
+    Without a record of the processor, no test is excused from an outcome that depends on it.
     """
     operators = dict(expected.operators)
     for test, state in expected.operators.items():
@@ -65,11 +65,13 @@ def on_processor(expected: Suite, found: Suite, processor: Processor | None) -> 
     return replace(expected, operators=operators)
 
 
-def narrowed(expected: Suite, found: Suite, selection: Selection) -> tuple[Suite, Suite]:
-    """Both sides of a contract without what a library of selected operators cannot have.
+def restrict_to_selection(
+    expected: Suite, found: Suite, selection: Selection
+) -> tuple[Suite, Suite]:
+    """Return the expected and the actual suite without the tests of operators not selected.
 
-    Of the operator tests these are the overloads that were not selected. Of each other function as
-    many tests are excused as skipped for that reason, or were left out by the suite's own count.
+    Operator tests of overloads that were not selected are removed. In each other function as many
+    expected tests are excused as skipped for that reason or were excluded by the suite.
     """
     operators = {
         test: state for test, state in expected.operators.items() if selection.has(test.overload)
@@ -87,23 +89,23 @@ def narrowed(expected: Suite, found: Suite, selection: Selection) -> tuple[Suite
         for name, states in found.functions.items()
     }
     return (
-        replace(expected, operators=operators, functions=_known(functions)),
-        replace(found, functions=_known(others)),
+        replace(expected, operators=operators, functions=_without_empty(functions)),
+        replace(found, functions=_without_empty(others)),
     )
 
 
-def _known(functions: Mapping[str, Counter[State]]) -> dict[str, Counter[State]]:
+def _without_empty(functions: Mapping[str, Counter[State]]) -> dict[str, Counter[State]]:
     return {name: states for name, states in functions.items() if states}
 
 
 def suite_of(tests: Iterable[TestOutcome]) -> Suite:
-    """Name the tests of a run."""
+    """Make the suite of a run from its tests."""
     states = {test.node_id: State(test.outcome, test.skip_reason) for test in tests}
     return suite_from(states, main_device(states))
 
 
 def suite_from(states: Mapping[str, State], device: str | None) -> Suite:
-    """Name tests, or some of a run of which ``device`` is the main one."""
+    """Make a suite from states by node id; ``device`` is the main device of the run."""
     operators: dict[OperatorTest, State] = {}
     others: dict[str, State] = {}
     functions: dict[str, Counter[State]] = {}
@@ -118,13 +120,13 @@ def suite_from(states: Mapping[str, State], device: str | None) -> Suite:
 
 
 def main_device(node_ids: Collection[str]) -> str | None:
-    """The device of most operator tests; those of another one in the suite keep full names."""
+    """Return the device of most operator tests; tests of other devices keep their node ids."""
     likely = (node_id for node_id in node_ids if _SLOT in node_id)
     devices = (found["device"] for node_id in likely if (found := _operator_test(node_id)))
     first = next(devices, None)
     if first is None:
         return None
-    # To count in a text takes 1 ms, to parse 17,000 names 40 ms: no more than can matter.
+    # Counting in a text takes 1 ms, parsing 17,000 names 40 ms: parse only until one has won.
     text = "\n".join(node_ids)
     others = text.count(_SLOT) - text.count(f"-{first}{_SLOT}")
     counts = Counter([first])
@@ -136,8 +138,8 @@ def main_device(node_ids: Collection[str]) -> str | None:
 
 
 def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
-    """The name of a test in a suite of a device."""
-    if f"-{device}{_SLOT}" not in node_id:  # to parse it takes ten times as long
+    """Return the name of a test in a suite of a device."""
+    if f"-{device}{_SLOT}" not in node_id:  # parsing takes ten times as long
         return node_id
     found = _operator_test(node_id)
     if found is None or found["device"] != device:
@@ -146,15 +148,15 @@ def suite_name(node_id: str, device: str | None) -> OperatorTest | str:
 
 
 def operator_of(node_id: str) -> str | None:
-    """The operator that a test is of, whatever its overload, dtype and device; all look alike."""
+    """Return the operator of a test, without overload; ``None``: not an operator test."""
     if _SLOT not in node_id:
         return None
-    parts = node_id.partition("[")[2].split("-")  # a quarter of the time that parsing takes
+    parts = node_id.partition("[")[2].split("-")  # takes a quarter of the time of parsing
     return parts[0].partition(".")[0] if len(parts) >= _PARTS else None
 
 
 def families(operators: Iterable[str]) -> dict[str, str]:
-    """By operator the first word of its name, where several share it: ``fft_`` of ``fft_ifft``."""
+    """Map operators to a first word that several share: ``fft_ifft`` to ``fft_``."""
     words = {name: f"{found[1]}_" for name in operators if (found := _FIRST_WORD.match(name))}
     sizes = Counter(words.values())
     return {name: word for name, word in words.items() if sizes[word] >= LEAST_FAMILY}
@@ -166,7 +168,7 @@ def _operator_test(node_id: str) -> re.Match[str] | None:
 
 
 def _dtype(variant: str) -> tuple[str, str]:
-    """``strided-float32`` is of the dtype float32; most variants are nothing but a dtype."""
+    """Split ``strided-float32`` before its dtype; most variants are only a dtype."""
     prefix, dash, dtype = variant.rpartition("-")
     return prefix + dash, dtype
 
@@ -175,8 +177,8 @@ def is_variant(word: str) -> bool:
     return re.fullmatch(_VARIANT, word, re.ASCII) is not None
 
 
-def abbreviated(variants: Iterable[str]) -> str:
-    """``floating int64``: classes of dtypes where all members are there, else single ones."""
+def abbreviate_variants(variants: Iterable[str]) -> str:
+    """``floating int64``: classes of dtypes that are complete, then single dtypes."""
     left: dict[str, set[str]] = {}
     for variant in variants:
         prefix, dtype = _dtype(variant)
@@ -191,24 +193,24 @@ def abbreviated(variants: Iterable[str]) -> str:
     return " ".join(words)
 
 
-def spelled_out(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
-    """The variants that a word of ``abbreviated`` abbreviates."""
+def expand_variants(word: str, classes: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the variants that one word of ``abbreviate_variants`` stands for."""
     prefix, dtype = _dtype(word)
     return [prefix + member for member in classes.get(dtype, [dtype])]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """All tests of a run on one platform, in columns that are read when they are needed."""
+    """All tests of a run on one platform, in columns that are read on first use."""
 
     read_names: Callable[[], Sequence[str]]
     read_endings: Callable[[], Sequence[Ending]]
     read_seconds: Callable[[], Sequence[float]]
     digest: tuple[str, str] | None = None
-    """Of names and endings; ``None``: unknown."""
+    """Digests of names and endings; ``None``: unknown."""
 
-    def ended_as(self, other: Outcomes) -> bool:
-        """Whether every test ended as in the other run, with the same words."""
+    def ended_like(self, other: Outcomes) -> bool:
+        """Whether every test ended as in the other run, with the same message."""
         return self.digest is not None and self.digest == other.digest
 
     @cached_property
@@ -225,19 +227,19 @@ class Outcomes:
 
     @cached_property
     def device(self) -> str | None:
-        """Of the operator tests; ``None``: there are none."""
+        """The device of the operator tests; ``None``: there are none."""
         return main_device(self.names)
 
     @cached_property
     def states(self) -> Mapping[str, State]:
-        """By node id."""
+        """States by node id."""
         states = [ending.state for ending in self.endings]
         return dict(zip(self.names, states, strict=True))
 
     @cached_property
     def failures(self) -> Mapping[str, str | None]:
-        """The messages of the tests that failed or erred, by node id."""
-        # Tests that ended alike share an ending: there are few to look into.
+        """Messages of the tests that failed or had an error, by node id."""
+        # Tests with equal endings share one object, so there are few to check.
         endings = {id(ending): ending for ending in self.endings}
         bad = {key: ending.message for key, ending in endings.items() if ending.state.outcome.bad}
         rows = zip(self.names, self.endings, strict=True)
@@ -245,14 +247,14 @@ class Outcomes:
 
     @cached_property
     def passed_seconds(self) -> Mapping[str, float]:
-        """By node id, of those that passed: nothing else took its whole time."""
+        """Seconds of passed tests by node id; tests that did not pass may have stopped early."""
         rows = zip(self.names, self.endings, self.seconds, strict=True)
         passed = Outcome.PASSED
         return {name: seconds for name, (state, _), seconds in rows if state.outcome is passed}
 
 
 def outcomes_of(tests: Iterable[TestOutcome]) -> Outcomes:
-    """Tests that are objects already."""
+    """Make ``Outcomes`` from tests in memory."""
     ordered = list({test.node_id: test for test in tests}.values())
     endings = [Ending(State(test.outcome, test.skip_reason), test.reason) for test in ordered]
     return Outcomes(

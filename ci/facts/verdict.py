@@ -1,13 +1,12 @@
-"""Pure judgement: events, per-test log and execution facts become a verdict with evidence.
+"""Judge a run: events, per-test log and execution facts become a verdict with evidence. Pure.
 
-The product passes where the per-test log, the exit status of pytest's process and, after
-them, pytest's closing summary agree. Exit codes 1 to 5 are pytest's own verdict, whatever the
-log says: plugins decide after its last line. A process that is killed after a passing summary
-is ``passed`` and ``exit_after_summary``, and an exit code of 0 without a log is
-``incomplete``. So is a suite in which no test passed: skipped, empty and missing are never
-success.
+The product passes if the per-test log, the exit status of pytest's process and pytest's closing
+summary agree. Exit codes 1 to 5 are pytest's own verdict and outrank the log, since plugins may
+decide after its last line. A process that is killed after a passing summary is ``passed`` and
+``exit_after_summary``. An exit code of 0 without a log is ``incomplete``, and so is a suite in
+which no test passed: skipped, empty and missing are never success.
 
-The harness is judged apart: how the processes of the run ended.
+The harness is judged separately: how the processes of the run ended.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from collections.abc import Sequence
 from signal import Signals
 
 from ci.facts.case import TESTS_FAILED, UNFINISHED, Case
-from ci.facts.difference import ChangeKind, lines_of
+from ci.facts.difference import ChangeKind, group_lines
 from ci.model.events import ArtifactCut, ArtifactMissing, LeaseFailed, RunRecord, StageFinished
 from ci.model.job import StagePlan
 from ci.model.results import Evidence, ExecutionFacts, Grade, Harness, Product, Verdict
 from ci.model.tests import Outcome, PytestLog
-from ci.util.text import counted, first_names, unreadable
+from ci.util.text import counted, describe_unreadable, join_names
 
-# Of a contract; what fails newly fails anyway.
+# Changes that break a contract. Newly failing tests are not listed: they fail the run anyway.
 BREACHES = [kind for kind in ChangeKind if kind.regression and kind is not ChangeKind.NEWLY_FAILING]
-# Signals that a process brings upon itself; SIGKILL and SIGTERM come from outside.
+# Signals that a process causes itself; SIGKILL and SIGTERM come from outside.
 FAULTS = frozenset(
     {Signals.SIGSEGV, Signals.SIGABRT, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL}
 )
 LAST_PYTEST_STATUS = max(UNFINISHED)
-SIGNALLED = 128  # the least exit code by which a shell reports a signal
+SIGNALLED = 128  # a shell reports signal n as exit code 128 + n
 NO_SUMMARY = (
     "it crashed or called os._exit, or `-qq`, `-p no:terminal` or a plugin suppresses the"
     " summary: run pytest without these"
@@ -44,10 +43,10 @@ def judge(case: Case) -> Verdict:
     """Judge the product and the harness, each with its evidence."""
     product, about_product = _product(case)
     harness, about_harness = _harness(case)
-    out_of_memory = harness is Harness.OOM_KILLED and limit_reached(case)
+    out_of_memory = harness is Harness.OOM_KILLED and memory_limit_reached(case)
     if out_of_memory and product is Product.INCOMPLETE:
-        product = Product.FAILED  # it needs more than it was given
-    evidence = dict.fromkeys([*about_product, *about_harness, *_details(case)])
+        product = Product.FAILED  # it exceeded its configured memory limit
+    evidence = dict.fromkeys([*about_product, *about_harness, *_further_evidence(case)])
     return Verdict(product=product, harness=harness, evidence=tuple(evidence))
 
 
@@ -62,38 +61,38 @@ def not_run(reason: str) -> Verdict:
 
 def _product(case: Case) -> ProductOpinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
-        if case.facts.exit_code is None:  # the end is not known
-            text = "whether a stage was started: the agent's record could not be fetched"
+        if case.facts.exit_code is None:  # the end is unknown
+            text = "the agent's record could not be fetched, so a stage may have started"
             return Product.INCOMPLETE, [unknown(text)]
-        return Product.NOT_RUN, [fact("no stage was started")]
+        return Product.NOT_RUN, [fact("no stage started")]
     at = list(case.stages).index(case.pytest_stage)
-    if early := _failed_command(case) or _without_result(case, case.stages[:at]):
+    if early := _failed_command(case) or _missing_result(case, case.stages[:at]):
         return early
-    # The outcomes of the tests count where all of them ran on the platform.
+    # The outcomes count only if all tests ran on the platform.
     product, evidence = _suite(case)
     broken = _broken_contract(case)
-    if case.misplaced or broken:
+    if case.placement_errors or broken:
         product = Product.FAILED
-    late = _without_result(case, case.stages[at + 1 :])
+    late = _missing_result(case, case.stages[at + 1 :])
     if late and product is Product.PASSED:
         return late
-    return product, [*map(fact, case.misplaced), *evidence, *broken]
+    return product, [*map(fact, case.placement_errors), *evidence, *broken]
 
 
 def _failed_command(case: Case) -> ProductOpinion | None:
     for stage in case.commands:
-        end = case.finished(stage)
+        end = case.end_of(stage)
         if end is not None and end.failed:
             killed = end.signal is not None and end.signal not in FAULTS
             from_outside = killed or end.timed_out or end.interrupted or end.oom_kills
-            how = f"ended with {shown_exit(end)}; its output is {stage.name}.log"
+            how = f"ended with {format_exit(end)}; its output is {stage.name}.log"
             product = Product.INCOMPLETE if from_outside else Product.FAILED
             return product, [fact(f"stage {stage.name} {how}")]
     return None
 
 
-def _without_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
-    names = [stage.name for stage in stages if case.finished(stage) is None]
+def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
+    names = [stage.name for stage in stages if case.end_of(stage) is None]
     return (Product.INCOMPLETE, [fact(f"stage {names[0]} has no result")]) if names else None
 
 
@@ -101,27 +100,27 @@ def _suite(case: Case) -> ProductOpinion:
     tests, end, collected = case.tests, case.pytest_end, case.collected
     if tests is None:
         return _by_exit_status(case) or (Product.INCOMPLETE, [fact(_no_log(case))])
-    if bad := tests.named(Outcome.FAILED, Outcome.ERROR):
-        if len(bad) == len(tests.crashed) and machine_ran_out(case):
-            text = f"worker processes were killed for memory in {first_names(tests.crashed)}"
+    if bad := tests.node_ids(Outcome.FAILED, Outcome.ERROR):
+        if len(bad) == len(tests.crashed) and machine_out_of_memory(case):
+            text = f"worker processes were killed for memory in {join_names(tests.crashed)}"
             return Product.INCOMPLETE, [fact(text)]
         failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
         counts = f"{failures} failed, {counted(errors, 'error')}"
-        return Product.FAILED, [fact(f"{counts}: {first_names(bad)}")]
+        return Product.FAILED, [fact(f"{counts}: {join_names(bad)}")]
     ended = tests.exit_status is not None
-    if end is None or (not ended and machine_ran_out(case)):
+    if end is None or (not ended and machine_out_of_memory(case)):
         return _unfinished_session(case, tests)
     if by_status := _by_exit_status(case):
         return by_status
-    # pytest may exit with 0 before the end of its session, when all tests have ended.
+    # pytest may exit with 0 before its session ends, once all tests have ended.
     all_ended = collected is not None and tests.begun >= collected and not tests.running
-    # Without a closing summary, hooks may still have decided otherwise.
+    # Without a closing summary, hooks may still have changed the verdict.
     if (not ended and (end.failed or not all_ended)) or (case.summary is None and end.failed):
         return _unfinished_session(case, tests)
     if tests.unreadable_lines:
-        lines = unreadable(tests.unreadable_lines, tests.longest_line)
+        lines = describe_unreadable(tests.unreadable_lines, tests.longest_line)
         return Product.INCOMPLETE, [fact(f"the per-test log has {lines}")]
-    if short := _cut_short(case, tests):
+    if short := _early_end(case, tests):
         return Product.INCOMPLETE, short
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if not passed:
@@ -132,11 +131,14 @@ def _suite(case: Case) -> ProductOpinion:
 
 
 def exit_status(case: Case) -> int | None:
-    """The exit status that decides about the suite; ``None``: pytest did not report one.
+    """Return the exit status that decides about the suite; ``None``: pytest reported none.
 
-    Codes 1 to 5 of the stage's process are pytest's, also where a wrapper passes them on. Next
-    comes what pytest is known to have ended with inside a wrapper, then a code that pytest does
-    not have. The log comes last: hooks may change the status after its last line.
+    In this order:
+
+    1. codes 1 to 5 of the stage's process, which are pytest's, also from a wrapper;
+    2. pytest's recorded exit status inside a wrapper;
+    3. other codes below 128, which pytest does not use;
+    4. the exit status in the log, as hooks may change it after the log's last line.
     """
     end = case.pytest_end
     code = end.exit_code if end is not None else 0
@@ -150,7 +152,7 @@ def exit_status(case: Case) -> int | None:
 
 
 def _by_exit_status(case: Case) -> ProductOpinion | None:
-    """What an exit status other than 0 means, where no test failed."""
+    """Judge an exit status other than 0, if no test failed."""
     status, end = exit_status(case), case.pytest_end
     if not status:
         return None
@@ -170,8 +172,8 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
     elif status not in UNFINISHED and not case.session_ended:
         text += " before the end of its session"
     elif status == TESTS_FAILED and not is_wrapped:
-        text += " although no test failed: a plugin or hook decided so"
-    evidence = [fact(text), *(_cut_short(case, case.tests) if case.tests else ())]
+        text += " although no test failed: a plugin or hook set this status"
+    evidence = [fact(text), *(_early_end(case, case.tests) if case.tests else ())]
     if case.last_lines:
         lines = " | ".join(case.last_lines)
         evidence.append(fact(f"last lines of {case.pytest_stage.name}.log: {lines}"))
@@ -182,7 +184,7 @@ def _broken_contract(case: Case) -> list[Evidence]:
     found, evidence = case.changes, []
     for kind in BREACHES:
         if found and (changes := found.of(kind)):
-            first, *others = lines_of(changes)
+            first, *others = group_lines(changes)
             evidence.append(fact(f"contract: {found.headline(kind)}: {first}"))
             evidence += [fact(f"contract: {kind}: {line}") for line in others]
     return evidence
@@ -190,7 +192,9 @@ def _broken_contract(case: Case) -> list[Evidence]:
 
 def _no_log(case: Case) -> str:
     end = case.pytest_end
-    how = f"ended with {shown_exit(end)}; its output is {end.stage}.log" if end else "has no result"
+    how = (
+        f"ended with {format_exit(end)}; its output is {end.stage}.log" if end else "has no result"
+    )
     return f"there is no per-test log; stage {case.pytest_stage.name} {how}"
 
 
@@ -198,21 +202,21 @@ def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     end = case.pytest_end
     if tests.exit_status is None:
         text = f"pytest did not finish; its log has {counted(len(tests.tests), 'result')}"
-    else:  # where hooks run on, and may decide otherwise
-        how = f"ended with {shown_exit(end)}" if end else "has no result"
+    else:  # hooks still run then, and may change the verdict
+        how = f"ended with {format_exit(end)}" if end else "has no result"
         printed = "" if case.summary else ", and pytest printed no closing summary"
         text = f"stage {case.pytest_stage.name} {how} after the end of the log{printed}"
     own = end is not None and end.signal in FAULTS
     return Product.FAILED if own else Product.INCOMPLETE, [fact(text)]
 
 
-def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
-    """``pytest.exit`` chooses the exit status, and 0 is among the choices."""
+def _early_end(case: Case, tests: PytestLog) -> list[Evidence]:
+    """Detect a session that ended early: ``pytest.exit`` can set any exit status, also 0."""
     if not case.session_ended:
         return []
     ended = f"pytest ended with status {tests.exit_status}"
     if tests.running:
-        return [fact(f"{ended} in the middle of {first_names(tests.running)}")]
+        return [fact(f"{ended} in the middle of {join_names(tests.running)}")]
     if case.collected is not None and tests.begun < case.collected:
         text = f"{ended} before its end: {tests.begun} of {case.collected} collected tests began"
         return [likely(text)]
@@ -223,7 +227,7 @@ def _cut_short(case: Case, tests: PytestLog) -> list[Evidence]:
 
 
 def _harness(case: Case) -> HarnessOpinion:
-    """Return the first that applies, from the most to the least certain."""
+    """Return the first cause that applies, from the most to the least certain."""
     if case.facts.interrupted or any(end.interrupted for end in case.ends):
         return Harness.INFRASTRUCTURE, [fact("the run was interrupted by its caller")]
     if failed := case.record.first(LeaseFailed):
@@ -234,14 +238,14 @@ def _harness(case: Case) -> HarnessOpinion:
             return Harness.TIMED_OUT, [fact(text)]
     killed_for_memory = _killed_for_memory(case)
     code = code_after_summary(case)
-    if code is not None:  # not as the pytest ended whose closing summary the process had printed
+    if code is not None:
         inner = case.pytest_end.pytest_status if case.pytest_end else None
         known = ", though pytest exited with 0" if inner == 0 else ""
         text = f"exit code {code} after the pytest summary{known}"
         return Harness.EXIT_AFTER_SUMMARY, [fact(text), *killed_for_memory]
     if killed_for_memory:
         return Harness.OOM_KILLED, killed_for_memory
-    # Where an exit code is known, the agent crashed instead.
+    # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
         return Harness.LOST, [fact("the agent vanished without a result")]
     return _crashed(case) or (Harness.CLEAN, [])
@@ -250,8 +254,8 @@ def _harness(case: Case) -> HarnessOpinion:
 def code_after_summary(case: Case) -> int | None:
     """Return the exit code that contradicts a finished pytest session.
 
-    ``None``: there is none, or pytest's stage has no end, so that its exit code is not known.
-    The container's code counts where it was killed with nothing left to do but reruns.
+    ``None``: there is none, or the pytest stage did not end, so its exit code is unknown. The
+    container's code counts if the container was killed when only reruns remained.
     """
     end, run = case.pytest_end, case.record.run_finished
     if not case.session_ended or case.summary is None or end is None:
@@ -262,60 +266,61 @@ def code_after_summary(case: Case) -> int | None:
     code = case.facts.exit_code
     if code is None or code < SIGNALLED or (run is not None and run.exit_code == code):
         return None
-    return code if run is not None or all(map(case.finished, case.stages)) else None
+    return code if run is not None or all(map(case.end_of, case.stages)) else None
 
 
 def _killed_for_memory(case: Case) -> list[Evidence]:
-    """What was killed for memory, and whose memory it was; empty: nothing was."""
+    """Return evidence of kills for memory, with the cause; empty: there was none."""
     limit = case.memory_limit_bytes
     if limit is None:
         why = "no limit is configured, so the machine ran out"
-    elif limit_reached(case):
+    elif memory_limit_reached(case):
         why = f"the configured limit is {limit:,} bytes"
     else:
         why = f"the configured limit of {limit:,} bytes was not reached, so the machine ran out"
-    if victims := _victims(case):
-        return [fact(f"{_kills(victims[0])}: {why}")]
-    # The effects of a rerun are not part of the run that is judged.
+    if victims := _memory_kills(case):
+        return [fact(f"{_format_kills(victims[0])}: {why}")]
+    # Kills in reruns are not part of the judged run.
     if case.facts.oom_killed and not any(end.oom_kills for end in case.record.reruns.values()):
         return [fact(f"the engine reports an out-of-memory kill: {why}")]
     return []
 
 
-def limit_reached(case: Case) -> bool:
-    """Whether a kill for memory is due to the configured limit, if there was one.
+def memory_limit_reached(case: Case) -> bool:
+    """Whether the configured limit, if any, caused a kill for memory.
 
-    The kernel counts kills of both causes together. Where it does not record that the limit was
-    hit, the limit is blamed.
+    The kernel's count of kills includes both causes. If the kernel does not record whether the
+    limit was reached, assume that it was.
     """
-    hits = [end.memory_limit_hits for end in _victims(case)]
+    hits = [end.memory_limit_hits for end in _memory_kills(case)]
     return case.memory_limit_bytes is not None and (not hits or any(n != 0 for n in hits))
 
 
-def _victims(case: Case) -> list[StageFinished]:
+def _memory_kills(case: Case) -> list[StageFinished]:
     return [end for end in case.ends if end.oom_kills and end.exit_code != 0]
 
 
-def _kills(end: StageFinished) -> str:
+def _format_kills(end: StageFinished) -> str:
     processes = counted(end.oom_kills or 0, "process")
     return f"the kernel killed {processes} of stage {end.stage} for memory"
 
 
-def machine_ran_out(case: Case) -> bool:
-    """Whether something was killed because the machine, not a limit, had no memory left."""
-    return bool(_killed_for_memory(case)) and not limit_reached(case)
+def machine_out_of_memory(case: Case) -> bool:
+    """Whether a process was killed because the machine, not a limit, ran out of memory."""
+    return bool(_killed_for_memory(case)) and not memory_limit_reached(case)
 
 
 def _crashed(case: Case) -> HarnessOpinion | None:
     if case.tests is not None and case.tests.crashed:
-        text = f"a pytest worker process died in {first_names(case.tests.crashed)}"
+        text = f"a pytest worker process died in {join_names(case.tests.crashed)}"
         return Harness.CRASHED, [fact(text)]
     for end in case.ends:
         if end.signal is not None:
-            how = f"was killed by {shown_exit(end)} after {end.seconds:.0f} s"
+            how = f"was killed by {format_exit(end)} after {end.seconds:.0f} s"
             evidence = [fact(f"stage {end.stage} {how}")]
             if end.signal == Signals.SIGKILL and end.oom_kills is None:
-                text = "who sent SIGKILL; the kernel's out-of-memory counter is not readable"
+                why = "the kernel's out-of-memory counter is not readable"
+                text = f"the sender of SIGKILL is unknown: {why}"
                 evidence.append(unknown(text))
             elif end.signal == Signals.SIGKILL:
                 text = "SIGKILL came from outside: the kernel counts no out-of-memory kill"
@@ -323,42 +328,42 @@ def _crashed(case: Case) -> HarnessOpinion | None:
             return Harness.CRASHED, evidence
     pytest, run, code = case.pytest_end, case.record.run_finished, case.facts.exit_code
     if pytest is not None and case.tests is not None and not case.session_ended:
-        text = f"pytest exited early with {shown_exit(pytest)} and did not end its session"
+        text = f"pytest exited early with {format_exit(pytest)} and did not end its session"
         return Harness.CRASHED, [fact(text)]
     if run is None:
-        how = "ended without a result" if case.record.events else "never began"
+        how = "ended without a result" if case.record.events else "did not start"
         return Harness.INFRASTRUCTURE, [fact(f"the agent {how}, exit code {code}")]
-    # pytest itself says why it does not begin: a wrong option, a broken conftest.
+    # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     if pytest is not None and case.summary is None and not refused:
-        text = f"pytest printed no closing summary, {shown_exit(pytest)}: {NO_SUMMARY}"
+        text = f"pytest printed no closing summary, {format_exit(pytest)}: {NO_SUMMARY}"
         return Harness.CRASHED, [fact(text)]
     if code not in (None, run.exit_code):
-        text = f"the agent ended with exit code {code}, after it had recorded {run.exit_code}"
+        text = f"the agent ended with exit code {code}, but had recorded {run.exit_code}"
         return Harness.INFRASTRUCTURE, [fact(text)]
     return None
 
 
-# What else a reader should know
+# Further evidence
 
 
-def _details(case: Case) -> list[Evidence]:
+def _further_evidence(case: Case) -> list[Evidence]:
     texts = []
     if case.tests is not None and case.tests.running and not case.session_ended:
-        texts.append(f"pytest was running {first_names(case.tests.running)}")
+        texts.append(f"pytest was running {join_names(case.tests.running)}")
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
-            texts.append(f"{_kills(end)}, yet the stage ended well")
+            texts.append(f"{_format_kills(end)}, but the stage succeeded")
     texts += [
         f"device {uuid} was {before} before the tests, {after} after"
         for uuid, before, after in case.record.changed_devices
     ]
     texts += [
-        f"artifact {missing.name} is missing: there is no {missing.path}"
+        f"artifact {missing.name} is missing: {missing.path} does not exist"
         for missing in case.record.every(ArtifactMissing)
     ]
     texts += [
-        f"artifact {cut.name} is without {counted(cut.left_out, 'file')} of {cut.path}"
+        f"artifact {cut.name} lacks {counted(cut.left_out, 'file')} of {cut.path}"
         for cut in case.record.every(ArtifactCut)
     ]
     sources: Sequence[tuple[str, RunRecord | PytestLog | ExecutionFacts | None]] = (
@@ -367,14 +372,14 @@ def _details(case: Case) -> list[Evidence]:
         ("the agent's output has {}, kept in agent.log", case.facts),
     )
     texts += [
-        text.format(unreadable(source.unreadable_lines, source.longest_line))
+        text.format(describe_unreadable(source.unreadable_lines, source.longest_line))
         for text, source in sources
         if source is not None and source.unreadable_lines
     ]
     return [*map(fact, texts)]
 
 
-# The words of the evidence
+# Constructors of evidence
 
 
 def fact(text: str) -> Evidence:
@@ -389,10 +394,10 @@ def unknown(text: str) -> Evidence:
     return Evidence(grade=Grade.UNKNOWN, text=text)
 
 
-def shown_exit(end: StageFinished) -> str:
+def format_exit(end: StageFinished) -> str:
     if end.signal is None:
-        told = end.exit_code == 0 and end.failed
-        return f"exit code {end.exit_code}" + (", after it had been told to" if told else "")
+        was_ended = end.exit_code == 0 and end.failed
+        return f"exit code {end.exit_code}" + (", after the agent ended it" if was_ended else "")
     try:
         return f"signal {Signals(end.signal).name} (exit code {end.exit_code})"
     except ValueError:  # a real-time signal has no name

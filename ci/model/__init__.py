@@ -1,1 +1,1 @@
-"""What a run is: platforms, plans, the agent's job, events, tests, results."""
+"""Models of a run: platforms, plans, the agent's job, events, tests, results."""

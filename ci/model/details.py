@@ -1,4 +1,4 @@
-"""What is kept of a platform's run beside its row of the table: tests, reruns, the build."""
+"""Details of a platform's run that the table does not show: tests, reruns, the build."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ci.model.tests import Outcome, TestOutcome
 
 
 class UnitKind(StrEnum):
-    """What a command of the build made."""
+    """The kind of a build command, by its output."""
 
     COMPILE = "compile"
     LINK = "link"
@@ -19,35 +19,35 @@ class UnitKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """One command of the build, by what it made: a path in the build's folder."""
+    """One command of the build; ``output`` is a path in the build folder."""
 
     output: str
     kind: UnitKind
     seconds: float
     cached: bool | None = None
-    """Whether the compiler cache had it; ``None``: nobody can tell."""
+    """Whether the compiler cache had it; ``None``: unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildDetails:
-    """What the cost of a build is made of."""
+    """The parts of a build's cost."""
 
     units: tuple[Unit, ...] = ()
     generated: Mapping[str, int] = field(default_factory=dict)
-    """Lines of every generated file."""
+    """Number of lines of every generated file."""
     flags: tuple[str, ...] = ()
-    """The compiler's options, sorted, each once; without paths of this one build."""
+    """The compiler's options, sorted, without duplicates and without this build's paths."""
     traced: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by what the compiler's time traces name, the most expensive ones."""
+    """Seconds by entry of the compiler's time traces; only the most expensive entries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rerun:
-    """One more attempt at a test of the run, for evidence; the verdict does not hang on it."""
+    """One more attempt at a failed test, as evidence; the verdict does not depend on it."""
 
     node_id: str
     attempt: int
-    """From 1 on; the run itself was attempt 0."""
+    """From 1 on; attempt 0 is the run itself."""
     outcome: Outcome
     seconds: float
     reason: str | None = None
@@ -55,7 +55,7 @@ class Rerun:
 
 @dataclass(frozen=True, kw_only=True)
 class Details:
-    """Everything of one platform that the store keeps beside its ``PlatformResult``."""
+    """Everything that the store keeps of a platform in addition to its ``PlatformResult``."""
 
     tests: Sequence[TestOutcome] = ()
     reruns: Sequence[Rerun] = ()

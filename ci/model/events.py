@@ -1,8 +1,8 @@
-"""What happens in a run: the events that the agent writes, and all of them together.
+"""The events that the agent writes about a run, and the record of all of them.
 
-Each event is a line of ``events.jsonl``: its name, when it happened, and its fields. The bounds
-beside the fields are those that ``ci.facts.events`` holds a line to when it reads one. The agent
-imports this module: standard library only, Python >= 3.8.
+Each event is a line of ``events.jsonl``: its name, its time, and its fields. ``ci.facts.events``
+checks the bounds in the fields' metadata when it reads a line. The agent imports this module:
+standard library only, Python >= 3.8.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any, ClassVar, Mapping, Tuple, TypeVar
 
 from ci.util.lines import LARGEST_INTEGER, LONGEST_SECONDS
 
-# As pydantic reads them, which otherwise takes "1" for a number and "yes" for a truth value.
-_INTEGER = 1 << 31  # what a column of the store has room for
+# Options of pydantic's fields. Without "strict" pydantic accepts "1" as a number and "yes" as a
+# bool.
+_INTEGER = 1 << 31  # limit of the store's integer columns
 STRICT = {"strict": True}
 SECONDS = {"strict": True, "ge": 0, "le": LONGEST_SECONDS}
 COUNT = {"strict": True, "ge": 0, "lt": _INTEGER}
 BYTES = {"strict": True, "ge": 0, "le": LARGEST_INTEGER}
 EXIT_STATUS = {"strict": True, "gt": -_INTEGER, "lt": _INTEGER}
 
-# Written only where they say something: no line has to deny them.
+# Fields that are written only if they differ from their defaults.
 SPARSE = ("interrupted", "more", "pytest_status")
 
 
@@ -33,7 +34,7 @@ class Event:
     """The name of its kind in the log."""
 
     def to_json(self, **clocks: float) -> str:
-        """The line of the log, without its end; ``clocks`` are seconds, by their names."""
+        """The line of the log, without line end; ``clocks`` are named times in seconds."""
         fields = {
             name: value
             for name, value in vars(self).items()
@@ -63,12 +64,12 @@ class RunStarted(Event):
 class StageStarted(StageEvent):
     event = "stage_started"
     command: tuple[str, ...] = ()
-    """As it was run, with the arguments that the agent adds."""
+    """The command as it was run, with the arguments that the agent adds."""
 
 
 @dataclass(frozen=True)
 class CommandEnd:
-    """How a command ended, and what it and all processes below it used."""
+    """How a command ended, and the resources that it and its descendants used."""
 
     seconds: float = field(metadata=SECONDS)
     exit_code: int = field(metadata=EXIT_STATUS)
@@ -77,27 +78,27 @@ class CommandEnd:
     cpu_user_s: float | None = field(default=None, metadata=SECONDS)
     cpu_system_s: float | None = field(default=None, metadata=SECONDS)
     peak_rss_bytes: int | None = field(default=None, metadata=BYTES)
-    """Of the largest process."""
+    """Peak memory of the largest process."""
     interrupted: bool = field(default=False, metadata=STRICT)
-    """Ended because the run was to end."""
+    """The agent ended the command because the run was interrupted."""
     oom_kills: int | None = field(default=None, metadata=COUNT)
-    """Of any cause: the group's own limit, or a machine without memory."""
+    """Out-of-memory kills by any cause: the group's own limit, or a machine without memory."""
     memory_limit_hits: int | None = field(default=None, metadata=COUNT)
     """How often the limit of the group itself was reached."""
 
     @property
     def ended_early(self) -> bool:
-        """Whether the agent ended it."""
+        """Whether the agent ended the command."""
         return self.timed_out or self.interrupted
 
     @property
     def failed(self) -> bool:
-        """A command that was ended has failed, also one that then says that all is well."""
+        """Whether the command failed; one that the agent ended failed even with exit code 0."""
         return self.exit_code != 0 or self.ended_early
 
     @property
     def crashed(self) -> bool:
-        """Whether it died by itself."""
+        """Whether a signal killed the command that the agent did not send."""
         return self.signal is not None and not self.ended_early
 
 
@@ -105,7 +106,7 @@ class CommandEnd:
 class StageFinished(CommandEnd, StageEvent):
     event = "stage_finished"
     pytest_status: int | None = field(default=None, metadata=EXIT_STATUS)
-    """What pytest ended with in a process below the stage's own; ``None``: not known."""
+    """pytest's exit status, if it ran in a child process of the stage; ``None``: unknown."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class StageSkipped(StageEvent):
     reason: str
 
 
-# What a probe said of a device: its ``uuid`` and ``health``, which are judged, and more.
+# A probe's record of each device: ``uuid`` and ``health``, which are checked, and more.
 Devices = Tuple[Mapping[str, Any], ...]
 
 
@@ -142,7 +143,7 @@ class LeaseReleased(Event):
 
 @dataclass(frozen=True)
 class LeaseFailed(Event):
-    """The devices of a stage, or of the whole run (``None``), could not be had."""
+    """The devices for a stage, or for the whole run (``None``), could not be leased."""
 
     event = "lease_failed"
     reason: str
@@ -159,7 +160,7 @@ class ArtifactMissing(Event):
 
 @dataclass(frozen=True)
 class ArtifactCut(Event):
-    """There was no room for all the files that match a pattern."""
+    """The files that match a pattern exceeded the size limit; some were left out."""
 
     event = "artifact_cut"
     name: str
@@ -169,7 +170,7 @@ class ArtifactCut(Event):
 
 @dataclass(frozen=True)
 class RerunEvent(StageEvent):
-    """An event of one more attempt at the tests of a stage that failed."""
+    """An event of one rerun of a stage's failed tests."""
 
     attempt: int = field(metadata=COUNT)
     """From 1 on."""
@@ -188,7 +189,7 @@ class RerunFinished(CommandEnd, RerunEvent):
 
 @dataclass(frozen=True)
 class RerunsEnded(StageEvent):
-    """Why there was no rerun, or none any more."""
+    """Why there was no rerun, or no further one."""
 
     event = "reruns_ended"
     reason: str
@@ -204,13 +205,13 @@ class RunFinished(Event):
 
 @dataclass(frozen=True)
 class Output(StageEvent):
-    """What a stage has printed; it is only printed, and never in ``events.jsonl``."""
+    """Output of a stage; this event is only printed, never written to ``events.jsonl``."""
 
     event = "output"
     text: str
-    """Of bytes that are no UTF-8 it has halves of characters."""
+    """The output; bytes that are not UTF-8 are unpaired surrogates."""
     more: bool = False
-    """Whether more is to come at once."""
+    """Whether more output follows at once."""
 
 
 EVENTS: Mapping[str, type[Event]] = {
@@ -226,15 +227,15 @@ AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the agent wrote about one run; empty when it never started."""
+    """The agent's events of one run; empty if the agent did not start."""
 
     events: tuple[Event, ...] = ()
     unreadable_lines: int = 0
     longest_line: int = 0
-    """Bytes of the longest of them, where one is longer than an event may be."""
+    """Bytes of the longest of them, if it exceeds the limit for an event."""
 
     def every(self, kind: type[AnyEvent]) -> tuple[AnyEvent, ...]:
-        """The events of a kind, in order."""
+        """All events of a kind, in order."""
         return tuple(event for event in self.events if isinstance(event, kind))
 
     def first(self, kind: type[AnyEvent]) -> AnyEvent | None:
@@ -246,13 +247,13 @@ class RunRecord:
 
     @property
     def unfinished_stages(self) -> tuple[str, ...]:
-        """Stages that began and have no end: the agent died while they ran."""
+        """Stages that began and did not end: the agent died while they ran."""
         finished = self.finished_stages
         return tuple(e.stage for e in self.every(StageStarted) if e.stage not in finished)
 
     @property
     def changed_devices(self) -> tuple[tuple[str, str, str], ...]:
-        """Devices of another health after a lease than before it: uuid, before and after."""
+        """Devices whose health changed during a lease: uuid, health before and after."""
         return tuple(
             (before["uuid"], before["health"], after["health"])
             for taken, released in zip(self.every(LeaseTaken), self.every(LeaseReleased))
@@ -262,7 +263,7 @@ class RunRecord:
 
     @property
     def reruns(self) -> dict[int, RerunFinished]:
-        """By attempt; one without an end is not there."""
+        """Finished reruns by attempt."""
         return {end.attempt: end for end in self.every(RerunFinished)}
 
     @property

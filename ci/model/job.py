@@ -1,7 +1,7 @@
-"""The job that an engine hands to the agent, and the parts of a plan that it is made of.
+"""The job that an engine passes to the agent, and its parts, which plans share.
 
-The agent reads back what the engine writes into the same types. Its Python may be old: standard
-library only, Python >= 3.8.
+The agent reads the engine's JSON back into the same types. Its Python may be old: standard library
+only, Python >= 3.8.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-PROTOCOL = 3  # of the job's document; the agent refuses any other
+PROTOCOL = 3  # version of the job's document; the agent refuses any other
 
 
-class Word(str, Enum):
-    """A word of a plan: a string that prints as its value (``enum.StrEnum``, from 3.11 on)."""
+class StringEnum(str, Enum):
+    """An enum whose members print as their values (``enum.StrEnum``, from Python 3.11 on)."""
 
     __str__ = str.__str__
 
 
-class StageKind(Word):
+class StageKind(StringEnum):
     """How the agent treats a stage's command."""
 
     COMMAND = "command"
     PYTEST = "pytest"  # the agent adds --report-log and --junitxml
 
 
-class Column(Word):
+class Column(StringEnum):
     """The column of the results table that a stage's seconds are added to."""
 
     BUILD_INSTALL = "build_install"
@@ -46,8 +46,8 @@ class StagePlan:
     environment: Mapping[str, str]
     timeout_s: float
     column: Column
-    device: bool = False  # runs with the lease of the platform's devices, where it has any
-    reruns: int = 0  # of the tests that failed, for evidence
+    device: bool = False  # runs with a lease on the platform's devices, if it has any
+    reruns: int = 0  # how often failed tests are run again, as evidence of flaky tests
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class DeviceJob:
     """The devices that the agent leases, and how it finds them.
 
     Attributes:
-        count: how many it takes
-        uuids: the only ones to take; none: any
+        count: number of devices to lease
+        uuids: the only devices to lease; empty: any
         wait_s: longest wait for a free device
         busy_memory: fraction of its memory in use above which a device is busy
-        folder: of the leases, on the machine that has the devices
-        probe: command that prints what devices there are
-        visible: environment variable that narrows a process to some devices
+        folder: folder of the lease files, on the machine that has the devices
+        probe: command that prints the devices
+        visible: environment variable that restricts a process to some devices
         visible_by: what that variable lists, ``uuid`` or ``index``
-        user: who holds the lease, as others are shown it
+        user: holder of the lease, shown to other users
     """
 
     count: int
@@ -90,25 +90,26 @@ class DeviceJob:
 
 @dataclass(frozen=True)
 class CacheJob:
-    """Where a compiler cache lies, where the agent is."""
+    """The compiler cache on the agent's machine."""
 
     folder: str
-    base: str  # of the sources; paths below it are the same in every run
-    cold: bool  # what is in it is not used, only replaced
+    base: str  # folder of the sources; paths below it are the same in every run
+    cold: bool  # do not use its content, only replace it
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that the agent is told.
+    """Everything that the agent needs for a run.
 
     Attributes:
         workspace: folder of the sources, in which the stages run
-        results: folder that the agent fills
-        environment: goes on top of the agent's own
-        printed_bytes_per_s: of output that comes faster a part is printed; the logs have it all
-        devices: ``None`` where the platform has none, or the run does without
+        results: folder to which the agent writes
+        environment: variables added to the agent's own environment
+        printed_bytes_per_s: limit for printed output; a faster stage is printed in part, and its
+            log is complete
+        devices: ``None`` if the platform has none, or the run does not use them
         device_compiler: the vendor's compiler, whose version is recorded
-        compiler_cache: ``None`` where none is kept
+        compiler_cache: ``None`` if none is kept
     """
 
     run_id: str
@@ -128,7 +129,7 @@ class Job:
 
 
 def read_job(document: Mapping[str, Any]) -> Job:
-    """Make a job of the decoded document; of this ``PROTOCOL``, so that all fields are known."""
+    """Make a job from the decoded document, whose protocol must be ``PROTOCOL``."""
     fields = {name: value for name, value in document.items() if name != "protocol"}
     devices, cache = fields["devices"], fields["compiler_cache"]
     fields["stages"] = tuple(

@@ -1,6 +1,6 @@
-"""A run as it is planned: frozen values, which the planning makes and the engines carry out.
+"""The plan of a run: frozen values that planning produces and engines execute.
 
-The parts that the agent gets as they are, stages and artifacts, are in ``ci.model.job``.
+Stages and artifacts, which are passed to the agent unchanged, are in ``ci.model.job``.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from ci.model.platforms import DeviceFacts
 from ci.model.results import title
 from ci.model.tests import Suite
 
-# What every stage is told about the run; tests take their platform and device from these.
+# Environment variables of every stage; tests read their platform and device from them.
 PLATFORM_VARIABLE = "INFINI_CI_PLATFORM"
 TORCH_DEVICE_VARIABLE = "INFINI_CI_TORCH_DEVICE"
-SIMULATED_VARIABLE = "INFINI_CI_SIMULATED"  # 1, or not there
+SIMULATED_VARIABLE = "INFINI_CI_SIMULATED"  # 1, or not set
 RESERVED_VARIABLES = frozenset({PLATFORM_VARIABLE, TORCH_DEVICE_VARIABLE, SIMULATED_VARIABLE})
 
 
 class Exposure(StrEnum):
-    """How a container gets at the devices."""
+    """How devices are passed to a container."""
 
-    AUTO = "auto"  # what the vendor hands them out by
-    REQUEST = "request"  # a DeviceRequest, as ``--gpus``
+    AUTO = "auto"  # the vendor's usual way
+    REQUEST = "request"  # a DeviceRequest, like ``--gpus``
     CDI = "cdi"  # the Container Device Interface
     FILES = "files"  # device files and folders of the driver
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPlan:
-    """What a site needs to reach its package index, in image builds and in runs.
+    """How image builds and runs reach the site's package index.
 
-    ``environment`` holds pip and proxy variables as they read inside the container,
-    ``host_environment`` the same settings as they read on this machine.
+    ``environment`` holds the pip and proxy variables with their values inside the container,
+    ``host_environment`` the same settings with their values on this machine.
     ``wheelhouse`` is a folder of this machine that the engine serves on loopback at
     ``wheelhouse_port`` while it builds or runs; the address is already in ``environment``.
-    ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``, and ``wheels``
-    a folder, of a bundle, copied to ``CONTAINER_WHEELS``.
+    ``ca_bundle`` is a PEM file of this machine, copied to ``CONTAINER_CA_BUNDLE``.
+    ``wheels`` is a folder of a bundle, copied to ``CONTAINER_WHEELS``.
     """
 
     environment: Mapping[str, str]
@@ -54,12 +54,12 @@ class NetworkPlan:
 
 CONTAINER_CA_BUNDLE = "/etc/ssl/certs/site-ca-bundle.pem"
 CONTAINER_WHEELS = "/opt/infini-ci/wheels"
-BASE_IMAGE_INPUT = "base image"  # among the inputs of an image
+BASE_IMAGE_INPUT = "base image"  # key in ``ImagePlan.inputs``
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageArchive:
-    """An image in a bundle: the ``member`` of that tar file is what ``docker save`` wrote."""
+    """An image in a bundle; ``member`` names the output of ``docker save`` in the tar file."""
 
     bundle: Path
     member: str
@@ -73,14 +73,14 @@ class ImagePlan:
     """A container image: how to build it and the content-hash tag it gets.
 
     ``context`` maps names inside the build context to file contents, Dockerfile included,
-    so that the tag can be computed, and the context sent, without touching the disk again.
-    ``inputs`` names all that the tag is computed from, each with its digest (the base image with
-    its reference), so that an image can be asked later what it was made from. ``entry`` goes before
-    every command, for the environment that a vendor's tools need.
+    so that the tag can be computed, and the context sent, without reading the disk again.
+    ``inputs`` maps every input of the tag to its digest (the base image to its reference), and is
+    stored with the image. ``entry`` is put before every command, to set up the environment that a
+    vendor's tools need.
     ``offline_base_command`` is the command (an argument list, run from the repository root with
-    ``offline_base_image`` appended) that makes a base image without any registry; used only when
-    ``base_image`` is neither present nor pullable. With an ``archive`` nothing is built: the image
-    comes from there.
+    ``offline_base_image`` appended) that makes a base image without any registry. It is used only
+    if ``base_image`` is neither present nor pullable. With an ``archive`` nothing is built: the
+    image is loaded from it.
     """
 
     tag: str
@@ -97,7 +97,7 @@ class ImagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerPlan:
-    """The container specification of a run; unprivileged unless a platform says otherwise."""
+    """The container specification of a run; unprivileged unless its device policy differs."""
 
     name: str
     labels: Mapping[str, str]
@@ -112,7 +112,7 @@ class ContainerPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class SystemPackages:
-    """Packages of the distribution, by the names that its package manager has for them."""
+    """Packages of the distribution, by their names for each package manager."""
 
     apt: tuple[str, ...] = ()
     dnf: tuple[str, ...] = ()  # and yum
@@ -121,31 +121,31 @@ class SystemPackages:
         return bool(self.apt or self.dnf)
 
 
-LEASES = "/run/lock/infini-ci"  # shared by all runs of all users, and gone with a restart
+LEASES = "/run/lock/infini-ci"  # shared by all runs of all users; emptied by a restart
 
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePlan:
-    """The devices that a run needs, and how it gets at them."""
+    """The devices that a run needs, and how it gets them."""
 
     facts: DeviceFacts
     count: int
-    uuids: tuple[str, ...]  # the only ones to take; none: any
+    uuids: tuple[str, ...]  # the only devices to use; empty: any
     exposure: Exposure
     privileged: bool
     wait_s: float  # longest wait for a free device
     busy_memory: float  # fraction of its memory in use above which a device is busy
-    folder: str = LEASES  # of the machine that has the devices
+    folder: str = LEASES  # on the machine that has the devices
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnginePlan:
     """Where a platform runs.
 
-    ``kind`` is what ``--engine`` says: auto, docker or host. ``docker_host`` is the address of a
-    Docker Engine (unix, tcp, ssh) and ``context`` a Docker context; with neither it is the one that
-    the environment says. Plans of one ``name`` share its ``capacity``, platforms at once; ``None``
-    is as many as it has processors.
+    ``kind`` is the value of ``--engine``: auto, docker or host. ``docker_host`` is the address of a
+    Docker Engine (unix, tcp, ssh) and ``context`` a Docker context; without both, the environment
+    selects the engine. Plans with the same ``name`` share its ``capacity``, the number of platforms
+    at once; ``None`` is the number of its processors.
     """
 
     name: str
@@ -157,15 +157,15 @@ class EnginePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class CachePlan:
-    """The compiler cache of a platform: a named volume, or a folder of the host engine's."""
+    """The compiler cache of a platform: a named volume, or a folder of the host engine."""
 
     name: str
-    cold: bool  # what is in it is not used, only replaced
+    cold: bool  # do not use its content, only replace it
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostPlan:
-    """What the host engine puts into its fresh virtual environment before the stages."""
+    """The virtual environment that the host engine creates before the stages."""
 
     python: str
     requirements: Path  # a requirements file of the repository
@@ -173,7 +173,7 @@ class HostPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ContractPlan:
-    """What the platform's tests are expected to do; ``None`` where no file says so yet."""
+    """The expected outcomes of the platform's tests; ``suite`` is ``None`` without a file."""
 
     suite: Suite | None
     config: str | None = None  # for the command that writes the file
@@ -214,22 +214,23 @@ class RunPlan:
 
     @property
     def title(self) -> str:
-        """What the platform, or a result of it, is called wherever it is named."""
+        """The display name of the platform, or of a result of it."""
         return title(self.label, simulated=self.simulated)
 
     @property
     def needed_image(self) -> ImagePlan:
-        """The image, for an engine that needs one; raises ``ConfigError`` where it has none."""
+        """The image, for an engine that needs one; raises ``ConfigError`` if there is none."""
         if self.image is None:
             raise ConfigError(
-                f"platforms.{self.platform}: no base image is known, no public registry has one",
+                f"platforms.{self.platform}: no base image is configured, and no public registry"
+                " has one",
                 remedy=f"{base_image_remedy(self.platform)}, or use --engine host.",
             )
         return self.image
 
 
 def base_image_remedy(platform: str) -> str:
-    """How to come by the base image of a platform."""
+    """How to get the base image of a platform."""
     return (
         "Load the vendor's archive (docker load) and name it in"
         f" INFINI_CI_BASE_IMAGE_{platform.upper()} or as platforms.{platform}.base_image in"

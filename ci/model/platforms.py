@@ -1,8 +1,8 @@
 """The platforms this program knows: facts that hold for any project on them.
 
-Their names and torch device types are those of ``codegen/devices.py``; a device that is added
-there is a platform here, and what else a project needs is set in its ``ci.yaml``.
-``docs/add-a-platform.md`` lists every step of adding a platform.
+Names and torch device types come from ``codegen/devices.py``: a device that is added there is a
+platform here. Everything else that a project needs is set in its ``ci.yaml``. All steps to add a
+platform are listed in ``docs/add-a-platform.md``.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from codegen import devices
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
-    """How one vendor's devices are found, handed to a container, and told apart.
+    """How to detect one vendor's devices, give them to a container, and distinguish them.
 
     Attributes:
         manufacturer: gpustack-runtime's name of the vendor
-        files: device files, as patterns, of which the first must be there; those of the others
-            that are there are handed over too
-        mounts: folders and files of the driver, mounted read-only at the same place where they
-            exist
-        request: a Docker ``DeviceRequest`` (``--gpus``) is how the vendor hands devices out
+        files: device files, as patterns; the first must match, the others are passed to the
+            container if they match
+        mounts: folders and files of the driver; those that exist are mounted read-only at the
+            same place
+        request: the vendor's devices are passed by a Docker ``DeviceRequest`` (``--gpus``)
         cdi: kind of its devices in the Container Device Interface
-        visible: environment variable that narrows a process to some devices
+        visible: environment variable that restricts a process to some devices
         visible_by: what that variable lists, ``uuid`` or ``index``
         shm_size_bytes: size of /dev/shm that its frameworks need
         ulimits: resource limits that its driver needs, -1 for none
         management: the vendor's command line tool
-        compiler: the vendor's compiler, where it is known
+        compiler: the vendor's compiler, if known
     """
 
     manufacturer: str
@@ -55,10 +55,10 @@ class Platform:
     Attributes:
         name: on the command line and in ``ci.yaml``
         label: name in the results table
-        base_image: image that the recipe starts from where a registry can be reached
-        offline_base: ``OFFLINE_BASE_IMAGE`` stands in for ``base_image`` where that is neither
-            present nor pullable
-        devices: the vendor's devices; ``None`` where the processor is the device
+        base_image: image that the recipe starts from if a registry can be reached
+        offline_base: ``OFFLINE_BASE_IMAGE`` replaces ``base_image`` if that is neither present
+            nor pullable
+        devices: the vendor's devices; ``None`` if the processor is the device
     """
 
     name: str
@@ -74,17 +74,17 @@ class Platform:
 
     @property
     def is_simulable(self) -> bool:
-        """Whether software can stand in for its devices: not for those that torch itself drives."""
+        """Whether software can simulate its devices; false for devices that torch itself drives."""
         return self.torch_device == "cpu" or _DEVICES[self.name].torch_plugin is not None
 
 
 _DEVICES: Final = {device.name: device for device in devices.PLATFORMS}
 
-# A base made from Debian packages, without any registry, by a command of this repository.
+# A base image that a command of this repository makes from Debian packages, without a registry.
 OFFLINE_BASE_IMAGE: Final = "infini-ops-base:bookworm"
 OFFLINE_BASE_COMMAND: Final = ("docker/make-base-image",)
 
-# The images are those that the vendors' users start from.
+# Base images are the vendors' public images for users.
 _KNOWN: Final = (
     Platform(name="cpu", label="CPU", base_image="python:3.11-slim-bookworm", offline_base=True),
     Platform(
@@ -102,7 +102,7 @@ _KNOWN: Final = (
             compiler="nvcc",
         ),
     ),
-    # The vendor hands out archives of corex, which no registry has.
+    # The vendor distributes corex as image archives; no registry has it.
     Platform(
         name="iluvatar",
         label="Iluvatar",

@@ -1,10 +1,10 @@
 """``results.json``: versioned models, written atomically and read back.
 
-To add a field, add it as the last one of its model, with a default for the results of before, and
-count ``SCHEMA_VERSION`` up. Nothing else has to know: the store keeps these models as documents,
-and the exported table of the stages has a column for each field that is a text, a number or a
-flag. A field whose name or meaning changes needs a ``model_validator(mode="before")`` on its model,
-which takes the older form.
+To add a field, add it at the end of its model with a default for older results, and increase
+``SCHEMA_VERSION``. Nothing else needs a change: the store keeps these models as documents, and the
+exported table of the stages has a column for each field that is a text, a number or a flag. If the
+name or meaning of a field changes, add a ``model_validator(mode="before")`` that converts the older
+form.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, f
 
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
-from ci.util.text import near_match, storable
+from ci.util.text import make_storable, near_match
 
 SCHEMA_VERSION = 4  # 1 had no counts of overloads, 2 no simulated devices, 3 no builds
 SIMULATED = "simulated device: no vendor hardware was used"
 COMPILED_ONLY = "no device: compiled only; no vendor hardware was used"
-# In a platform's results: which process the host engine's agent is, locked while that lives.
+# File in a platform's results: the process of the host engine's agent, which holds its lock.
 HOST_LOCK = "host.lock"
 
 
-Storable = BeforeValidator(storable)
+Storable = BeforeValidator(make_storable)
 Text = Annotated[str, Storable]
 
 
 class Product(StrEnum):
-    """What the run says about the product."""
+    """The verdict on the product."""
 
     PASSED = "passed"
     FAILED = "failed"
-    INCOMPLETE = "incomplete"  # began, but does not say enough to be either of the above
+    INCOMPLETE = "incomplete"  # the run began, but its results prove neither of the above
     NOT_RUN = "not_run"
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing is left that `--resume` would go on with."""
+        """Whether the product was judged; otherwise `--resume` runs the platform again."""
         return self in (Product.PASSED, Product.FAILED)
 
 
 class Harness(StrEnum):
-    """What happened to the machinery around the product."""
+    """How the machinery around the product ended: engine, container, agent, processes."""
 
     CLEAN = "clean"
     EXIT_AFTER_SUMMARY = "exit_after_summary"
@@ -59,7 +59,7 @@ class Harness(StrEnum):
 
 
 class Grade(StrEnum):
-    """How sure a piece of evidence is."""
+    """How certain a piece of evidence is."""
 
     FACT = "fact"
     LIKELY = "likely"
@@ -67,7 +67,7 @@ class Grade(StrEnum):
 
 
 class _Model(BaseModel):
-    # No history could be made of a number that is none. The docstring below a field is its
+    # NaN and infinity would make a history useless. The docstring below a field is its
     # description in docs/reference/results.md.
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
@@ -84,7 +84,7 @@ class Evidence(_Model):
 
 
 class Verdict(_Model):
-    """The product and the harness, judged apart."""
+    """The verdicts on the product and on the harness, judged separately."""
 
     product: Product
     """Whether the library was built and passed its tests."""
@@ -97,7 +97,7 @@ class Verdict(_Model):
 class PytestResult(_Model):
     """Counts from the per-test log; ``seconds`` and ``summary`` as pytest printed them.
 
-    Where the per-test log is lost, the counts are those of the summary.
+    If the per-test log is lost, the counts come from the summary.
     """
 
     passed: int
@@ -123,7 +123,7 @@ class PytestResult(_Model):
 
 
 class OverloadCount(_Model):
-    """Overloads of the operators on one slot and device."""
+    """Counts of operator overloads on one slot and device."""
 
     slot: int
     """Number of the implementation: 0 to 7 native and vendor code, 8 PyTorch, 9 Triton."""
@@ -142,7 +142,7 @@ class OverloadCount(_Model):
 
 
 class StageResult(_Model):
-    """One stage's cost."""
+    """The cost of a stage."""
 
     name: str
     """Name of the stage; ``image`` and ``sync`` are the engine's own."""
@@ -161,7 +161,7 @@ class StageResult(_Model):
 
 
 class BuildResult(_Model):
-    """What the build was made of, as far as its logs and artifacts say; ``None``: they do not."""
+    """Figures of the build; ``None``: its logs and artifacts do not show the figure."""
 
     configure_s: float | None = None
     """Seconds that CMake reports for configuration and generation."""
@@ -178,7 +178,7 @@ class BuildResult(_Model):
 
 
 class PlatformResult(_Model):
-    """One row of the table, and what is behind it."""
+    """One row of the table, with its details."""
 
     platform: str
     """Name of the platform, as in ``ci.yaml``."""
@@ -212,7 +212,7 @@ class PlatformResult(_Model):
     """File name to path, relative to ``results.json``."""
 
     def facts(self, *names: str) -> Mapping[str, Any]:
-        """A part of the environment; empty where nobody described it."""
+        """A section of the environment; empty if it was not recorded."""
         part: Any = self.environment
         for name in names:
             part = part.get(name) if isinstance(part, dict) else None
@@ -243,15 +243,15 @@ class RunResult(_Model):
 
     @field_validator("schema_version", mode="after")
     @classmethod
-    def _as_written_now(cls, _: int) -> int:
-        """Read, an older result is one of this version: only so are two comparable."""
+    def _convert_version(cls, _: int) -> int:
+        """Convert the version: results that were read must be comparable, whatever their age."""
         return SCHEMA_VERSION
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"
 
     def platform(self, name: str) -> PlatformResult:
-        """The row of a platform; raises ``UsageError`` where there is none."""
+        """The row of a platform; raises ``UsageError`` if the run has none."""
         results = {result.platform: result for result in self.platforms}
         if name in results:
             return results[name]
@@ -260,34 +260,37 @@ class RunResult(_Model):
 
 
 def title(name: str, *, simulated: bool) -> str:
-    """What a platform, or results of it, are called wherever they are named."""
+    """The display name of a platform, or of its results."""
     return f"{name} (simulated)" if simulated else name
 
 
 def is_compiled_only(platform: str, *, simulated: bool) -> bool:
-    """Whether a run was asked to do without the device, and nothing can stand in for it."""
+    """Whether a run goes without the device, and no simulated device can replace it."""
     return simulated and not PLATFORMS[platform].is_simulable
 
 
-def without_hardware(platform: str) -> str:
-    """The note on a platform's run that was asked to do without its device."""
+def hardware_note(platform: str) -> str:
+    """The note on a run that goes without the platform's device."""
     return COMPILED_ONLY if is_compiled_only(platform, simulated=True) else SIMULATED
 
 
-def kind(*, simulated: bool) -> str:
-    """What a message calls a device that is simulated, or is not."""
+def device_kind(*, simulated: bool) -> str:
+    """The word for the kind of device in messages: ``simulated`` or ``real``."""
     return "simulated" if simulated else "real"
 
 
-# An incomplete result says "infrastructure" only where the harness has been shown to be it; a
-# crash or a time-out may just as well be the product's own doing. Where a configured memory limit
-# was reached, the product is failed, not incomplete.
+# An incomplete result is an infrastructure failure only if the evidence points to the harness: the
+# product itself may cause a crash or a timeout. A product that reached a configured memory limit
+# is failed, not incomplete.
 _INFRASTRUCTURE = frozenset({Harness.LOST, Harness.INFRASTRUCTURE, Harness.OOM_KILLED})
 
 
 def exit_code(platforms: Sequence[PlatformResult]) -> ExitCode:
-    """The exit code of a run. A product failure outranks an infrastructure failure: it
-    stays whatever a second try of the other platforms brings."""
+    """Return the exit code of a run.
+
+    A product failure outranks an infrastructure failure: a second try of the other platforms
+    cannot change it.
+    """
     verdicts = [platform.verdict for platform in platforms]
     unfinished = [verdict for verdict in verdicts if verdict.product is not Product.PASSED]
     if verdicts and not unfinished:
@@ -308,13 +311,13 @@ class ImageFacts:
     built: bool
     seconds: float
     reason: str  # "cached", or why it was built
-    base: str | None = None  # what it was built on, and the digest of that
+    base: str | None = None  # its base image
     base_digest: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionFacts:
-    """What an engine knows about a run beside the files in ``plan.results``."""
+    """Facts from the engine about a run, in addition to the files in ``plan.results``."""
 
     engine: str
     engine_version: str | None = None
@@ -324,7 +327,7 @@ class ExecutionFacts:
     oom_killed: bool = False
     lost: bool = False  # the agent vanished without a result
     interrupted: bool = False
-    unreadable_lines: int = 0  # that were printed where the agent prints its events
-    longest_line: int = 0  # bytes of the longest of them, where it is longer than an event may be
+    unreadable_lines: int = 0  # on standard output, where the agent prints its events
+    longest_line: int = 0  # bytes of the longest of them, if it exceeds the limit for an event
     wrapper_seconds: float = 0.0  # wall time of the whole call
     notes: tuple[str, ...] = ()

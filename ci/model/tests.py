@@ -1,4 +1,4 @@
-"""Tests of a run: how they ended, and what those of operators recorded."""
+"""Tests of a run: their outcomes, and the records of operator tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TestOutcome:
-    """One test, or one file that could not be collected; ``seconds`` of all its phases."""
+    """One test, or one file that could not be collected; ``seconds`` counts all its phases."""
 
     __test__ = False  # not a test class, whatever its name
 
@@ -45,39 +45,39 @@ class TestOutcome:
     reason: str | None
     """The message of a failure or a skip."""
     skip_reason: str | None = None
-    """Why it skipped, in the words that operator tests have for it."""
+    """The skip reason, as a rule one of ``SKIP_REASONS``."""
     operator: OperatorRecord | None = None
     quarantine: str | None = None
-    """The reference of the quarantine's entry for it."""
+    """The reference of its quarantine entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PytestLog:
-    """What a per-test log holds."""
+    """The content of a per-test log."""
 
     tests: tuple[TestOutcome, ...]
     warnings: int
     exit_status: int | None
     """pytest's own exit status; ``None``: the session did not finish."""
     running: tuple[str, ...]
-    """Tests that began and have no end."""
+    """Tests that began and did not end."""
     crashed: tuple[str, ...]
-    """Tests that a worker process of pytest-xdist died in, with the cause where that is known."""
+    """Tests in which a worker process of pytest-xdist died, with the cause if known."""
     begun: int = 0
-    """How many different tests began; a file that could not be collected is not a test."""
+    """Number of different tests that began; a file that could not be collected is not a test."""
     processor: Processor | None = None
-    """Where it ran, if a test says so."""
+    """The processor, if a test recorded it."""
     selection: Selection | None = None
-    """What the library was narrowed to, if a test says that it was."""
+    """The operators in the library, if a test recorded that it has only some."""
     unreadable_lines: int = 0
     longest_line: int = 0
-    """Bytes of the longest of them, where one is longer than a line may be."""
+    """Bytes of the longest of them, if it exceeds the limit for a line."""
 
     def count(self, outcome: Outcome) -> int:
         return sum(test.outcome is outcome for test in self.tests)
 
-    def named(self, *outcomes: Outcome) -> tuple[str, ...]:
-        """Node ids of the tests with one of the outcomes, in order of the log."""
+    def node_ids(self, *outcomes: Outcome) -> tuple[str, ...]:
+        """Node ids of the tests with one of the outcomes, in the order of the log."""
         return tuple(test.node_id for test in self.tests if test.outcome in outcomes)
 
 
@@ -89,12 +89,12 @@ class ClosingSummary:
     seconds: float
 
     def count(self, *names: str) -> int:
-        """How many there are of ``passed``, ``failed``, ...; of all ``names`` together."""
+        """The count of ``passed``, ``failed``, ...; for several ``names``, their sum."""
         found = _COUNT.findall(self.text.partition(" in ")[0])
         return sum(int(number) for number, name in found if name in names)
 
 
-# Why a test may skip; tests/ops/reasons.py has the same list. Whatever else skips has no reason.
+# Valid skip reasons of operator tests; the same list as in tests/ops/reasons.py.
 SKIP_REASONS = (
     "not in this torch",
     "no sample",
@@ -114,14 +114,14 @@ INSTRUCTION_SET = "instruction set missing"
 NOT_SELECTED = "operator not selected"
 # Followed by the reference of the defect.
 VENDOR_DEFECT = "vendor defect"
-# Of a simulated device: those that were written for it, those that are made of other operators,
-# and the CPU's by way of the fallback.
+# Kinds of kernels on a simulated device: written for it, composed of other operators, or run on
+# the CPU by the fallback.
 KERNELS = ("own", "composite", "fallback")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorRecord:
-    """One test's record; ``None``: the test did not say, or nothing readable."""
+    """The record of one operator test; ``None``: not recorded, or not readable."""
 
     overload: str
     dtype: str | None = None
@@ -130,16 +130,16 @@ class OperatorRecord:
     platform: str | None = None
     active: bool | None = None
     executed: int | None = None
-    """Samples that were really executed."""
+    """Number of samples that were executed."""
     ran_device: str | None = None
     ran_slot: int | None = None
     ran_platform: str | None = None
     simulated: bool | None = None
     kernel: str | None = None
-    """What a simulated device has for the overload: one of ``KERNELS``."""
+    """The kind of kernel that a simulated device used for the overload: one of ``KERNELS``."""
     reason: str | None = None
     needs: str | None = None
-    """Of a test that skips for ``INSTRUCTION_SET``: see ``Processor.has``."""
+    """The missing features, in a test that skips for ``INSTRUCTION_SET``: see ``Processor.has``."""
     quarantine: str | None = None
     against_cpu: str | None = None
 
@@ -150,34 +150,34 @@ class OperatorRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """What the processor of a run can do, as its tests saw it (``tests/ops/processor.py``)."""
+    """The processor of a run, as its tests recorded it (``tests/ops/processor.py``)."""
 
     torch: str
     onednn: str | None
     features: frozenset[str]
 
     def has(self, needs: str) -> bool:
-        """Whether all features of one alternative are there: ``avx512_fp16 or avx2 fma``."""
+        """Whether it has all features of an alternative: ``avx512_fp16 or avx2 fma`` has two."""
         return any(self.features.issuperset(part.split()) for part in needs.split(" or "))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What ``results.json`` has of it."""
+        """Its section in ``results.json``."""
         return {"torch": self.torch, "onednn": self.onednn, "features": sorted(self.features)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What a library was narrowed to, as its tests saw it (``tests/ops/narrowing.py``)."""
+    """The operators in a library, as its tests recorded them (``tests/ops/narrowing.py``)."""
 
     asked: str
     operators: frozenset[str]
-    """Names without overload."""
+    """Operator names, without overload."""
     overloads: int
     of: int
-    """Overloads that it would have had."""
+    """Overloads of the library without a selection."""
     left_out: Mapping[str, int]
-    """Tests that were not run for it, by function."""
+    """Number of tests that the selection excluded, by function."""
 
     def has(self, overload: str) -> bool:
         """Whether the operator of an overload, ``add.out``, was selected."""
@@ -185,7 +185,7 @@ class Selection:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What ``results.json`` has of it."""
+        """Its counts in ``results.json``."""
         return {"overloads": self.overloads, "of": self.of}
 
     def __str__(self) -> str:
@@ -193,13 +193,13 @@ class Selection:
 
 
 class State(NamedTuple):
-    """How a test ended, and why it skipped if operator tests have a word for it."""
+    """The outcome of a test, with the skip reason if it is a known one."""
 
     outcome: Outcome
     reason: str | None = None
     needs: str | None = None
-    """Of a contract: what the processor needs for this outcome (``Processor.has``). Without it
-    the test may skip because instructions are missing."""
+    """In a contract: the processor features that the outcome needs (``Processor.has``). On a
+    processor without them the test may skip."""
 
     def __str__(self) -> str:
         needs = f" with {self.needs}" if self.needs else ""
@@ -207,6 +207,7 @@ class State(NamedTuple):
 
     @property
     def idle(self) -> bool:
+        """Whether it neither passed nor failed: skipped or xfailed."""
         return not self.outcome.good and not self.outcome.bad
 
 
@@ -221,15 +222,15 @@ class OperatorTest(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """The outcomes of a run on one platform, or those that a contract expects."""
+    """The test outcomes of a run on one platform, or those that a contract expects."""
 
     device: str | None
-    """Of the operator tests; ``None``: there are none."""
+    """The device of the operator tests; ``None``: there are no such tests."""
     operators: Mapping[OperatorTest, State]
     functions: Mapping[str, Counter[State]]
-    """All other tests by function."""
+    """Counts of all other tests by function."""
     others: Mapping[str, State] | None
-    """All other tests by node id; ``None``: a contract, which only counts them."""
+    """All other tests by node id; ``None`` in a contract, which only counts them."""
 
     def counts(self) -> Counter[Outcome]:
         total = Counter(state.outcome for state in self.operators.values())
@@ -240,7 +241,7 @@ class Suite:
 
 
 class Ending(NamedTuple):
-    """How a test ended, and what it said."""
+    """The state and the message of a test."""
 
     state: State
     message: str | None = None

@@ -1,1 +1,1 @@
-"""From the configuration and the request to one frozen plan per platform."""
+"""Planning: configuration and request become one frozen plan per platform."""

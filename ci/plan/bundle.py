@@ -1,7 +1,7 @@
-"""``bundle.json``: what a bundle holds, and the places of its members.
+"""``bundle.json``: the contents of a bundle, and the places of its members.
 
-A bundle is a plain tar file; what is worth compressing in it is compressed by itself. All names
-start with ``bundle/``, and ``bundle.json`` comes last, as it has the digests of all others.
+A bundle is a plain tar file; members are compressed individually where that helps. All names start
+with ``bundle/``. ``bundle.json`` comes last, as it has the digests of all other members.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 FOLDER = "bundle/"
 DOCUMENT = "bundle.json"
 README = "README.md"
-PROGRAM = "program/"  # what runs it: the orchestrator, its requirements and their wheels
+PROGRAM = "program/"  # the orchestrator, its requirements and their wheels
 PROGRAM_REQUIREMENTS = PROGRAM + "requirements.txt"
 PROGRAM_WHEELS = PROGRAM + "wheelhouse/"
 SOURCE = "source.tar"
@@ -22,7 +22,7 @@ CONFIG = "config/"
 SITE = "site/ci.site.yaml"
 CA_BUNDLE = "site/ca-bundle.pem"
 IMAGES = "images/"
-WHEELS = "wheels/"  # <platform>/*.whl: what its stages install
+WHEELS = "wheels/"  # <platform>/*.whl: wheels that its stages install
 
 
 class BundleModel(BaseModel):
@@ -49,14 +49,14 @@ class BundledImage(BundleModel):
 
 
 class BundleDocument(BundleModel):
-    """What a bundle holds, and what of."""
+    """The contents of a bundle, and their origin."""
 
     version: Literal[1] = 1
     project: str
     commit: str | None
     dirty: bool
     created_at: datetime
-    python: str  # that the program's wheels are for: 3.11
+    python: str  # version for the program's wheels: 3.11
     machine: str
     config: str  # source/... or config/...
     images: dict[str, BundledImage]

@@ -30,16 +30,16 @@ from ci.model.plan import RESERVED_VARIABLES, Exposure
 from ci.model.platforms import PLATFORMS
 
 ENGINE_STAGES = ("image", "sync")
-ENGINES = ("auto", "docker", "host")  # what needs no entry in the site's file
+ENGINES = ("auto", "docker", "host")  # engines without an entry in the site file
 LONGEST_TIMEOUT_S = 1e7  # 116 days; far more overflows the timers of the kernel
-# What the agent and the engines write into a platform's results, beside each stage's log.
+# Files that the agent and the engines write into a platform's results, in addition to stage logs.
 RECORDS = frozenset(
     {"events.jsonl", "pytest.jsonl", "junit.xml", "environment.json", "environment.tmp"}
     | {"host.lock", "ccache.txt"}
 )
-MOST_RERUNS = 100  # show a test that fails in 3 % of its runs with a certainty of 95 %
-LEAST_MEMORY_BYTES = 6 * 2**20  # an engine takes no less
-MOST_BYTES = 2**63 - 1  # an engine counts in signed 64 bits
+MOST_RERUNS = 100  # reveal a test that fails in 3 % of its runs with a probability of 95 %
+LEAST_MEMORY_BYTES = 6 * 2**20  # the minimum of a Docker Engine
+MOST_BYTES = 2**63 - 1  # a Docker Engine counts in signed 64 bits
 SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
 
 
@@ -56,9 +56,9 @@ class Model(BaseModel):
 
 
 def _expected(what: str, *at: str | int, known: Iterable[str] = ()) -> PydanticCustomError:
-    """The error of a value that is not ``what``, at ``at`` below the value that is checked.
+    """Return the error of a value other than ``what``, at ``at`` below the checked value.
 
-    ``known`` is what it may be a misspelling of.
+    ``known`` are the words that a misspelled value may have meant.
     """
     return PydanticCustomError("expected", what, {"at": at, "known": known})
 
@@ -80,7 +80,7 @@ def _check_variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise _expected("a variable's name of letters, digits and underscores")
     if name in RESERVED_VARIABLES:
-        what = "another variable: this one tells the tests which platform was asked for"
+        what = "another variable: this one is reserved, tests read the platform from it"
         raise _expected(what)
     return name
 
@@ -94,32 +94,32 @@ def _check_workspace_path(path: str) -> str:
 
 def _check_pattern(path: str) -> str:
     if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
-        raise _expected("'**' as a whole part of the path only")
+        raise _expected("'**' only as a complete part of the path")
     return path
 
 
 def _check_artifact(name: str) -> str:
     if name in RECORDS or name.endswith(".log") or name.startswith("pytest.rerun-"):
-        raise _expected("a name that is no record of the run's own")
+        raise _expected("another name: the run writes a file of this name itself")
     return name
 
 
 def _check_platform(name: str) -> str:
     if name not in PLATFORMS:
         names = ", ".join(f"'{platform}'" for platform in PLATFORMS)
-        what = f"one of {names}, or a new one that codegen/devices.py names"
+        what = f"one of {names}, or a new one defined in codegen/devices.py"
         raise _expected(what, known=PLATFORMS)
     return name
 
 
 def _check_package(name: str) -> str:
-    # apt-get takes a name that ends in "-" as a package to remove.
+    # apt-get removes a package whose name is followed by "-".
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?", name):
-        raise _expected("a package's name alone: letters, digits, '+', '-', '.' and '_'")
+        raise _expected("only a package's name: letters, digits, '+', '-', '.' and '_'")
     return name
 
 
-# As long as leaves room in the 255 bytes of a file's name for what is put around it.
+# Names become parts of file names, which have at most 255 bytes.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
 Command = Annotated[str, AfterValidator(_check_command)]
 ArtifactName = Annotated[Name, AfterValidator(_check_artifact)]
@@ -139,12 +139,12 @@ class PackagesByManager(Model):
     """Packages whose names differ between distributions."""
 
     apt: tuple[PackageName, ...]
-    """Names on Debian, Ubuntu and their kin."""
+    """Names on Debian, Ubuntu and their derivatives."""
     dnf: tuple[PackageName, ...]
-    """Names where dnf or yum installs packages; an empty list where none are needed."""
+    """Names for dnf and yum; an empty list if none are needed."""
 
 
-# What pydantic calls the two forms of a value; no part of its place in the file.
+# Tags of the two forms in pydantic's locations; they are not part of the place in the file.
 LIST_FORM, MAPPING_FORM = "[list]", "[mapping]"
 
 
@@ -160,7 +160,7 @@ Packages = Annotated[
 
 
 class NetworkConfig(Model):
-    """How this site reaches its package index; also read from the environment.
+    """Access to the package index; also read from the environment.
 
     Precedence: environment, then ``ci.site.yaml``, then ``ci.yaml``, then pip's own
     configuration files.
@@ -173,24 +173,24 @@ class NetworkConfig(Model):
     pip_trusted_host: str | None = None
     """Hosts of mirrors without TLS, separated by spaces (PIP_TRUSTED_HOST)."""
     pip_find_links: str | None = None
-    """A page of links to archives, or a folder of this machine, which is then served to
-    containers on loopback (PIP_FIND_LINKS)."""
+    """A page of links to archives, or a folder of this machine, which containers then reach through
+    a server on loopback (PIP_FIND_LINKS)."""
     ca_bundle: str | None = None
-    """A PEM file with the certificates this site trusts (PIP_CERT, SSL_CERT_FILE,
+    """A PEM file with the certificates that this site trusts (PIP_CERT, SSL_CERT_FILE,
     REQUESTS_CA_BUNDLE)."""
     http_proxy: str | None = None
     """Proxy for http addresses (HTTP_PROXY)."""
     https_proxy: str | None = None
     """Proxy for https addresses (HTTPS_PROXY)."""
     no_proxy: str | None = None
-    """Hosts that are reached without a proxy, separated by commas (NO_PROXY)."""
+    """Hosts to reach without a proxy, separated by commas (NO_PROXY)."""
     wheelhouse_port: Annotated[int, Field(ge=1024, le=65535)] | None = None
-    """Loopback port that serves a ``pip_find_links`` folder; 8421 where unset. Fixed, since
-    the address is part of the build and a changing one would miss the layer cache."""
+    """Loopback port of the server for a ``pip_find_links`` folder; by default 8421. It is fixed,
+    since the address is part of the build, and a changing one would miss the layer cache."""
 
 
 class StageConfig(Model):
-    """One measured command."""
+    """One measured command of a run."""
 
     name: Name
     """Name, unique on each platform; the stage's log is ``<name>.log``."""
@@ -199,24 +199,24 @@ class StageConfig(Model):
     kind: StageKind = StageKind.COMMAND
     """``pytest`` adds the per-test log and JUnit options to the command."""
     column: Column | None = None
-    """Column of the table that the seconds count in: by default ``pytest`` for a stage of
-    that kind and ``build_install`` for a command; ``none`` keeps it out of the total."""
-    # Three times the slowest build known here: 35 minutes on two cores.
+    """Column of the table that the seconds are added to: by default ``pytest`` for a stage of
+    that kind and ``build_install`` for a command. ``none`` excludes them from the total."""
+    # Three times the slowest known build: 35 minutes on two cores.
     timeout_s: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT_S)] = 7200.0
     """Seconds after which the stage's whole process group is ended."""
     environment: Environment = Field(default_factory=dict)
     """Environment variables of this stage only."""
     platforms: tuple[PlatformName, ...] | None = None
-    """The platforms that have this stage; by default all."""
+    """Platforms that run this stage; by default all."""
     device: bool | None = None
-    """Whether the stage needs the platform's devices: their lease is held while it runs. By default
-    a ``pytest`` stage does and a command does not."""
+    """Whether the stage needs the platform's devices. It then holds a lease on them while it runs.
+    By default a ``pytest`` stage needs them, and a command does not."""
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 0
-    """How often a ``pytest`` stage's failed tests are run again, after all else and for no longer
-    than ``timeout_s``: evidence of flaky tests, which changes no verdict. ``--reruns`` wins."""
+    """How often failed tests of a ``pytest`` stage are rerun, as evidence of flaky tests. Reruns
+    come last, take at most ``timeout_s``, and change no verdict. ``--reruns`` overrides it."""
 
     @model_validator(mode="after")
-    def _is_true_to_its_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         tests = self.kind is StageKind.PYTEST
         if self.reruns and not tests:
             raise _expected("0, or 'kind: pytest' for the stage", "reruns")
@@ -226,78 +226,78 @@ class StageConfig(Model):
 
 
 class DevicePolicy(Model):
-    """Which devices of a platform a run takes, and how; a processor needs none."""
+    """The devices of a platform that a run uses. The platform ``cpu`` needs no such policy."""
 
-    # No machine has 64; more is a typing error.
+    # No machine has 64; a larger number is a typing error.
     count: Annotated[int, Field(ge=0, le=64)] = 1
-    """How many a run needs at once; with 0 it runs without any device."""
+    """Number of devices that a run needs at once; with 0 it runs without devices."""
     uuids: tuple[str, ...] = ()
-    """The only devices to take; by default any of the platform's."""
+    """UUIDs of the only devices to use; by default any device of the platform."""
     exposure: Exposure = Exposure.AUTO
-    """How a container gets at them: ``request`` (``--gpus``), ``cdi``, ``files`` (device files and
-    folders of the driver), or ``auto``, which is what the vendor hands them out by."""
+    """How devices are passed to a container: ``request`` (``--gpus``), ``cdi``, ``files`` (device
+    files and folders of the driver), or ``auto``, the vendor's usual way."""
     privileged: bool = False
-    """Run the container privileged, for drivers that do not work otherwise; the notes say so."""
+    """Run a privileged container, for drivers that do not work otherwise; a note reports it."""
     wait_s: Annotated[float, Field(ge=0, le=LONGEST_TIMEOUT_S)] = 3600.0
     """Seconds to wait for free devices."""
-    # A driver takes some memory of an idle device too.
+    # A driver uses some memory of an idle device too.
     busy_memory: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Fraction of its memory in use above which a device that nobody leases is busy."""
+    """Fraction of its memory in use above which a device without a lease counts as busy."""
 
     @model_validator(mode="after")
-    def _as_many_as_named(self) -> Self:
+    def _check_uuids(self) -> Self:
         if len(set(self.uuids)) < len(self.uuids):
             raise _expected("each device once", "uuids")
         if self.uuids and len(self.uuids) < self.count:
-            raise _expected(f"at most {len(self.uuids)}, which is how many 'uuids' names", "count")
+            raise _expected(f"at most {len(self.uuids)}, the number of 'uuids'", "count")
         return self
 
 
 class PlatformConfig(Model):
-    """What this project wants different from a platform's defaults."""
+    """This project's settings for a platform, in place of the platform's defaults."""
 
     label: str | None = None
     """Name in the table; by default the platform's own."""
     base_image: ImageReference | None = None
-    """Image the recipe starts from; by default the platform's usual one."""
+    """Image that the recipe starts from; by default the platform's usual one."""
     recipe: ConfigPath | None = None
-    """Dockerfile, relative to this file; by default the one that comes with this program. Its
-    context holds ``requirements-<platform>.txt``, where the site has one
-    ``site-ca-bundle.pem``, and where there are ``system_packages`` a file of that name, whose lines
-    are ``apt NAME`` and ``dnf NAME``; ``BASE_IMAGE`` is an argument."""
+    """Dockerfile, relative to this file; by default this program's own. ``BASE_IMAGE`` is a build
+    argument. The build context holds ``requirements-<platform>.txt`` and, if the site has
+    certificates, ``site-ca-bundle.pem``. If there are ``system_packages``, it also holds a file
+    ``system-packages`` with the lines ``apt NAME`` and ``dnf NAME``."""
     requirements: ConfigPath | None = None
     """pip requirements of the image and of the host engine's environment, relative to this
-    file; must include pytest and pytest-reportlog. By default just these two."""
+    file. They must include pytest and pytest-reportlog; by default they are only these two."""
     system_packages: Packages = ()
-    """Packages of the distribution on top of the project's ``system_packages``."""
+    """Packages of the distribution in addition to the project's ``system_packages``."""
     environment: Environment = Field(default_factory=dict)
     """Environment variables of every stage."""
     shm_size_bytes: Annotated[int, Field(gt=0, le=MOST_BYTES)] | None = None
-    """Size of the container's /dev/shm; by default the engine's."""
+    """Size of the container's /dev/shm; by default that of the engine."""
     memory_bytes: Annotated[int, Field(ge=LEAST_MEMORY_BYTES, le=MOST_BYTES)] | None = None
     """Memory limit of the container; by default none."""
     simulated: bool = False
-    """The run does without the vendor's hardware: on a simulated device or, where none can stand in
-    for the vendor's, as far as the tests go without one. Every report says so, and nothing of it
-    counts for the hardware. Stages are told by INFINI_CI_SIMULATED=1."""
+    """Run without the vendor's hardware: on a simulated device or, if the device cannot be
+    simulated, only the tests that need no device. Every report marks the result as simulated, and
+    it proves nothing about the hardware. Stages get the variable INFINI_CI_SIMULATED=1."""
     compiler_cache: bool = True
-    """Keep a compiler cache between runs, where the image has ccache."""
+    """Keep a compiler cache between runs, if the image has ccache."""
     compiler_cache_of: PlatformName | None = None
-    """The platform whose compiler cache this one uses, as where both compile much the same; by
-    default its own."""
+    """Use the compiler cache of another platform, for platforms that compile mostly the same
+    files; by default each has its own."""
     devices: DevicePolicy = DevicePolicy()
-    """The devices a run takes; a site's own policy replaces it."""
+    """The devices that a run uses; a policy in ``ci.site.yaml`` replaces it."""
 
 
 class SelectionConfig(Model):
-    """How ``run --select`` narrows what is built and tested to some operators."""
+    """How ``run --select`` restricts the build and the tests to some operators."""
 
     variable: VariableName
-    """Environment variable of every stage that has the selection: names and patterns with commas
-    between them, or a file of the source. It is empty where everything is built."""
+    """Environment variable that passes the selection to every stage: names and patterns separated
+    by commas, or a file of the source. It is empty if everything is built."""
     files: tuple[ArtifactPath, ...] = ()
-    """Files of the source, as patterns. Their names without the suffix can be selected beside the
-    operators of the platform's contract; a typing error is reported before anything is built."""
+    """Patterns of files of the source. Their names without the suffix can be selected, in addition
+    to the operators of the platform's contract. Misspelled names are reported before the build."""
 
 
 DEFAULT_STAGES = (
@@ -312,34 +312,32 @@ class Config(Model):
     project: Name
     """Name of the project in results and container labels."""
     source: ConfigPath = "."
-    """Folder of the sources, relative to this file; ``--source`` names another."""
+    """Folder of the sources, relative to this file; ``--source`` overrides it."""
     platforms: dict[PlatformName, PlatformConfig]
-    """The platforms this project is validated on, by name."""
+    """The platforms on which this project is validated, by name."""
     system_packages: Packages = ()
-    """Packages of the distribution that the image gets on every platform, installed by the base
-    image's apt-get, dnf or yum. Names alone, or, where they differ, a mapping with a list each for
-    ``apt`` and ``dnf``. The host engine installs none; it notes which are missing."""
+    """Packages of the distribution that every platform's image installs with apt-get, dnf or yum: a
+    list of names or, where names differ, a mapping with one list each for ``apt`` and ``dnf``. The
+    host engine installs none; a note lists the missing ones."""
     stages: tuple[StageConfig, ...] = DEFAULT_STAGES
-    """What runs, in order; by default ``pip install .`` and ``pytest``. A stage that fails
-    ends the run: the later ones are not run."""
+    """Commands to run, in order; by default ``pip install .`` and ``pytest``. If a stage fails, the
+    later stages do not run."""
     artifacts: dict[ArtifactName, ArtifactPath] = Field(default_factory=dict)
-    """Files and folders of the workspace to bring back: name of the result to path. A folder
-    becomes ``<name>.tar.gz``, and so do all files that match a pattern with ``*``, ``?``, ``[]``
-    or ``**``, the largest first, up to 64 MiB. What a build was made of is read from those named
+    """Files and folders of the workspace to copy into the results: name of the result to path. A
+    folder becomes ``<name>.tar.gz``. So do all files that match a pattern with ``*``, ``?``, ``[]``
+    or ``**``, the largest first, up to 64 MiB. Facts about the build are read from the artifacts
     ``ninja_log``, ``generated``, ``compile_commands.json`` and ``time_traces``."""
     contracts: WorkspacePath | None = None
-    """Folder of the sources with a contract for each platform, ``<platform>.yaml``: what its
-    tests are expected to do (``python -m ci contract``). By default there is none."""
+    """Folder of the sources with a contract for each platform, ``<platform>.yaml``: the expected
+    outcomes of its tests (``python -m ci contract``). By default there are no contracts."""
     network: NetworkConfig = NetworkConfig()
-    """How to reach the package index."""
+    """Access to the package index."""
     selection: SelectionConfig | None = None
-    """How a run can be narrowed to some operators (``--select``). By default it cannot."""
+    """How ``--select`` restricts a run to some operators. By default it cannot be used."""
 
     @field_validator("platforms")
     @classmethod
-    def _each_is_built_for_itself(
-        cls, platforms: dict[str, PlatformConfig]
-    ) -> dict[str, PlatformConfig]:
+    def _check_platforms(cls, platforms: dict[str, PlatformConfig]) -> dict[str, PlatformConfig]:
         if not platforms:
             raise _expected("at least one platform")
         for name, platform in platforms.items():
@@ -349,14 +347,14 @@ class Config(Model):
 
     @field_validator("stages")
     @classmethod
-    def _fit_the_platforms(
+    def _check_stages(
         cls, stages: tuple[StageConfig, ...], info: ValidationInfo
     ) -> tuple[StageConfig, ...]:
         taken = {(name, platform) for name in ENGINE_STAGES for platform in PLATFORMS}
         for index, stage in enumerate(stages):
             own = {(stage.name, platform) for platform in stage.platforms or PLATFORMS}
             if own & taken:
-                what = "a unique name ('image' and 'sync' are the engine's own)"
+                what = "a unique name ('image' and 'sync' are reserved for the engine)"
                 raise _expected(what, index, "name")
             taken |= own
         configured = info.data.get("platforms", PLATFORMS)
@@ -367,7 +365,7 @@ class Config(Model):
                 if name not in configured:
                     what = f"one of this file's platforms: {', '.join(configured)}"
                     raise _expected(what, index, "platforms", place)
-        # Without a per-test log there is nothing to judge, and two would overwrite each other.
+        # Without a per-test log the run cannot be judged, and two logs would overwrite each other.
         suites = [stage for stage in stages if stage.kind is StageKind.PYTEST]
         for platform in info.data.get("platforms", ()):
             count = sum(platform in (suite.platforms or [platform]) for suite in suites)
@@ -378,7 +376,7 @@ class Config(Model):
 
     @field_validator("selection")
     @classmethod
-    def _has_its_own_variable(
+    def _check_selection(
         cls, selection: SelectionConfig | None, info: ValidationInfo
     ) -> SelectionConfig | None:
         parts = (*info.data.get("platforms", {}).values(), *info.data.get("stages", ()))
@@ -388,67 +386,67 @@ class Config(Model):
 
 
 class SiteEngine(Model):
-    """A Docker Engine of this site, by the name that platforms refer to it with."""
+    """A Docker Engine of this site; platforms refer to it by its name."""
 
     docker_host: Annotated[str, StringConstraints(pattern=r"^(unix|tcp|ssh)://\S+$")] | None = None
     """Its address: ``unix:///var/run/docker.sock``, ``tcp://host:2376`` or
-    ``ssh://user@host:port``, which is reached through a forwarded socket."""
+    ``ssh://user@host:port``, which uses a forwarded socket."""
     context: str | None = None
     """A Docker context of this machine, in place of an address."""
-    # No engine has as many processors; more is a typing error.
+    # No engine has so many processors; a larger number is a typing error.
     capacity: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Platforms that run on it at once; by default as many as it has processors."""
+    """Number of platforms that run on it at once; by default the number of its processors."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_address(self) -> Self:
         if (self.docker_host is None) == (self.context is None):
             raise _expected("either 'docker_host' or 'context'")
         return self
 
 
 class SitePlatform(Model):
-    """What a site has different for one platform."""
+    """This site's settings for one platform."""
 
     base_image: ImageReference | None = None
-    """Image reference at this site's registry
+    """Base image, such as one in this site's registry
     (environment: INFINI_CI_BASE_IMAGE_<PLATFORM>)."""
     engine: Name | None = None
-    """Where it runs: one of ``engines``, or ``auto``, ``docker`` or ``host``
-    (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` wins."""
+    """Engine that runs it: one of ``engines``, or ``auto``, ``docker`` or ``host``
+    (INFINI_CI_ENGINE_<PLATFORM>). ``--engine`` overrides it."""
     devices: DevicePolicy | None = None
-    """The devices a run takes here, in place of what ``ci.yaml`` says."""
+    """The devices that a run uses here, in place of those in ``ci.yaml``."""
 
 
 class SiteConfig(Model):
     """``ci.site.yaml``: the untracked settings of one site."""
 
     network: NetworkConfig = NetworkConfig()
-    """How to reach the package index."""
+    """Access to the package index."""
     engines: dict[Name, SiteEngine] = Field(default_factory=dict)
-    """Docker Engines beside the usual one."""
+    """Docker Engines in addition to the default one."""
     platforms: dict[PlatformName, SitePlatform] = Field(default_factory=dict)
     """Base image, engine and devices by platform."""
 
-    def of(self, platform: str) -> SitePlatform:
-        """What is different for a platform, if anything."""
+    def platform_settings(self, platform: str) -> SitePlatform:
+        """Return this site's settings for a platform; empty if it has none."""
         return self.platforms.get(platform, SitePlatform())
 
     @field_validator("engines")
     @classmethod
-    def _names_of_their_own(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
+    def _check_engine_names(cls, engines: dict[str, SiteEngine]) -> dict[str, SiteEngine]:
         for name in ENGINES:
             if name in engines:
-                raise _expected(f"another name: '{name}' is not for the site to define", name)
+                raise _expected(f"another name: '{name}' is reserved", name)
         return engines
 
     @field_validator("platforms")
     @classmethod
-    def _engines_are_defined(
+    def _check_engine_references(
         cls, platforms: dict[str, SitePlatform], info: ValidationInfo
     ) -> dict[str, SitePlatform]:
         known = [*ENGINES, *info.data.get("engines", ())]
         for name, platform in platforms.items():
-            # Where `engines` is wrong itself, that is what has to be said.
+            # If `engines` itself has errors, report only those.
             if platform.engine and "engines" in info.data and platform.engine not in known:
                 what = f"one of {', '.join(known)}, or one defined under 'engines'"
                 raise _expected(what, name, "engine", known=known)
@@ -458,18 +456,18 @@ class SiteConfig(Model):
 # Build options in a platform's environment
 
 
-# What scikit-build-core and setuptools' CMake extensions hand to CMake.
+# Variables that scikit-build-core and setuptools' CMake extensions pass to CMake.
 VARIABLES = ("SKBUILD_CMAKE_DEFINE", "SKBUILD_CMAKE_ARGS", "CMAKE_ARGS")
 DETECTION = "AUTO_DETECT_DEVICES"
 _OPTIONS = {f"WITH_{name.upper()}": name for name in PLATFORMS}
 _GIVEN = re.compile(
     rf"(?:^|;|\s|-D)\s*(?P<name>{'|'.join((*_OPTIONS, DETECTION))})(?::\w+)?=(?P<value>[^;\s\"']*)"
 )
-_ON = frozenset({"ON", "1", "TRUE", "YES", "Y"})  # to CMake, in any case
+_ON = frozenset({"ON", "1", "TRUE", "YES", "Y"})  # for CMake, upper or lower case
 
 
 def contradictions(platform: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each variable that builds for something else, with what was expected of it."""
+    """Yield each variable that builds for another device, with the expected build option."""
     options = [
         (variable, match["name"], match["value"].upper() in _ON)
         for variable in VARIABLES
@@ -479,6 +477,6 @@ def contradictions(platform: str, environment: Mapping[str, str]) -> Iterator[tu
     for variable, name, is_on in options:
         if is_on and _OPTIONS.get(name, platform) not in (platform, "cpu"):
             yield variable, f"build option {own}=ON for this platform, not {name}=ON"
-    said = {name: is_on for _, name, is_on in options}
-    if _OPTIONS.keys() & said and not said.get(own, said.get(DETECTION, True)):
+    settings = {name: is_on for _, name, is_on in options}
+    if _OPTIONS.keys() & settings and not settings.get(own, settings.get(DETECTION, True)):
         yield options[0][0], f"build option {own}=ON for this platform"

@@ -1,4 +1,4 @@
-"""Strict loading: every finding of a file at once, each with line, field and remedy."""
+"""Load configuration strictly: report all findings of a file at once, with line and field."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pydantic_core import ErrorDetails
 from ci.errors import ConfigError
 from ci.plan.config import LIST_FORM, MAPPING_FORM, Config, SiteConfig
 from ci.util.text import near_match
-from ci.util.yaml import Document, FileFinding, Location, listed, read_document
+from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 
-# What a value should have been, by pydantic's error type; any other type explains itself.
+# The expected value by pydantic's error type; for other types pydantic's message is used.
 EXPECTED = {
     "string_type": "a string",
     "bool_type": "true or false",
@@ -31,7 +31,7 @@ EXPECTED = {
     "missing": "a value; this key is required",
 }
 
-# Parts of pydantic's path to a value that are none of the file's.
+# Parts of pydantic's locations that are not in the file.
 NO_PLACE = frozenset({"[key]", LIST_FORM, MAPPING_FORM})
 
 
@@ -55,12 +55,12 @@ def _load(path: Path, model: type[ModelType], *, remedy: str) -> ModelType:
         except ValidationError as error:
             findings += [_finding(detail, document, model) for detail in error.errors()]
     if findings:
-        raise ConfigError(listed(findings, path.name))
+        raise ConfigError(format_findings(findings, path.name))
     return config
 
 
 def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> FileFinding:
-    """One finding of pydantic's, worded for people and with its line."""
+    """Convert a pydantic error to a finding with a readable text and its line."""
     context: Mapping[str, Any] = detail.get("ctx", {})
     location: Location = tuple(part for part in detail["loc"] if part not in NO_PLACE)
     location += tuple(context.get("at", ()))
@@ -105,11 +105,11 @@ def _value_at(data: object, location: Location) -> object:
 
 
 def _known_keys(model: Any, location: Location) -> list[str]:
-    """The keys of the model that ``model`` declares at ``location``."""
+    """Return the keys of the model that ``model`` declares at ``location``."""
     for part in location:
         if isinstance(model, type) and issubclass(model, BaseModel):
             model = model.model_fields[str(part)].annotation
-        else:  # dict[key, value] and tuple[item, ...]: the type of what is inside
+        else:  # dict[key, value] and tuple[item, ...]: the type of the items
             model = get_args(model)[0 if isinstance(part, int) else -1]
         while get_origin(model) in (Annotated, Union, UnionType):  # and ``... | None``
             model = get_args(model)[0]
@@ -117,7 +117,7 @@ def _known_keys(model: Any, location: Location) -> list[str]:
 
 
 def schema_text() -> str:
-    """The content of ``ci/schema.json``."""
+    """Return the content of ``ci/schema.json``."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Config.model_json_schema(),

@@ -1,6 +1,6 @@
-"""How this site reaches its package index: environment, ``network:`` sections and pip's settings.
+"""Merge network settings into a ``NetworkPlan``.
 
-They are merged into one NetworkPlan.
+Sources: the environment, ``network:`` sections and pip's own configuration.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ci.plan.config import NetworkConfig
 from ci.util.process import ProcessError, run
 
 LOOPBACK = "127.0.0.1"
-WHEELHOUSE_PORT = 8421  # free for any use, and none that a service is known for
+WHEELHOUSE_PORT = 8421  # not assigned to any known service
 
-# The variables of each setting: where it is found, in order of precedence, and where it is set,
-# in all of them, as curl reads only http_proxy and some tools only HTTP_PROXY.
+# The variables of each setting. The first one that is set counts. All of them are set for stages,
+# since curl reads only http_proxy and some tools only HTTP_PROXY.
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "pip_index_url": ("PIP_INDEX_URL",),
     "pip_extra_index_url": ("PIP_EXTRA_INDEX_URL",),
@@ -36,9 +36,9 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 def resolve_network(
     environ: Mapping[str, str], *sections: NetworkConfig, folder: Path
 ) -> NetworkPlan:
-    """Merge the environment and the ``network:`` sections, first come first served.
+    """Merge the environment and the ``network:`` sections; for each setting the first value counts.
 
-    ``folder`` is what relative paths in the sections are relative to.
+    Relative paths in the sections are relative to ``folder``.
     """
     settings = network_settings(environ, *sections)
     bundle = folder / settings["ca_bundle"] if settings["ca_bundle"] else None
@@ -57,7 +57,7 @@ def resolve_network(
     if wheelhouse:
         port = next((s.wheelhouse_port for s in sections if s.wheelhouse_port), WHEELHOUSE_PORT)
         inside["pip_find_links"] = " ".join([*links, f"http://{LOOPBACK}:{port}/"])
-        if settings["http_proxy"] or settings["https_proxy"]:  # neither can reach this machine's
+        if settings["http_proxy"] or settings["https_proxy"]:  # a proxy cannot reach this loopback
             inside["no_proxy"] = ",".join(filter(None, (settings["no_proxy"], LOOPBACK)))
     return NetworkPlan(
         environment=_environment(inside),
@@ -69,7 +69,7 @@ def resolve_network(
 
 
 def network_settings(environ: Mapping[str, str], *sections: NetworkConfig) -> dict[str, str | None]:
-    """Return every setting but the port: of the environment, else of the first section."""
+    """Return every setting but the port: the environment's, else the first section's."""
     found: dict[str, str | None] = {}
     for name, variables in VARIABLES.items():
         values = [environ.get(variable) for variable in variables]
@@ -85,7 +85,7 @@ def _environment(settings: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None]:
-    """Split into addresses that a container reaches by itself and a folder to serve."""
+    """Split into addresses that a container can reach, and a folder to serve to it."""
     links: list[str] = []
     folders: list[Path] = []
     for word in (value or "").split():
@@ -104,7 +104,7 @@ def _find_links(value: str | None, folder: Path) -> tuple[list[str], Path | None
     return links, folders[0] if folders else None
 
 
-# Of pip's own options, and what they are here.
+# pip's options, and the names of the settings here.
 FIELDS: Mapping[str, str] = {
     "index-url": "pip_index_url",
     "extra-index-url": "pip_extra_index_url",
@@ -116,7 +116,7 @@ TIMEOUT_S = 30  # pip takes 0.3 s
 
 
 def read_pip_settings() -> NetworkConfig:
-    """Ask this Python's pip; empty where it has none."""
+    """Read the settings of this Python's pip; empty if it has no pip."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     try:
         return parse_pip_settings(run(command, timeout_s=TIMEOUT_S).stdout)
@@ -127,8 +127,8 @@ def read_pip_settings() -> NetworkConfig:
 def parse_pip_settings(listing: str) -> NetworkConfig:
     """Parse ``pip config list``: lines such as ``global.index-url='https://…'``.
 
-    Environment variables are listed too, but read elsewhere. Indexes that are folders of
-    this machine are left out: a container cannot see them.
+    Listed environment variables are ignored: they are read elsewhere. Indexes in folders of this
+    machine are left out: a container cannot reach them.
     """
     found: dict[str, str] = {}
     for line in listing.splitlines():

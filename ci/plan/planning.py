@@ -1,8 +1,8 @@
 """Pure planning: configuration and request become one frozen ``RunPlan`` per platform.
 
-Nothing here does any I/O; whatever must be known about the machine (environment
-variables, file contents, hashes) comes in as values. The one exception is the path of this
-Python, from which the host engine makes its environment.
+This module does no I/O: facts about the machine (environment variables, file contents, hashes) are
+passed in as values. The one exception is the path of this Python, from which the host engine
+creates its environment.
 """
 
 from __future__ import annotations
@@ -43,36 +43,36 @@ DOCKERFILE = "Dockerfile"
 CA_BUNDLE_IN_CONTEXT = "site-ca-bundle.pem"
 PACKAGES_IN_CONTEXT = "system-packages"
 ENTRY_IN_CONTEXT = "enter"
-ENTRY = "/opt/recipe/enter"  # where this program's own recipe puts it
-USER = "1000"  # as the recipes make it; by number, as its files are put in by number
+ENTRY = "/opt/recipe/enter"  # its place in images of this program's own recipe
+USER = "1000"  # the recipes create it; a number, as copied files get numeric owners
 WORKSPACE = "/workspace"
 RESULTS = "/results"
 
-# Settings that an image build takes as arguments. The certificates come in the context: they
-# are too long for an argument.
+# Settings that are passed to image builds as arguments. Certificates are in the build context, as
+# they are too long for an argument.
 _BUILD_ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_FIND_LINKS")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _PROXY_ARGUMENTS = (*_PROXIES, *(name.lower() for name in _PROXIES))
 
 
 class RunOptions(BaseModel):
-    """What the command line can say of a run; a resumed run keeps it."""
+    """Options of the command line that a resumed run keeps."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     engine: str = "auto"
-    """`auto`: what the site says."""
+    """`auto`: the site's setting."""
     engines: dict[str, str] = {}
-    """What each platform of a resumed run began on; wins over ``engine``."""
+    """The engine that each platform of a resumed run began on; overrides ``engine``."""
     cold: bool = False
-    """Build without what the compiler cache holds."""
+    """Build without using the content of the compiler cache."""
     reruns: int | None = None
-    """Of failed tests; ``None``: what the configuration says."""
+    """Number of reruns of failed tests; ``None``: as configured."""
     selected: str | None = None
     """Operators to build and test; ``None``: all."""
 
     def engine_of(self, platform: str) -> str | None:
-        """The engine that is asked for; ``None``: the site's."""
+        """Return the requested engine; ``None``: the site's."""
         asked = self.engines.get(platform, self.engine)
         return None if asked == "auto" else asked
 
@@ -82,7 +82,7 @@ AS_CONFIGURED = RunOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class PlanInputs:
-    """What planning has to know about files and this site, read beforehand.
+    """Facts about files and this site that planning needs, read beforehand.
 
     ``context`` is the build context, requirements and recipe (as ``DOCKERFILE``) included.
     """
@@ -131,7 +131,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
             PLATFORM_VARIABLE: platform.name,
             TORCH_DEVICE_VARIABLE: platform.torch_device,
             **({SIMULATED_VARIABLE: "1"} if wanted.simulated else {}),
-            # Empty rather than absent: otherwise the caller's, or the image's, would count.
+            # Set even if empty: otherwise a value of the caller or the image would count.
             **({selection.variable: selection.operators or ""} if selection else {}),
         },
         network=inputs.network,
@@ -153,7 +153,7 @@ def make_plan(config: Config, platform: Platform, inputs: PlanInputs) -> RunPlan
 
 
 def cache_name(project: str, platform: str) -> str:
-    """What the compiler cache of a platform is called, on every engine."""
+    """Return the name of a platform's compiler cache, the same on every engine."""
     return f"infini-ci-cache-{project}-{platform}"
 
 
@@ -173,7 +173,7 @@ def _stage_plan(stage: StageConfig, reruns: int | None) -> StagePlan:
 
 
 def _system_packages(config: Config, wanted: PlatformConfig) -> SystemPackages:
-    """What the project and the platform ask for, each package once."""
+    """Merge the packages of the project and the platform, without duplicates."""
     apt: list[str] = []
     dnf: list[str] = []
     for asked in (config.system_packages, wanted.system_packages):
@@ -188,7 +188,7 @@ def _image_plan(
     base_image = inputs.base_image or wanted.base_image or platform.base_image
     if base_image is None:
         return None
-    # It stands in for the platform's own base only, never for another that somebody chose.
+    # The offline base replaces only the platform's default base, never a configured one.
     stands_in = platform.offline_base and base_image == platform.base_image
     offline = stands_in or base_image == OFFLINE_BASE_IMAGE
     settings = inputs.network.environment
@@ -196,7 +196,7 @@ def _image_plan(
     proxies = {name: settings[name] for name in _PROXY_ARGUMENTS if name in settings}
     context = inputs.context
     if packages:
-        # Its last letter may be in brackets, for COPY to take the file or leave it.
+        # COPY system-package[s] copies the file only if it exists, so the last letter may differ.
         if wanted.recipe and PACKAGES_IN_CONTEXT[:-1].encode() not in context[DOCKERFILE]:
             raise ConfigError(
                 f"platforms.{platform.name}.recipe: {wanted.recipe} does not install the system"
@@ -210,7 +210,7 @@ def _image_plan(
     made_of = {
         BASE_IMAGE_INPUT: base_image,
         **{name: _digest(content) for name, content in context.items()},
-        # A proxy is none of them, as it does not change what comes.
+        # Proxies are not inputs of the tag, as they do not change the downloads.
         **{f"argument {name}": _digest(value.encode()) for name, value in arguments.items()},
     }
     return ImagePlan(
@@ -238,7 +238,7 @@ def _container_plan(
     devices: DevicePlan | None,
 ) -> ContainerPlan:
     labels = {"run": inputs.run_id, "platform": platform.name, "project": project}
-    # Without devices no driver needs anything, and not every engine may raise a limit.
+    # Without devices no driver needs raised limits, which not every engine permits.
     facts = devices.facts if devices else None
     return ContainerPlan(
         name=f"infini-ci-{inputs.run_id}-{platform.name}",
@@ -248,7 +248,7 @@ def _container_plan(
         results=RESULTS,
         shm_size_bytes=wanted.shm_size_bytes or (facts.shm_size_bytes if facts else None),
         memory_bytes=wanted.memory_bytes,
-        # The wheelhouse is served on this machine's loopback.
+        # The wheelhouse is served on the loopback of this machine.
         network_mode="host" if inputs.network.wheelhouse else None,
         ulimits=facts.ulimits if facts else {},
     )

@@ -1,6 +1,6 @@
-"""Reads what planning needs: configuration, the site's settings, recipes, requirements, contracts.
+"""Read the files that planning needs: configuration, site file, recipes, requirements, contracts.
 
-``load_project`` reads what holds for any run, ``plan_run`` what a run of some platforms needs.
+``load_project`` reads the files of any run, ``plan_run`` those of a run of some platforms.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ci.util.text import near_match
 
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().with_name("default-requirements.txt")
 RECIPE = REPOSITORY / "docker"
-# Its files for any platform. What only one has is beside them, in ``platforms``.
+# Its files for every platform. Files for one platform are in the folder ``platforms``.
 RECIPE_FILES = (
     DOCKERFILE,
     "add-user",
@@ -44,9 +44,9 @@ RECIPE_FILES = (
     "make-environment",
     "vendor_packages.py",
 )
-DEVICES_REQUIREMENTS = "requirements-devices.txt"  # what detects the devices
+DEVICES_REQUIREMENTS = "requirements-devices.txt"  # packages that detect the devices
 SITE_FILE = "ci.site.yaml"
-SELECTION_FILES = (".yaml", ".yml")  # a selection that ends so is in a file of the source
+SELECTION_FILES = (".yaml", ".yml")  # a selection with this suffix is a file of the source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,47 +72,49 @@ class Project:
         return resolve_network(self.environ, *sections, folder=self.folder)
 
     def base_image(self, platform: str) -> str | None:
-        """This site's own base image, if it has one."""
+        """Return this site's own base image, if it has one."""
         variable = f"INFINI_CI_BASE_IMAGE_{platform.upper()}"
         named = self.environ.get(variable)
         if named and not re.fullmatch(IMAGE_REFERENCE, named):
             message = f"{variable}: got '{named}', expected a string that matches"
             raise ConfigError(f"{message} {IMAGE_REFERENCE}", remedy=f"Correct {variable}.")
-        return named or self.site.of(platform).base_image
+        return named or self.site.platform_settings(platform).base_image
 
     def engine(self, platform: str, asked: str | None) -> EnginePlan:
-        """Where a platform runs: ``asked`` on the command line, else what this site says."""
+        """Return the engine of a platform: ``asked`` on the command line, else this site's."""
         variable = f"INFINI_CI_ENGINE_{platform.upper()}"
-        of_the_site = self.environ.get(variable) or self.site.of(platform).engine
-        name = asked or of_the_site or "auto"
+        from_site = self.environ.get(variable) or self.site.platform_settings(platform).engine
+        name = asked or from_site or "auto"
         if name in ENGINES:
             return EnginePlan(name=name, kind=name)
         if found := self.site.engines.get(name):
             return EnginePlan(name=name, kind="docker", **found.model_dump())
         known = [*ENGINES, *self.site.engines]
-        where = "" if asked else f"{variable}: "  # the site's file was checked when it was read
+        where = "" if asked else f"{variable}: "  # the site file was checked when it was read
         expected = f"expected one of {', '.join(known)}{near_match(name, known)}"
         raise UsageError(
             f"{where}unknown engine '{name}', {expected}",
-            remedy=f"Others are named under `engines:` in {SITE_FILE}.",
+            remedy=f"Define other engines under `engines:` in {SITE_FILE}.",
         )
 
     def devices(self, platform: str) -> DevicePolicy:
-        """Which devices a run of a platform takes."""
-        return self.site.of(platform).devices or self.config.platforms[platform].devices
+        """Return the policy for the devices of a platform."""
+        return (
+            self.site.platform_settings(platform).devices or self.config.platforms[platform].devices
+        )
 
 
 def site_file(config: Path, environ: Mapping[str, str]) -> Path:
-    """The site's file: where INFINI_CI_SITE says, else beside the configuration."""
+    """Return the site file: INFINI_CI_SITE, else the one beside the configuration."""
     return Path(environ.get("INFINI_CI_SITE") or config.parent / SITE_FILE)
 
 
 def load_project(
     path: Path, environ: Mapping[str, str], pip: NetworkConfig | None = None
 ) -> Project:
-    """Load a configuration and the site's file beside it, or where INFINI_CI_SITE says.
+    """Load a configuration and the site file beside it, or the one that INFINI_CI_SITE names.
 
-    ``pip`` is what pip's own configuration says, the last to be asked about the network.
+    ``pip`` has the settings of pip's own configuration, the last source of network settings.
     """
     path = path.resolve()
     site_path = site_file(path, environ)
@@ -125,7 +127,7 @@ def load_project(
         if environ.get("INFINI_CI_SITE") or site_path.exists():
             site = load_site(site_path)
         if (folder := site_path.parent.resolve()) != path.parent:
-            update = {"network": _with_full_names(site.network, folder)}
+            update = {"network": _with_absolute_paths(site.network, folder)}
             site = site.model_copy(update=update)
     except ConfigError as error:
         wrong.append(error)
@@ -135,8 +137,8 @@ def load_project(
     return Project(path=path, config=config, site=site, environ=environ, pip=pip or NetworkConfig())
 
 
-def _with_full_names(network: NetworkConfig, folder: Path) -> NetworkConfig:
-    """The section of a file elsewhere, where names are relative to that."""
+def _with_absolute_paths(network: NetworkConfig, folder: Path) -> NetworkConfig:
+    """Return a network section with absolute paths; they were relative to ``folder``."""
     full: dict[str, str | None] = {}
     for field in ("pip_find_links", "ca_bundle"):
         words = (getattr(network, field) or "").split()
@@ -146,7 +148,7 @@ def _with_full_names(network: NetworkConfig, folder: Path) -> NetworkConfig:
 
 
 def chosen_platforms(config: Config, names: Sequence[str]) -> tuple[str, ...]:
-    """The named platforms, once each; raises ``UsageError`` for those not configured."""
+    """Return the named platforms without duplicates; raises ``UsageError`` for unknown ones."""
     known = config.platforms
     unknown = [
         f"unknown platform '{name}', configured: {', '.join(known)}{near_match(name, known)}"
@@ -199,14 +201,14 @@ def plan_run(
 
 
 def _refuse_same_titles(project: Project, plans: Sequence[RunPlan]) -> None:
-    """Two rows of one table, and of its history, must not have the same name."""
+    """Raise ``ConfigError`` if two rows of the table, and of its history, have the same name."""
     named: dict[str, str] = {}
     for plan in plans:
         if (other := named.setdefault(plan.title, plan.platform)) != plan.platform:
             raise ConfigError(
-                f"{project.path.name}: platforms.{plan.platform}.label: got '{plan.title}', which"
-                f" platforms.{other} has too",
-                remedy="Give each its own `label:`, or run them apart.",
+                f"{project.path.name}: platforms.{plan.platform}.label: got '{plan.title}', the"
+                f" label of platforms.{other}, expected a unique label",
+                remedy="Give each its own `label:`, or run them separately.",
             )
 
 
@@ -222,19 +224,20 @@ def _contract(project: Project, platform: str, source: Path) -> ContractPlan | N
 
 
 def config_option(config: Path) -> str | None:
-    """How commands of this repository name a configuration; ``None``: not at all.
+    """Return the value of ``--config`` for commands in this repository; ``None``: no option.
 
-    The usual one needs no name, and one of another project is wherever that has it.
+    The default configuration needs no option. The place of another project's configuration is not
+    known to the reader of a command.
     """
     own = config.is_relative_to(REPOSITORY) and config != REPOSITORY / CONFIG_FILE
     return str(config.relative_to(REPOSITORY)) if own else None
 
 
 def refuse_typos(selected: str, suite: Suite, source: Path, files: Sequence[str]) -> None:
-    """Raise ``UsageError`` for a name that a platform's contract lacks, but for one letter or two.
+    """Raise ``UsageError`` for a name that is unknown but close to a known one.
 
-    Names of ``files`` of the source, without their suffix, are known too. What is like nothing that
-    is known may be new: the build decides.
+    Known are the operators of the platform's contract and the names of ``files`` of the source,
+    without their suffix. A name that is close to none may be new: the build decides.
     """
     if selected.endswith(SELECTION_FILES):
         return
@@ -243,9 +246,9 @@ def refuse_typos(selected: str, suite: Suite, source: Path, files: Sequence[str]
     wrong = []
     for word in dict.fromkeys(selected.split(",")):
         if not fnmatch.filter(known, word) and (hint := near_match(word.strip("*"), known)):
-            wrong.append(f"selected operators: '{word}' is no known operator{hint}")
+            wrong.append(f"selected operators: '{word}' is not a known operator{hint}")
     if wrong:
-        remedy = "Correct it; patterns, such as 'fft_*', go in quotes. All operators: --select all."
+        remedy = "Correct the name. Quote patterns: 'fft_*'. To select all operators: --select all"
         raise UsageError("\n".join(wrong), remedy=remedy)
 
 
@@ -266,7 +269,7 @@ def _context(
 
 
 def _file(project: Project, key: str, platform: str, name: str) -> Path:
-    """A file of the project, or one that comes with this program."""
+    """Return a file of the project, or one of this program."""
     for folder in (project.folder, REPOSITORY):
         if (folder / name).is_file():
             return folder / name

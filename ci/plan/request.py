@@ -1,7 +1,7 @@
-"""What a run was asked for: kept in its folder, and compared when it is resumed.
+"""The request of a run: stored in its folder, and checked when the run is resumed.
 
-A result is credited to a commit, so whoever resumes a run has to find the files and the
-configuration that it began with.
+A result belongs to a commit. So a resumed run needs the same files and the same configuration that
+it began with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ci.plan import source
 from ci.plan.planning import AS_CONFIGURED, RunOptions
 from ci.plan.project import SELECTION_FILES, Project, plan_run
 from ci.plan.source import SourceState
-from ci.util.text import first_names, near_match, storable
+from ci.util.text import join_names, make_storable, near_match
 
 REQUEST_FILE = "request.json"
 SELECT = "--select"
@@ -30,7 +30,7 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 
 
 class RunRequest(RunOptions):
-    """What was asked for; kept in the run's folder for ``--resume``."""
+    """The request of a run, stored in the run's folder for ``--resume``."""
 
     run_id: str
     project: str
@@ -43,7 +43,7 @@ class RunRequest(RunOptions):
     platforms: tuple[str, ...]
     started_at: datetime
     bundle: Path | None = None
-    """The file that the sources and the configuration come from."""
+    """The bundle with the sources and the configuration."""
 
 
 def new_request(
@@ -55,15 +55,15 @@ def new_request(
     options: RunOptions = AS_CONFIGURED,
     packed: SourceState | None = None,
 ) -> RunRequest:
-    """Describe a new run; its id holds the time, the commit and four random digits.
+    """Make the request of a new run; its id has the time, the commit and four random digits.
 
-    ``results`` is the folder of all runs, no part of the sources wherever it is; ``packed`` is the
-    state of the sources of a bundle when they were packed.
+    ``results`` is the folder of all runs; it is not part of the sources, even if it is inside.
+    ``packed`` is the state of a bundle's sources when the bundle was created.
     """
     folder = source_folder.resolve()
     for path in map(str, (folder, project.path)):
-        if (written := storable(path)) != path:
-            raise UsageError(f"{written}: this name is not UTF-8", remedy="Rename the folder.")
+        if (written := make_storable(path)) != path:
+            raise UsageError(f"{written}: the name is not UTF-8", remedy="Rename the folder.")
     state = packed or source.state(folder)
     now = datetime.now(UTC).replace(microsecond=0)
     commit = state.commit[:8] if state.commit else "nogit"
@@ -83,21 +83,21 @@ def new_request(
 
 
 def selected_operators(project: Project, option: str | None, folder: Path) -> str | None:
-    """Return what ``option`` or, without it, the caller's variable selects; ``None``: everything.
+    """Return the selected operators in a normal form; ``None``: all.
 
-    What a name or a pattern stands for is known to the project's build. Here a selection is brought
-    into one form. ``folder`` has the sources. A file among them is named relative to it, as a
-    container has it elsewhere.
+    The selection is ``option``, or else the caller's environment variable. Only the project's build
+    can interpret names and patterns. A selection file must be in ``folder``, the sources, and is
+    named relative to it, since a container has the sources at another place.
 
     Raises:
-        UsageError: the project has no way to select, or a file is not copied with the sources.
+        UsageError: The project does not support selections, or the file is not in the sources.
     """
     section = project.config.selection
     if section is None:
         if option is None:
             return None
-        message = f"{SELECT}: {project.path} does not say how the build learns what is selected"
-        remedy = "Name there the environment variable that it reads: `selection: {variable: NAME}`."
+        message = f"{SELECT}: {project.path}: got no `selection:`, expected one"
+        remedy = "Set the variable that passes the selection: `selection: {variable: NAME}`"
         raise UsageError(message, remedy=remedy)
     origin = section.variable if option is None else SELECT
     text = (project.environ.get(section.variable, "") if option is None else option).strip()
@@ -108,10 +108,13 @@ def selected_operators(project: Project, option: str | None, folder: Path) -> st
 
 
 def _selection_file(text: str, folder: Path, origin: str) -> str:
-    """A file of the sources, relative to them; named from here or from there."""
+    """Return a file of the sources, relative to them.
+
+    ``text`` is relative to the current folder or to the sources.
+    """
     path = next((at / text for at in (Path.cwd(), folder) if (at / text).is_file()), None)
     if path is None:
-        wrong = f"there is no file {text}"
+        wrong = f"the file {text} does not exist"
     else:
         path = path.resolve()
         if path.is_relative_to(folder) and path.relative_to(folder) in source.files(folder):
@@ -137,19 +140,19 @@ def plan_request(project: Project, request: RunRequest, results: Path) -> tuple[
 
 
 def load_request(results: Path, run_id: str) -> RunRequest:
-    """Return the request of an earlier run, whose configuration has to be what it was."""
+    """Return the request of an earlier run; raises ``UsageError`` if its configuration changed."""
     request = read_request(results, run_id)
     if request.bundle is not None:
-        message = f"--resume: run {run_id} is one of a bundle"
+        message = f"--resume: run {run_id} used a bundle, expected --bundle"
         bundle = shlex.quote(str(request.bundle))
-        raise UsageError(message, remedy=f"Name that as well: --bundle {bundle}")
-    return unchanged(request)
+        raise UsageError(message, remedy=f"Add the option: --bundle {bundle}")
+    return check_configuration(request)
 
 
-def unchanged(request: RunRequest) -> RunRequest:
-    """Return ``request``; raises ``UsageError`` where its configuration is not what it was."""
+def check_configuration(request: RunRequest) -> RunRequest:
+    """Return ``request``; raises ``UsageError`` if its configuration changed."""
     if not request.config.is_file() or _file_digest(request.config) != request.config_digest:
-        message = f"--resume: {request.config} is not what run {request.run_id} began with"
+        message = f"--resume: {request.config} has changed since run {request.run_id} began"
         raise UsageError(message, remedy="Undo the change, or start a new run.")
     return request
 
@@ -163,25 +166,25 @@ def read_request(results: Path, run_id: str) -> RunRequest:
         folders = (path.parent for path in results.glob(f"*/{REQUEST_FILE}"))
         known = sorted(folder.name for folder in folders if not folder.is_symlink())  # no latest
         message = f"--resume: there is no run '{run_id}' in {results}{near_match(run_id, known)}"
-        newest = f"The newest: {first_names(known[::-1])}." if known else "It holds none yet."
+        newest = f"The newest: {join_names(known[::-1])}." if known else "It holds none yet."
         raise UsageError(message, remedy=newest) from None
     except ValidationError as error:
         raise UsageError(f"--resume: {path} is not a request: {error}") from None
 
 
-def changed_sources(request: RunRequest, results: Path) -> str | None:
-    """How the sources differ from those that the run began with; ``None``: not at all."""
-    packed = request.bundle is not None  # the commit is what the bundle says
+def source_changes(request: RunRequest, results: Path) -> str | None:
+    """Return how the sources changed since the run began; ``None``: they did not."""
+    packed = request.bundle is not None  # then the commit is the bundle's
     commit = request.commit if packed else source.state(request.source).commit
     if commit != request.commit:
-        return f"they are at commit {commit}, the run began with {request.commit}"
+        return f"they are at commit {commit}, but the run began with {request.commit}"
     if _source_digest(request.source, results, packed=packed) != request.source_digest:
-        return f"files in {request.source} are not those that the run began with"
+        return f"files in {request.source} have changed since the run began"
     return None
 
 
 def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
-    """Names, contents and modes of all files, as an engine copies them."""
+    """Return a digest of names, contents and modes of all files, as an engine copies them."""
     digest = hashlib.sha256()
     for relative in source.files(folder, packed=packed):
         path = folder / relative
@@ -190,7 +193,7 @@ def _source_digest(folder: Path, results: Path, *, packed: bool) -> str:
         entry: tuple[str, ...]
         if path.is_symlink():
             entry = ("link", str(path.readlink()))
-        elif path.is_dir():  # of a submodule that is not checked out
+        elif path.is_dir():  # a submodule that is not checked out
             entry = ("folder",)
         else:
             executable = path.stat().st_mode & 0o100

@@ -1,4 +1,4 @@
-"""The source tree as it is on disk: which files belong to it, its commit, its archive."""
+"""The source tree on disk: its files, its commit, its archive."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ JUNK = frozenset(
     [".git", ".hg", ".nox", ".tox", ".venv", "venv", "results", "node_modules"]
 ) | frozenset(["__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
 
-# Archives of one tree are equal byte for byte. Not zero: zip files (wheels) start in 1980.
+# Fixed, so that archives of equal trees are identical. Not zero: zip files (wheels) start in 1980.
 TIMESTAMP = 946_684_800  # 2000-01-01
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceState:
-    """The commit of a tree; ``None`` outside of git. ``dirty``: differs from the commit."""
+    """The commit of a tree, ``None`` outside of git, and whether the tree differs from it."""
 
     commit: str | None
     dirty: bool
@@ -41,17 +41,17 @@ def state(folder: Path) -> SourceState:
 def files(folder: Path, *, packed: bool = False) -> list[Path]:
     """Return the files of the tree, relative to ``folder``, sorted.
 
-    In git: tracked and untracked files that are not ignored, as far as they exist, those of
-    submodules included; of a submodule that is not checked out, its folder. Elsewhere, and in a
-    folder that git ignores: everything but ``JUNK``. A ``packed`` tree was chosen so once: it is
-    taken whole, as a project may well track a folder named ``results``.
+    In git: existing files that are tracked, or untracked but not ignored, including those of
+    submodules. A submodule that is not checked out is listed as a folder. Outside of git, and in a
+    folder that git ignores: everything but ``JUNK``. A ``packed`` tree was already filtered and is
+    returned completely, since a project may track a folder named ``results``.
     """
     if not folder.is_dir():
-        raise UsageError(f"the source {folder} is not a folder", remedy="name an existing folder")
+        raise UsageError(f"the source {folder} is not a folder", remedy="Name an existing folder.")
     found = sorted(_git_files(folder)) if not packed and _in_git(folder) else []
     found = found or sorted(_walk(folder, without=frozenset() if packed else JUNK))
     if not found:
-        raise UsageError(f"the source {folder} holds no files", remedy="name a project's folder")
+        raise UsageError(f"the source {folder} holds no files", remedy="Name a project's folder.")
     return found
 
 
@@ -64,15 +64,19 @@ def write_archive(
     without: Collection[Path] = (),
     packed: bool = False,
 ) -> tuple[str, ...]:
-    """Write the tree as an uncompressed tar file and return what had to be left out.
+    """Write the tree as an uncompressed tar file, and return the names that were left out.
 
-    Names start with ``prefix``, a folder that is part of the archive, though its parents are
-    not; ``owner`` is the numeric user and group of every entry; files of ``without`` are passed
-    over; ``packed`` is that of ``files``. Links are stored as links that work anywhere; a link that
-    leads out of the tree is left out, never followed.
+    Links are stored as links that work anywhere. A link that leads out of the tree is left out,
+    never followed.
+
+    Args:
+        prefix: Folder that all names start with; it is part of the archive, its parents are not.
+        owner: Numeric user and group of every entry.
+        without: Files to skip.
+        packed: As in ``files``.
     """
     left_out = []
-    folders = {Path(), *Path(prefix).parents}  # what needs no further entry
+    folders = {Path(), *Path(prefix).parents}  # folders that need no further entry
     root = folder.resolve()
     with tarfile.open(fileobj=destination, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for relative in files(folder, packed=packed):
@@ -80,10 +84,12 @@ def write_archive(
             if relative in without:
                 continue
             if not _real(path).is_relative_to(root):
-                left_out.append(f"{printable(relative)} (a link out of the tree)")
+                left_out.append(f"{decode_file_name(relative)} (a link out of the tree)")
                 continue
             if path.is_dir() and not path.is_symlink():
-                left_out.append(f"{printable(relative)} (a submodule that is not checked out)")
+                left_out.append(
+                    f"{decode_file_name(relative)} (a submodule that is not checked out)"
+                )
                 continue
             for parent in reversed(name.parents):
                 if parent not in folders:
@@ -93,8 +99,8 @@ def write_archive(
     return tuple(left_out)
 
 
-def printable(name: Path | str) -> str:
-    """Return the name of a file as text: names are bytes, and not always UTF-8."""
+def decode_file_name(name: Path | str) -> str:
+    """Return the name of a file as text; names are bytes that may not be UTF-8."""
     return os.fsencode(name).decode(errors="replace")
 
 
@@ -112,7 +118,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: Path, root: Path, owner: in
 
 
 def _link_target(path: Path, root: Path) -> str:
-    """Return where a link leads, by a way that is the same wherever the tree lies."""
+    """Return a link's target as a path that is valid wherever the tree is."""
     target, parent = path.readlink(), _real(path.parent)
     way = Path(os.path.normpath(parent.relative_to(root) / target))
     if not way.is_absolute() and ".." not in way.parts:
@@ -121,7 +127,7 @@ def _link_target(path: Path, root: Path) -> str:
 
 
 def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # Path.resolve raises where links go round in circles
+    return Path(os.path.realpath(path))  # Path.resolve raises for cyclic links
 
 
 def _entry(name: Path, kind: bytes, mode: int, owner: int) -> tarfile.TarInfo:
@@ -148,8 +154,8 @@ def _git_files(folder: Path) -> Iterator[Path]:
     listing = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listing.split("\0")):
         path = folder / name
-        # A submodule, or a repository inside. One that is not checked out is an empty folder,
-        # in which git would answer for the repository around it.
+        # A submodule, or a nested repository. A submodule that is not checked out is an empty
+        # folder, in which git would list the outer repository.
         if (path / ".git").exists() and not path.is_symlink():
             yield from (Path(name) / inner for inner in _git_files(path))
         elif os.path.lexists(path):
@@ -167,7 +173,7 @@ def _walk(folder: Path, *, without: Collection[str]) -> Iterator[Path]:
 
 
 def _main() -> None:
-    """``python -m ci.plan.source FOLDER PREFIX OWNER [packed]``: the archive on standard output."""
+    """``python -m ci.plan.source FOLDER PREFIX OWNER [packed]``: write the archive to stdout."""
     folder, prefix, owner, *packed = sys.argv[1:]
     left_out = write_archive(
         Path(folder), sys.stdout.buffer, prefix=prefix, owner=int(owner), packed=bool(packed)

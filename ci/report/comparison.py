@@ -9,7 +9,7 @@ from typing import Any
 from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
 from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
-from ci.facts.difference import ChangedTest, ChangeKind, Difference, lines_of
+from ci.facts.difference import ChangedTest, ChangeKind, Difference, group_lines
 from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
 from ci.model.tests import OperatorTest, Outcome
 from ci.report.document import (
@@ -152,7 +152,7 @@ def _tests(found: Difference | None, *, page: bool = False) -> Document:
     for kind in ChangeKind:
         if changes := found.of(kind):
             title = f"{kind.capitalize() if page else kind} ({found.count(kind):,})"
-            yield Heading(4, title), Items(lines_of(changes), indent="  ")
+            yield Heading(4, title), Items(group_lines(changes), indent="  ")
     unchanged = counted(found.unchanged, "test")
     yield [f"{unchanged} unchanged" if found.changes else f"no difference: {unchanged}"]
 

@@ -21,7 +21,7 @@ from rich import table as terminal
 from rich.console import Console, JustifyMethod
 from rich.text import Text
 
-from ci.util.text import printable
+from ci.util.text import strip_controls
 
 # Characters of a line that is not printed on a terminal: the table of six platforms takes 187.
 FILE_WIDTH = 200
@@ -159,13 +159,13 @@ def _printed_table(table: Table) -> terminal.Table:
         justify: JustifyMethod = "right" if heading in table.numbers else "left"
         shown.add_column(heading.replace("`", ""), justify=justify, overflow="fold")
     for row, style in zip(table.rows, table.styles or [""] * len(table.rows), strict=True):
-        shown.add_row(*(Text(printable(cell), style) for cell in row))
+        shown.add_row(*(Text(strip_controls(cell), style) for cell in row))
     return shown
 
 
 def _text(line: Line, indent: str = "") -> Text:
     """As it is: what a test's name or a message holds is no markup."""
-    return Text.assemble(indent, *((printable(it.text), it.color) for it in _spans(line)))
+    return Text.assemble(indent, *((strip_controls(it.text), it.color) for it in _spans(line)))
 
 
 def _spans(line: Line) -> Iterator[Span]:
@@ -205,7 +205,7 @@ def escape(line: Line) -> str:
     """One line that reads as it is, in a cell too: neither markup nor HTML."""
     text = ""
     for span in _spans(line):
-        plain = html.escape(printable(span.text), quote=False)
+        plain = html.escape(strip_controls(span.text), quote=False)
         marked = _MARKUP.sub(r"\\\g<0>", plain)
         text += f"**{marked}**" if span.strong else marked
     return " ".join(text.split())

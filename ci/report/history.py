@@ -22,7 +22,7 @@ from ci.report.document import Document, Heading, Items, Report, Table, named
 from ci.report.table import MISSING
 from ci.store.rows import Acceptance, RunMeasures
 from ci.util.invocation import command
-from ci.util.text import commit_name, counted, first_names
+from ci.util.text import commit_name, counted, join_names
 
 SCHEMA_VERSION = 1
 MOST = 10
@@ -223,7 +223,7 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     place = f"after {run_name(change.before_run)}, with {run_name(change.run)}"
     yield f"  {place}; seen for {counted(change.runs_since, 'run')}"
     if shift.others:
-        yield f"  with it {first_names([*map(_headline, shift.others)], MOST)}"
+        yield f"  with it {join_names([*map(_headline, shift.others)], MOST)}"
     if own is not None:
         yield f"  {own}"
     for other in shift.others:

@@ -15,8 +15,8 @@ from ci.facts.result_files import ResultFiles
 from ci.model.details import NO_DETAILS, Details
 from ci.model.plan import RunPlan
 from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult
-from ci.plan.request import RunRequest, changed_sources
-from ci.util.process import interrupts_go_to
+from ci.plan.request import RunRequest, source_changes
+from ci.util.process import handle_interrupts
 
 RESUMED = "resumed: the first caller's image and sync times are lost"
 
@@ -79,11 +79,11 @@ class PlatformRun:
                 return None
             facts = ExecutionFacts(engine=self.engine.name, exit_code=end.exit_code)
         facts = replace(facts, notes=(RESUMED, *facts.notes))
-        with interrupts_go_to(signal.SIG_IGN):  # the parent handles them; reading takes no time
+        with handle_interrupts(signal.SIG_IGN):  # the parent handles them; reading takes no time
             return judge_platform(self.plan, facts, files)
 
     def _changes(self) -> str | None:
-        return changed_sources(self.request, self.plan.results.parent.parent)  # of all runs
+        return source_changes(self.request, self.plan.results.parent.parent)  # of all runs
 
     def _prepare(self) -> ImageFacts:
         folder = self.plan.results
@@ -102,13 +102,13 @@ class PlatformRun:
                 facts = replace(facts, notes=(note, *facts.notes))
         except (CiError, OSError) as error:
             self.observer.event({"event": "failure", "text": error_text(error)})
-            with interrupts_go_to(signal.SIG_IGN):
+            with handle_interrupts(signal.SIG_IGN):
                 return judge_lost(
                     self.plan, error_text(error), engine=self.engine.name, image=image
                 )
         except KeyboardInterrupt:  # raised outside of the engine's own handling
             facts = ExecutionFacts(engine=self.engine.name, image=image, interrupted=True)
-        with interrupts_go_to(signal.SIG_IGN):
+        with handle_interrupts(signal.SIG_IGN):
             return judge_platform(self.plan, facts)
 
 

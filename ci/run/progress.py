@@ -16,7 +16,7 @@ from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from ci.engines.logs import SHOWN_LINES
 from ci.model.results import Harness, PlatformResult
-from ci.util.text import mask_credentials, printable
+from ci.util.text import mask_credentials, strip_controls
 
 TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on
 SIGN_OF_LIFE_S = 60.0  # CI services end a job whose output stops for some minutes
@@ -120,7 +120,7 @@ class Progress:
     def _output(self, platform: PlatformProgress, text: str) -> None:
         platform.tail.append(text.rstrip("\n"))
         if platform.task is not None and not self._live.disable:
-            latest = printable(mask_credentials(text))[:LIVE_WIDTH]
+            latest = strip_controls(mask_credentials(text))[:LIVE_WIDTH]
             shown = f"{platform.label}: {platform.stage}: {latest}"
             self._live.update(platform.task, description=shown)
         elif monotonic() - platform.last_line > SIGN_OF_LIFE_S:
@@ -133,5 +133,5 @@ class Progress:
 
     def _print(self, text: str) -> None:
         # No markup and no wrapping: a log's line stays as it is.
-        shown = printable(mask_credentials(text))
+        shown = strip_controls(mask_credentials(text))
         self._console.print(shown, markup=False, highlight=False, soft_wrap=True)

@@ -27,7 +27,7 @@ from ci.errors import CiError
 from ci.model.plan import EnginePlan, RunPlan
 from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, PlatformRun
-from ci.util.process import SIGNALS, interrupts_go_to
+from ci.util.process import SIGNALS, handle_interrupts
 
 Connect = Callable[[EnginePlan], Engine]
 
@@ -195,7 +195,7 @@ def forked_workers(plans: Sequence[RunPlan], work: Work, *, jobs: int | None) ->
     try:
         for plan in plans:
             workers.fork(plan, work)
-        with interrupts_go_to(workers.interrupt):
+        with handle_interrupts(workers.interrupt):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             yield workers
     finally:

@@ -20,7 +20,7 @@ from ci.store.rows import LATEST
 from ci.util.files import is_locked
 from ci.util.invocation import command
 from ci.util.process import STORE_VARIABLE
-from ci.util.text import first_names
+from ci.util.text import join_names
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -87,7 +87,7 @@ def read_results(path: Path) -> RunResult:
             shown = f", got {got!r}" if isinstance(got, int | float | None) else ""
             faults.append(f"{place}: {fault['msg']}{shown}" if place else fault["msg"])
         message = f"{path}: not a results file up to version {SCHEMA_VERSION}"
-        raise InfrastructureError(f"{message}: {first_names(faults, 3)}") from error
+        raise InfrastructureError(f"{message}: {join_names(faults, 3)}") from error
 
 
 def default_url(results: Path) -> str:

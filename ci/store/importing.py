@@ -30,7 +30,7 @@ from ci.store.folder import (
     only_caller,
     read_results,
 )
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
 if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
@@ -158,7 +158,7 @@ def _differences(known: RunResult, run: RunResult) -> Iterator[str]:
         if _verdict(one) != _verdict(other):
             yield f"{name} {_verdict(one)}, there {_verdict(other)}"
         elif fields := _differing(one, other, PlatformResult.model_fields):
-            yield f"{name} has other {first_names(fields)}"
+            yield f"{name} has other {join_names(fields)}"
 
 
 def _verdict(result: PlatformResult | None) -> str:

@@ -23,7 +23,7 @@ from ci.store.queries import NEWEST_FIRST, Queries
 from ci.store.rows import LATEST, Acceptance
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 from ci.util.invocation import command
-from ci.util.text import first_names, near_match
+from ci.util.text import join_names, near_match
 
 
 class Store(Queries):
@@ -168,7 +168,7 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
         remedy = f"Run one: {command('run', platform or 'cpu')}"
         return UsageError(f"the store holds no run{of_platform} yet", remedy=remedy)
     message = f"the store holds no run '{run_id}'" + near_match(run_id, [*known, LATEST])
-    remedy = f"The newest: {first_names(known)}." if known else "It holds none yet."
+    remedy = f"The newest: {join_names(known)}." if known else "It holds none yet."
     return UsageError(message, remedy=remedy)
 
 

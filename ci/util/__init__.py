@@ -1,1 +1,1 @@
-"""Text, lines, files, processes and messages: what every room uses."""
+"""Text, lines, files, processes and messages: used by every room."""

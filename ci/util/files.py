@@ -1,4 +1,4 @@
-"""Files and folders of this program: where they are, and how they are written."""
+"""Places of this program's files, and atomic writes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def user_cache() -> Path:
-    """The user's folder, as the XDG base directory specification has it; it may not be there."""
+    """Return the user's cache folder by the XDG specification; it may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "infini-ci")
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the kernel's lock on a file; to look takes no right to write."""
+    """Return whether a process holds a ``flock`` on a file; needs no write permission."""
     with path.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -29,8 +29,8 @@ def is_locked(path: Path) -> bool:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that appears at ``path`` when the block ends well, and not before."""
+def open_for_replacement(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces ``path`` when the block ends without an error."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
@@ -47,9 +47,9 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader finds the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with replacing(path) as file:
+        with open_for_replacement(path) as file:
             file.write(text.encode())
     except OSError as error:
-        if error.filename is None:  # what a full disk says
+        if error.filename is None:  # the error of a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

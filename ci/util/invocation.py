@@ -1,4 +1,4 @@
-"""Commands that messages name, spelled so that they work where this program was started."""
+"""Commands for messages, spelled so that the user can paste them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pathlib import Path
 from ci.util.files import REPOSITORY
 
 NOX_VARIABLE = "INFINI_CI_NOX"  # set by noxfile.py: how the user started nox
-SESSIONS = ("report", "compare", "history")  # of the same name; `run` has others
+SESSIONS = ("report", "compare", "history")  # named as their commands; those of `run` are not
 RESULTS_VARIABLE = "INFINI_CI_RESULTS"
 RESULTS = Path("results")
 CONFIG_FILE = "ci.yaml"
-# Commands that take an option of the one under way.
-TAKE_SOURCE = ("run", "bundle")
-TAKE_CONFIG = ("run", "bundle", "doctor", "gc", "contract", "platforms")
-TAKE_RESULTS = ("run", *SESSIONS, "contract", "import", "export", "doctor", "gc")
+# Commands to which an option of the current command line is passed on.
+SOURCE_COMMANDS = ("run", "bundle")
+CONFIG_COMMANDS = ("run", "bundle", "doctor", "gc", "contract", "platforms")
+RESULTS_COMMANDS = ("run", *SESSIONS, "contract", "import", "export", "doctor", "gc")
 
 _options: ContextVar[argparse.Namespace | None] = ContextVar("_options", default=None)
 
 
 @contextmanager
-def under_way(options: argparse.Namespace) -> Iterator[None]:
-    """Have the configuration and the results of a command line in the commands that it names."""
+def remember_options(options: argparse.Namespace) -> Iterator[None]:
+    """Repeat the options of the current command line in the commands that messages name."""
     token = _options.set(options)
     try:
         yield
@@ -37,7 +37,7 @@ def under_way(options: argparse.Namespace) -> Iterator[None]:
 
 
 def command(name: str, *words: object) -> str:
-    """``python -m ci NAME WORDS``, or what a user of nox types instead; quoted for a shell."""
+    """Return ``python -m ci NAME WORDS``, or the nox command for it; quoted for a shell."""
     arguments = [str(word) for word in words]
     arguments += _same_options(name, arguments)
     nox = os.environ.get(NOX_VARIABLE)
@@ -48,9 +48,9 @@ def command(name: str, *words: object) -> str:
         session = f"build-{arguments.pop(0)}" if platform else "release"
     elif name in SESSIONS:
         session = name
-    else:  # the environment of the session that is under way has what it needs
+    else:  # no session for it: use the Python of the current session
         python = Path(sys.executable)
-        shell = Path(os.environ.get("PWD") or Path.cwd()).resolve()  # nox changes to its file's
+        shell = Path(os.environ.get("PWD") or Path.cwd()).resolve()  # nox changes the folder
         here = python.is_relative_to(REPOSITORY) and shell == REPOSITORY
         shown = python.relative_to(REPOSITORY) if here else python
         text = shlex.join([str(shown), "-m", "ci", name, *arguments])
@@ -59,29 +59,29 @@ def command(name: str, *words: object) -> str:
 
 
 def _same_options(name: str, arguments: list[str]) -> Iterator[str]:
-    """What the command line under way has named, and the command needs too."""
+    """Yield options of the current command line that the command takes too."""
     options = _options.get()
     config: Path | None = getattr(options, "config", None)
     source: Path = getattr(options, "source", None) or REPOSITORY
-    if name in TAKE_CONFIG and not {"--config", "--resume"} & set(arguments):
-        if source != REPOSITORY and name in TAKE_SOURCE:
+    if name in CONFIG_COMMANDS and not {"--config", "--resume"} & set(arguments):
+        if source != REPOSITORY and name in SOURCE_COMMANDS:
             yield from ("--source", str(source))
         elif source != REPOSITORY and config is None:
             config = source / CONFIG_FILE
         if config is not None:
             yield from ("--config", str(config))
-    if name in TAKE_RESULTS and "--results" not in arguments:
+    if name in RESULTS_COMMANDS and "--results" not in arguments:
         yield from map(str, results_option(getattr(options, "results", RESULTS)))
 
 
 def results_option(results: Path) -> tuple[str | Path, ...]:
-    """How commands name the folder of the results; not at all where it is the usual one."""
+    """Return ``--results FOLDER``; empty for the default folder."""
     usual = results == RESULTS and not os.environ.get(RESULTS_VARIABLE)
     return () if usual else ("--results", results)
 
 
 def _python() -> list[str]:
-    """Up to ``-m ci``, as it was typed."""
+    """Return the command line up to ``-m ci``, as the user typed it."""
     typed = sys.orig_argv
     for position in range(1, len(typed) - 1):
         if typed[position : position + 2] == ["-m", "ci"]:
@@ -90,7 +90,10 @@ def _python() -> list[str]:
 
 
 def _python_path() -> str:
-    """The variable, where this program was found by it alone, as that of a bundle is."""
+    """Return ``PYTHONPATH=... ``, if only this variable makes ``ci`` importable.
+
+    That is the case for the program of a bundle.
+    """
     value = os.environ.get("PYTHONPATH", "")
     folders = [Path(folder).resolve() for folder in value.split(os.pathsep) if folder]
     needed = REPOSITORY in folders and Path.cwd() != REPOSITORY

@@ -1,9 +1,9 @@
 """Read untrusted lines and JSON within bounds.
 
-Whatever comes out of a container, or lies in a folder of results, may be cut off, broken or made
-to harm its reader: a line without an end, a million brackets, a number of a million digits. Here
-it is cut into lines and decoded, in time that grows with its size and in memory that does not.
-The typed models above decide what the values mean.
+Data from a container or a results folder may be truncated, malformed or hostile: a line without
+an end, a million brackets, a number with a million digits. This module splits it into lines and
+decodes them. The time grows linearly with the size, the memory stays constant. The typed models
+in the rooms above interpret the values.
 """
 
 from __future__ import annotations
@@ -13,62 +13,62 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Bytes in a line. The agent's own events are below 17 KiB; a stage's command, which one of them
-# repeats, is of at most 128 KiB for each argument.
+# Bytes in a line. The agent's own events are below 17 KiB. One of them repeats a stage's command,
+# whose arguments have at most 128 KiB each.
 LONGEST_EVENT = 1 << 20
-# The per-test log repeats what a test printed, and JSON writes it longer. A test that prints two
-# large tensors has some MB in a line. Decoded, a line can take up to 30 times its own size.
+# The per-test log repeats a test's output, which JSON makes longer. The line of a test that prints
+# two large tensors has some MB. Decoded, a line can take up to 30 times its own size.
 LONGEST_REPORT = 1 << 24
-# A stage's log is searched for lines that pytest, pip and CMake write; none is of 200 bytes.
+# A stage's log is searched for lines of pytest, pip and CMake. All of them have under 200 bytes.
 LONGEST_LOG_LINE = 1 << 13
-LARGEST_DOCUMENT = 1 << 24  # bytes of a file that is one value, such as environment.json
-CHUNK = 1 << 18  # bytes; with 16 KiB or 1 MiB at once, reading a log takes 1.4 times as long
-# Reports of chained exceptions are 12 deep, events 3. A value of some hundreds can be decoded, but
-# neither written nor sent on: that takes more of Python's stack.
+LARGEST_DOCUMENT = 1 << 24  # bytes of a file that holds one value, such as environment.json
+CHUNK = 1 << 18  # bytes; with chunks of 16 KiB or 1 MiB, reading a log takes 1.4 times as long
+# Levels. Reports of chained exceptions have 12, events 3. A value with some hundreds can be
+# decoded, but not written or sent: that takes more of Python's stack.
 DEEPEST = 50
 SHORT = 4096  # characters
-LARGEST_INTEGER = (1 << 63) - 1  # what databases have room for
+LARGEST_INTEGER = (1 << 63) - 1  # the largest that databases store
 LONGEST_SECONDS = 1e9  # 31 years; sums of durations stay finite
 
 
-class CutLine(str):
-    """The beginning of a line that is longer than its reader takes."""
+class TruncatedLine(str):
+    """The beginning of a line that exceeds the reader's limit."""
 
     length: int
     """Bytes of the whole line."""
 
 
-class LineCutter:
-    """Cuts a stream into lines, and holds no more than one line of ``longest`` bytes."""
+class LineSplitter:
+    """Splits a stream into lines, and holds at most one line of ``longest`` bytes."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._held = bytearray()
-        self._length = 0  # of the line that has no end yet
+        self._length = 0  # of the line whose end has not been read yet
 
     def feed(self, chunk: bytes) -> Iterator[str]:
-        """Return the lines that end in the next bytes; these may end anywhere."""
+        """Return the lines that end in ``chunk``, which may begin and end within a line."""
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             if not self._length and len(part) <= self._longest:
                 yield part.decode(errors="replace")
             else:
                 self._hold(part)
-                yield self._taken()
+                yield self._take()
         self._hold(rest)
 
     def end(self) -> list[str]:
-        """Return the last line, where it has no end."""
-        return [self._taken()] if self._length else []
+        """Return the last line, if it has no line end."""
+        return [self._take()] if self._length else []
 
     def _hold(self, part: bytes) -> None:
         self._length += len(part)
         self._held += part[: self._longest - len(self._held)]
 
-    def _taken(self) -> str:
+    def _take(self) -> str:
         text = self._held.decode(errors="replace")
         if self._length > self._longest:
-            cut = CutLine(text)
+            cut = TruncatedLine(text)
             cut.length = self._length
             text = cut
         self._held = bytearray()
@@ -77,8 +77,8 @@ class LineCutter:
 
 
 def lines_of_file(path: Path, longest: int, *, returns: bool = False) -> Iterator[str]:
-    """Read the lines of a file, without their ends; with ``returns``, ``\\r`` ends one as well."""
-    cutter = LineCutter(longest)
+    """Read the lines of a file, without line ends; with ``returns``, ``\\r`` ends a line too."""
+    cutter = LineSplitter(longest)
     with path.open("rb") as file:
         for chunk in iter(lambda: file.read(CHUNK), b""):
             yield from cutter.feed(chunk.replace(b"\r", b"\n") if returns else chunk)
@@ -86,19 +86,19 @@ def lines_of_file(path: Path, longest: int, *, returns: bool = False) -> Iterato
 
 
 def parse(text: str, *, any_integer: bool = False) -> Any:
-    """Decode JSON; raises ``ValueError`` for all else, and for what is out of bounds.
+    """Decode JSON; raises ``ValueError`` for other text, and for values out of bounds.
 
-    NaN and Infinity are no JSON. Of two equal names the last one counts. ``any_integer`` leaves it
-    to the caller whether an integer fits into 64 bits.
+    NaN and Infinity are not JSON. Of two equal names the last one counts. With ``any_integer`` the
+    caller checks whether an integer fits into 64 bits.
     """
-    if isinstance(text, CutLine):
+    if isinstance(text, TruncatedLine):
         raise ValueError(f"a line of {text.length:,} bytes")
     try:
         value = (_ANY_INTEGER if any_integer else _DECODER).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    # Brackets are counted faster than values, where they are few; in a long text, which is mostly
-    # one of a log, it takes as long as decoding.
+    # In a short text, counting brackets is faster than walking the values. In a long text, mostly
+    # a log's, it takes as long as decoding.
     may_be = len(text) > SHORT or text.count("[") + text.count("{") > DEEPEST
     if may_be and _is_deep(value):
         raise ValueError(f"nested more than {DEEPEST} deep")
@@ -106,15 +106,15 @@ def parse(text: str, *, any_integer: bool = False) -> Any:
 
 
 def parse_object(text: str, *, any_integer: bool = False) -> dict[str, Any]:
-    """Decode a JSON object; raises ``ValueError`` for all else."""
+    """Decode a JSON object; raises ``ValueError`` for any other text."""
     value = parse(text, any_integer=any_integer)
     if not isinstance(value, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return value
 
 
 def _is_deep(value: Any) -> bool:
-    """Level by level: what recurses could run out of stack itself."""
+    """Check level by level, since a recursive check could run out of stack itself."""
     level = [value]
     for _ in range(DEEPEST):
         level = [
@@ -129,7 +129,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _integer(digits: str) -> int:
-    # Python before 3.11 takes hours for a number of some million digits.
+    # Python before 3.11 takes hours to decode a number of some million digits.
     if len(digits) < 19 or (len(digits) < 21 and abs(int(digits)) <= LARGEST_INTEGER):
         return int(digits)
     raise ValueError("got an integer of more than 64 bits")

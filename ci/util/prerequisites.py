@@ -1,4 +1,4 @@
-"""What runs need of this machine: checks, their findings, and the one line that installs the rest.
+"""Prerequisites of a run on this machine: checks, findings, and the command that installs them.
 
 Standard library only: ``noxfile.py`` checks before anything is installed.
 """
@@ -33,17 +33,17 @@ class Severity(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
-    UNKNOWN = "unknown"  # no check could decide, which is not ok
+    UNKNOWN = "unknown"  # no check could decide; this is not ok
     WARNING = "warning"
     PROBLEM = "problem"  # a run would fail
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer of a check: what was found and, unless it is ok, what to do.
+    """One result of a check: what was found and, unless it is ok, the remedy.
 
-    ``package`` is the key in ``PACKAGES`` of what would add what is missing.
-    ``configuration``: a problem is one of the configuration, not of the infrastructure.
+    ``package`` is the key in ``PACKAGES`` of the missing package.
+    ``configuration`` marks a problem of the configuration, not of the infrastructure.
     """
 
     level: Severity
@@ -74,16 +74,16 @@ def problem(
     return Finding(Severity.PROBLEM, subject, found, expected=expected, remedy=remedy)
 
 
-LITTLE_BYTES = 5 * 10**9  # less has been too little for one platform's build
-TOO_LITTLE_BYTES = 5 * 10**8  # an environment of pip and pytest alone takes a tenth of it
-# torch, the build tools and what they build; without a build, TOO_LITTLE_BYTES.
+LOW_DISK_BYTES = 5 * 10**9  # one platform's build has failed with less
+LEAST_DISK_BYTES = 5 * 10**8  # an environment with only pip and pytest takes a tenth of it
+# For torch, the build tools and their output. Without a build: LEAST_DISK_BYTES.
 BUILD_BYTES = 2 * 10**9
-# GCC takes 1.3 GB for torch's headers, less for what does without; one runs on each processor.
-LITTLE_MEMORY_BYTES = 4 * 10**9
-TOO_LITTLE_MEMORY_BYTES = 10**9
+# GCC takes 1.3 GB to compile torch's headers, and less without them. One GCC runs per processor.
+LOW_MEMORY_BYTES = 4 * 10**9
+LEAST_MEMORY_BYTES = 10**9
 
-# What Debian and its kin call a package, and what Fedora and its kin do: they have venv in the
-# interpreter's own.
+# The package's name on Debian and its derivatives, and on Fedora and its derivatives. On Fedora
+# the interpreter's own package includes venv.
 PACKAGES = {
     "git": ("git", "git"),
     "venv": ("{python}-venv", "{python}"),
@@ -91,7 +91,7 @@ PACKAGES = {
     "headers": ("{python}-dev", "{python}-devel"),
 }
 COMPLETE_PYTHON = (
-    "Use a complete Python, such as the distribution's: no package has this for another."
+    "Use a complete Python, such as the distribution's. No package adds this to another Python."
 )
 INSTALL = {
     "apt-get": "apt-get update && apt-get install --yes --no-install-recommends",
@@ -100,11 +100,12 @@ INSTALL = {
 }
 
 COMPILERS = ("c++", "CC", "g++", "clang++")  # the order in which CMake looks for one
-# Where else a compiler may be chosen.
+# Variables that can also choose a compiler.
 CMAKE_SETTINGS = ("CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE")
 CHOSEN = re.compile("CMAKE_(CXX_COMPILER|TOOLCHAIN_FILE)\\b")
-COMPILE_S = 60.0  # GCC takes 0.3 s; a wrapper may first ask a server for a licence
-# Also linked: a compiler without its library compiles this. CMake links such programs too.
+COMPILE_S = 60.0  # GCC takes 0.3 s; a wrapper may first request a license from a server
+# The program is also linked, since a compiler without its library can still compile it. CMake
+# links its test programs too.
 PROGRAM = """\
 #include <string>
 #include <string_view>
@@ -114,42 +115,44 @@ BUILD_FILES = ("CMakeLists.txt", "meson.build")
 BUILD_TOOLS = ("cython", "meson-python", "nanobind", "pybind11", "scikit-build")
 
 DOCKER_SOCKET = "unix:///var/run/docker.sock"
-CONNECT_S = 2.0  # an engine of this network that answers does so within milliseconds
-GIT_S = 5.0  # neither question reads more than a few files
+CONNECT_S = 2.0  # an engine in this network answers within milliseconds
+GIT_S = 5.0  # each of these git commands reads only a few files
 
 
-def git(source: Path) -> Finding:
-    """The commit of a result is git's, and so is the list of files that a run takes."""
+def check_git(source: Path) -> Finding:
+    """Check git, from which a run takes the commit and the list of source files."""
     folders = (source, *source.resolve().parents)
     repository = next((folder for folder in folders if (folder / ".git").exists()), None)
     try:
         version = run(["git", "--version"], timeout_s=GIT_S).stdout.strip()
     except ProcessError as error:
         if repository is not None:
-            expected = "git: a result names the commit of its sources"
-            return _lacking("git", str(error), "git", expected)
+            expected = "git, since a result names the commit of its sources"
+            return _missing_package("git", str(error), "git", expected)
         version = "no git"
     if repository is None:
         return warning(
             "git",
-            f"{version}; {source} is in no repository",
-            expected="sources in git: without it no result names its commit",
-            remedy="Clone the repository, or run git init there.",
+            f"{version}; {source} is not in a repository",
+            expected="sources in git, since results name the commit",
+            remedy=f"Clone the repository, or run: git init {shlex.quote(str(source))}",
         )
     inside = run(["git", "-C", str(source), "rev-parse", "--git-dir"], check=False, timeout_s=GIT_S)
     if inside.exit_code == 0:
         return ok("git", version)
-    said = (inside.stderr.strip() or f"exit code {inside.exit_code}").splitlines()[0]
+    reason = (inside.stderr.strip() or f"exit code {inside.exit_code}").splitlines()[0]
     return problem(
         "git",
-        f"git cannot read the repository {repository}: {said}",
-        expected="a repository of yours",
+        f"git cannot read the repository {repository}: {reason}",
+        expected="a repository that you own",
         remedy=f"git config --global --add safe.directory {shlex.quote(str(repository))}",
     )
 
 
-def folder(subject: str, path: Path, *, remedy: str, least: int = TOO_LITTLE_BYTES) -> Finding:
-    """Judge a folder that a run writes to: the right to write there, and ``least`` bytes."""
+def check_folder(
+    subject: str, path: Path, *, remedy: str, least: int = LEAST_DISK_BYTES
+) -> Finding:
+    """Check that a run can write to a folder, and that ``least`` bytes are free there."""
     there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not there.is_dir():
         wrong = problem(subject, f"{there} is not a folder", expected="a folder", remedy=remedy)
@@ -163,76 +166,79 @@ def folder(subject: str, path: Path, *, remedy: str, least: int = TOO_LITTLE_BYT
         return problem(
             subject,
             f"{there} cannot be written to: {error.strerror or error}",
-            expected="a folder of yours with room",
+            expected="a writable folder with free space",
             remedy=remedy,
         )
-    return disk(subject, str(path.absolute()), free, remedy=remedy, least=least)
+    return check_disk(subject, str(path.absolute()), free, remedy=remedy, least=least)
 
 
-def disk(
-    subject: str, where: str, free: int, *, remedy: str, least: int = TOO_LITTLE_BYTES
+def check_disk(
+    subject: str, where: str, free: int, *, remedy: str, least: int = LEAST_DISK_BYTES
 ) -> Finding:
-    """Judge how much is free."""
+    """Check the free space."""
     found = f"{where}: {_gigabytes(free)} free"
-    remedy = f"{command('gc')} removes what old runs left. {remedy}"
-    return _judge_room(subject, found, free, least=least, little=LITTLE_BYTES, remedy=remedy)
+    remedy = f"{command('gc')} removes leftovers of old runs. {remedy}"
+    return _judge_room(subject, found, free, least=least, low=LOW_DISK_BYTES, remedy=remedy)
 
 
 def _judge_room(
-    subject: str, found: str, available: int, *, least: int, little: int, remedy: str
+    subject: str, found: str, available: int, *, least: int, low: int, remedy: str
 ) -> Finding:
-    """With less than ``least`` bytes a run fails, with less than ``little`` it may."""
+    """A run fails with less than ``least`` bytes, and may fail with less than ``low``."""
     if available < least:
         expected = f"at least {_gigabytes(least)}"
         return problem(subject, found, expected=expected, remedy=remedy)
-    if available < little:
-        return warning(subject, found, expected=_gigabytes(little), remedy=remedy)
+    if available < low:
+        return warning(subject, found, expected=_gigabytes(low), remedy=remedy)
     return ok(subject, found)
 
 
-def results(path: Path) -> Finding:
-    """Where results go."""
-    return folder("results", path, remedy="Name another folder with --results.")
+def check_results(path: Path) -> Finding:
+    """Check the results folder."""
+    return check_folder("results", path, remedy="Name another folder with --results.")
 
 
-def temporary_folder(*, least: int) -> Finding:
-    """Where the host engine makes its environment, whose programs it starts there."""
+def check_temporary_folder(*, least: int) -> Finding:
+    """Check the folder in which the host engine creates its environment and starts programs."""
     subject, remedy = "temporary folder", "Name another folder with TMPDIR."
     try:
         path = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        return problem(subject, str(error.strerror), expected="one to write to", remedy=remedy)
-    found = folder(subject, path, remedy=remedy, least=least)
+        expected = "a writable folder"
+        return problem(subject, str(error.strerror), expected=expected, remedy=remedy)
+    found = check_folder(subject, path, remedy=remedy, least=least)
     if found.level is not Severity.PROBLEM and os.statvfs(path).f_flag & os.ST_NOEXEC:
-        text = f"{path} is mounted noexec: no program there can be started"
-        return problem(subject, text, expected="a folder for programs", remedy=remedy)
+        text = f"{path} is mounted noexec, so programs in it cannot be started"
+        expected = "a folder in which programs can be started"
+        return problem(subject, text, expected=expected, remedy=remedy)
     return found
 
 
-def venv() -> Finding:
-    """Whether this Python makes virtual environments."""
+def check_venv() -> Finding:
+    """Check that this Python can create virtual environments."""
     subject, version = "Python venv", f"Python {platform.python_version()} ({sys.executable})"
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if not missing:
         return ok(subject, version)
-    found = f"{version} has no {' and no '.join(missing)}, so it makes no virtual environment"
-    return _lacking(subject, found, "venv")
+    lack = " and no ".join(missing)
+    found = f"{version} has no {lack}, so it cannot create a virtual environment"
+    return _missing_package(subject, found, "venv")
 
 
-def headers() -> Finding:
-    """Whether the headers of this Python are here: what the library's module includes."""
+def check_headers() -> Finding:
+    """Check for the headers of this Python, which the library's module includes."""
     path = Path(sysconfig.get_path("include"), "Python.h")
     if path.is_file():
         return ok("Python headers", str(path.parent))
-    return _lacking("Python headers", f"{path} is not there", "headers")
+    return _missing_package("Python headers", f"{path} does not exist", "headers")
 
 
-def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
-    """Whether the C++ compiler that CMake would take makes a program of C++17.
+def check_compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
+    """Check that the C++ compiler that CMake would choose builds a C++17 program.
 
-    Without a temporary folder, ``can_write``, it is only looked for.
+    Without a writable temporary folder (``can_write``), only look for the compiler.
     """
-    subject, expected = "C++ compiler", "one that takes -std=c++17, such as GCC 9 or Clang 10"
+    subject, expected = "C++ compiler", "one that supports -std=c++17, such as GCC 9 or Clang 10"
     by_setting = [name for name in CMAKE_SETTINGS if CHOSEN.search(environ.get(name, ""))]
     if by_setting or environ.get("CMAKE_TOOLCHAIN_FILE"):
         where = ", ".join(by_setting) or "CMAKE_TOOLCHAIN_FILE"
@@ -243,7 +249,7 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
     words = shlex.split(named) or ([found] if found else [])
     if not words:
         text = f"none of {', '.join(COMPILERS)} is on PATH"
-        return _lacking(subject, text, "compiler", expected)
+        return _missing_package(subject, text, "compiler", expected)
     if shutil.which(words[0], path=search) is None:
         text = f"CXX names '{words[0]}', which was not found"
         return problem(subject, text, expected=expected, remedy="Correct CXX, or unset it.")
@@ -263,20 +269,20 @@ def compiler(environ: Mapping[str, str], *, can_write: bool = True) -> Finding:
         except ProcessError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = next((line for line in lines if "error" in line), lines[-1])
-            text = f"{shown} does not build a program of C++17: {reason}"
-            remedy = "Install a newer compiler, and name it in CXX where another is found first."
+            text = f"{shown} cannot build a C++17 program: {reason}"
+            remedy = "Install a newer compiler. If PATH has an older one first, set CXX."
             return problem(subject, text, expected=expected, remedy=remedy)
     return ok(subject, f"{shown} builds C++17")
 
 
-def memory(*, builds: bool) -> Finding:
-    """How much memory a run may take: of the machine, and of the container around this."""
+def check_memory(*, builds: bool) -> Finding:
+    """Check the memory that a run may use, on this machine and in its container, if any."""
     found: list[int] = []
     with suppress(OSError, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines}
         found.append((kilobytes["MemAvailable:"] + kilobytes["SwapFree:"]) * 1024)
-    with suppress(OSError, ValueError):  # a container's own limit, "max" where it has none
+    with suppress(OSError, ValueError):  # a container's own limit; "max" means no limit
         found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     if not found:
         return ok("memory", "this machine does not report it")
@@ -284,69 +290,71 @@ def memory(*, builds: bool) -> Finding:
         "memory",
         f"{_gigabytes(min(found))} available",
         min(found),
-        least=TOO_LITTLE_MEMORY_BYTES if builds else 0,
-        little=LITTLE_MEMORY_BYTES,
-        remedy="End other programs, or build with fewer processes: CMAKE_BUILD_PARALLEL_LEVEL=1",
+        least=LEAST_MEMORY_BYTES if builds else 0,
+        low=LOW_MEMORY_BYTES,
+        remedy="Stop other programs, or build with fewer processes: CMAKE_BUILD_PARALLEL_LEVEL=1",
     )
 
 
-def host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
-    """What the host engine needs to make its environments and to build ``source`` in each.
+def check_host_engine(source: Path, *environs: Mapping[str, str]) -> Iterator[Finding]:
+    """Check what the host engine needs to create its environments and to build ``source`` in each.
 
-    CMake and ninja come from pip. They need what a compiler brings, and a temporary folder whose
-    programs can be started.
+    CMake and ninja come from pip. They need a compiler, and a temporary folder in which programs
+    can be started.
     """
-    builds = compiles(source)
-    yield venv()
-    room = temporary_folder(least=BUILD_BYTES if builds else TOO_LITTLE_BYTES)
+    builds = compiles_cpp(source)
+    yield check_venv()
+    room = check_temporary_folder(least=BUILD_BYTES if builds else LEAST_DISK_BYTES)
     yield room
-    yield memory(builds=builds)
+    yield check_memory(builds=builds)
     can_write = room.level is not Severity.PROBLEM
-    compilers = dict.fromkeys(compiler(environ, can_write=can_write) for environ in environs)
-    for found in (*compilers, headers()):
+    compilers = dict.fromkeys(check_compiler(environ, can_write=can_write) for environ in environs)
+    for found in (*compilers, check_headers()):
         if found.level is Severity.PROBLEM and not builds:
-            expected = "nothing, unless pip compiles something here"
+            expected = "present, if pip compiles something here"
             found = replace(found, level=Severity.WARNING, expected=expected)
         yield found
 
 
-def first_use(root: Path, words: Sequence[str], environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What ``python3 noxfile.py WORDS`` needs of this machine, where nox is not installed.
+def check_first_use(
+    root: Path, words: Sequence[str], environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Check the prerequisites of ``python3 noxfile.py WORDS`` where nox is not installed.
 
-    Sessions that run platforms need what `run` needs, and on the host engine what that needs.
-    Where a site's file chooses engines, or another project's configuration its sources, it is left
-    to `run`: reading them takes a YAML parser.
+    Sessions that run platforms have the prerequisites of `run` and, on the host engine, those of
+    that engine. If a site file chooses the engines, or another project's configuration the sources,
+    `run` checks the rest: reading these files takes a YAML parser.
     """
-    yield folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
+    yield check_folder("checkout", root, remedy=f"Copy it: cp -r {shlex.quote(str(root))} ~/")
     split = words.index("--") if "--" in words else len(words)
     of_nox, of_run = words[:split], words[split + 1 :]
     runs = any(word == "release" or word.startswith("build-") for word in of_nox)
     if not runs or {"--list", "-l", "--help", "-h"} & set(of_nox):
-        yield venv()
+        yield check_venv()
         return
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("--engine", "--source", "--results", "--config", "--bundle"):
         options.add_argument(name)
     chosen, _ = options.parse_known_args(of_run)
-    yield results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
+    yield check_results(root / (chosen.results or environ.get("INFINI_CI_RESULTS") or "results"))
     config = root / (chosen.config or "ci.yaml")
     own = not chosen.bundle and config.resolve().is_relative_to(root)
     if not (chosen.source or own):
-        yield venv()
+        yield check_venv()
         return
     source = root / (chosen.source or "")
-    yield git(source)
+    yield check_git(source)
     site = environ.get("INFINI_CI_SITE") or (config.parent / "ci.site.yaml").exists()
     named = any(name.startswith("INFINI_CI_ENGINE_") for name in environ)
     by_itself = chosen.engine in (None, "auto") and not (site or named)
     if chosen.engine == "host" or (by_itself and not docker_answers(environ)):
-        yield from host_engine(source, environ)
+        yield from check_host_engine(source, environ)
     else:
-        yield venv()
+        yield check_venv()
 
 
-def compiles(source: Path) -> bool:
-    """Tell whether a project evidently compiles C++: by its build files and build requirements."""
+def compiles_cpp(source: Path) -> bool:
+    """Return whether a project compiles C++, judged by its build files and requirements."""
     if any((source / name).is_file() for name in BUILD_FILES):
         return True
     with suppress(OSError, tomllib.TOMLDecodeError, AttributeError):
@@ -359,8 +367,11 @@ def compiles(source: Path) -> bool:
     return False
 
 
-def refuse(what: str, findings: Iterable[Finding]) -> None:
-    """Raise ``PrerequisiteError`` where there is a problem, with every problem in one message."""
+def require(subject: str, findings: Iterable[Finding]) -> None:
+    """Raise ``PrerequisiteError`` if there is a problem, with all problems in one message.
+
+    ``subject`` is what the prerequisites are for, such as ``a run``.
+    """
     problems = [found for found in findings if found.level is Severity.PROBLEM]
     if problems:
         subjects = ", ".join(found.subject for found in problems)
@@ -369,21 +380,22 @@ def refuse(what: str, findings: Iterable[Finding]) -> None:
             lines += f"\n  {found.subject}: {found.found}"
             lines += f"; expected {found.expected}" if found.expected else ""
             lines += f". {found.remedy}" if found.remedy and not found.package else ""
-        message = f"this machine lacks what {what}: {subjects}{lines}"
+        message = f"this machine lacks prerequisites of {subject}: {subjects}{lines}"
         raise PrerequisiteError(message, remedy=install_line(problems))
 
 
 def install_line(findings: Iterable[Finding]) -> str | None:
-    """The command that installs every package that a problem is about, if there are any."""
+    """Return the command that installs every missing package; ``None``: no package is missing."""
     missing = [found.package for found in findings if found.level is Severity.PROBLEM]
     packages = [package for package in dict.fromkeys(missing) if package]
     return _install(packages) if packages else None
 
 
 def docker_answers(environ: Mapping[str, str]) -> bool:
-    """Tell whether a Docker Engine accepts a connection, or one is named that only `run` can ask.
+    """Return whether a Docker Engine accepts a connection.
 
-    An engine by ssh or by a context needs more than the standard library.
+    Also true for an engine that is reached by ssh or by a context: only `run` can connect to
+    these, as this takes more than the standard library.
     """
     url = environ.get("DOCKER_HOST") or DOCKER_SOCKET
     home = Path(environ.get("HOME") or "/")
@@ -408,8 +420,13 @@ def docker_answers(environ: Mapping[str, str]) -> bool:
     return True
 
 
-def _lacking(subject: str, found: str, package: str, expected: str | None = None) -> Finding:
-    """A problem that a package solves, if it is none of a Python other than the distribution's."""
+def _missing_package(
+    subject: str, found: str, package: str, expected: str | None = None
+) -> Finding:
+    """Return a problem that installing a package solves.
+
+    No package adds to a Python other than the distribution's.
+    """
     if "{python}" in PACKAGES[package][0] and _packaged_python() is None:
         return problem(subject, found, remedy=COMPLETE_PYTHON)
     lacking = problem(subject, found, expected=expected, remedy=_install([package]))
@@ -417,7 +434,7 @@ def _lacking(subject: str, found: str, package: str, expected: str | None = None
 
 
 def _packaged_python() -> str | None:
-    """What packages call this interpreter: python3 where it is the default, else python3.12."""
+    """Return this interpreter's package name: ``python3`` for the default, else ``python3.12``."""
     real = os.path.realpath(sys.executable)
     if real == os.path.realpath("/usr/bin/python3"):
         return "python3"
@@ -425,14 +442,17 @@ def _packaged_python() -> str | None:
 
 
 def package_manager() -> str | None:
-    """What installs packages here; a Fedora may have an apt-get that installs nothing."""
+    """Return the package manager of this machine.
+
+    Fedora may have an apt-get that installs nothing.
+    """
     debian = Path("/etc/debian_version").exists()
     managers = ("apt-get", "dnf", "yum") if debian else ("dnf", "yum", "apt-get")
     return next(filter(shutil.which, managers), None)
 
 
 def install_command(manager: str, names: Sequence[str]) -> str:
-    """The line that installs packages, for this user."""
+    """Return the command that installs packages, as this user has to run it."""
     command = f"{INSTALL[manager]} {shlex.join(names)}"
     if os.geteuid() == 0:
         return command
@@ -449,7 +469,7 @@ def _install(packages: Sequence[str]) -> str:
         for debian, fedora in map(PACKAGES.__getitem__, packages)
     ]
     if manager is None:
-        return f"Install what Debian calls {', '.join(names)}."
+        return f"Install these packages (Debian's names): {', '.join(names)}."
     return install_command(manager, names)
 
 

@@ -1,4 +1,4 @@
-"""The one way to run another program: argument lists, both streams, typed errors."""
+"""Run other programs: argument lists, both output streams, typed errors."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import IO, cast
 
 from ci.errors import InfrastructureError
 
-LAST_LINES = 20  # of a program's output: its error comes last, and the message fits a terminal
+LAST_LINES = 20  # of a program's output: errors come last, and the message must fit a terminal
 STORE_VARIABLE = "INFINI_CI_DB"  # URL of the store, password included
 
 
 class ProcessError(InfrastructureError):
-    """A program that could not be started, took too long, or failed."""
+    """A program could not be started, took too long, or failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessResult:
-    """What a finished program left behind; ``stderr`` is empty when streamed."""
+    """The result of a finished program; ``stderr`` is empty when the output was streamed."""
 
     exit_code: int
     stdout: str
@@ -35,7 +35,7 @@ class ProcessResult:
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return the caller's environment for another program, without what opens the store.
+    """Return the caller's environment for another program, without the store's address.
 
     Other programs, such as tests and ``setup.py``, must not write to the store.
     """
@@ -52,14 +52,18 @@ def run(
     check: bool = True,
     decoding_errors: str = "replace",
 ) -> ProcessResult:
-    """Run ``command`` to its end and return its exit code and output.
+    """Run ``command``, wait for it, and return its exit code and output.
 
-    Without an ``environment`` it gets ``inherited_environment()``.
-    With ``on_line`` the two streams are merged and every line is passed on as it comes, however
-    long that takes. Without it, the whole process group is killed when ``timeout_s`` is up. An
-    interrupt (Ctrl-C) ends the group as well. ``check`` turns a failure into ``ProcessError``.
-    Output that is no UTF-8 is decoded as ``decoding_errors`` says: "surrogateescape" keeps names of
-    files.
+    Args:
+        environment: ``inherited_environment()`` by default.
+        timeout_s: Seconds after which the whole process group is killed. Not applied with
+            ``on_line``.
+        on_line: Called with every line as it comes; the two streams are merged.
+        check: Raise ``ProcessError`` for an exit code other than 0.
+        decoding_errors: How to decode output that is not UTF-8. "surrogateescape" preserves file
+            names.
+
+    An interrupt (Ctrl-C) kills the process group as well.
     """
     start = monotonic()
     process = _start(command, cwd, environment, decoding_errors, merged=on_line is not None)
@@ -74,7 +78,7 @@ def run(
     except subprocess.TimeoutExpired:
         _kill_group(process)
         stdout, stderr = process.communicate()
-        wrong = f"took longer than {timeout_s:g} s and was ended"
+        wrong = f"exceeded its time limit of {timeout_s:g} s and was killed"
     except BaseException:
         _kill_group(process)
         process.wait()
@@ -131,13 +135,13 @@ def _read_lines(process: subprocess.Popen[str], on_line: Callable[[str], None]) 
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
-    """Kill the process and all that it started; it leads a group of its own."""
-    with suppress(ProcessLookupError):  # it may have ended by itself meanwhile
+    """Kill the process and its descendants; it leads its own process group."""
+    with suppress(ProcessLookupError):  # it may have ended in the meantime
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def last_lines(output: str) -> str:
-    """The end of a program's output, as a message quotes it: each line below it, indented."""
+    """Return the last lines of a program's output, indented, for the end of a message."""
     return "".join(f"\n    {line}" for line in output.strip().splitlines()[-LAST_LINES:])
 
 
@@ -146,8 +150,8 @@ Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @contextmanager
-def interrupts_go_to(handler: Handler) -> Iterator[None]:
-    """Let ``handler`` have every Ctrl-C and cancel in place of a ``KeyboardInterrupt``."""
+def handle_interrupts(handler: Handler) -> Iterator[None]:
+    """Call ``handler`` for every Ctrl-C and SIGTERM, in place of a ``KeyboardInterrupt``."""
     before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield

@@ -1,7 +1,7 @@
-"""Text from elsewhere, made fit to be stored and shown.
+"""Make text from other programs fit to be stored and shown.
 
-Test names, messages and file names are whatever a project makes them: halves of characters
-(which Python puts where a file name is not UTF-8), control characters, colours.
+Test names, messages and file names may hold anything: unpaired surrogates (Python's substitute for
+bytes of a file name that are not UTF-8), control characters, colors.
 """
 
 from __future__ import annotations
@@ -15,43 +15,46 @@ from typing import Any
 from ci.util.lines import parse
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-SHORT = 12  # characters of a commit that people read
-LONGEST_NAME = 500  # characters; a node id of pytest's repeats parameters, which may be texts
+SHORT = 12  # characters of a commit that are shown
+LONGEST_NAME = 500  # characters; a pytest node id repeats the parameters, which may be long texts
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-def storable(value: Any) -> Any:
-    """``value``, in whose strings halves of characters are written as ``\\udce9``.
+def make_storable(value: Any) -> Any:
+    """Return ``value`` as databases and JSON can hold it.
 
-    So is the character zero, as ``\\x00``: PostgreSQL has no room for it. Nor is there JSON for a
-    number that is none, or has no end.
+    An unpaired surrogate is written as ``\\udce9``, and the NUL character, which PostgreSQL cannot
+    store, as ``\\x00``. NaN and infinity, which JSON does not have, become ``None``.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
     if isinstance(value, dict):
-        return {storable(key): storable(item) for key, item in value.items()}
+        return {make_storable(key): make_storable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [storable(item) for item in value]
+        return [make_storable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
 def parse_json(text: str) -> Any:
-    """Decode JSON in bounds; raises ``ValueError`` for what is none."""
-    return storable_json(text, parse(text))
+    """Decode JSON within bounds; raises ``ValueError`` for other text."""
+    return make_json_storable(text, parse(text))
 
 
-def storable_json(text: str, value: Any) -> Any:
-    """``value`` of the JSON ``text``, which can spell characters that nothing else takes."""
+def make_json_storable(text: str, value: Any) -> Any:
+    """Make ``value`` storable, which was decoded from the JSON ``text``.
+
+    Only escapes in ``text`` can produce characters that cannot be stored.
+    """
     if "\\u" not in text:
         return value
     odd = "\\ud" in text or "\\uD" in text or "\\u0000" in text
-    return storable(value) if odd else value
+    return make_storable(value) if odd else value
 
 
 def near_match(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """``; did you mean 'cpu'?`` where one of ``known`` is close to ``name``, else nothing."""
+    """Return ``; did you mean 'cpu'?`` if one of ``known`` is close to ``name``, else ``""``."""
     if not isinstance(name, str):
         return ""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
@@ -70,22 +73,22 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else plural)
 
 
-def unreadable(lines: int, longest: int) -> str:
-    """``3 unreadable lines``, and the length of the ``longest`` where that is the reason."""
+def describe_unreadable(lines: int, longest: int) -> str:
+    """``3 unreadable lines``, with the length of the ``longest`` if one was too long."""
     length = f", the longest of {counted(longest, 'byte')}" if longest else ""
     return counted(lines, "unreadable line") + length
 
 
-def first_names(names: Sequence[str], most: int = 5) -> str:
-    """``a, b, c, d, e and 3 more``; a name is as long as a project makes it, and is shortened."""
+def join_names(names: Sequence[str], most: int = 5) -> str:
+    """``a, b, c, d, e and 3 more``; long names are shortened."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     shown = names[:most]
     short = (it if len(it) <= LONGEST_NAME else f"{it[:LONGEST_NAME]}..." for it in shown)
     return ", ".join(short) + more
 
 
-def printable(text: str) -> str:
-    """``text`` without what a terminal obeys: colours, other control characters."""
+def strip_controls(text: str) -> str:
+    """Remove colors and other control characters, which a terminal would obey."""
     plain = _ESCAPE_SEQUENCE.sub("", text)
     return "".join(map(_printable, plain))
 
@@ -96,9 +99,9 @@ def _printable(character: str) -> str:
     return " " if character.isspace() else _REPLACEMENT
 
 
-# To the last @ of the word, as passwords hold @ and / too: rather too much than too little.
-# An engine's error can quote an address as it is written inside of another, percent-encoded.
-# A user whom ssh logs in is no secret, and who reads of an engine wants to know the whole address.
+# Mask up to the last @ of the word, since passwords may hold @ and /.
+# An engine's error can quote an address inside another one, percent-encoded.
+# The user name in an ssh address is not a secret, and readers need the whole address.
 _CREDENTIALS = re.compile(
     r"(?<=://)(?<!ssh://)\S+(?=@)|(?<=ssh://)[^\s@:]*:\S*(?=@)|(?<=%3A%2F%2F)\S+(?=@|%40)",
     re.IGNORECASE,
@@ -106,5 +109,5 @@ _CREDENTIALS = re.compile(
 
 
 def mask_credentials(text: str) -> str:
-    """Hide the ``user:password`` of every address in ``text``; of ssh's only with a password."""
+    """Hide ``user:password`` in every address; in an ssh address only if it has a password."""
     return _CREDENTIALS.sub("***", text)

@@ -1,7 +1,7 @@
-"""YAML with line numbers: duplicate keys and foreign types are findings, not surprises.
+"""Read YAML with line numbers; report duplicate keys and unsupported types as findings.
 
-Aliases are refused: a configuration has no need of them, and nine lines of nested ones are
-a billion values.
+Aliases are refused: a configuration does not need them, and nine lines of nested aliases expand
+to a billion values.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ci.errors import ConfigError
 
 Location = tuple[str | int, ...]
 
-DEEPEST = 16  # levels; no model has half as many
+DEEPEST = 16  # levels; no model has more than half as many
 
-# A command line ends at NUL, and UTF-8 has no halves of a character.
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+# A command line ends at NUL, and UTF-8 cannot encode surrogates.
+_INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileFinding:
-    """One thing wrong with a YAML file, at a 1-based line."""
+    """One error in a YAML file, at a 1-based line."""
 
     line: int
     location: Location
     text: str
 
 
-def listed(findings: Iterable[FileFinding], file: str) -> str:
-    """All findings in ``file``, one a line: ``ci.yaml:2: platforms.cpu: got ...``."""
+def format_findings(findings: Iterable[FileFinding], file: str) -> str:
+    """Format all findings in ``file``, one per line: ``ci.yaml:2: platforms.cpu: got ...``."""
     ordered = sorted(findings, key=lambda finding: (finding.line, str(finding.location)))
     places = ((f"{file}:{it.line}", ".".join(map(str, it.location)), it.text) for it in ordered)
     return "\n".join(": ".join(filter(None, place)) for place in places)
@@ -41,21 +41,21 @@ def listed(findings: Iterable[FileFinding], file: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A YAML file as plain data, with the line of every value and what was wrong so far."""
+    """A YAML file as plain data, with the line of every value and the findings so far."""
 
     data: object
     lines: Mapping[Location, int]
     findings: tuple[FileFinding, ...]
 
     def line_of(self, location: Location) -> int:
-        """Line of a value, or of the nearest enclosing value that exists."""
+        """Return the line of a value, or of the nearest enclosing value that exists."""
         while location not in self.lines and location:
             location = location[:-1]
         return self.lines.get(location, 1)
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML without dates: ``2026-01-01`` stays a string, as JSON would have it."""
+    """Safe YAML without dates: ``2026-01-01`` stays a string, as in JSON."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -65,7 +65,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _Reader:
-    """Turns the node tree into plain data and collects lines and findings on the way."""
+    """Turns the node tree into plain data, and collects lines and findings."""
 
     def __init__(self, loader: _Loader) -> None:
         self._loader = loader
@@ -75,7 +75,7 @@ class _Reader:
 
     def read(self, node: yaml.Node, location: Location, line: int | None = None) -> object:
         self.lines[location] = line = line or node.start_mark.line + 1
-        # What must not even be looked into.
+        # Do not descend into an alias, or below the depth limit.
         if id(node) in self._seen:
             text = "got an alias of another value, expected the value itself"
             return self._report(line, location, text)
@@ -94,7 +94,7 @@ class _Reader:
             key, line = key_node.value, key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 self._report(line, location, "got a list or mapping as a key, expected a name")
-            elif _NO_TEXT.search(key):
+            elif _INVALID_TEXT.search(key):
                 self._report(line, location, f"got {key!a} as a key, expected a name")
             elif key in values:
                 place = (*location, key)
@@ -110,23 +110,23 @@ class _Reader:
         except (yaml.YAMLError, ValueError):
             value = NotImplemented
         line = node.start_mark.line + 1
-        if isinstance(value, str) and _NO_TEXT.search(value):
+        if isinstance(value, str) and _INVALID_TEXT.search(value):
             return self._report(line, location, f"got {value!a}, expected text")
         if value is None or isinstance(value, str | int | float):
             return value
         return self._report(line, location, f"got the type {node.tag}, expected plain YAML")
 
     def _report(self, line: int, location: Location, text: str) -> object:
-        """Note what is wrong with a value, which is None then."""
+        """Record an error in a value; return None, which replaces the value."""
         self.findings.append(FileFinding(line=line, location=location, text=text))
         return None
 
 
 def read_document(path: Path, *, remedy: str | None = None) -> Document:
-    """Parse a YAML file; a syntax error is a document with that one finding.
+    """Parse a YAML file; a syntax error gives a document with that one finding.
 
     Raises:
-        ConfigError: the file cannot be read, or is not there, with the ``remedy`` for that.
+        ConfigError: The file cannot be read, or does not exist. ``remedy`` is for the latter.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -145,12 +145,12 @@ def read_document(path: Path, *, remedy: str | None = None) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         parts = ", ".join(filter(None, (error.context, error.problem)))
-        return _failed(mark.line + 1 if mark else 1, f"not valid YAML: {parts}")
+        return _invalid_document(mark.line + 1 if mark else 1, f"not valid YAML: {parts}")
     except yaml.YAMLError as error:  # a control character, found before any parsing
-        return _failed(1, "not valid YAML: " + str(error).splitlines()[0])
+        return _invalid_document(1, "not valid YAML: " + str(error).splitlines()[0])
     except RecursionError:
-        return _failed(loader.line + 1, f"got more than {DEEPEST} levels")
+        return _invalid_document(loader.line + 1, f"got more than {DEEPEST} levels")
 
 
-def _failed(line: int, text: str) -> Document:
+def _invalid_document(line: int, text: str) -> Document:
     return Document(data=None, lines={}, findings=(FileFinding(line=line, location=(), text=text),))

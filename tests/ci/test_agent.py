@@ -310,8 +310,8 @@ class Output:
     def text(self) -> str:
         """Print while there is something to print now; return the text."""
         texts = []
-        while self.stage.waiting()[0]:
-            self.stage.go_on()
+        while self.stage.wait_conditions()[0]:
+            self.stage.print_some()
             if not self.printer.busy:
                 texts.append(json.loads(self._read.readline())["text"])
         return "".join(texts)
@@ -331,7 +331,7 @@ def test_lines_are_printed_together(output: Output) -> None:
     output.stage.write(b"second\n")
     output.stage.write(b"third\nnot whole")
     assert output.text() == ""
-    assert output.stage.waiting() == ([], PACE_S)
+    assert output.stage.wait_conditions() == ([], PACE_S)
     output.now += PACE_S
     assert output.text() == "second\nthird\n"
 
@@ -340,7 +340,7 @@ def test_line_without_an_end_is_printed_when_nothing_follows(output: Output) -> 
     output.now = 1.0
     output.stage.write(b"... 50 %")
     assert output.text() == ""
-    output.stage.quiet()
+    output.stage.release_partial_line()
     assert output.text() == "... 50 %"
 
 
@@ -349,7 +349,7 @@ def test_printing_goes_on_at_its_rate(output: Output) -> None:
     output.stage.write(b"line\n" * 20_000)
     first = len(output.text())
     assert 1 << 15 < first < 1 << 17
-    assert output.stage.waiting() == ([], PACE_S)
+    assert output.stage.wait_conditions() == ([], PACE_S)
     output.now = 2.0
     second = len(output.text())
     output.now = 3.0

@@ -42,7 +42,7 @@ def test_hardware_that_nobody_can_name_is_no_mismatch() -> None:
         ),
         (
             {"ran_device": None},
-            "requested cuda; 1 of 2 executed tests ran without saying where:"
+            "requested cuda; 1 of 2 executed tests ran without recording their device:"
             " mul.out-float32-cuda-slot8",
         ),
         (
@@ -104,7 +104,7 @@ def test_a_run_on_both_kinds_of_device_is_a_run_on_neither(simulated: bool) -> N
 
 
 def test_who_says_simulated_needs_a_test_that_saw_it() -> None:
-    assert on_ascend(simulated=True) == ("requested a simulated npu; no test says what it ran on",)
+    assert on_ascend(simulated=True) == ("requested a simulated npu; no test recorded its device",)
     unfinished = parse_log([])
     assert mismatches(unfinished, platform="ascend", torch_device="npu", simulated=True) == ()
 
@@ -123,7 +123,7 @@ def test_nothing_runs_where_there_is_no_device_and_nothing_stands_in_for_it() ->
         ({"executed": 1}, "cuda to be compiled only; 1 of 2 tests executed a sample"),
         (
             {"reason": "no sample"},
-            "cuda to be compiled only; 1 of 2 tests did not skip for want of a device",
+            "cuda to be compiled only; 1 of 2 tests did not skip for lack of a device",
         ),
         (
             {"reason": "slot not active"},
@@ -145,7 +145,7 @@ def test_a_test_that_says_more_than_that_its_device_is_not_here(
 
 
 def test_what_is_compiled_only_needs_tests_that_say_so() -> None:
-    assert on_metax() == ("requested cuda to be compiled only; no test says what it ran on",)
+    assert on_metax() == ("requested cuda to be compiled only; no test recorded its device",)
 
 
 @pytest.mark.parametrize("simulated", [True, False])

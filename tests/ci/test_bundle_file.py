@@ -24,7 +24,7 @@ from ci.plan.bundle import BundledImage, BundleDocument
 from ci.plan.config import NetworkConfig
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
-from ci.plan.request import RunRequest, changed_sources, new_request
+from ci.plan.request import RunRequest, new_request, source_changes
 from ci.store.folder import read_results
 from ci.upkeep.bundle.file import new_bundle, open_archive
 from ci.upkeep.bundle.pack import find_configuration, site_settings
@@ -122,7 +122,7 @@ def test_a_run_goes_on_with_its_bundle(
     monkeypatch.setattr(run_command, "select_engine", lambda _: LocalEngine())
     run_id = interrupted_run(bundle, tmp_path / "results")
     assert run("run", "--resume", run_id) == ExitCode.USAGE
-    assert f"Name that as well: --bundle {bundle}" in capsys.readouterr().err
+    assert f"Add the option: --bundle {bundle}" in capsys.readouterr().err
     assert run("run", "--bundle", bundle, "--resume", run_id) == ExitCode.PASSED
     result = read_results(tmp_path / "results" / run_id / "results.json")
     assert (result.run_id, result.commit) == (run_id, COMMIT)
@@ -156,9 +156,9 @@ def test_what_was_packed_is_taken_whole(project: Path, tmp_path: Path) -> None:
     options = {"source_folder": project, "results": tmp_path / "results"}
     request = new_request(loaded_project, ["cpu"], packed=packed, **options)
     request = request.model_copy(update={"bundle": tmp_path / "bundle.tar"})
-    assert changed_sources(request, tmp_path / "results") is None
+    assert source_changes(request, tmp_path / "results") is None
     tracked.write_text("another")
-    assert "are not those" in str(changed_sources(request, tmp_path / "results"))
+    assert "have changed since the run began" in str(source_changes(request, tmp_path / "results"))
 
 
 def test_the_plan_has_image_and_wheels_of_the_bundle(bundle: Path, tmp_path: Path) -> None:

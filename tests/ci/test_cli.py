@@ -294,7 +294,7 @@ def test_a_source_without_files(
 def test_a_folder_whose_name_is_not_utf_8(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd = source.rename(source.with_name("caf\udce9"))
     assert run("run", "cpu", "--source", odd) == ExitCode.USAGE
-    assert r"caf\udce9: this name is not UTF-8" in capsys.readouterr().err
+    assert r"caf\udce9: the name is not UTF-8" in capsys.readouterr().err
 
 
 def test_a_missing_recipe_is_named(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -385,7 +385,8 @@ def test_a_container_needs_a_base_image(
     for option in ([], ["--dry-run"]):
         assert run("run", "iluvatar", "--source", source, *option) == ExitCode.USAGE
         assert capsys.readouterr().err == (
-            "error: platforms.iluvatar: no base image is known, no public registry has one\n"
+            "error: platforms.iluvatar: no base image is configured, and no public registry has"
+            " one\n"
             "Load the vendor's archive (docker load) and name it in INFINI_CI_BASE_IMAGE_ILUVATAR"
             " or as platforms.iluvatar.base_image in ci.site.yaml, or use --engine host.\n"
         )
@@ -403,7 +404,7 @@ def test_a_dry_run_shows_the_platforms_that_can_be_run(
     assert run("run", "--all", "--source", source, "--dry-run") == ExitCode.USAGE
     shown = capsys.readouterr()
     assert shown.out.startswith(f"# CPU, {engine.name} engine\n")
-    assert "error: platforms.iluvatar: no base image is known" in shown.err
+    assert "error: platforms.iluvatar: no base image is configured" in shown.err
 
 
 def test_an_interrupted_run_says_how_to_go_on(

@@ -262,7 +262,7 @@ def test_a_simulated_run_serves_no_real_platform(
     capsys.readouterr()
     source = tiny.folder / "source"
     assert tiny.command("run", "ascend", "--source", source) == ExitCode.USAGE
-    told = "simulated: got a contract of a real ascend, expected one of a simulated one"
+    told = "simulated: got a contract for a real ascend, expected one for a simulated ascend"
     assert f"contracts/ascend.yaml:9: {told}" in capsys.readouterr().err
     real = contract.rename(contract.with_name("real.yaml"))
     assert tiny.run("ascend")[0] == ExitCode.PASSED
@@ -307,7 +307,7 @@ def test_a_failure_is_never_part_of_a_contract(
     tiny.write({"mul.out-float32": "failed"})
     tiny.run()
     assert tiny.write_contract() == ExitCode.USAGE
-    assert "a failure is never part of a contract: test_ops.py::test_overload[mul.out-" in (
+    assert "a contract cannot expect failures: test_ops.py::test_overload[mul.out-" in (
         capsys.readouterr().err
     )
 
@@ -323,7 +323,7 @@ def test_a_run_that_broke_off_makes_no_contract(
     assert code == ExitCode.PRODUCT_FAILURE
     assert "vanished" not in notes(result)
     assert tiny.write_contract() == ExitCode.USAGE
-    assert "the tests of cpu did not get to their end in run" in capsys.readouterr().err
+    assert "the tests of cpu did not finish in run" in capsys.readouterr().err
     first = next(
         path
         for path in tiny.results.glob("*/results.json")

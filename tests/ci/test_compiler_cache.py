@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ci.agent.compiler_cache import CompilerCache, hits_and_misses, logged, printed
+from ci.agent.compiler_cache import (
+    CompilerCache,
+    hits_and_misses,
+    parse_statistics,
+    parse_statistics_log,
+)
 from ci.engines.job import host_cache_folder, is_cache_empty, remove_empty_cache
 from ci.facts.notes import cache_notes
 from ci.model.job import CacheJob
@@ -59,18 +64,18 @@ esac
 
 
 def test_log_of_a_run() -> None:
-    assert hits_and_misses(logged(LOGGED)) == (2, 2)
+    assert hits_and_misses(parse_statistics_log(LOGGED)) == (2, 2)
 
 
 def test_printed_counters() -> None:
-    assert hits_and_misses(printed(PRINTED)) == (2, 2)
-    assert printed(PRINTED)["files_in_cache"] == 2
+    assert hits_and_misses(parse_statistics(PRINTED)) == (2, 2)
+    assert parse_statistics(PRINTED)["files_in_cache"] == 2
 
 
 @pytest.mark.parametrize("text", ["", "\n", "error: what?\n", "cache_miss\tmany\n", "a\t1\tb\n"])
 def test_nothing_is_made_of_other_text(text: str) -> None:
-    assert hits_and_misses(printed(text)) == (0, 0)
-    assert hits_and_misses(logged(text)) == (0, 0)
+    assert hits_and_misses(parse_statistics(text)) == (0, 0)
+    assert hits_and_misses(parse_statistics_log(text)) == (0, 0)
 
 
 class Tool:

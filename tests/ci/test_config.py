@@ -12,7 +12,7 @@ from ci.model.platforms import PLATFORMS
 from ci.plan.load import load_config, load_site, schema_text
 from ci.util.files import REPOSITORY
 
-PACKAGE = "expected a package's name alone: letters, digits, '+', '-', '.' and '_'"
+PACKAGE = "expected only a package's name: letters, digits, '+', '-', '.' and '_'"
 MINIMAL = "project: tiny\nplatforms:\n  cpu: {}\n"
 
 
@@ -136,7 +136,7 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         (
             "project: tiny\nplatforms: {cpuu: {}}\n",
             "ci.yaml:2: platforms.cpuu: got 'cpuu', expected one of 'cpu', 'nvidia', 'iluvatar',"
-            " 'metax', 'cambricon', 'moore', 'ascend', or a new one that codegen/devices.py names;"
+            " 'metax', 'cambricon', 'moore', 'ascend', or a new one defined in codegen/devices.py;"
             " did you mean 'cpu'?",
         ),
         (
@@ -170,12 +170,12 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         (
             MINIMAL + "stages:\n- {name: a, command: x}\n- {name: a, command: x, kind: pytest}\n",
             'ci.yaml:6: stages.1.name: got "a" (string), expected a unique name'
-            " ('image' and 'sync' are the engine's own)",
+            " ('image' and 'sync' are reserved for the engine)",
         ),
         (
             MINIMAL + "stages:\n- {name: sync, command: x, kind: pytest}\n",
             'ci.yaml:5: stages.0.name: got "sync" (string), expected a unique name'
-            " ('image' and 'sync' are the engine's own)",
+            " ('image' and 'sync' are reserved for the engine)",
         ),
         (
             MINIMAL + "stages:\n- {name: t, command: 'a \"b', kind: pytest}\n",
@@ -203,8 +203,8 @@ network: {pip_index: 3, ca_bundle: 2026-01-01, http_proxy: !!binary aGk=}
         ),
         (
             MINIMAL + "artifacts: {x: build/**.json}\n",
-            "ci.yaml:4: artifacts.x: got \"build/**.json\" (string), expected '**' as a whole part"
-            " of the path only",
+            "ci.yaml:4: artifacts.x: got \"build/**.json\" (string), expected '**' only as a"
+            " complete part of the path",
         ),
         (
             "a: &a\n  b: *a\n" + MINIMAL,
@@ -294,7 +294,7 @@ def test_a_finding(write, text: str, finding: str) -> None:
 )
 def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None:
     [finding] = findings(write(f"{MINIMAL}artifacts: {{{name}: out}}\n"))
-    expected = "expected a name that is no record of the run's own"
+    expected = "expected another name: the run writes a file of this name itself"
     assert finding == f"ci.yaml:4: artifacts.{name}: got '{name}', {expected}"
 
 
@@ -313,7 +313,7 @@ def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None
     ],
 )
 def test_no_stage_is_told_of_another_platform(write, name: str, text: str, place: str) -> None:
-    expected = "expected another variable: this one tells the tests which platform was asked for"
+    expected = "expected another variable: this one is reserved, tests read the platform from it"
     assert findings(write(text.format(name))) == [
         f"ci.yaml:{place}.environment.{name}: got '{name}', {expected}"
     ]
@@ -437,7 +437,7 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
         ),
         (
             "engines:\n  docker: {context: a}\n",
-            r"yaml:2: engines\.docker: got a mapping, expected another name: 'docker' is not for",
+            r"yaml:2: engines\.docker: got a mapping, expected another name: 'docker' is reserved",
         ),
         (
             "engines:\n  Lab: {context: a}\n",
@@ -454,7 +454,7 @@ def test_a_site_file_is_as_strict(tmp_path: Path) -> None:
         ),
         (
             "platforms: {moore: {devices: {uuids: [GPU-0], count: 2}}}\n",
-            r"moore\.devices\.count: got 2 \(integer\), expected at most 1, which is how many",
+            r"moore\.devices\.count: got 2 \(integer\), expected at most 1, the number of 'uuids'",
         ),
         (
             "platforms: {moore: {devices: {uuids: [GPU-0, GPU-0], count: 2}}}\n",

@@ -13,11 +13,11 @@ from ci.facts.difference import (
     ChangedTest,
     ChangeKind,
     Difference,
-    difference,
-    lines_of,
-    run_difference,
+    compare_outcomes,
+    compare_suites,
+    group_lines,
 )
-from ci.facts.suite import Outcomes, abbreviated, outcomes_of, suite_of
+from ci.facts.suite import Outcomes, abbreviate_variants, outcomes_of, suite_of
 from ci.model.tests import OperatorTest, Outcome, State, Suite, TestOutcome
 
 PASSED, FAILED = State(Outcome.PASSED), State(Outcome.FAILED)
@@ -87,10 +87,10 @@ def test_every_change_has_one_kind(
     base = suite({name: before} if before else {})
     head = suite({name: after} if after else {})
     expected = {kind: 1} if kind else {}
-    assert kinds(difference(base, head)) == expected
+    assert kinds(compare_suites(base, head)) == expected
     runs = run({name: before} if before else {}), run({name: after} if after else {})
-    assert kinds(run_difference(*runs)) == expected
-    assert kinds(difference(counted_only(base), head)) == expected
+    assert kinds(compare_outcomes(*runs)) == expected
+    assert kinds(compare_suites(counted_only(base), head)) == expected
 
 
 def test_regressions_are_what_people_must_look_at() -> None:
@@ -107,7 +107,7 @@ def test_regressions_are_what_people_must_look_at() -> None:
 def test_the_device_is_no_part_of_the_name() -> None:
     cpu = suite({node_id("add.out"): PASSED, "t.py::test_a": PASSED})
     cuda = suite({node_id("add.out", device="cuda"): NO_KERNEL, "t.py::test_a": PASSED})
-    found = difference(cpu, cuda)
+    found = compare_suites(cpu, cuda)
     assert kinds(found) == {ChangeKind.PASS_TO_SKIP: 1}
     assert found.unchanged == 1
 
@@ -129,8 +129,8 @@ def test_runs_differ_as_their_suites_do(devices: tuple[str, str]) -> None:
             others = [f"t.py::test_a[{n}]" for n in range(4)]
             chosen = {name: random.choice(states) for name in random.sample(names + others, 9)}
             sides.append({name: state for name, state in chosen.items() if state is not None})
-        whole = difference(*map(suite, sides))
-        quick = run_difference(*map(run, sides))
+        whole = compare_suites(*map(suite, sides))
+        quick = compare_outcomes(*map(run, sides))
         assert sorted(map(repr, whole.changes)) == sorted(map(repr, quick.changes))
         assert whole.unchanged == quick.unchanged
 
@@ -148,7 +148,7 @@ def test_runs_that_ended_alike_are_not_looked_at() -> None:
         )
         for _ in range(2)
     )
-    found = run_difference(base, head)
+    found = compare_outcomes(base, head)
     assert (found.changes, found.unchanged) == ((), 2)
 
 
@@ -165,8 +165,8 @@ def test_failures_are_told_by_their_messages_without_the_numbers() -> None:
             ("t.py::test_a", None),
         ]
     )
-    found = run_difference(base, head).of(ChangeKind.NEWLY_FAILING)
-    assert lines_of(found) == [
+    found = compare_outcomes(base, head).of(ChangeKind.NEWLY_FAILING)
+    assert group_lines(found) == [
         "2 tests: float32 of op0, op1 (slot 8; passed -> failed: AssertionError: 1 of 7)",
         f"1 test: float32 of op2 (slot 8; passed -> failed: {'x' * 100}...)",
         "1 test: t.py: test_a (passed -> failed)",
@@ -177,7 +177,7 @@ def test_many_operators_are_told_by_their_families() -> None:
     names = [f"fft_{n}.out" for n in range(12)] + [f"linalg_{n}" for n in range(3)]
     names += ["_foreach_add", "add.out", "add_", "addmm", "mul"]
     base = suite({node_id(name): PASSED for name in names})
-    [line] = lines_of(difference(base, suite({})).of(ChangeKind.VANISHED))
+    [line] = group_lines(compare_suites(base, suite({})).of(ChangeKind.VANISHED))
     assert line.startswith("fft_* (12), linalg_* (3), _foreach_add, add.out, add_ and 2 more (all")
 
 
@@ -190,7 +190,7 @@ def test_slower_tests_are_told_by_operator_and_by_what_they_cost() -> None:
 
     add = [OperatorTest(FUNCTION, 8, "add.out", dtype) for dtype in ("bool", "int8")]
     changes = [change(add[0], 1.0, 4.0), change(add[1], 1.0, 5.0), change("t.py::test_a", 0.1, 9.0)]
-    assert lines_of(changes) == [
+    assert group_lines(changes) == [
         "1 test: t.py::test_a: 0.1 s -> 9.0 s",
         "2 tests: add.out (slot 8): 2.0 s -> 9.0 s",
     ]
@@ -227,10 +227,10 @@ def test_other_tests_keep_their_node_ids(name: str) -> None:
 def test_tests_that_are_only_counted() -> None:
     states = {f"t.py::test_a[{n}]": PASSED for n in range(12)}
     fewer = dict(list(states.items())[:9]) | {"t.py::test_a[8]": NO_SAMPLE}
-    found = difference(counted_only(suite(states)), suite(fewer))
+    found = compare_suites(counted_only(suite(states)), suite(fewer))
     assert kinds(found) == {ChangeKind.VANISHED: 3, ChangeKind.PASS_TO_SKIP: 1}
     assert found.unchanged == 8
-    assert lines_of(found.of(ChangeKind.VANISHED)) == ["t.py: test_a (3) (was passed)"]
+    assert group_lines(found.of(ChangeKind.VANISHED)) == ["t.py: test_a (3) (was passed)"]
 
 
 def test_counts_are_never_spelled_out() -> None:
@@ -242,7 +242,7 @@ def test_counts_are_never_spelled_out() -> None:
         functions={name: Counter({PASSED: many, NO_SAMPLE: 2})},
         others=None,
     )
-    found = difference(wrong, suite({f"{name}[{n}]": NO_KERNEL for n in range(3)}))
+    found = compare_suites(wrong, suite({f"{name}[{n}]": NO_KERNEL for n in range(3)}))
     assert [(change.before, change.after, change.count) for change in found.changes] == [
         (PASSED, NO_KERNEL, 3),
         (PASSED, None, many - 3),
@@ -252,13 +252,13 @@ def test_counts_are_never_spelled_out() -> None:
 
 def test_a_parameter_that_is_renamed_shows_between_runs_only() -> None:
     base, head = suite({"t.py::test_a[x]": PASSED}), suite({"t.py::test_a[y]": PASSED})
-    assert kinds(difference(base, head)) == {ChangeKind.VANISHED: 1, ChangeKind.ADDED: 1}
-    assert kinds(difference(counted_only(base), head)) == {}
+    assert kinds(compare_suites(base, head)) == {ChangeKind.VANISHED: 1, ChangeKind.ADDED: 1}
+    assert kinds(compare_suites(counted_only(base), head)) == {}
 
 
 def test_tests_of_one_function_are_told_together() -> None:
     base = suite({f"t.py::test_{name}": PASSED for name in ("a[0]", "a[1]", "a[2]", "b[x]")})
-    lines = lines_of([*difference(base, suite({})).changes])
+    lines = group_lines([*compare_suites(base, suite({})).changes])
     assert lines == ["t.py: test_a (3), test_b[x] (was passed)"]
 
 
@@ -267,9 +267,9 @@ def test_two_hundred_vanished_tests_of_one_dtype_are_one_line() -> None:
         {node_id(f"op{n}.out", dtype): PASSED for n in range(200) for dtype in ("bool", "float16")}
     )
     head = suite({node_id(f"op{n}.out", "bool"): PASSED for n in range(200)})
-    found = difference(base, head)
+    found = compare_suites(base, head)
     assert found.headline(ChangeKind.VANISHED) == "200 tests vanished"
-    assert lines_of(found.of(ChangeKind.VANISHED)) == [
+    assert group_lines(found.of(ChangeKind.VANISHED)) == [
         "float16 of op0.out, op1.out, op10.out, op100.out, op101.out and 195 more"
         " (slot 8; was passed)"
     ]
@@ -279,9 +279,11 @@ def test_a_whole_slot_that_is_gone_is_one_line_and_says_so() -> None:
     dtypes = {"add": ("bool", "int8"), "mul": ("bool",), "sub": ("float16", "int64")}
     native = {node_id(name, dtype, slot=0): PASSED for name in dtypes for dtype in dtypes[name]}
     here, there = suite({ADD: PASSED} | native), suite({ADD: PASSED})
-    gone, come = difference(here, there), difference(there, here)
-    assert lines_of(gone.of(ChangeKind.VANISHED)) == ["add, mul, sub (all of slot 0; was passed)"]
-    assert lines_of(come.of(ChangeKind.ADDED)) == ["add, mul, sub (all of slot 0; passed)"]
+    gone, come = compare_suites(here, there), compare_suites(there, here)
+    assert group_lines(gone.of(ChangeKind.VANISHED)) == [
+        "add, mul, sub (all of slot 0; was passed)"
+    ]
+    assert group_lines(come.of(ChangeKind.ADDED)) == ["add, mul, sub (all of slot 0; passed)"]
     assert gone.count(ChangeKind.VANISHED) == come.count(ChangeKind.ADDED) == 5
 
 
@@ -295,7 +297,7 @@ def test_groups_are_bounded_and_the_rest_is_counted() -> None:
         )
         for n in range(33)
     ]
-    lines = lines_of(changes)
+    lines = group_lines(changes)
     assert len(lines) == 11
     assert lines[0] == "1 test: type0 of op0 (slot 8; was passed)"
     assert lines[-1] == "and 23 tests more, in 23 groups"
@@ -304,7 +306,7 @@ def test_groups_are_bounded_and_the_rest_is_counted() -> None:
 def test_the_largest_group_comes_first_and_reasons_are_apart() -> None:
     base = suite({node_id(f"op{n}", "float32"): PASSED for n in range(4)})
     head = suite({node_id(f"op{n}", "float32"): NO_KERNEL if n else NO_SAMPLE for n in range(4)})
-    assert lines_of([*difference(base, head).changes]) == [
+    assert group_lines([*compare_suites(base, head).changes]) == [
         "3 tests: float32 of op1, op2, op3 (slot 8; passed -> no kernel on this device)",
         "1 test: float32 of op0 (slot 8; passed -> no sample)",
     ]
@@ -322,7 +324,7 @@ def test_the_largest_group_comes_first_and_reasons_are_apart() -> None:
     ],
 )
 def test_a_class_of_dtypes_stands_for_exactly_its_members(dtypes: str, text: str) -> None:
-    assert abbreviated(dtypes.split()) == text
+    assert abbreviate_variants(dtypes.split()) == text
 
 
 def test_counts_of_a_suite() -> None:

@@ -54,7 +54,7 @@ from ci.upkeep.doctor.network import (
     network_checks,
 )
 from ci.util import prerequisites
-from ci.util.prerequisites import Finding, Severity, disk, ok, problem, unknown, warning
+from ci.util.prerequisites import Finding, Severity, check_disk, ok, problem, unknown, warning
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INFO = {
@@ -212,7 +212,7 @@ def test_a_mistake_of_the_program_is_not_hidden() -> None:
     ],
 )
 def test_disks(free: int, level: Severity) -> None:
-    assert disk("disk", "/x", free, remedy="").level is level
+    assert check_disk("disk", "/x", free, remedy="").level is level
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_leases_and_who_holds_them(tmp_path: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
         assert held_leases(tmp_path) == {
             "GPU-a": "run r1 (nvidia) of user me",
-            "GPU-b": "a run that does not say which",
+            "GPU-b": "a run that has not recorded its name",
         }
 
 
@@ -516,7 +516,7 @@ def test_what_all_platforms_need_of_this_machine_is_looked_at_once(
     def memory(**_options: bool) -> Finding:
         return ok("memory", f"{next(available)} GB available")
 
-    monkeypatch.setattr(prerequisites, "memory", memory)
+    monkeypatch.setattr(prerequisites, "check_memory", memory)
     doctor(config, "--engine=host")
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if "memory" in line] == ["ok       memory: 8 GB available"]

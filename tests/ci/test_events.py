@@ -29,7 +29,7 @@ from ci.model.events import (
     StageStarted,
 )
 from ci.util.lines import LONGEST_EVENT, lines_of_file
-from ci.util.text import unreadable
+from ci.util.text import describe_unreadable
 
 LINES = (
     (Path(__file__).parent / "data" / "events-crash.jsonl").read_text(encoding="utf-8").splitlines()
@@ -171,7 +171,7 @@ def test_a_line_of_any_length_is_counted_with_its_length(tmp_path: Path) -> None
     record = parse_events(lines_of_file(path, LONGEST_EVENT))
     assert set(record.finished_stages) == {"build"}
     assert (record.unreadable_lines, record.longest_line) == (2, 64 << 20)
-    told = unreadable(record.unreadable_lines, record.longest_line)
+    told = describe_unreadable(record.unreadable_lines, record.longest_line)
     assert told == "2 unreadable lines, the longest of 67,108,864 bytes"
 
 

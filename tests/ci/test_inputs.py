@@ -143,8 +143,8 @@ def test_two_rows_of_one_table_never_have_one_name(folder: Path) -> None:
     )
     project = load_project(folder / "ci.yaml", {})
     both = ["moore", "cpu"]
-    wanted = r"ci\.yaml: platforms\.cpu\.label: got 'CPU', which platforms\.moore has too"
+    wanted = r"ci\.yaml: platforms\.cpu\.label: got 'CPU', the label of platforms\.moore, expected"
     with pytest.raises(ConfigError, match=wanted) as caught:
         plan_run(project, both, run_id="r", source=folder, results=folder)
-    assert caught.value.remedy == "Give each its own `label:`, or run them apart."
+    assert caught.value.remedy == "Give each its own `label:`, or run them separately."
     assert len(plan_run(project, both[:1], run_id="r", source=folder, results=folder)) == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ci.util.files import REPOSITORY
-from ci.util.invocation import NOX_VARIABLE, SESSIONS, command, under_way
+from ci.util.invocation import NOX_VARIABLE, SESSIONS, command, remember_options
 
 
 def given(**options: object) -> argparse.Namespace:
@@ -54,7 +54,7 @@ def test_a_user_of_nox_gets_a_session(
     words: list[str], shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(NOX_VARIABLE, "python3 noxfile.py")
-    with under_way(given(results=Path("my results"), config=Path("a b.yaml"))):
+    with remember_options(given(results=Path("my results"), config=Path("a b.yaml"))):
         assert command(*words) == f"python3 noxfile.py {shown}"
     assert command("run", "cpu") == "python3 noxfile.py -s build-cpu"
 
@@ -88,13 +88,13 @@ def test_without_a_session_of_nox_it_is_the_python_of_this_one(
 def test_what_is_not_the_default_is_part_of_it(
     options: dict[str, object], words: list[str], added: str
 ) -> None:
-    with under_way(given(**options)):
+    with remember_options(given(**options)):
         assert command(*words) == f"python -m ci {shlex.join(words)}{added}"
 
 
 def test_results_that_only_a_variable_names_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFINI_CI_RESULTS", "elsewhere")
-    with under_way(given(results=Path("results"))):
+    with remember_options(given(results=Path("results"))):
         assert command("gc") == "python -m ci gc --results results"
 
 

@@ -135,9 +135,9 @@ def test_a_framework_that_counts_its_devices_gets_indices(machine: Machine) -> N
     ("state", "reason"),
     [
         ({"health": "unhealthy"}, "GPU-0 is unhealthy"),
-        ({"health": "unknown"}, "GPU-0 does not tell its health or its memory in use"),
-        ({"memory_used": None}, "GPU-0 does not tell its health or its memory in use"),
-        ({"memory_total": None}, "GPU-0 does not tell its health or its memory in use"),
+        ({"health": "unknown"}, "GPU-0 does not report its health or its memory in use"),
+        ({"memory_used": None}, "GPU-0 does not report its health or its memory in use"),
+        ({"memory_total": None}, "GPU-0 does not report its health or its memory in use"),
         (
             {"memory_used": 8 * GIBIBYTE},
             r"GPU-0 has 50% of its memory in use without a lease \(busy above 10%\)",
@@ -178,7 +178,7 @@ def test_a_device_that_vanishes_is_not_taken(machine: Machine) -> None:
     leases, _ = machine.leases(uuids=("GPU-3",))
     leases.check()
     machine.has(device(0))
-    with pytest.raises(LeaseError, match="GPU-3 is not there any more"):
+    with pytest.raises(LeaseError, match="GPU-3 is no longer found"):
         leases.take("pytest")
     leases.release()
 
@@ -186,8 +186,8 @@ def test_a_device_that_vanishes_is_not_taken(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"count": 5}, "devices.count is 5; found: GPU-0, GPU-1, GPU-2, GPU-3 \\(ask for fewer"),
-        ({"uuids": ("GPU-0",), "count": 2}, r"devices.count is 2; found: GPU-0 \(ask for fewer"),
+        ({"count": 5}, "devices.count is 5; found: GPU-0, GPU-1, GPU-2, GPU-3 \\(lower the count"),
+        ({"uuids": ("GPU-0",), "count": 2}, r"devices.count is 2; found: GPU-0 \(lower the count"),
         ({"uuids": ("GPU-8",)}, r"no device GPU-8 \(devices.uuids\); found: GPU-0, GPU-1"),
     ],
 )
@@ -262,7 +262,7 @@ def test_waiting_is_told_and_ends_with_the_lease_before(
     monkeypatch.setattr(lease.time, "sleep", lambda _: first.release())
     second.take("pytest")
     assert [event.event for event in events] == ["lease_waiting", "lease_taken"]
-    told = r"pytest waits for devices since \d+ s: GPU-0 is held by run run-1"
+    told = r"pytest has waited \d+ s for devices: GPU-0 is held by run run-1"
     assert isinstance(events[0], LeaseWaiting)
     assert re.search(told, events[0].text)
     second.release()
@@ -278,7 +278,7 @@ def test_who_is_behind_takes_nothing_and_who_needs_two_keeps_none_of_one(machine
     one.take("pytest")
     with pytest.raises(LeaseError, match="GPU-0 is held by run one"):
         two.take("pytest")
-    with pytest.raises(LeaseError, match=r"run two .* waits before it"):
+    with pytest.raises(LeaseError, match=r"run two .* is first in the queue"):
         behind.take("pytest")
     assert (two.descriptors, behind.descriptors) == ((), ())
     two.release()  # it gives its place in the line up
@@ -406,7 +406,9 @@ open("let-go").read()
         wait_for_end(supervisor)
     second, _ = machine.leases("run-2")
     second.check()
-    left = r"GPU-0 is held by what is left of run run-1 \(cpu\) of user somebody since .* died"
+    left = (
+        r"GPU-0 is held by leftover processes of run run-1 \(cpu\) of user somebody since .* died"
+    )
     with pytest.raises(LeaseError, match=left):
         second.take("pytest")
     second.release()

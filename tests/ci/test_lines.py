@@ -14,8 +14,8 @@ from ci.agent.pytest_stage import parse_report
 from ci.util.lines import (
     DEEPEST,
     LARGEST_INTEGER,
-    CutLine,
-    LineCutter,
+    LineSplitter,
+    TruncatedLine,
     lines_of_file,
     parse,
     parse_object,
@@ -65,7 +65,7 @@ def test_what_is_in_bounds_is_decoded_as_ever(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "1", "null", '"a"'])
 def test_what_is_no_object(text: str) -> None:
-    with pytest.raises(ValueError, match="no JSON object"):
+    with pytest.raises(ValueError, match="not a JSON object"):
         parse_object(text)
 
 
@@ -112,14 +112,14 @@ def test_a_report_has_the_fields_of_its_kind(record: dict[str, object]) -> None:
 
 @given(st.binary(), st.integers(1, 9), st.integers(1, 5))
 def test_lines_are_those_of_split_whatever_the_pieces(data: bytes, size: int, most: int) -> None:
-    cutter = LineCutter(most)
+    cutter = LineSplitter(most)
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     found = [line for piece in pieces for line in cutter.feed(piece)] + cutter.end()
     expected = data.split(b"\n")
     if not expected[-1]:
         expected.pop()
     assert found == [line[:most].decode(errors="replace") for line in expected]
-    cut = [line.length for line in found if isinstance(line, CutLine)]
+    cut = [line.length for line in found if isinstance(line, TruncatedLine)]
     assert cut == [len(line) for line in expected if len(line) > most]
 
 
@@ -137,13 +137,13 @@ class CountedBytes(bytearray):
 
 def test_a_line_without_an_end_takes_work_and_memory_in_bounds() -> None:
     longest, piece = 1 << 16, b"x" * 4096
-    cutter = LineCutter(longest)
+    cutter = LineSplitter(longest)
     cutter._held = CountedBytes()
     for _ in range(300 * 256):  # 300 MiB
         assert list(cutter.feed(piece)) == []
     assert CountedBytes.moved == len(cutter._held) == longest
     [line] = cutter.feed(b"\nnext")
-    assert isinstance(line, CutLine)
+    assert isinstance(line, TruncatedLine)
     assert (len(line), line.length) == (longest, 300 << 20)
     assert cutter.end() == ["next"]
     with pytest.raises(ValueError, match="a line of 314,572,800 bytes"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from published import PUBLISHED, platform_result
 
-from ci.facts.measures import Quantity, measure, measures_of, stage_and_quantity
+from ci.facts.measures import Quantity, measure_key, measures_of, stage_and_quantity
 from ci.model.results import BuildResult, PlatformResult, PytestResult, StageResult
 
 BUILD = BuildResult(
@@ -104,5 +104,5 @@ def test_the_way_of_the_sources_is_no_measure() -> None:
 
 def test_names_of_measures_are_read_back() -> None:
     for quantity in Quantity:
-        assert stage_and_quantity(measure("build.all", quantity)) == ("build.all", quantity)
+        assert stage_and_quantity(measure_key("build.all", quantity)) == ("build.all", quantity)
     assert [q for q in Quantity if not q.is_noisy] == ["wheel_bytes", "lines", "units"]

@@ -10,7 +10,7 @@ import operator_log
 import pytest
 from operator_log import FINISH, SIMULATED, lines, properties
 
-from ci.facts.operators import operator_record, overload_counts, recorded
+from ci.facts.operators import operator_record, overload_counts, recorded_properties
 from ci.facts.pytest_log import parse_log
 from ci.model.results import OverloadCount
 from ci.model.tests import SKIP_REASONS, OperatorRecord, PytestLog
@@ -65,7 +65,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     ],
 )
 def test_a_test_that_says_nothing_is_no_operator_test(properties: object) -> None:
-    assert operator_record(recorded({"user_properties": properties})) is None
+    assert operator_record(recorded_properties({"user_properties": properties})) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_test_that_says_nothing_is_no_operator_test(properties: object) -> Non
 )
 def test_what_cannot_be_read_is_left_open(name: str, value: object) -> None:
     properties = [["overload", "add.out"], [name, value], ["color", "red"]]
-    record = operator_record(recorded({"user_properties": properties}))
+    record = operator_record(recorded_properties({"user_properties": properties}))
     assert record == OperatorRecord(overload="add.out")
 
 

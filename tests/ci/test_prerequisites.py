@@ -69,20 +69,20 @@ def link(folder: Path, *names: str) -> None:
 def test_git_is_needed_for_a_repository_alone(tmp_path: Path, programs: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    assert prerequisites.git(source).level is Severity.WARNING
+    assert prerequisites.check_git(source).level is Severity.WARNING
     (source / ".git").mkdir()
-    missing = prerequisites.git(source)
+    missing = prerequisites.check_git(source)
     assert (missing.level, missing.package) == (Severity.PROBLEM, "git")
     link(programs, "git")
-    broken = prerequisites.git(source)  # git does not take it for a repository
+    broken = prerequisites.check_git(source)  # git does not take it for a repository
     assert (broken.level, broken.package) == (Severity.PROBLEM, None)
     assert "not a git repository" in broken.found
     subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
-    assert prerequisites.git(source).level is Severity.OK
+    assert prerequisites.check_git(source).level is Severity.OK
 
 
 def test_folders(tmp_path: Path) -> None:
-    judge = partial(prerequisites.folder, "results", remedy="Name another.")
+    judge = partial(prerequisites.check_folder, "results", remedy="Name another.")
     assert judge(tmp_path / "not" / "yet").found.startswith(f"{tmp_path}/not/yet: ")
     assert not (tmp_path / "not").exists()
     assert judge(tmp_path, least=10**18).level is Severity.PROBLEM
@@ -95,17 +95,17 @@ def test_folders(tmp_path: Path) -> None:
 
 def test_a_temporary_folder_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    found = prerequisites.temporary_folder(least=10**18)
+    found = prerequisites.check_temporary_folder(least=10**18)
     assert (found.level, found.expected) == (Severity.PROBLEM, "at least 1000000000.0 GB")
     assert found.found.startswith(f"{tmp_path}: ")
-    assert prerequisites.temporary_folder(least=0).level is not Severity.PROBLEM
+    assert prerequisites.check_temporary_folder(least=0).level is not Severity.PROBLEM
 
 
 # Compilers
 
 
 def test_no_compiler(programs: Path) -> None:
-    found = prerequisites.compiler(os.environ)
+    found = prerequisites.check_compiler(os.environ)
     assert found.found == "none of c++, CC, g++, clang++ is on PATH"
     assert (found.level, found.package) == (Severity.PROBLEM, "compiler")
     assert (found.remedy or "").endswith("--no-install-recommends g++") or os.geteuid()
@@ -114,10 +114,10 @@ def test_no_compiler(programs: Path) -> None:
 
 def test_a_compiler_that_is_too_old(programs: Path) -> None:
     add(programs, "c++", OLD_COMPILER)
-    found = prerequisites.compiler(os.environ)
+    found = prerequisites.check_compiler(os.environ)
     assert (found.level, found.package) == (Severity.PROBLEM, None)
     assert found.found == (
-        f"{programs}/c++ does not build a program of C++17: error: unrecognized command line"
+        f"{programs}/c++ cannot build a C++17 program: error: unrecognized command line"
         " option '-std=c++17'"
     )
 
@@ -128,30 +128,32 @@ def test_a_compiler_that_is_named(programs: Path, monkeypatch: pytest.MonkeyPatc
     add(programs, "my-c++", COMPILER)
     monkeypatch.setenv("CXX", "my-c++ -m64")
     monkeypatch.setenv("CXXFLAGS", "-O0")
-    assert prerequisites.compiler(os.environ).found == "CXX=my-c++ -m64 builds C++17"
+    assert prerequisites.check_compiler(os.environ).found == "CXX=my-c++ -m64 builds C++17"
     asked = (programs / "asked").read_text()
     assert asked == "-m64 -O0 -std=c++17 program.cc -o program\n"
     monkeypatch.setenv("CXX", "none")
-    assert prerequisites.compiler(os.environ).found == "CXX names 'none', which was not found"
-    chosen = prerequisites.compiler({**os.environ, "CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=/opt/c++"})
+    assert prerequisites.check_compiler(os.environ).found == "CXX names 'none', which was not found"
+    chosen = prerequisites.check_compiler(
+        {**os.environ, "CMAKE_ARGS": "-DCMAKE_CXX_COMPILER=/opt/c++"}
+    )
     assert chosen.found == "the one that CMAKE_ARGS chooses, not tried"
 
 
 def test_the_compiler_of_this_machine() -> None:
     if not any(map(shutil.which, prerequisites.COMPILERS)):
         pytest.skip("this machine has no C++ compiler")
-    assert prerequisites.compiler(os.environ).level is Severity.OK
+    assert prerequisites.check_compiler(os.environ).level is Severity.OK
 
 
 def test_what_compiles(tmp_path: Path) -> None:
     def wrote(name: str, text: str = "") -> bool:
         path = tmp_path / name
         path.write_text(text)
-        answer = prerequisites.compiles(tmp_path)
+        answer = prerequisites.compiles_cpp(tmp_path)
         path.unlink()
         return answer
 
-    assert not prerequisites.compiles(tmp_path)
+    assert not prerequisites.compiles_cpp(tmp_path)
     assert wrote("CMakeLists.txt")
     assert wrote("setup.py", "setup(ext_modules=[Extension('a', ['a.c'])])")
     assert wrote("pyproject.toml", '[build-system]\nrequires = ["scikit-build-core>=0.11"]\n')
@@ -162,10 +164,10 @@ def test_what_compiles(tmp_path: Path) -> None:
 
 def test_a_project_that_compiles_nothing_needs_no_compiler(tmp_path: Path, programs: Path) -> None:
     assert programs.is_dir()
-    found = {each.subject: each for each in prerequisites.host_engine(tmp_path, os.environ)}
+    found = {each.subject: each for each in prerequisites.check_host_engine(tmp_path, os.environ)}
     assert found["C++ compiler"].level is Severity.WARNING
     (tmp_path / "CMakeLists.txt").touch()
-    found = {each.subject: each for each in prerequisites.host_engine(tmp_path, os.environ)}
+    found = {each.subject: each for each in prerequisites.check_host_engine(tmp_path, os.environ)}
     assert found["C++ compiler"].level is Severity.PROBLEM
 
 
@@ -178,7 +180,7 @@ def test_a_project_that_compiles_nothing_needs_no_compiler(tmp_path: Path, progr
         ("apt-get", "apt-get update && apt-get install --yes --no-install-recommends git g++"),
         ("dnf", "dnf install -y git gcc-c++"),
         ("yum", "yum install -y git gcc-c++"),
-        ("apk", "Install what Debian calls git, g++."),
+        ("apk", "Install these packages (Debian's names): git, g++."),
     ],
 )
 @pytest.mark.parametrize("user", ["root", "with sudo", "without"])
@@ -196,9 +198,9 @@ def test_the_line_to_paste(
         line = f"su -c '{line}'"
     (programs / ".git").mkdir()
     findings = [
-        prerequisites.git(programs),
-        prerequisites.compiler(os.environ),
-        prerequisites.git(programs),
+        prerequisites.check_git(programs),
+        prerequisites.check_compiler(os.environ),
+        prerequisites.check_git(programs),
     ]
     assert prerequisites.install_line(findings) == line
 
@@ -245,7 +247,7 @@ def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs
     in_git = (REPOSITORY / ".git").exists()
     code, said = nox("-s", session, "--", f"--results={tmp_path}")
     assert code == ExitCode.INFRASTRUCTURE
-    assert said.startswith("noxfile.py: this machine lacks what these sessions need: ")
+    assert said.startswith("noxfile.py: this machine lacks prerequisites of these sessions: ")
     assert ("  git: git was not found" in said) is in_git
     assert "  C++ compiler: none of " in said
     *_, line = said.splitlines()
@@ -258,19 +260,21 @@ def test_noxfile_names_everything_at_once(session: str, tmp_path: Path, programs
 def test_noxfile_needs_no_compiler_for_an_engine(programs: Path, tmp_path: Path) -> None:
     (programs / "CMakeLists.txt").touch()
     words = ("-s", "build-cpu", "--", "--engine", "docker", f"--source={programs}")
-    first = partial(prerequisites.first_use, tmp_path, words)
+    first = partial(prerequisites.check_first_use, tmp_path, words)
     assert "C++ compiler" not in {found.subject for found in first({})}
     host = [word.replace("docker", "host") for word in words]
-    findings = list(prerequisites.first_use(tmp_path, host, {}))
+    findings = list(prerequisites.check_first_use(tmp_path, host, {}))
     assert "C++ compiler" in {found.subject for found in findings}
     elsewhere = ("-s", "release", "--", "--config", str(tmp_path / "other" / "ci.yaml"))
-    subjects = [found.subject for found in prerequisites.first_use(REPOSITORY, elsewhere, {})]
+    subjects = [found.subject for found in prerequisites.check_first_use(REPOSITORY, elsewhere, {})]
     assert subjects == ["checkout", "results", "Python venv"]
     # A site's file is YAML: `run` reads it.
     site = {"INFINI_CI_SITE": "site.yaml", "DOCKER_HOST": "tcp://127.0.0.1:1"}
-    subjects = [found.subject for found in prerequisites.first_use(tmp_path, words[:2], site)]
+    subjects = [found.subject for found in prerequisites.check_first_use(tmp_path, words[:2], site)]
     assert subjects == ["checkout", "results", "git", "Python venv"]
-    assert [found.subject for found in prerequisites.first_use(tmp_path, ["-s", "lint"], {})] == [
+    assert [
+        found.subject for found in prerequisites.check_first_use(tmp_path, ["-s", "lint"], {})
+    ] == [
         "checkout",
         "Python venv",
     ]
@@ -338,7 +342,7 @@ def test_what_a_platform_lacks_is_in_its_row_and_stops_no_other(
         [evidence] = row.verdict.evidence
         assert "\n  C++ compiler: none of c++, CC, g++, clang++ is on PATH" in evidence.text
         [note] = row.notes
-        assert note.startswith("not run: this machine lacks what the host engine needs: ")
+        assert note.startswith("not run: this machine lacks prerequisites of the host engine: ")
         assert "C++ compiler" in note
         assert "\n" not in note
         assert "apt-get" not in evidence.text
@@ -387,7 +391,7 @@ def test_doctor_finds_the_same(work: Workplace, programs: Path) -> None:
 
 def test_nothing_is_refused_for_a_warning() -> None:
     with pytest.raises(
-        PrerequisiteError, match=r"^this machine lacks what it needs: git\n  git: x"
+        PrerequisiteError, match=r"^this machine lacks prerequisites of a run: git\n  git: x"
     ):
-        prerequisites.refuse("it needs", [prerequisites.problem("git", "x", remedy=None)])
-    prerequisites.refuse("it needs", [prerequisites.warning("git", "x", expected="", remedy="")])
+        prerequisites.require("a run", [prerequisites.problem("git", "x", remedy=None)])
+    prerequisites.require("a run", [prerequisites.warning("git", "x", expected="", remedy="")])

@@ -78,7 +78,8 @@ def test_failure_quotes_the_last_lines() -> None:
 def test_time_out_ends_the_whole_group(tmp_path: Path) -> None:
     # The grandchild holds the pipe open: killing the shell alone would block for ever.
     pid_file = tmp_path / "pid"
-    with pytest.raises(ProcessError, match=r"took longer than 2 s and was ended\n    begun"):
+    message = r"exceeded its time limit of 2 s and was killed\n    begun"
+    with pytest.raises(ProcessError, match=message):
         run(["sh", "-c", f"sleep 600 & echo $! > {pid_file}; echo begun; wait"], timeout_s=2)
     assert ended(int(pid_file.read_text()))
 

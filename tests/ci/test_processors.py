@@ -140,7 +140,7 @@ def test_a_contract_can_be_based_on_another(
     )
     with pytest.raises(AssertionError):
         write_contract(work, "--base", str(base))
-    assert "got more than 4 bases" in capsys.readouterr().err
+    assert "got a chain of more than 4 bases" in capsys.readouterr().err
     path.write_text(path.read_text().replace("base: ../../base.yaml\n", ""))
     with pytest.raises(AssertionError):
         write_contract(work, "--base", str(base))

@@ -70,7 +70,7 @@ def test_a_crash_names_the_running_test() -> None:
 def test_a_worker_crash_is_a_failure_and_named() -> None:
     log = recorded("crashx")
     assert log.crashed == ("crash/test_crash.py::test_two",)
-    assert log.named(Outcome.FAILED) == ("crash/test_crash.py::test_two",)
+    assert log.node_ids(Outcome.FAILED) == ("crash/test_crash.py::test_two",)
     assert log.count(Outcome.PASSED) == 2
     assert log.running == ()
 

@@ -79,7 +79,7 @@ def pytest_stage(job: Job, *arguments: str, reruns: int = 2) -> None:
 def evidence(job: Job) -> tuple[Sequence[Rerun], Sequence[str], RunRecord]:
     files = ResultFiles(folder=job.results)
     assert files.log is not None
-    return files.reruns, files.log.named(Outcome.FAILED, Outcome.ERROR), files.record
+    return files.reruns, files.log.node_ids(Outcome.FAILED, Outcome.ERROR), files.record
 
 
 def outcomes(job: Job) -> dict[str, list[Outcome]]:
@@ -162,11 +162,11 @@ def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
     (finished,) = job.events("rerun_finished")
     assert finished["timed_out"] is True
     (ended,) = job.events("reruns_ended")
-    assert ended["reason"] == "1 of 3 took their time limit of 5 s"
+    assert ended["reason"] == "rerun 1 of 3 reached the time limit of 5 s"
     assert job.finished("pytest")["timed_out"] is False
     assert rerun_notes(*evidence(job)) == [
         "1 failed test without a result in any rerun",  # that it was ended says nothing about it
-        "no more reruns: 1 of 3 took their time limit of 5 s",
+        "no more reruns: rerun 1 of 3 reached the time limit of 5 s",
     ]
 
 
@@ -188,11 +188,11 @@ def test_interrupt_ends_the_reruns(job: Job) -> None:
     [
         (1, True, {}, None),
         (MOST_TESTS, True, {}, None),
-        (1, False, {}, "pytest did not get to its end"),
-        (1, True, {"timed_out": True}, "pytest did not get to its end"),
-        (1, True, {"interrupted": True}, "pytest did not get to its end"),
-        (0, True, {}, "pytest failed, and none of its tests did"),
-        (201, True, {}, "201 tests failed, more than 200 are not flaky"),
+        (1, False, {}, "pytest did not finish"),
+        (1, True, {"timed_out": True}, "pytest did not finish"),
+        (1, True, {"interrupted": True}, "pytest did not finish"),
+        (0, True, {}, "pytest failed, but none of its tests did"),
+        (201, True, {}, "201 tests failed; more than 200 are not rerun"),
     ],
 )
 def test_when_nothing_is_run_again(
@@ -229,7 +229,7 @@ def test_when_nothing_is_run_again(
         emit=events.append,
         carry_out=lambda *_: end,
     )
-    assert reruns.possible(end) is (reason is None)
+    assert reruns.can_run(end) is (reason is None)
     text = f"pytest: no more reruns: {reason}"
     ended = RerunsEnded(stage="pytest", reason=str(reason), text=text)
     assert events == [ended] * bool(reason)
@@ -298,8 +298,8 @@ def test_notes(passed: dict[str, str], notes: list[str] | None) -> None:
 
 
 def test_a_note_says_why_there_are_none() -> None:
-    ended = {"event": "reruns_ended", "reason": "pytest did not get to its end"}
-    assert rerun_notes([], ["a"], record(ended))[-1] == ("no reruns: pytest did not get to its end")
+    ended = {"event": "reruns_ended", "reason": "pytest did not finish"}
+    assert rerun_notes([], ["a"], record(ended))[-1] == ("no reruns: pytest did not finish")
     assert rerun_notes([], ["a"], record()) == []
 
 

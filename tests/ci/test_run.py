@@ -415,14 +415,15 @@ def test_resuming_at_another_commit_is_refused(work: Workplace) -> None:
     _, run = work.run()
     work.new_engine()
     work.commit()  # of the same files
-    with pytest.raises(UsageError, match=rf"commit \w+, the run began with {run.request.commit}"):
+    message = rf"commit \w+, but the run began with {run.request.commit}"
+    with pytest.raises(UsageError, match=message):
         work.run(run.request)
 
 
 def test_resuming_with_another_configuration_is_refused(work: Workplace) -> None:
     _, run = work.run()
     work.write("ci.yaml", CONFIG + "network: {}\n")
-    with pytest.raises(UsageError, match=r"ci\.yaml is not what run .* began with"):
+    with pytest.raises(UsageError, match=r"ci\.yaml has changed since run .* began"):
         load_request(work.results, run.request.run_id)
 
 
@@ -444,7 +445,7 @@ class EditingEngine(LocalEngine):
 def test_sources_that_change_while_the_image_is_made_are_noted(work: Workplace) -> None:
     work.engine = EditingEngine(record=work.engine.record)
     [note] = [note for note in work.only().notes if note.startswith("the sources changed")]
-    assert note.endswith("are not those that the run began with")
+    assert note.endswith("have changed since the run began")
 
 
 def test_results_inside_of_the_sources_are_none_of_them(work: Workplace) -> None:

@@ -15,8 +15,8 @@ from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode, UsageError
 from ci.facts.environment_key import environment_key
-from ci.facts.operators import read_record, recorded
-from ci.facts.suite import UNSELECTED, narrowed
+from ci.facts.operators import read_record, recorded_properties
+from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.results import PlatformResult
 from ci.model.tests import OperatorTest, Outcome, Selection, State, Suite
 from ci.plan.config import Config, NetworkConfig, SelectionConfig, SiteConfig
@@ -175,7 +175,7 @@ class TestWhatIsAskedFor:
         subprocess.run(["git", "init", "--quiet"], cwd=source, check=True)
         remedy = "Name a file of .*source that git does not ignore, or the operators: --select"
         for name, message in (
-            ("no.yaml", "--select: there is no file no.yaml"),
+            ("no.yaml", "--select: the file no.yaml does not exist"),
             ("ignored.yml", "--select: .*/ignored.yml is not among the sources that a run copies"),
             (str(tmp_path / "elsewhere.yaml"), "--select: .*/elsewhere.yaml is not among"),
         ):
@@ -185,7 +185,8 @@ class TestWhatIsAskedFor:
             assert Counter(str(caught.value.remedy).split())["--select"] == 1, remedy
 
     def test_a_project_that_cannot_be_narrowed(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match=r"--select: .*/ci\.yaml does not say how") as caught:
+        message = r"--select: .*/ci\.yaml: got no `selection:`"
+        with pytest.raises(UsageError, match=message) as caught:
             self.asked(tmp_path, "abs", section=None)
         assert "selection: {variable: NAME}" in str(caught.value.remedy)
         assert self.asked(tmp_path, section=None, TINY_OPERATORS="abs") is None
@@ -207,11 +208,11 @@ class TestTypingErrors:
     def test_what_is_nearly_a_known_name(self, tmp_path: Path) -> None:
         (tmp_path / "bases").mkdir()
         (tmp_path / "bases" / "rms_norm.h").touch()
-        with pytest.raises(UsageError, match="'gelo' is no known operator; did you mean 'gelu'"):
+        with pytest.raises(UsageError, match="'gelo' is not a known operator; did you mean 'gelu'"):
             self.refuse(tmp_path, "gelu,gelo")
-        with pytest.raises(UsageError, match=r"'rms_nrm' is no .*; did you mean 'rms_norm'"):
+        with pytest.raises(UsageError, match=r"'rms_nrm' is not a .*; did you mean 'rms_norm'"):
             self.refuse(tmp_path, "rms_nrm")
-        with pytest.raises(UsageError, match=r"'fft_fff\*' is no .*; did you mean 'fft_fft'"):
+        with pytest.raises(UsageError, match=r"'fft_fff\*' is not a .*; did you mean 'fft_fft'"):
             self.refuse(tmp_path, "fft_fff*")
 
     @pytest.mark.parametrize("selected", ["gelu,fft_*", "*", "rms_norm", "xyzzy", "few/gelo.yaml"])
@@ -230,12 +231,12 @@ class TestNarrowing:
     def test_what_was_not_selected_is_expected_no_more(self) -> None:
         expected = suite("abs.out", "add.out", "abs_", test_each=Counter({PASSED: 3}))
         found = suite("abs.out", test_each=Counter({PASSED: 1}))
-        assert narrowed(expected, found, self.SELECTION) == (found, found)
+        assert restrict_to_selection(expected, found, self.SELECTION) == (found, found)
 
     def test_no_more_tests_are_excused_than_were_left_out(self) -> None:
         expected = suite(test_each=Counter({PASSED: 4}), test_other=Counter({PASSED: 2}))
         found = suite(test_each=Counter({PASSED: 1}), test_other=Counter({UNSELECTED: 1}))
-        expected, found = narrowed(expected, found, self.SELECTION)
+        expected, found = restrict_to_selection(expected, found, self.SELECTION)
         assert expected.functions == {
             "test_each": Counter({PASSED: 2}),
             "test_other": Counter({PASSED: 1}),
@@ -246,7 +247,9 @@ class TestNarrowing:
         "properties", [None, [], [["selection", None]], [["selection", {"asked": "abs"}]]]
     )
     def test_what_cannot_be_read_narrows_nothing(self, properties: object) -> None:
-        assert read_record("selection", recorded({"user_properties": properties})) is None
+        assert (
+            read_record("selection", recorded_properties({"user_properties": properties})) is None
+        )
 
 
 def test_a_selected_run_is_judged_by_what_was_selected(
@@ -328,7 +331,7 @@ def test_a_library_that_does_not_say_what_it_has(tiny: Tiny) -> None:
     tiny.plant("    if ASKED:\n", "    if False:\n")
     code, row = tiny.run("--select", "abs")
     assert code == ExitCode.PRODUCT_FAILURE
-    assert "selected abs; no test says what of it the library has" in row.notes
+    assert "selected abs; no test recorded which of them the library has" in row.notes
     assert any(note.startswith("contract: 6 tests vanished") for note in row.notes)
 
 
@@ -342,7 +345,7 @@ def test_no_contract_is_written_from_a_selected_run(
     config = tiny.source / "ci.yaml"
     assert tiny.command("contract", "cpu", "--config", config) == ExitCode.USAGE
     told = capsys.readouterr().err
-    assert "is of selected operators only: abs" in told
+    assert "has only selected operators: abs" in told
     assert "python -m ci run cpu --select all" in told
     assert contract.read_text() == before
 
@@ -407,7 +410,7 @@ def test_a_run_goes_on_with_what_was_selected(
 def test_typing_errors_end_before_the_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     results = tiny.folder / "results"
     assert tiny.command("run", "cpu", "--source", tiny.source, "--select", "ads") == ExitCode.USAGE
-    assert "'ads' is no known operator; did you mean 'a" in capsys.readouterr().err
+    assert "'ads' is not a known operator; did you mean 'a" in capsys.readouterr().err
     assert not results.exists()
 
 

@@ -11,7 +11,7 @@ from agent_job import Job
 
 from ci.agent import artifacts
 from ci.facts.build import MOST_TRACED, read_build, traced_seconds
-from ci.facts.files import ArchiveMember, members_of
+from ci.facts.files import ArchiveMember, read_archive
 from ci.model.events import ArtifactCut
 from ci.model.job import ArtifactPlan
 
@@ -119,7 +119,7 @@ def test_a_pattern_brings_the_largest_files_that_there_is_room_for(
         (tmp_path / f"{name}.json").write_text(" " * size)
     lack = artifacts.collect(ArtifactPlan(name="x", path="*.json"), tmp_path, tmp_path)
     assert lack == ArtifactCut(name="x", path="*.json", left_out=1)
-    assert [member.name for member in members_of(tmp_path / "x.tar.gz") or ()] == [
+    assert [member.name for member in read_archive(tmp_path / "x.tar.gz") or ()] == [
         "b.json",
         "c.json",
     ]

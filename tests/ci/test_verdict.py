@@ -211,13 +211,13 @@ CASES = {
     "the build takes too long and says that all is well": (
         case(PASSING, end("install", 0, timed_out=True), end("pytest"), last(), exit_code=0),
         (Product.INCOMPLETE, Harness.TIMED_OUT),
-        "fact: stage install ended with exit code 0, after it had been told to",
+        "fact: stage install ended with exit code 0, after the agent ended it",
         "stage install failed; timed out",
     ),
     "the build is interrupted and says that all is well": (
         case(None, end("install", 0, interrupted=True), last(130), exit_code=130),
         (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
-        "fact: stage install ended with exit code 0, after it had been told to",
+        "fact: stage install ended with exit code 0, after the agent ended it",
         "stage install failed; infrastructure failure",
     ),
     "the build runs out of memory": (
@@ -277,7 +277,7 @@ CASES = {
     "the agent breaks after the run": (
         case(PASSING, end("install"), end("pytest"), last(), exit_code=1),
         (Product.PASSED, Harness.INFRASTRUCTURE),
-        "fact: the agent ended with exit code 1, after it had recorded 0",
+        "fact: the agent ended with exit code 1, but had recorded 0",
         "full suite passed; infrastructure failure",
     ),
     "failing tests, killed after the summary": (
@@ -307,7 +307,7 @@ CASES = {
             exit_code=1,
         ),
         (Product.INCOMPLETE, Harness.CRASHED),
-        "unknown: who sent SIGKILL",
+        "unknown: the sender of SIGKILL is unknown",
         "process crashed",
     ),
     "the suite takes too long": (
@@ -356,7 +356,7 @@ CASES = {
     "the container is lost before anything was read": (
         case(None, lost=True),
         (Product.INCOMPLETE, Harness.LOST),
-        "unknown: whether a stage was started: the agent's record could not be fetched",
+        "unknown: the agent's record could not be fetched, so a stage may have started",
         "container lost",
     ),
     "the agent is killed": (
@@ -368,8 +368,8 @@ CASES = {
     "the agent does not start": (
         case(None, exit_code=127),
         (Product.NOT_RUN, Harness.INFRASTRUCTURE),
-        "fact: the agent never began, exit code 127",
-        "no stage was started",
+        "fact: the agent did not start, exit code 127",
+        "no stage started",
     ),
     "interrupted": (
         case(None, end("install", 130, interrupted=True), last(130), interrupted=True),
@@ -380,7 +380,7 @@ CASES = {
     "interrupted, and nobody took the record": (
         case(None, interrupted=True),
         (Product.INCOMPLETE, Harness.INFRASTRUCTURE),
-        "unknown: whether a stage was started: the agent's record could not be fetched",
+        "unknown: the agent's record could not be fetched, so a stage may have started",
         "interrupted",
     ),
     "a test leaves pytest behind": (
@@ -416,8 +416,8 @@ CASES = {
     "a plug-in fails the session": (
         case(log(Outcome.PASSED, status=1), end("install"), end("pytest", 1), last(1), exit_code=1),
         (Product.FAILED, Harness.CLEAN),
-        "fact: pytest exited with 1 although no test failed: a plugin or hook decided so",
-        "pytest exited with 1 although no test failed: a plugin or hook decided so",
+        "fact: pytest exited with 1 although no test failed: a plugin or hook set this status",
+        "pytest exited with 1 although no test failed: a plugin or hook set this status",
     ),
     "a test ends the session": (
         case(
@@ -449,7 +449,7 @@ CASES = {
 
 
 NO_SESSION_END = log(Outcome.PASSED, status=None, begun=1)
-RED_HOOK = "pytest exited with 1 although no test failed: a plugin or hook decided so"
+RED_HOOK = "pytest exited with 1 although no test failed: a plugin or hook set this status"
 # How pytest's stage ended, what pytest in it is known to have ended with, and the verdict.
 ENDINGS: list[tuple[PytestLog | None, int, int | None, Product, Harness, str]] = [
     (PASSING, 1, None, Product.FAILED, Harness.CLEAN, RED_HOOK),
@@ -725,11 +725,9 @@ def test_details_do_not_change_the_verdict() -> None:
     events = (end("install", oom_kills=1), end("pytest"), missing, cut, last())
     verdict = judge(case(PASSING, *events, exit_code=0))
     assert (verdict.product, verdict.harness) == (Product.PASSED, Harness.CLEAN)
-    assert "killed 1 process of stage install for memory, yet the stage ended well" in texts(
-        verdict
-    )
-    assert "artifact log is missing: there is no a/b" in texts(verdict)
-    assert "artifact x is without 2 files of *.json" in texts(verdict)
+    assert "killed 1 process of stage install for memory, but the stage succeeded" in texts(verdict)
+    assert "artifact log is missing: a/b does not exist" in texts(verdict)
+    assert "artifact x lacks 2 files of *.json" in texts(verdict)
 
 
 def test_long_lists_of_tests_are_cut() -> None:
@@ -850,12 +848,12 @@ ADD_SIMULATED, MUL_SIMULATED = (
 
 
 def test_a_simulated_run_says_so_and_what_its_kernels_are() -> None:
-    given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), asked_simulated=True, **ON_ASCEND)
+    given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), simulation_requested=True, **ON_ASCEND)
     assert judge(given).product is Product.PASSED
     assert given.simulated
     assert notes(given) == (
         "full suite passed; simulated device: no vendor hardware was used; overloads executed: 2 of"
-        " 2; overloads passed: 1 by kernels of its own, 0 composite, 1 by the CPU fallback"
+        " 2; overloads passed: 1 by own kernels, 0 composite, 1 by the CPU fallback"
     )
 
 
@@ -871,10 +869,10 @@ def test_a_simulated_run_that_nobody_asked_for_is_a_failure_and_labelled() -> No
 
 def test_a_run_that_was_to_be_simulated_is_labelled_without_any_test() -> None:
     broken = case(None, end("install", 1), last(1), exit_code=1)
-    given = replace(broken, asked_simulated=True, **ON_ASCEND)
+    given = replace(broken, simulation_requested=True, **ON_ASCEND)
     assert given.simulated
     assert "simulated device: no vendor hardware was used" in notes(given)
-    given = replace(broken, asked_simulated=True, **ON_METAX)
+    given = replace(broken, simulation_requested=True, **ON_METAX)
     assert given.simulated
     assert "no device: compiled only; no vendor hardware was used" in notes(given)
 
@@ -886,20 +884,20 @@ OF_NO_OPERATOR = [line.replace('"overload"', '"other"') for line in ADD]
 def test_what_is_compiled_only_passes_with_what_runs_and_says_so() -> None:
     given = ended(
         operators(OF_NO_OPERATOR, *map(operator_log.compiled_only, ("add.out", "add_"))),
-        asked_simulated=True,
+        simulation_requested=True,
         **ON_METAX,
     )
     assert judge(given).product is Product.PASSED
     assert given.simulated
     assert notes(given) == (
-        "all that runs without a device passed; no device: compiled only, 2 tests skipped; no"
+        "all tests that run without a device passed; no device: compiled only, 2 tests skipped; no"
         " vendor hardware was used; overloads executed: 0 of 2"
     )
 
 
 def test_what_is_compiled_only_and_runs_nothing_else_proves_nothing() -> None:
     given = ended(
-        operators(operator_log.compiled_only("add.out")), asked_simulated=True, **ON_METAX
+        operators(operator_log.compiled_only("add.out")), simulation_requested=True, **ON_METAX
     )
     assert judge(given).product is Product.INCOMPLETE
 
@@ -959,7 +957,7 @@ def test_what_differs_from_the_cpu_is_a_note() -> None:
     ]
     agreeing = operator_log.lines("mul.out", against_cpu="agrees")
     given = ended(operators(*differing, agreeing))
-    assert "not as on the CPU: 1 overload: add.out" in notes(given)
+    assert "results differ from the CPU: 1 overload: add.out" in notes(given)
     assert judge(given).product is Product.PASSED
 
 

@@ -79,7 +79,7 @@ COVERED = {
     "tests/test_a.py": "import covered\ndef test_a(): assert covered.used() == 1\n",
 }
 
-HOOK_DECIDED = "pytest exited with 1 although no test failed: a plugin or hook decided so"
+HOOK_DECIDED = "pytest exited with 1 although no test failed: a plugin or hook set this status"
 NO_SUMMARY = "pytest printed no closing summary (exit code {})"
 GREEN = (Product.PASSED, Harness.CLEAN, ExitCode.PASSED)
 RED = (Product.FAILED, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)

@@ -351,5 +351,5 @@ def test_no_contract_comes_from_selected_operators(results: Path, tmp_path: Path
     options = ("--config", SIMULATION[1], "--results", results.parent)
     finished = ci("contract", "cpu", *options, "--output", contract)
     assert finished.returncode == 2
-    assert f"is of selected operators only: {SELECTION}" in finished.stderr
+    assert f"has only selected operators: {SELECTION}" in finished.stderr
     assert not contract.exists()

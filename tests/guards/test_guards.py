@@ -149,7 +149,7 @@ class TestEverything:
         assert str(outcome.reason).startswith(f"skipped with {NO_REASONS[name]}")
 
     def test_so_do_the_marks(self, everything: Run) -> None:
-        failed = everything.log.named(Outcome.FAILED, Outcome.ERROR)
+        failed = everything.log.node_ids(Outcome.FAILED, Outcome.ERROR)
         assert {"test_toy.py::test_marked_to_skip", "test_toy.py::test_marked_to_fail"} <= {*failed}
 
     def test_a_skip_records_its_reason(self, everything: Run) -> None:

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code(results: Sequence[RowResult], *, named: Sequence[str] = ()) -> int:
-    """The exit code of ``main``; ``named`` are the machines that were asked for by name."""
+    """The exit code of ``main``; ``node_ids`` are the machines that were asked for by name."""
     missing = {result.name for result in results if result.seconds is None}
     if any(result.is_broken for result in results) or missing.intersection(named):
         return EXIT_ERROR
@@ -124,7 +124,7 @@ class Suite:
         """Run on the machine at hand; raises ``NoResultError`` where the suite fails on it."""
         start = monotonic()
         log, summary = self._tested(row, row.make(self._place), [*self._selection, SUITE])
-        if bad := log.named(Outcome.FAILED, Outcome.ERROR):
+        if bad := log.node_ids(Outcome.FAILED, Outcome.ERROR):
             failed = "\n".join(bad[:MOST_SHOWN])
             raise NoResultError(f"the suite fails without any limit:\n{failed}")
         if log.processor is None:
@@ -197,7 +197,7 @@ class Suite:
         if done.exit_code not in (0, TESTS_FAILED) or summary is None:
             raise NoResultError(f"pytest ended with {done.exit_code}: {' '.join(last)}")
         log = parse_log(lines_of_file(report, LONGEST_REPORT))
-        if done.exit_code and not log.named(Outcome.FAILED, Outcome.ERROR):
+        if done.exit_code and not log.node_ids(Outcome.FAILED, Outcome.ERROR):
             raise NoResultError(f"pytest ended with {done.exit_code} although no test failed")
         return log, summary.text
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ci.errors import UsageError
 from ci.plan.bundle import DOCUMENT, FOLDER, BundleDocument, Member
 from ci.plan.source import TIMESTAMP
-from ci.util.files import replacing
+from ci.util.files import open_for_replacement
 
 COPY_REMEDY = "Copy the bundle again, or rebuild it with `python -m ci bundle`."
 VERSION = BundleDocument.model_fields["version"].default
@@ -55,7 +55,7 @@ class BundleWriter:
 def new_bundle(path: Path) -> Iterator[BundleWriter]:
     """Write a bundle, which appears at ``path`` only if the block ends without an error."""
     with (
-        replacing(path) as file,
+        open_for_replacement(path) as file,
         tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         yield BundleWriter(archive)

@@ -19,7 +19,13 @@ from ci.plan import bundle as names
 from ci.plan.bundle import BundleDocument
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_project
-from ci.plan.request import RunRequest, new_request, plan_request, selected_operators, unchanged
+from ci.plan.request import (
+    RunRequest,
+    check_configuration,
+    new_request,
+    plan_request,
+    selected_operators,
+)
 from ci.plan.source import SourceState
 from ci.upkeep.bundle.file import COPY_REMEDY, BundleReader, open_archive
 from ci.util.text import near_match
@@ -64,7 +70,7 @@ class OpenBundle:
         if (earlier.bundle is None) or earlier.commit != self.document.commit:
             message = f"--resume: run {earlier.run_id} does not belong to {self.path}"
             raise UsageError(message, remedy="Name the bundle that it started with, or no bundle.")
-        return unchanged(earlier.model_copy(update=places))
+        return check_configuration(earlier.model_copy(update=places))
 
     def plans(self, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
         """Plan the run with images and wheels of the bundle."""

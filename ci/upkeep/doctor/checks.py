@@ -16,7 +16,7 @@ from rich.text import Text
 from ci.engines.link import SDK_ERRORS, explain
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.util.prerequisites import Finding, Severity, install_line, ok, unknown, warning
-from ci.util.text import counted, mask_credentials, printable
+from ci.util.text import counted, mask_credentials, strip_controls
 
 REQUEST_S = 5.0  # one request over the network
 CHECK_S = 8.0  # one check: a request, its preparation, and the reading of its answer
@@ -146,4 +146,4 @@ def findings_json(findings: Sequence[Finding]) -> str:
 
 
 def _printable(text: str) -> str:
-    return printable(mask_credentials(text)).replace("\n", " ")
+    return strip_controls(mask_credentials(text)).replace("\n", " ")

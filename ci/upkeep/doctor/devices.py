@@ -19,7 +19,7 @@ from ci.model.plan import DevicePlan, Exposure, RunPlan
 from ci.upkeep.doctor.checks import REQUEST_S
 from ci.util.prerequisites import Finding, ok, problem, unknown, warning
 from ci.util.process import inherited_environment
-from ci.util.text import counted, first_names
+from ci.util.text import counted, join_names
 
 FREE = "free"
 DETECTION_REMEDY = (
@@ -72,10 +72,10 @@ def judge_files(subject: str, found: Mapping[str, Sequence[str]]) -> Finding:
     missing = [pattern for pattern, paths in found.items() if not paths]
     there = [path for paths in found.values() for path in paths]
     if not missing:
-        return ok(subject, f"device files {first_names(there)}")
+        return ok(subject, f"device files {join_names(there)}")
     return problem(
         subject,
-        f"no device file {', '.join(missing)}" + (f"; found {first_names(there)}" if there else ""),
+        f"no device file {', '.join(missing)}" + (f"; found {join_names(there)}" if there else ""),
         expected="the files that the vendor's driver makes",
         remedy="Install the driver and look at its log (dmesg), or run on a machine that has the"
         " devices: `engines:` in ci.site.yaml.",

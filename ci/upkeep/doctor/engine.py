@@ -26,7 +26,7 @@ from ci.upkeep.doctor.checks import Check, carry_out, judge_clock
 from ci.upkeep.doctor.devices import device_findings
 from ci.util import prerequisites
 from ci.util.files import user_cache
-from ci.util.prerequisites import Finding, Severity, disk, ok, problem, unknown, warning
+from ci.util.prerequisites import Finding, Severity, check_disk, ok, problem, unknown, warning
 from ci.util.text import counted
 
 CONNECT_S = 25.0  # by ssh, perhaps over a slow connection, with all checks of the engine
@@ -115,7 +115,7 @@ def disk_findings(
             remedy="Run doctor again after the first run.",
         )
     else:
-        yield disk(subject, where, free, remedy=DISK_REMEDY)
+        yield check_disk(subject, where, free, remedy=DISK_REMEDY)
 
 
 def _free_on_engine(client: DockerClient, plans: Sequence[RunPlan]) -> int | None:
@@ -196,7 +196,7 @@ def judge_architecture(
 def cache_finding() -> Finding:
     """Judge the user's cache folder: a run does without it, an image build does not."""
     remedy = "Name another folder with XDG_CACHE_HOME."
-    found = prerequisites.folder("cache", user_cache(), remedy=remedy)
+    found = prerequisites.check_folder("cache", user_cache(), remedy=remedy)
     if found.level is not Severity.PROBLEM:
         return found
     expected = "a folder with room, for the compiler cache and the locks of image builds"

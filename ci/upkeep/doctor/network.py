@@ -17,7 +17,7 @@ from requests.utils import should_bypass_proxies
 from ci.model.plan import NetworkPlan
 from ci.upkeep.doctor.checks import REQUEST_S, Check, judge_clock
 from ci.util.prerequisites import Finding, ok, problem, warning
-from ci.util.text import counted, first_names, mask_credentials
+from ci.util.text import counted, join_names, mask_credentials
 
 INDEX = "package index"
 PYPI = "https://pypi.org/simple"
@@ -127,7 +127,7 @@ def judge_certificates(
     found = f"{path}: {counted(len(certificates), 'certificate')}"
     if not expired:
         return ok("CA bundle", f"{found}, none of them expired")
-    found = f"{found}, {len(expired)} of them expired: {first_names(expired)}"
+    found = f"{found}, {len(expired)} of them expired: {join_names(expired)}"
     # Every system's bundle has some expired ones; the check of the index decides.
     if len(expired) < len(certificates):
         return ok("CA bundle", found)
