@@ -25,14 +25,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=SLOWEST,
         metavar="N",
-        help="what the time of the tests went into, instead: the N most expensive tests, operators"
-        f" and families (default: {SLOWEST})",
+        help="show instead the N most expensive tests, operators and operator families (default:"
+        f" {SLOWEST})",
     )
     add_results(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Show the results of a run, or what the time of its tests went into."""
+    """Show the results of a run, or its most expensive tests."""
     with existing_store(options.results, run=options.run) as store:
         run = store.load(options.run)
         if not options.slowest:
@@ -44,6 +44,7 @@ def execute(options: argparse.Namespace) -> int:
             if (outcomes := store.outcomes(run.run_id, result.platform)).names
         }
     if not costs:
-        raise UsageError(f"run {run.run_id} has no tests", remedy="Name another run.")
+        message = f"run {run.run_id}: got no tests, expected some for --slowest"
+        raise UsageError(message, remedy="Name another run.")
     SlowestReport(costs, options.slowest).show(options.format)
     return ExitCode.PASSED
