@@ -1,4 +1,4 @@
-"""Change points of series: changes of level, separated from noise. Pure."""
+"""Find change points in series: changes of level, separated from noise. Pure."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """When a change is reported. The defaults are chosen on data: see docs/regressions.md."""
+    """The limits for reporting a change. Defaults are chosen on data: see docs/regressions.md."""
 
     minimum: float = 0.03
-    """The smallest relative change of a noisy measure that is worth a word."""
+    """The smallest relative change of a noisy measure that is reported."""
     exact_minimum: float = 0.01
-    """The same of a measure without noise, where every change is real."""
+    """The same for a measure without noise, where every change is real."""
     exact_alarm: float = 0.05
-    """The smallest relative rise of such a measure that alarms: most commits add some lines."""
+    """The smallest relative rise of such a measure that is a regression: most commits add lines."""
     confirm: int = 5
-    """How many values a new level needs before its change is confirmed."""
+    """The number of values that a new level needs before its change is confirmed."""
     window: int = 50
-    """Levels are judged by at most so many values on either side of a change."""
+    """The largest number of values on either side of a change that levels are judged by."""
     alarm: float = 5e-5
-    """p-value of one look at one series below which a change is confirmed."""
+    """The p-value, in one analysis of one series, below which a change is confirmed."""
     suspicion: float = 0.005
-    """The same for young changes."""
+    """The same for changes that have too few values to be confirmed."""
     family: float = 0.01
-    """The probability that one look at all series together has any false alarm."""
+    """The probability that one analysis of all series together raises any false alarm."""
     welch: float = 2.2
-    """Least normal deviate of Welch's test, for levels whose noise differs."""
+    """The smallest normal deviate of Welch's test, for levels whose noise differs."""
     rank: float = 2.8
-    """Least normal deviate of the rank test, which outliers and variance cannot move."""
-    beyond_slope: float = 3.0
-    """Least t of a step beside a straight line: a drift is not a staircase."""
+    """The smallest normal deviate of the rank test, which outliers and variance cannot move."""
+    detrended: float = 3.0
+    """The smallest Student's t of a step besides a linear trend: a drift is not a staircase."""
 
 
 POLICY = Policy()
@@ -48,20 +48,20 @@ POLICY = Policy()
 
 @dataclass(frozen=True, kw_only=True)
 class ChangePoint:
-    """A level that changed for good, as far as can be seen."""
+    """A lasting change of level, as far as the values show."""
 
     index: int
-    """Of the first value after the change."""
+    """The index of the first value after the change."""
     before: float
     after: float
-    """Medians of the two levels."""
+    """The medians of the two levels."""
     low: float
     high: float
-    """A 95 % interval of ``after / before - 1``; infinite where ``before`` is 0."""
+    """A 95 % interval of ``after / before - 1``; infinite if ``before`` is 0."""
     probability: float
-    """That the level has changed at all, corrected for all series that were looked at."""
+    """The probability that the level has changed, corrected for the number of series."""
     confirmed: bool
-    """Enough later values support it; a young one may still be a spike."""
+    """Whether enough later values support it; otherwise it may be a spike."""
 
     @property
     def relative(self) -> float:
@@ -70,12 +70,12 @@ class ChangePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A level that grows or shrinks little by little: no single change is the cause."""
+    """A level that grows or shrinks gradually, without a single change as its cause."""
 
     index: int
-    """Of the first value that drifts."""
+    """The index of the first value of the drift."""
     relative: float
-    """From the first value to the last, along a straight line."""
+    """The relative change from the first value to the last, along a straight line."""
     low: float
     high: float
     """A 95 % interval of ``relative``."""
@@ -83,23 +83,24 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFinding:
-    """What was found in one series."""
+    """The changes, level and drift of one series."""
 
     changes: tuple[ChangePoint, ...]
     level: float | None
-    """The median since the last confirmed change; ``None``: no values."""
+    """The median since the last confirmed change; ``None`` without values."""
     detectable: float | None
-    """The smallest relative change that would have been seen; ``None``: too few values."""
+    """The smallest detectable relative change; ``None`` with too few values."""
     drift: Drift | None = None
-    """Of the level since the last confirmed change."""
+    """The drift since the last confirmed change."""
 
 
 def analyse(
     series: Mapping[Name, Sequence[float]], exact: Collection[Name] = ()
 ) -> dict[Name, SeriesFinding]:
-    """What every series says, oldest value first; all are corrected together.
+    """Analyze all series, each with its oldest value first.
 
-    ``exact`` names those without noise: numbers of files, lines, bytes.
+    Limits are corrected for the number of noisy series. ``exact`` names series without noise:
+    numbers of files, lines or bytes.
     """
     for name, values in series.items():
         for place, value in enumerate(values):
@@ -109,31 +110,31 @@ def analyse(
     return {
         name: _exact_finding(values)
         if name in exact
-        else _Look(np.asarray(values, dtype=float), noisy).finding()
+        else _SeriesAnalysis(np.asarray(values, dtype=float), noisy).finding()
         for name, values in series.items()
     }
 
 
-_CONFIDENCE = 0.95  # of the intervals that reports show
+_CONFIDENCE = 0.95  # of the intervals in reports
 _POWER = levels.NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
-# A step that came one run later reaches 0.90 of its own deviate here, two runs later 0.77.
+# A step that truly came one run later reaches 0.90 of its deviate here, two runs later 0.77.
 _AS_LIKELY = 0.9
-# A step has to pass the other tests as well: measured on normal noise.
+# A margin, because a step has to pass the other tests as well; measured on normal noise.
 _ALL_TESTS = 1.1
 _LEAST_DRIFT = 10
-"""Values below which a straight line is no drift."""
+"""The smallest number of values in which a straight line counts as a drift."""
 
 
 @dataclass(frozen=True)
-class _Look:
-    """One look at the values of a series, one of ``series`` noisy ones."""
+class _SeriesAnalysis:
+    """The analysis of one series; ``series`` is the number of noisy series."""
 
     values: Values
     series: int
 
     @property
     def tightened(self) -> float:
-        """How much stricter each test is, since there are so many series."""
+        """The factor by which many series make the limit of each test stricter."""
         return min(1.0, POLICY.family / (max(self.series, 1) * POLICY.alarm))
 
     def finding(self) -> SeriesFinding:
@@ -155,7 +156,7 @@ class _Look:
         )
 
     def confirmed(self) -> list[int]:
-        """Where the levels begin: the weakest candidate goes until all that are left hold."""
+        """Find where levels begin: drop the weakest candidate until all remaining ones hold."""
         starts = levels.candidates(self.values)
         steps: dict[int, Step] = {}
         while True:
@@ -173,7 +174,7 @@ class _Look:
             del starts[place]
 
     def latest(self, start: int) -> Iterator[int]:
-        """The youngest place there can be: the library may put it one too late to be confirmed."""
+        """Test the last place that can be confirmed: candidates may come one place too late."""
         end = len(self.values)
         index = end - POLICY.confirm
         if index < start + POLICY.confirm:
@@ -194,7 +195,7 @@ class _Look:
             and step.p_value <= POLICY.alarm * self.tightened
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
-            and abs(step.beyond_slope()) >= POLICY.beyond_slope
+            and abs(step.detrended_t()) >= POLICY.detrended
         )
 
     def step(self, start: int, index: int, end: int) -> Step:
@@ -202,7 +203,7 @@ class _Look:
         return Step(Level(before), Level(self.values[index : min(end, index + POLICY.window)]))
 
     def young(self, start: int) -> Iterator[ChangePoint]:
-        """The likeliest change among the last values, too few to be sure of it."""
+        """Find the most likely change among the last values, which are too few to confirm it."""
         end = len(self.values)
         first = max(start + POLICY.confirm, end - POLICY.confirm + 1)
         steps = ((self.step(start, at, end), at) for at in range(first, end))
@@ -229,7 +230,7 @@ class _Look:
         )
 
     def detectable(self, latest: Level) -> float | None:
-        """Of a change that is confirmed as soon as it can be, with a power of 95 %."""
+        """The relative change that is confirmed as early as possible with a power of 95 %."""
         level = Level(latest.values[-POLICY.window :])
         if len(level) < POLICY.confirm or not level.median:
             return None
@@ -269,7 +270,7 @@ class _Look:
 
 
 def _exact_finding(values: Sequence[float]) -> SeriesFinding:
-    """Every value that differs from its level is a change, and the next level."""
+    """Take every value that differs from its level as a change and as the next level."""
     changes: list[ChangePoint] = []
     level = values[0] if values else 0.0
     for index, value in enumerate(values):

@@ -1,6 +1,6 @@
-"""Two runs, or a run and a contract, side by side: from two references to what differs.
+"""Compare two runs, or a run and a contract: from two references to their differences.
 
-A reference is what a user writes as BASE or HEAD; ``references`` finds what it names.
+A reference is the text of a user for BASE or HEAD. ``references`` finds its runs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformComparison:
-    """Both sides on one platform, or on two."""
+    """The comparison of both sides on one platform, or across two."""
 
     base: Side
     head: Side
     tests: Difference | None
-    """``None``: one of them has none, and says why."""
+    """``None`` if a side has no tests; its ``missing`` is the reason."""
     times: Times | NoTimes
     explanations: tuple[Explanation, ...] = ()
 
@@ -48,14 +48,14 @@ class PlatformComparison:
         return " -> ".join(dict.fromkeys((self.base.platform, self.head.platform)))
 
     @property
-    def stands_for_another(self) -> bool:
-        """Whether one of the two is of a simulated device, and the other is not."""
+    def mixes_simulated_and_real(self) -> bool:
+        """Whether one side ran on a simulated device and the other on a real one."""
         same = self.base.platform == self.head.platform
         return same and self.base.simulated != self.head.simulated
 
     @property
-    def of_different_operators(self) -> str | None:
-        """How the two differ in the operators they were built with, where they do."""
+    def operator_difference(self) -> str | None:
+        """The selected operators of both sides, if they differ."""
         base, head = (side.selected or "all operators" for side in (self.base, self.head))
         return f"base has {base}, head has {head}" if base != head else None
 
@@ -64,7 +64,7 @@ class PlatformComparison:
 
     @property
     def is_newly_broken(self) -> bool:
-        """Whether it was built, and is no more."""
+        """Whether BASE was built and the build of HEAD failed."""
         return self.head.is_broken and self.base.missing is None
 
     @property
@@ -79,11 +79,11 @@ class PlatformComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Both sides on all platforms."""
+    """The comparison of both sides on all platforms."""
 
     base: str
     head: str
-    """What was named."""
+    """The references as the user wrote them."""
     platforms: tuple[PlatformComparison, ...]
     only_base: tuple[str, ...] = ()
     only_head: tuple[str, ...] = ()
@@ -98,37 +98,37 @@ class Comparison:
     def suspected(self) -> bool:
         return any(platform.suspected for platform in self.platforms)
 
-    def unjudged(self) -> Iterator[str]:
-        """Why ``--fail-on`` cannot judge some platforms."""
+    def undecided(self) -> Iterator[str]:
+        """Yield the reasons why ``--fail-on`` cannot judge a platform."""
         for platform in self.platforms:
             for side in (platform.base, platform.head):
                 if side.missing is not None:
                     yield f"{side.title} has no tests: {side.missing}"
-            if platform.stands_for_another:
+            if platform.mixes_simulated_and_real:
                 titles = f"{platform.base.title} and {platform.head.title}"
-                yield f"neither stands for the other: {titles}"
-            if difference := platform.of_different_operators:
-                yield f"{platform.name}: neither stands for the other: {difference}"
+                yield f"not comparable, only one device is simulated: {titles}"
+            if difference := platform.operator_difference:
+                yield f"{platform.name}: not comparable, selected operators differ: {difference}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two that are compared, on one platform."""
+    """BASE or HEAD on one platform."""
 
     name: str
     platform: str
     counts: Counter[Outcome]
     simulated: bool = False
     run_id: str | None = None
-    """``None``: a contract."""
+    """``None`` for a contract."""
     origin: str = ""
-    """How the run follows from what was named."""
+    """How the reference led to this run; empty if it named the run itself."""
     missing: str | None = None
-    """Why there are no tests."""
+    """The reason why there are no tests."""
     is_broken: bool = False
-    """Its build failed."""
+    """Whether its build failed."""
     selected: str | None = None
-    """The only operators that it has; ``None``: it has all."""
+    """The selected operators; ``None`` if all were built."""
 
     @property
     def title(self) -> str:
@@ -148,14 +148,14 @@ def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
     run_id, pytest = runs.runs[result.platform].run_id, result.pytest
     fields = {it: "errors" if it is Outcome.ERROR else it.value for it in Outcome if pytest}
     counts = Counter({it: getattr(pytest, name) for it, name in fields.items()})
-    # Where the per-test log is lost, the counts are those of pytest's closing summary.
+    # If the per-test log is lost, the counts come from pytest's closing summary.
     lost = (
         counts.total() > 0
         and result.verdict.product is not Product.PASSED
         and not store.outcomes(run_id, result.platform).names
     )
     incomplete = pytest is not None and not pytest.summary
-    note = " (its tests did not get to their end)" if incomplete else ""
+    note = " (its tests did not complete)" if incomplete else ""
     return Side(
         name=f"{run_id}/{result.platform}{note}",
         platform=result.platform,
@@ -173,9 +173,9 @@ def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
 
 
 def compare(open_store: Callable[[], Store], source: Path, base: str, head: str) -> Comparison:
-    """Compare what two references name; the store is opened only where one names a run.
+    """Compare two references; the store is opened only if one of them needs a run.
 
-    ``source`` is the project's folder, in whose repository branches and tags are looked up.
+    Branches and tags are looked up in the git repository of ``source``, the project's folder.
     """
     files = {name: references.contract_file(name) for name in (base, head)}
     repository = Repository(source)
@@ -183,7 +183,7 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
         with open_store() as store:
             finder = Finder(store.heads(), repository)
             return _StoredRuns(store, finder, *finder.both(base, head)).compare()
-    from ci.facts.contract import load_contract  # 0.1 s, which two runs do without
+    from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
     contracts = {name: load_contract(file) for name, file in files.items() if file}
     sides: list[tuple[Side, Suite, Processor | None]] = []
@@ -211,7 +211,7 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
 
 
 def _compared(base: Side, head: Side, tests: Callable[[], Difference]) -> Difference | None:
-    """What differs in the tests that both have; ``None``: one of them has none."""
+    """Compare tests; ``None`` if a side has none. With other operators, only common tests."""
     if base.missing is not None or head.missing is not None:
         return None
     return tests() if base.selected == head.selected else of_both(tests())
@@ -221,7 +221,7 @@ Place = tuple[str, str]  # run id, platform
 
 
 class _StoredRuns:
-    """Two references to runs, and what the store has of them."""
+    """Compares two references to runs, with the data of the store."""
 
     def __init__(self, store: Store, finder: Finder, base: Runs, head: Runs) -> None:
         self._store = store
@@ -230,11 +230,11 @@ class _StoredRuns:
         self._load = cache(store.load)  # once for all platforms of a run
         self._led_to: tuple[tuple[str, ...], ...] = ((), ())
         if base.commits or head.commits:
-            self._led_to = (base.led_by(finder.repository), head.led_by(finder.repository))
+            self._led_to = (base.history(finder.repository), head.history(finder.repository))
         self._accepted = store.accepted(head.project)
 
     def compare(self) -> Comparison:
-        """Compare every platform that both have."""
+        """Compare every common platform, or the named ones."""
         base, head = self._base, self._head
         only_base = tuple(name for name in base.runs if name not in head.runs)
         only_head = tuple(name for name in head.runs if name not in base.runs)
@@ -249,23 +249,23 @@ class _StoredRuns:
         )
 
     def _notes(self) -> Iterator[str]:
-        """Whether both are one run, and what HEAD does not have of BASE."""
+        """Yield whether both are the same run, and which commits of BASE are not in HEAD."""
         first, second = ([*it.runs.values()] for it in (self._base, self._head))
         if len(run_ids := {run.run_id for run in first + second}) == 1:
-            yield f"BASE and HEAD are one run, {run_ids.pop()}"
+            yield f"BASE and HEAD are the same run, {run_ids.pop()}"
         base, head = self._led_to
         before = set(base)
         missing = before.difference(head)
         if not missing or not head:
             return
         count = counted(len(missing), "commit")
-        parting = next((commit for commit in head if commit in before), None)
-        if parting == head[0]:
-            yield f"HEAD is older than BASE, by {count}"
+        ancestor = next((commit for commit in head if commit in before), None)
+        if ancestor == head[0]:
+            yield f"HEAD is {count} older than BASE"
         else:
-            yield f"HEAD does not have {count} of BASE: what they changed is told as well"
-            if parting is not None:
-                yield f"they part at {commit_name(parting)}"
+            yield f"HEAD does not contain {count} of BASE: their changes are listed as well"
+            if ancestor is not None:
+                yield f"the nearest common ancestor of BASE and HEAD is {commit_name(ancestor)}"
 
     def _pair(self, base: str, head: str) -> PlatformComparison:
         before, after = (self._base.runs[base].run_id, base), (self._head.runs[head].run_id, head)
@@ -281,13 +281,13 @@ class _StoredRuns:
         )
 
     def _tests(self, base: Place, head: Place, times: Times | NoTimes) -> Difference:
-        """What changed; slower tests only where the times of the two can be compared."""
+        """Compare the tests of two runs; slower tests are listed only if times are comparable."""
         platform, after = head[1], self._store.outcomes(*head)
         found = run_difference(self._store.outcomes(*base), after)
         if failing := {change.test for change in found.of(ChangeKind.NEWLY_FAILING)}:
             tests = {name for name in after.failures if suite_name(name, after.device) in failing}
             flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
-            # A newly failing test that is known to be flaky fails all the same.
+            # A newly failing test counts as failing, even if it is known to be flaky.
             known = {suite_name(test.node_id, after.device): str(test) for test in flaky}
             changes = (replace(it, flaky=known.get(it.test)) for it in found.changes)
             found = replace(found, changes=tuple(changes))
@@ -304,9 +304,9 @@ class _StoredRuns:
     def _times(self, base: PlatformResult, head: PlatformResult) -> Times | NoTimes:
         platform = head.platform
         if base.platform != platform:
-            return NoTimes(reasons=("they are compared on one platform only",))
+            return NoTimes(reasons=("the platforms differ",))
         if self._base.project != self._head.project:
-            return NoTimes(reasons=("they are compared within one project only",))
+            return NoTimes(reasons=("the projects differ",))
         base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
         runs = [run for run in self._heads if platform in run.platforms]
         commits = references.places(*self._led_to) if any(self._led_to) else None
@@ -316,13 +316,13 @@ class _StoredRuns:
         known = {row.run_id: row for row in measured}
         for run in (base_run, head_run):
             if run.run_id not in known:
-                return NoTimes(reasons=(f"nothing of run {run.run_id} was measured",))
+                return NoTimes(reasons=(f"run {run.run_id} has no measures",))
         first, second = known[base_run.run_id], known[head_run.run_id]
         keys = self._store.environment_keys({first.key, second.key})
         alike = [known[run_id] for run_id in run_ids if run_id in known]
         alike = [row for row in alike if row.key == second.key]
         if first.key != second.key and self._base.commits:
-            # Another run of the branch may have had the environment of HEAD.
+            # Another run of BASE's branch may have the same environment as HEAD.
             first = references.newest_of(alike, set(self._led_to[0])) or first
         accepted = [change for change in self._accepted if change.platform == platform]
         return compare_times(alike, keys, first, second, accepted)

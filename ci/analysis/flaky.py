@@ -1,8 +1,8 @@
-"""Flaky tests: those that both passed and failed at one commit in one environment. Pure.
+"""Flaky tests: tests that both passed and failed at one commit in one environment. Pure.
 
-A test that fails at one commit and passes at another may have been broken and fixed; only both
-outcomes of the same sources in the same environment are evidence that it is flaky. They
-come from several runs, or from reruns within one (``run --reruns N``).
+A test that fails at one commit and passes at another may have been broken and fixed. Evidence of
+flakiness is both outcomes with the same sources in the same environment. The outcomes come from
+several runs, or from reruns within one run (``run --reruns N``).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
 
 
-GROUPS = 25  # of runs of one commit and environment: the newest ones; 0.1 s of a comparison
-Z95 = 1.959964  # of the normal distribution: 95 % lie within
+GROUPS = 25  # the newest groups of runs of one commit and environment; a comparison takes 0.1 s
+Z95 = 1.959964  # 95 % of a normal distribution lie within this many standard deviations
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """All that was tried at one commit in one environment."""
+    """All runs and reruns of tests at one commit in one environment."""
 
     commit: str
     key: str
@@ -37,7 +37,7 @@ class Attempts:
 
 @dataclass(frozen=True, kw_only=True)
 class FlakyEvidence:
-    """Both outcomes of a test at one commit in one environment."""
+    """The counts of a test that both failed and passed at one commit in one environment."""
 
     commit: str
     key: str
@@ -47,11 +47,11 @@ class FlakyEvidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Flaky:
-    """A test with such evidence."""
+    """A test with evidence that it is flaky."""
 
     node_id: str
     evidence: tuple[FlakyEvidence, ...]
-    """The oldest commit first."""
+    """Oldest commit first."""
 
     @property
     def failed(self) -> int:
@@ -76,7 +76,7 @@ class Flaky:
 
 
 def wilson(failed: int, tried: int) -> tuple[float, float]:
-    """Wilson's score interval, 95 %, of a rate: also of 1 in 2 it says how little that is."""
+    """Wilson's 95 % score interval of a failure rate; it is also valid for very few attempts."""
     rate, square = failed / tried, Z95**2 / tried
     half = Z95 * sqrt(rate * (1 - rate) / tried + square / (4 * tried))
     middle, scale = rate + square / 2, 1 + square
@@ -84,7 +84,7 @@ def wilson(failed: int, tried: int) -> tuple[float, float]:
 
 
 def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
-    """The tests with evidence, those that failed most often first."""
+    """Find tests with evidence of flakiness, the most frequent failures first."""
     found: dict[str, list[FlakyEvidence]] = defaultdict(list)
     for group in attempts:
         failed = Counter(name for run in group.runs for name in run.failures)
@@ -103,9 +103,9 @@ def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
 def stored_flaky(
     store: Store, platform: str, project: str, *, tests: Collection[str] | None = None
 ) -> list[Flaky]:
-    """Look at the commits whose attempts may have ended differently, as far as the store knows.
+    """Find flaky tests in the store, at the commits whose attempts may have ended differently.
 
-    ``tests``: only at these.
+    ``tests`` limits the search to these.
     """
     groups = store.same_environment(platform, project=project)
     newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]

@@ -63,7 +63,7 @@ def execute(options: argparse.Namespace) -> int:
         return ExitCode.PASSED
     if found.regression or (options.fail_on == SUSPECTED and found.suspected):
         return ExitCode.REGRESSION
-    if unjudged := list(found.unjudged()):
+    if undecided := list(found.undecided()):
         remedy = "Name another run of it, or leave out --fail-on."
-        raise UsageError("\n".join(unjudged), remedy=remedy)
+        raise UsageError("\n".join(undecided), remedy=remedy)
     return ExitCode.PASSED

@@ -1,4 +1,4 @@
-"""The report of a comparison; times in words and in rows."""
+"""The report of a comparison: tests, then times in sentences and in tables."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from ci.report.table import MISSING
 from ci.util.invocation import command
 from ci.util.text import SHORT, counted
 
-SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
+SCHEMA_VERSION = 2  # version 1 had one platform and no times
 NEWS = [judgement for judgement in Judgement if judgement.is_news]
-BROKEN = "the build fails now"
-MOST_SHOWN = 5  # measures in a cell, which is read at one glance; the table has all
+BROKEN = "the build now fails"
+MOST_SHOWN = 5  # measures in a cell, to be read at one glance; the table has all of them
 COLORS = {
     Judgement.REGRESSION: "red",
     Judgement.SUSPECTED: "yellow",
@@ -42,7 +42,7 @@ COLORS = {
 
 @dataclass(frozen=True)
 class ComparisonReport(Report):
-    """What is the same for all platforms, then each of them."""
+    """The notes on all platforms, then a section for each platform."""
 
     found: Comparison
 
@@ -50,7 +50,7 @@ class ComparisonReport(Report):
         return self._page() if page else self._screen()
 
     def _screen(self) -> Document:
-        """All measures of one platform; of several platforms, what is news."""
+        """All measures of a single platform; of several platforms, only the news."""
         found = self.found
         whole = len(found.platforms) == 1
         notes = Items([*_notes(found)])
@@ -64,7 +64,7 @@ class ComparisonReport(Report):
             yield from _tests(platform.tests)
 
     def _page(self) -> Document:
-        """A row for each platform and what is news; the rest is folded."""
+        """A row for each platform, then its news; the rest is folded."""
         found = self.found
         outcome = "suspected regression" if found.suspected else "no regression"
         outcome = "regression" if found.regression else outcome
@@ -83,7 +83,7 @@ class ComparisonReport(Report):
             yield [Fold(f"{platform.name}: runs, times and tests", folded)]
 
     def data(self) -> dict[str, Any]:
-        """Everything, test by test and measure by measure."""
+        """Collect every test and every measure for programs."""
         names = ("base", "head", "regression", "suspected", "only_base", "only_head", "notes")
         return {
             "schema_version": SCHEMA_VERSION,
@@ -93,13 +93,13 @@ class ComparisonReport(Report):
 
 
 def tests_document(base: Side, head: Side, found: Difference | None) -> Document:
-    """The sides, then a section for each kind of change: of tests alone, in a terminal."""
+    """A comparison of tests only, for a terminal: both sides, then each kind of change."""
     yield [Items([f"base  {_side(base)}", f"head  {_side(head)}"])]
     yield from _tests(found)
 
 
 def _notes(found: Comparison) -> Iterator[str]:
-    """What is said once, for all platforms."""
+    """The notes that hold for all platforms."""
     for name, only in (("base", found.only_base), ("head", found.only_head)):
         if only:
             yield f"only {name} has {', '.join(only)}"
@@ -109,7 +109,7 @@ def _notes(found: Comparison) -> Iterator[str]:
 def _verdict(platform: PlatformComparison) -> str:
     """``2 tests vanished; regression: compile +38 s (+21 %)``."""
     tests, times = platform.tests, platform.times
-    found = ["selected operators differ"] if platform.of_different_operators else []
+    found = ["selected operators differ"] if platform.operator_difference else []
     if platform.is_newly_broken:
         found.append(BROKEN)
     if tests is None:
@@ -127,11 +127,11 @@ def _verdict(platform: PlatformComparison) -> str:
 
 
 def _sides(platform: PlatformComparison, mark: str) -> Iterator[str]:
-    """Both, and how they differ where they were built with different operators."""
+    """Both sides, and the difference of their selected operators, if any."""
     for name, side in (("base", platform.base), ("head", platform.head)):
         yield f"{name}{mark} {_side(side)}"
-    if difference := platform.of_different_operators:
-        yield f"selected operators differ: {difference}; compared are the tests of both"
+    if difference := platform.operator_difference:
+        yield f"selected operators differ: {difference}; only tests of both are compared"
 
 
 def _side(side: Side) -> str:
@@ -174,7 +174,7 @@ def _row(change: MeasureChange) -> Sequence[str]:
     size = growth(change.before, change.after, quantity) if change.delta else MISSING
     judgement = change.judgement.value
     if change.judgement is Judgement.WITHIN_NOISE and change.detectable is not None:
-        judgement += f" (a change of {percent(change.detectable)} would be seen)"
+        judgement += f" (detectable from {percent(change.detectable)})"
     return stage, LABELS[quantity], *levels, size, judgement
 
 
@@ -195,9 +195,9 @@ def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
 
 
 def _without_news(times: Times) -> list[str]:
-    """How many measures have none; and the least that would not have been noise.
+    """Count the measures without news, with the smallest changes that would not be noise.
 
-    The least is that of the steadiest measure, and that of the noisiest.
+    That range reaches from the steadiest measure to the noisiest.
     """
     counts = []
     for judgement in Judgement:
@@ -206,27 +206,27 @@ def _without_news(times: Times) -> list[str]:
             counts.append(f"{len(changes)} {judgement}")
             if limits:
                 least, most = percent(min(limits)), percent(max(limits))
-                counts[-1] += f" ({least} to {most} would be seen)"
+                counts[-1] += f" (detectable from {least} to {most})"
     return [f"measures without news: {', '.join(counts)}"] if counts else []
 
 
 def _environment(platform: PlatformComparison) -> Iterator[str]:
-    """The key, or why no times are compared."""
+    """The environment key, or the reason why times are not compared."""
     times = platform.times
     if isinstance(times, Times):
         yield f"environment: {times.key}"
         if times.base.run_id != platform.base.run_id:
             run = times.base.run_id
-            yield f"times of base: run {run}, the newest of BASE in this environment"
+            yield f"times of base: from run {run}, the newest run of BASE in this environment"
     elif times.key is not None:
-        yield "times are not compared, the environment is another one:"
+        yield "times are not compared because the environments differ:"
         yield from (f"  {reason}" for reason in times.reasons)
     else:
         yield f"times are not compared: {'; '.join(times.reasons)}"
 
 
 def _news(platform: PlatformComparison) -> list[Line]:
-    """What is to be known of the times, the worst first, each in a sentence; then advice."""
+    """A sentence for each change of times, the worst first; then advice."""
     times = platform.times
     if isinstance(times, NoTimes):
         return []
@@ -247,11 +247,11 @@ def _headline(change: MeasureChange) -> str:
 
 
 def _evidence(change: MeasureChange) -> Iterator[str]:
-    """Where it happened, and how sure that is."""
+    """The runs around a change, and how certain it is."""
     if not change.steps:
         return
     first, last = change.steps[0], change.steps[-1]
-    yield f"; after {run_name(first.before_run)}, with {run_name(last.run)}"
+    yield f"; between {run_name(first.before_run)} and {run_name(last.run)}"
     if first is last:
         yield f"; {certainty(first.point)}"
     if change.judgement is Judgement.SUSPECTED:
@@ -261,17 +261,17 @@ def _evidence(change: MeasureChange) -> Iterator[str]:
 
 
 def _advice(platform: str, times: Times) -> Iterator[str]:
-    """What is not known yet, and what would tell."""
+    """Why a suspected change is uncertain, and the command that helps to decide."""
     steps = [step for change in times.of(Judgement.SUSPECTED) for step in change.steps]
     young = [step.runs_since for step in steps if not step.point.confirmed]
     if not young:
         return
     commit = times.head.commit
     checkout = f"git checkout {commit[:SHORT]} && " if commit and not times.head.dirty else ""
-    once = "was seen once, which cannot be told from a spike"
+    once = "was seen in one run only and may be a spike"
     doubt = once if min(young) == 1 else "may still be chance"
-    sure = f"{POLICY.confirm} runs make sure, one more:"
-    yield f"what is suspected {doubt}; {sure} {checkout}{command('run', platform)}"
+    sure = f"{POLICY.confirm} runs confirm it. Run it once more:"
+    yield f"a suspected change {doubt}; {sure} {checkout}{command('run', platform)}"
 
 
 # For programs

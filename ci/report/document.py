@@ -1,8 +1,8 @@
-"""One model of what a report says, and its renderings: in a terminal, as Markdown, as JSON.
+"""One document model for all reports, rendered in a terminal, as Markdown or as JSON.
 
-A document is a sequence of sections, and a section one of blocks. A terminal has a blank line
-between sections, Markdown between blocks. Texts are as tests and tools wrote them; each renderer
-escapes them.
+A document is a sequence of sections, and a section is a sequence of blocks. A terminal shows a
+blank line between sections, Markdown between blocks. Texts are stored as tests and tools wrote
+them; each renderer escapes them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from rich.text import Text
 
 from ci.util.text import printable
 
-# Characters of a line that is not printed on a terminal: the table of six platforms takes 187.
+# Width in characters where the output is no terminal: the table of six platforms takes 187.
 FILE_WIDTH = 200
-# An underscore inside of a word, as most test names have it, marks nothing up.
+# Markdown takes no underscore inside a word as markup; most test names have some.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
 
 @dataclass(frozen=True)
 class Span:
-    """Text that stands out: by its color in a terminal, and on a page if it is strong."""
+    """Highlighted text: colored in a terminal, and bold on a page if ``strong``."""
 
     text: str
     color: str = ""
@@ -46,35 +46,35 @@ class Heading:
     level: int
     text: str
     style: str = ""
-    """In a terminal, which has no levels."""
+    """The style in a terminal, which shows no heading levels."""
 
 
 @dataclass(frozen=True)
 class Items:
-    """A list; a line that begins with spaces belongs to the one before it."""
+    """A list. A line that begins with spaces is a child of the line before it."""
 
     lines: Sequence[Line]
     indent: str = ""
-    """In a terminal, which has no bullets."""
+    """The indent in a terminal, which shows no bullets."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts; the headings are ours, and may have code in backticks."""
+    """Rows of text. Headings are fixed texts, which may have code in backticks."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: Collection[str] = ()
-    """Headings of the columns that are aligned on the right."""
+    """The headings of right-aligned columns."""
     styles: Sequence[str] = ()
-    """Of the rows, in a terminal."""
+    """The styles of the rows in a terminal."""
     title: str = ""
-    """In a terminal; on a page, a heading precedes the table."""
+    """The title in a terminal; on a page, a heading precedes the table."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that a page shows on request."""
+    """Blocks that a page shows only when the reader unfolds them."""
 
     summary: str
     blocks: Sequence[Block]
@@ -85,21 +85,21 @@ Document = Iterable[Sequence[Block]]
 
 
 class Report(ABC):
-    """What a command found."""
+    """The output of a command, in several formats."""
 
     wrap: ClassVar[bool] = False
-    """Whether a terminal wraps its lines; those that are not can be searched and copied."""
+    """Whether lines are wrapped in a terminal. Unwrapped lines can be searched and copied."""
 
     @abstractmethod
     def document(self, *, page: bool) -> Document:
-        """What to read: on a page, such as a comment on a pull request, or in a terminal."""
+        """Build the text for a terminal, or for a page such as a pull request comment."""
 
     @abstractmethod
     def data(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Collect all data for programs, as JSON shows it."""
 
     def show(self, form: str) -> None:
-        """Print it as ``--format`` asks for."""
+        """Print the report in the format of ``--format``."""
         if form == "json":
             print(self.json(), end="")
         elif form == "markdown":
@@ -118,12 +118,12 @@ class Report(ABC):
 
 
 def named(thing: object, *names: str) -> dict[str, Any]:
-    """The attributes of these names, for programs."""
+    """Select attributes of an object for JSON."""
     return {name: getattr(thing, name) for name in names}
 
 
 def output() -> Console:
-    """The standard output; without a terminal there is no width to fit into."""
+    """The console of the standard output; only a terminal limits its width."""
     return Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
 
 
@@ -144,7 +144,7 @@ def _printed(block: Block) -> Iterator[Text | terminal.Table]:
             yield from (_text(line, indent) for line in lines)
         case Table():
             yield _printed_table(block)
-        case Fold(summary, blocks):  # shown at once
+        case Fold(summary, blocks):  # a terminal shows it unfolded
             yield _text(summary)
             for inner in blocks:
                 yield from _printed(inner)
@@ -164,7 +164,7 @@ def _printed_table(table: Table) -> terminal.Table:
 
 
 def _text(line: Line, indent: str = "") -> Text:
-    """As it is: what a test's name or a message holds is no markup."""
+    """Plain text: rich must not interpret a test name or a message as markup."""
     return Text.assemble(indent, *((printable(it.text), it.color) for it in _spans(line)))
 
 
@@ -179,7 +179,7 @@ def markdown(document: Document) -> str:
 
 
 def _markdown(block: Block) -> Iterator[str]:
-    """The lines of a block, and a blank one."""
+    """Yield the lines of a block, then a blank line."""
     match block:
         case Heading(level, text):
             yield f"{'#' * level} {escape(text)}"
@@ -202,7 +202,7 @@ def _markdown(block: Block) -> Iterator[str]:
 
 
 def escape(line: Line) -> str:
-    """One line that reads as it is, in a cell too: neither markup nor HTML."""
+    """Escape one line so that neither Markdown nor HTML changes it, in a table cell too."""
     text = ""
     for span in _spans(line):
         plain = html.escape(printable(span.text), quote=False)

@@ -1,4 +1,4 @@
-"""What is asked of many runs at once: columns, no objects of rows, which take 4 times as long."""
+"""Queries over many runs. They read columns: objects for rows would take 4 times as long."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ci.store.connect import reading
 from ci.store.rows import Acceptance, RunHead, RunMeasures, SameEnvironment
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 
-# A start is known to the second only, and short runs share one.
+# Start times have a resolution of one second, so short runs can share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
-_BETWEEN_NAMES = "/"  # of platforms; none has it in its name, since RUN/PLATFORM is one of them
+_BETWEEN_NAMES = "/"  # no platform's name contains it, since references are RUN/PLATFORM
 _BEFORE_PRODUCT = " "
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
 class Queries:
-    """Those that a ``Store`` answers beside loading one run."""
+    """The queries of a ``Store`` that concern several runs."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
-        """List runs, the newest first: the ``last`` ones, or all."""
-        # ``cpu not_run/moore passed``: a row for each platform of each run takes longer to read.
+        """List runs, newest first: the ``last`` ones, or all."""
+        # One text such as ``cpu not_run/moore passed``: a row per platform takes longer to read.
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
         names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
@@ -58,9 +58,9 @@ class Queries:
         last: int | None = None,
         runs: Collection[str] | None = None,
     ) -> list[RunMeasures]:
-        """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are.
+        """List the measures of a platform's runs, oldest first: of the ``last`` ones, or of all.
 
-        With ``runs``, some hundreds of ids, of these only.
+        ``runs`` limits them to these ids, some hundreds at most.
         """
         key = PLATFORMS.c.environment_key
         query = (
@@ -83,12 +83,15 @@ class Queries:
         ]
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
-        """Look up what digests stand for."""
+        """Look up environment keys by their digests."""
         with reading(self._engine) as connection:
             return _environment_keys(connection, digests)
 
     def same_environment(self, platform: str, *, project: str) -> list[SameEnvironment]:
-        """Group the runs that tested one commit in one environment, and again or twice."""
+        """Group the runs that tested one commit in one environment more than once.
+
+        Several runs count, and so does one run with reruns.
+        """
         query = (
             select(RUNS.c.commit, PLATFORMS.c.environment_key, RUNS.c.run_id, PLATFORMS.c.id)
             .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
@@ -108,11 +111,11 @@ class Queries:
                 groups.setdefault((row.commit, key), []).append(row)
             with_reruns = select(DETAILS.c.platform_id).where(DETAILS.c.reruns.is_not(None))
             rerun = set(connection.scalars(with_reruns))
-            # Rows of details are long, and most runs are the only one of their commit.
+            # Rows of details are long, and most commits have only one run.
             several = {
                 k: rows for k, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun
             }
-            # The digests of node ids and outcomes, of those that have any.
+            # The digests of node ids and outcomes, for rows that have any.
             columns = (DETAILS.c.platform_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
             digests = select(*columns).where(DETAILS.c.outcomes.is_not(None))
             ids = [row.id for rows in several.values() for row in rows]
@@ -135,7 +138,7 @@ class Queries:
     def outcomes_of_some(
         self, tests: Collection[str], run_ids: Collection[str], platform: str
     ) -> dict[str, Outcomes]:
-        """By run, a few tests without their times; runs are some hundreds at most."""
+        """Load a few tests without times, by run; some hundreds of runs at most."""
         query = (
             select(PLATFORMS.c.run_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
             .join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id)
@@ -158,7 +161,7 @@ class Queries:
         return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
 
     def accepted(self, project: str) -> list[Acceptance]:
-        """List the changes that somebody has accepted, the oldest first."""
+        """List the accepted changes, oldest first."""
         query = select(ACCEPTED).where(ACCEPTED.c.project == project)
         with reading(self._engine) as connection:
             rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
@@ -166,7 +169,7 @@ class Queries:
 
 
 def _successors(connection: Connection, platform: str) -> dict[str, str]:
-    """The keys of a platform that a newer one continues, each with that."""
+    """Map each environment key of a platform to the newer key that continues it, if any."""
     key = PLATFORMS.c.environment_key
     query = select(key).where(PLATFORMS.c.platform == platform).group_by(key)
     digests = connection.scalars(query.order_by(func.min(PLATFORMS.c.id))).all()
@@ -185,7 +188,7 @@ def _environment_keys(
 def _rows_of(
     connection: Connection, query: Any, column: Column[Any], values: Sequence[Any]
 ) -> Iterator[Any]:
-    """The rows of these values, however many there are."""
+    """Yield the rows with these values, in several queries if there are many."""
     for begin in range(0, len(values), _SLICE):
         some = query.where(column.in_(values[begin : begin + _SLICE]))
         yield from connection.execute(some)
@@ -199,4 +202,4 @@ def _outcomes(places: dict[str, int], content: bytes) -> Outcomes:
 
 
 def _unknown() -> Sequence[float]:
-    raise NotImplementedError("the times of some tests alone are not loaded")
+    raise NotImplementedError("times are loaded only for all tests of a run")
