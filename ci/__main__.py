@@ -50,7 +50,7 @@ def _main() -> int:
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in DEPENDENCIES:
-            return _fault(error)
+            return _report_fault(error)
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)
         print(REMEDY, file=sys.stderr)
         return 2
@@ -58,10 +58,10 @@ def _main() -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        return _fault(error)
+        return _report_fault(error)
 
 
-def _fault(error: Exception) -> int:
+def _report_fault(error: Exception) -> int:
     """Report an internal error with its location and traceback."""
     what = traceback.format_exception_only(error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)

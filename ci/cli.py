@@ -91,13 +91,13 @@ def _parse_options(words: Sequence[str]) -> argparse.Namespace:
         chosen.set_defaults(execute=module.execute)
     known = re.findall(r"--?[a-z-]+", chosen.format_usage())
     if asked is None and (unknown := [word for word in words if word not in (*known, "--help")]):
-        parser.error("; ".join(_unknown(word, ["--help"]) for word in unknown))
+        parser.error("; ".join(_unknown_word(word, ["--help"]) for word in unknown))
     options, unknown = parser.parse_known_args(words)
     if unknown:
-        chosen.error("; ".join(_unknown(word, known) for word in unknown))
+        chosen.error("; ".join(_unknown_word(word, known) for word in unknown))
     return options
 
 
-def _unknown(word: str, known: Iterable[str]) -> str:
+def _unknown_word(word: str, known: Iterable[str]) -> str:
     kind = "option" if word.startswith("-") else "argument"
     return f"unknown {kind} '{word}'{near_match(word.partition('=')[0], known)}"

@@ -19,9 +19,9 @@ from ci.analysis.parts import (
     Group,
     Part,
     Parts,
-    grouped_by,
-    groups,
-    kinds_of,
+    classify_parts,
+    group_by,
+    group_names,
     parts_of,
     pytest_stages,
     units_of,
@@ -278,13 +278,13 @@ class _Pair:
             {f"tests {it.where}": sum(side[name] for name in it.names) for it in common}
             for side in (before, after)
         )
-        subject = replace(subject, noun="test group", grouped=groups)
+        subject = replace(subject, noun="test group", grouped=group_names)
         yield from subject.rows(*map(parts_of, sides))
 
 
 def _by_target(tests: Iterable[str]) -> Iterator[Group]:
     """Group tests by operator; tests without one by file."""
-    found = grouped_by(tests, lambda name: operator_of(name) or name.partition("::")[0])
+    found = group_by(tests, lambda name: operator_of(name) or name.partition("::")[0])
     return (Group(tuple(names), f"of {target}") for target, names in found.items())
 
 
@@ -327,7 +327,7 @@ class _Subject:
 
     pair: _Pair
     noun: str
-    grouped: Callable[[Iterable[str]], Iterator[Group]] = groups
+    grouped: Callable[[Iterable[str]], Iterator[Group]] = group_names
     scale: float = 1.0
     alone: float = math.inf
     """Share of the change; a part that grew or shrank by more is listed alone."""
@@ -342,10 +342,10 @@ class _Subject:
         growth = {name: now - then for name, (then, now) in sizes.items()}
         is_time, change = self.pair.quantity.is_time, abs(self.pair.change) / self.scale
         least = max(FOLDED * change, LEAST_S / self.scale) if is_time else 0.0
-        moved = kinds_of(before, after, noisy=is_time)
+        moved = classify_parts(before, after, noisy=is_time)
         small = [name for name in moved if moved[name] in _RESIZED and abs(growth[name]) < least]
         moved |= dict.fromkeys(small, CauseKind.REST)
-        kinds = grouped_by(moved, moved.__getitem__)
+        kinds = group_by(moved, moved.__getitem__)
         all_alike = kinds.keys() <= {CauseKind.ADDED, CauseKind.REMOVED, CauseKind.UNIFORM}
         for kind, names in kinds.items():
             found = [Group(tuple(names))]
@@ -497,7 +497,7 @@ def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
 
 def _traced(side: BuildSide) -> Mapping[str, float]:
     traces = [trace for build in side.builds for trace in build.traced.items()]
-    found = grouped_by(traces, itemgetter(0))
+    found = group_by(traces, itemgetter(0))
     return {name: median(seconds for _, seconds in traces) for name, traces in found.items()}
 
 
@@ -505,9 +505,9 @@ def _units(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     """Yield new and removed units of a size, without shares: how much each adds is unknown."""
     then, now = units_of(before, after, UnitKind.COMPILE)
     if then and now:
-        for group in groups(sorted(now.keys() - then.keys())):
+        for group in group_names(sorted(now.keys() - then.keys())):
             yield Contributor(CauseKind.ADDED, group.text("new unit"), names=group.names)
-        for group in groups(sorted(then.keys() - now.keys())):
+        for group in group_names(sorted(then.keys() - now.keys())):
             yield Contributor(CauseKind.REMOVED, group.text("removed unit"), names=group.names)
 
 
@@ -517,7 +517,7 @@ def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Cont
         return
     growth = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
     names = sorted((name for name in growth if growth[name]), key=lambda n: (-abs(growth[n]), n))
-    changes = [(sum(growth[name] for name in group.names), group) for group in groups(names)]
+    changes = [(sum(growth[name] for name in group.names), group) for group in group_names(names)]
     change, largest = max(changes, key=lambda pair: abs(pair[0]))
     text = f"{now - then:+,.0f} generated lines, {change:+,.0f} in {largest.text('file')}"
     yield Contributor(CauseKind.LINES, text, names=largest.names)

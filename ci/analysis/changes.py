@@ -94,7 +94,7 @@ class SeriesFinding:
     """The drift since the last confirmed change."""
 
 
-def analyse(
+def analyze(
     series: Mapping[Name, Sequence[float]], exact: Collection[Name] = ()
 ) -> dict[Name, SeriesFinding]:
     """Analyze all series, each with its oldest value first.

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from ci.analysis import references
 from ci.analysis.cause import Explanation
-from ci.analysis.durations import MOST, slower
-from ci.analysis.flaky import stored_flaky
-from ci.analysis.history import explanations
-from ci.analysis.references import Finder, Repository, Runs
-from ci.analysis.times import Judgement, NoTimes, Times, compare_times
+from ci.analysis.durations import MOST, find_slower_tests
+from ci.analysis.flaky import find_flaky_tests
+from ci.analysis.history import explain_changes
+from ci.analysis.references import ReferenceFinder, ReferenceRuns, Repository
+from ci.analysis.times import Judgement, MissingTimes, Times, compare_times
 from ci.facts.difference import ChangeKind, Difference, difference, of_both, run_difference
 from ci.facts.operators import read_record
 from ci.facts.suite import on_processor, suite_name, suite_of
@@ -39,7 +39,7 @@ class PlatformComparison:
     head: Side
     tests: Difference | None
     """``None`` if a side has no tests; its ``missing`` is the reason."""
-    times: Times | NoTimes
+    times: Times | MissingTimes
     explanations: tuple[Explanation, ...] = ()
 
     @property
@@ -144,7 +144,7 @@ def contract_side(name: str, contract: Contract) -> Side:
     )
 
 
-def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
+def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
     run_id, pytest = runs.runs[result.platform].run_id, result.pytest
     fields = {it: "errors" if it is Outcome.ERROR else it.value for it in Outcome if pytest}
     counts = Counter({it: getattr(pytest, name) for it, name in fields.items()})
@@ -181,8 +181,8 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
     repository = Repository(source)
     if not any(files.values()):
         with open_store() as store:
-            finder = Finder(store.heads(), repository)
-            return _StoredRuns(store, finder, *finder.both(base, head)).compare()
+            finder = ReferenceFinder(store.heads(), repository)
+            return _RunComparison(store, finder, *finder.find_pair(base, head)).compare()
     from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
     contracts = {name: load_contract(file) for name, file in files.items() if file}
@@ -192,8 +192,8 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
             sides.append((contract_side(name, contract), contract.suite, None))
             continue
         with open_store() as store:
-            runs = Finder(store.heads(), repository).runs(name)
-            platform = references.one_platform(runs, next(iter(contracts.values())).platform)
+            runs = ReferenceFinder(store.heads(), repository).find_runs(name)
+            platform = references.choose_platform(runs, next(iter(contracts.values())).platform)
             run_id = runs.runs[platform].run_id
             suite = suite_of(store.tests(run_id, platform))
             result = store.load(run_id).platform(platform)
@@ -204,13 +204,13 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
     found = PlatformComparison(
         base=first,
         head=second,
-        tests=_compared(first, second, lambda: difference(*suites)),
-        times=NoTimes(reasons=("a contract has no times",)),
+        tests=_compare_tests(first, second, lambda: difference(*suites)),
+        times=MissingTimes(reasons=("a contract has no times",)),
     )
     return Comparison(base=first.name, head=second.name, platforms=(found,))
 
 
-def _compared(base: Side, head: Side, tests: Callable[[], Difference]) -> Difference | None:
+def _compare_tests(base: Side, head: Side, tests: Callable[[], Difference]) -> Difference | None:
     """Compare tests; ``None`` if a side has none. With other operators, only common tests."""
     if base.missing is not None or head.missing is not None:
         return None
@@ -220,17 +220,19 @@ def _compared(base: Side, head: Side, tests: Callable[[], Difference]) -> Differ
 Place = tuple[str, str]  # run id, platform
 
 
-class _StoredRuns:
+class _RunComparison:
     """Compares two references to runs, with the data of the store."""
 
-    def __init__(self, store: Store, finder: Finder, base: Runs, head: Runs) -> None:
+    def __init__(
+        self, store: Store, finder: ReferenceFinder, base: ReferenceRuns, head: ReferenceRuns
+    ) -> None:
         self._store = store
         self._heads = [run for run in reversed(finder.heads) if run.project == head.project]
         self._base, self._head = base, head
         self._load = cache(store.load)  # once for all platforms of a run
-        self._led_to: tuple[tuple[str, ...], ...] = ((), ())
+        self._histories: tuple[tuple[str, ...], ...] = ((), ())
         if base.commits or head.commits:
-            self._led_to = (base.history(finder.repository), head.history(finder.repository))
+            self._histories = (base.history(finder.repository), head.history(finder.repository))
         self._accepted = store.accepted(head.project)
 
     def compare(self) -> Comparison:
@@ -242,7 +244,9 @@ class _StoredRuns:
         return Comparison(
             base=base.name,
             head=head.name,
-            platforms=tuple(self._pair(*pair) for pair in references.pairs_of(base, head)),
+            platforms=tuple(
+                self._compare_platform(*pair) for pair in references.platform_pairs(base, head)
+            ),
             only_base=() if is_named else only_base,
             only_head=() if is_named else only_head,
             notes=tuple(self._notes()),
@@ -253,7 +257,7 @@ class _StoredRuns:
         first, second = ([*it.runs.values()] for it in (self._base, self._head))
         if len(run_ids := {run.run_id for run in first + second}) == 1:
             yield f"BASE and HEAD are the same run, {run_ids.pop()}"
-        base, head = self._led_to
+        base, head = self._histories
         before = set(base)
         missing = before.difference(head)
         if not missing or not head:
@@ -267,7 +271,7 @@ class _StoredRuns:
             if ancestor is not None:
                 yield f"the nearest common ancestor of BASE and HEAD is {commit_name(ancestor)}"
 
-    def _pair(self, base: str, head: str) -> PlatformComparison:
+    def _compare_platform(self, base: str, head: str) -> PlatformComparison:
         before, after = (self._base.runs[base].run_id, base), (self._head.runs[head].run_id, head)
         first, second = (self._load(run_id).platform(name) for run_id, name in (before, after))
         sides = run_side(self._store, self._base, first), run_side(self._store, self._head, second)
@@ -275,60 +279,60 @@ class _StoredRuns:
         return PlatformComparison(
             base=sides[0],
             head=sides[1],
-            tests=_compared(*sides, lambda: self._tests(before, after, times)),
+            tests=_compare_tests(*sides, lambda: self._tests(before, after, times)),
             times=times,
             explanations=tuple(self._explanations(head, times)),
         )
 
-    def _tests(self, base: Place, head: Place, times: Times | NoTimes) -> Difference:
+    def _tests(self, base: Place, head: Place, times: Times | MissingTimes) -> Difference:
         """Compare the tests of two runs; slower tests are listed only if times are comparable."""
         platform, after = head[1], self._store.outcomes(*head)
         found = run_difference(self._store.outcomes(*base), after)
         if failing := {change.test for change in found.of(ChangeKind.NEWLY_FAILING)}:
             tests = {name for name in after.failures if suite_name(name, after.device) in failing}
-            flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
+            flaky = find_flaky_tests(self._store, platform, self._head.project, tests=tests)
             # A newly failing test counts as failing, even if it is known to be flaky.
             known = {suite_name(test.node_id, after.device): str(test) for test in flaky}
             changes = (replace(it, flaky=known.get(it.test)) for it in found.changes)
             found = replace(found, changes=tuple(changes))
-        if isinstance(times, NoTimes):
+        if isinstance(times, MissingTimes):
             return found
         newest = times.before[-(MOST - 1) :]
-        grown = slower(
+        grown = find_slower_tests(
             self._store.outcomes(times.base.run_id, platform),
             after,
             lambda: [self._store.outcomes(run_id, platform) for run_id in newest],
         )
         return replace(found, changes=(*found.changes, *grown))
 
-    def _times(self, base: PlatformResult, head: PlatformResult) -> Times | NoTimes:
+    def _times(self, base: PlatformResult, head: PlatformResult) -> Times | MissingTimes:
         platform = head.platform
         if base.platform != platform:
-            return NoTimes(reasons=("the platforms differ",))
+            return MissingTimes(reasons=("the platforms differ",))
         if self._base.project != self._head.project:
-            return NoTimes(reasons=("the projects differ",))
+            return MissingTimes(reasons=("the projects differ",))
         base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
         runs = [run for run in self._heads if platform in run.platforms]
-        commits = references.places(*self._led_to) if any(self._led_to) else None
-        line = references.line(runs, commits, base_run, head_run)
-        run_ids = [run.run_id for run in references.window(line, base_run, head_run)]
+        commits = references.commit_places(*self._histories) if any(self._histories) else None
+        line = references.order_runs(runs, commits, base_run, head_run)
+        run_ids = [run.run_id for run in references.runs_to_read(line, base_run, head_run)]
         measured = self._store.measured(platform, project=self._head.project, runs=run_ids)
         known = {row.run_id: row for row in measured}
         for run in (base_run, head_run):
             if run.run_id not in known:
-                return NoTimes(reasons=(f"run {run.run_id} has no measures",))
+                return MissingTimes(reasons=(f"run {run.run_id} has no measures",))
         first, second = known[base_run.run_id], known[head_run.run_id]
         keys = self._store.environment_keys({first.key, second.key})
         alike = [known[run_id] for run_id in run_ids if run_id in known]
         alike = [row for row in alike if row.key == second.key]
         if first.key != second.key and self._base.commits:
             # Another run of BASE's branch may have the same environment as HEAD.
-            first = references.newest_of(alike, set(self._led_to[0])) or first
+            first = references.newest_run_of(alike, set(self._histories[0])) or first
         accepted = [change for change in self._accepted if change.platform == platform]
         return compare_times(alike, keys, first, second, accepted)
 
-    def _explanations(self, platform: str, times: Times | NoTimes) -> Sequence[Explanation]:
-        if isinstance(times, NoTimes) or not times.headlines:
+    def _explanations(self, platform: str, times: Times | MissingTimes) -> Sequence[Explanation]:
+        if isinstance(times, MissingTimes) or not times.headlines:
             return ()
         ends = []
         for run_id, levels in (
@@ -336,4 +340,4 @@ class _StoredRuns:
             (times.head.run_id, {it.measure: it.after for it in times.changes}),
         ):
             ends.append((self._load(run_id).platform(platform), [run_id], levels))
-        return explanations(self._store, times.headlines, ends)
+        return explain_changes(self._store, times.headlines, ends)

@@ -95,20 +95,20 @@ PACED = 5  # measurable tests that show a pace; in fewer, the slower test may be
 Seconds = Mapping[str, float]
 
 
-def slower(
+def find_slower_tests(
     base: Outcomes, head: Outcomes, earlier: Callable[[], Sequence[Outcomes]]
 ) -> tuple[ChangedTest, ...]:
     """Find tests that became slower; ``earlier`` reads runs of the same environment if needed."""
     if max(head.seconds, default=0.0) <= MANY_RUNS.seconds:
         return ()  # no other run has to be read
     now = head.passed_seconds
-    pace, before = _at_pace(base.passed_seconds, now)
+    pace, before = _scale_to_pace(base.passed_seconds, now)
     if not any(MANY_RUNS.exceeded(before[name], now[name]) for name in before):
         return ()
-    runs = [before, *(_at_pace(run.passed_seconds, now)[1] for run in earlier())]
+    runs = [before, *(_scale_to_pace(run.passed_seconds, now)[1] for run in earlier())]
     longest = {name: max(run.get(name, 0.0) for run in runs) for name in before}
     factor, seconds = MANY_RUNS if len(runs) >= MANY else FEW_RUNS
-    least = max(seconds * max(pace, 1.0), STALLS * _usual(longest, now))
+    least = max(seconds * max(pace, 1.0), STALLS * _usual_growth(longest, now))
     limits = GrowthLimits(factor, least)
     return tuple(
         ChangedTest(
@@ -123,7 +123,7 @@ def slower(
     )
 
 
-def _at_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
+def _scale_to_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
     """The factor by which this run is slower than an earlier one, and its times scaled by it.
 
     The factor is the larger of two: the median ratio of the tests, and the ratio of the total of
@@ -139,7 +139,7 @@ def _at_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
     return pace, {name: pace * seconds for name, seconds in shared.items()}
 
 
-def _usual(before: Seconds, now: Seconds) -> float:
+def _usual_growth(before: Seconds, now: Seconds) -> float:
     """The growth that nearly all tests stay below."""
     growth = sorted(now[name] - seconds for name, seconds in before.items())
     rank = len(growth) // NEARLY_ALL + 2

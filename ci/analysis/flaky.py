@@ -46,7 +46,7 @@ class FlakyEvidence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flaky:
+class FlakyTest:
     """A test with evidence that it is flaky."""
 
     node_id: str
@@ -63,7 +63,7 @@ class Flaky:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.failed, self.tried)
+        return wilson_interval(self.failed, self.tried)
 
     def __str__(self) -> str:
         """``failed 1 of 12 times at commit 0123abcd: flaky, 8 %, 95 % interval 1 to 35 %``."""
@@ -75,7 +75,7 @@ class Flaky:
         return f"failed {self.failed:,} of {self.tried:,} times at {where}: flaky, {rate}"
 
 
-def wilson(failed: int, tried: int) -> tuple[float, float]:
+def wilson_interval(failed: int, tried: int) -> tuple[float, float]:
     """Wilson's 95 % score interval of a failure rate; it is also valid for very few attempts."""
     rate, square = failed / tried, Z95**2 / tried
     half = Z95 * sqrt(rate * (1 - rate) / tried + square / (4 * tried))
@@ -83,7 +83,7 @@ def wilson(failed: int, tried: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
-def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
+def flaky_tests(attempts: Iterable[Attempts]) -> list[FlakyTest]:
     """Find tests with evidence of flakiness, the most frequent failures first."""
     found: dict[str, list[FlakyEvidence]] = defaultdict(list)
     for group in attempts:
@@ -96,24 +96,24 @@ def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
         for name in failed.keys() & passed.keys():
             counts = {"failed": failed[name], "tried": failed[name] + passed[name]}
             found[name].append(FlakyEvidence(commit=group.commit, key=group.key, **counts))
-    tests = [Flaky(node_id=name, evidence=tuple(every)) for name, every in found.items()]
+    tests = [FlakyTest(node_id=name, evidence=tuple(every)) for name, every in found.items()]
     return sorted(tests, key=lambda test: (-test.failed, test.node_id))
 
 
-def stored_flaky(
+def find_flaky_tests(
     store: Store, platform: str, project: str, *, tests: Collection[str] | None = None
-) -> list[Flaky]:
+) -> list[FlakyTest]:
     """Find flaky tests in the store, at the commits whose attempts may have ended differently.
 
     ``tests`` limits the search to these.
     """
-    groups = store.same_environment(platform, project=project)
+    groups = store.repeated_runs(platform, project=project)
     newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]
     run_ids = [run_id for group in newest for run_id in group.run_ids]
     if tests is None:
         runs = {run_id: store.outcomes(run_id, platform) for run_id in run_ids}
     else:
-        runs = store.outcomes_of_some(tests, run_ids, platform)
+        runs = store.outcomes_of_tests(tests, run_ids, platform)
     attempts = []
     for group in newest:
         reruns = [rerun for run_id in group.rerun for rerun in store.reruns(run_id, platform)]

@@ -79,9 +79,9 @@ def project_of(store: Store, platform: str, project: str | None) -> str:
                 return head.project
     if not heads and project is not None:
         known = {head.project for head in store.heads()}
-        raise _unknown(f"the store has no run of project '{project}'", project, known, "no run")
+        raise _unknown(f"the store holds no run of project '{project}'", project, known, "no run")
     known = {name for head in heads for name in head.platforms}
-    raise _unknown(f"the store has no run of '{platform}'", platform, known, "no run")
+    raise _unknown(f"the store holds no run of '{platform}'", platform, known, "no run")
 
 
 def _unknown(message: str, name: str, known: Collection[str], none: str) -> UsageError:
@@ -123,7 +123,7 @@ def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple
     for environment, shift in shifts:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1
-        ends: list[End] = []
+        ends: list[ChangeEnd] = []
         for near, levels in (  # the run nearest to the change first
             (runs[:place][::-1], {it.measure: it.point.before for it in shift.changes}),
             (runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
@@ -131,15 +131,17 @@ def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple
             run_ids = [run.run_id for run in near[:STEADY]]
             result = store.load(run_ids[0], platform=platform).platform(platform)
             ends.append((result, run_ids, levels))
-        [explanation] = explanations(store, [change.measure], ends)
+        [explanation] = explain_changes(store, [change.measure], ends)
         yield (change.run.run_id, change.measure), explanation.text
 
 
 # A result; the ids of its run and of others, for steadier seconds of units; the levels of measures.
-End = tuple[PlatformResult, Sequence[str], Mapping[str, float]]
+ChangeEnd = tuple[PlatformResult, Sequence[str], Mapping[str, float]]
 
 
-def explanations(store: Store, names: Sequence[str], ends: Iterable[End]) -> list[Explanation]:
+def explain_changes(
+    store: Store, names: Sequence[str], ends: Iterable[ChangeEnd]
+) -> list[Explanation]:
     """Explain why measures changed between two ends."""
     sides = []
     for result, run_ids, levels in ends:

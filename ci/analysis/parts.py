@@ -39,7 +39,7 @@ def parts_of(amounts: Mapping[str, float]) -> Parts:
     return {name: Part(value) for name, value in amounts.items()}
 
 
-def grouped_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """Group items by key; both keep their order."""
     found: dict[Key, list[Item]] = defaultdict(list)
     for item in items:
@@ -76,9 +76,9 @@ class BuildSide:
     def outputs(self, kind: UnitKind) -> Parts:
         """The cost of build commands of one kind, by their output."""
         units = (unit for build in self.builds for unit in build.units if unit.kind is kind)
-        found = grouped_by(units, lambda unit: unit.output)
+        found = group_by(units, lambda unit: unit.output)
         most = len(self.builds) / 2
-        return {name: _typical(units) for name, units in found.items() if len(units) > most}
+        return {name: _median_part(units) for name, units in found.items() if len(units) > most}
 
     @property
     def details(self) -> BuildDetails:
@@ -86,7 +86,7 @@ class BuildSide:
         return self.builds[0] if self.builds else BuildDetails()
 
 
-def _typical(units: list[Unit]) -> Part:
+def _median_part(units: list[Unit]) -> Part:
     """The median of the cached units, or of the compiled ones if they are more."""
     [(cached, _)] = Counter(unit.cached for unit in units).most_common(1)
     return Part(median(unit.seconds for unit in units if unit.cached is cached), cached)
@@ -155,10 +155,10 @@ class Group(NamedTuple):
         return " ".join(part for part in parts if part)
 
 
-def groups(names: Iterable[str]) -> Iterator[Group]:
+def group_names(names: Iterable[str]) -> Iterator[Group]:
     """Group names by backend, and the others by a few common folders, in their order."""
     paths = {name: tuple(posixpath.dirname(name).split("/")) for name in names}
-    backends = grouped_by(
+    backends = group_by(
         paths, lambda name: next((folder for folder in paths[name] if folder in _BACKENDS), None)
     )
     others = {name: paths[name] for name in backends.pop(None, [])}
@@ -167,7 +167,7 @@ def groups(names: Iterable[str]) -> Iterator[Group]:
     # The deepest level with few enough folders to list each of them.
     depths = range(max(map(len, others.values()), default=0), -1, -1)
     depth = next(n for n in depths if len({path[:n] for path in others.values()}) <= FOLDERS)
-    for found in grouped_by(others, lambda name: others[name][:depth]).values():
+    for found in group_by(others, lambda name: others[name][:depth]).values():
         folder = "/".join(posixpath.commonprefix([others[name] for name in found]))
         yield Group(tuple(found), f"in {folder}" if folder else "")
 
@@ -206,7 +206,7 @@ class CauseKind(StrEnum):
     ENVIRONMENT = "environment"
 
 
-def kinds_of(before: Parts, after: Parts, *, noisy: bool = True) -> dict[str, CauseKind]:
+def classify_parts(before: Parts, after: Parts, *, noisy: bool = True) -> dict[str, CauseKind]:
     """Classify how each part changed: as an outlier, as all others did, or as the rest.
 
     Together, the parts make up the whole difference. The amounts of ``noisy`` parts also vary

@@ -27,7 +27,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runs:
+class ReferenceRuns:
     """The runs that a reference stands for, one on each platform."""
 
     name: str
@@ -68,30 +68,30 @@ def contract_file(text: str) -> Path | None:
 
 
 @dataclass(frozen=True)
-class Finder:
+class ReferenceFinder:
     """Finds the runs that references stand for."""
 
     heads: Sequence[RunHead]
     """All runs of the store, newest first."""
     repository: Repository
 
-    def both(self, base: str, head: str) -> tuple[Runs, Runs]:
+    def find_pair(self, base: str, head: str) -> tuple[ReferenceRuns, ReferenceRuns]:
         """Find the runs of two references. A commit means runs of the project of the other one."""
-        first, second = self.runs(base), self.runs(head)
+        first, second = self.find_runs(base), self.find_runs(head)
         if first.project != second.project and first.commits:
-            first = self._of_project(second.project).runs(base)
+            first = self._of_project(second.project).find_runs(base)
         elif first.project != second.project and second.commits:
-            second = self._of_project(first.project).runs(head)
-        return first, _without_shared(second, first)
+            second = self._of_project(first.project).find_runs(head)
+        return first, _drop_shared_runs(second, first)
 
-    def _of_project(self, project: str) -> Finder:
+    def _of_project(self, project: str) -> ReferenceFinder:
         return replace(self, heads=[run for run in self.heads if run.project == project])
 
-    def runs(self, text: str) -> Runs:
+    def find_runs(self, text: str) -> ReferenceRuns:
         """Find the runs of one reference."""
         if not self.heads:
             remedy = f"Run a platform first: {command('run', 'cpu')}"
-            raise UsageError("the store has no run yet", remedy=remedy)
+            raise UsageError("the store holds no run yet", remedy=remedy)
         whole = text.rstrip("/")
         readings: list[tuple[str, str | None]] = [(whole, None)]
         if "/" in whole:
@@ -106,14 +106,14 @@ class Finder:
                     remedy = f"Name a platform of it: {run.run_id}/{run.platforms[0]}"
                     raise UsageError(message, remedy=remedy)
                 runs = dict.fromkeys(run.platforms, run)
-                return Runs(name=name, platform=platform, runs=runs)
+                return ReferenceRuns(name=name, platform=platform, runs=runs)
             if commit := self._commit(name):
                 commits = self.repository.commits(commit) or (commit,)
                 return self._of_commits(name, platform, commits)
         for name, platform in readings:
             if commits := self.repository.commits(name):
                 return self._of_commits(name, platform, commits)
-        raise self._unknown(text)
+        raise self._unknown_error(text)
 
     def _commit(self, name: str) -> str | None:
         """The only commit of the store that begins with ``name``."""
@@ -128,7 +128,9 @@ class Finder:
             raise UsageError(message, remedy="Write more digits of the commit.")
         return found[0] if found else None
 
-    def _of_commits(self, name: str, platform: str | None, commits: tuple[str, ...]) -> Runs:
+    def _of_commits(
+        self, name: str, platform: str | None, commits: tuple[str, ...]
+    ) -> ReferenceRuns:
         """Find, for each platform, the nearest commit with a run, and its newest run."""
         place = {commit: number for number, commit in enumerate(commits)}
         known = [run for run in self.heads if run.commit in place]
@@ -137,16 +139,18 @@ class Finder:
             for each in run.begun if not run.dirty else ():
                 runs.setdefault(each, run)
         if not runs or platform not in (None, *runs):
-            raise self._never_run(name, platform, commits, known)
-        return Runs(name=name, platform=platform, runs=runs, commits=commits)
+            raise self._no_run_error(name, platform, commits, known)
+        return ReferenceRuns(name=name, platform=platform, runs=runs, commits=commits)
 
-    def _never_run(
+    def _no_run_error(
         self, name: str, platform: str | None, commits: Sequence[str], known: Sequence[RunHead]
     ) -> UsageError:
         """The error for a commit that exists but has no run."""
         wanted = f" with '{platform}'" if platform else ""
         count = counted(len(commits), "commit")
-        message = f"'{name}' is commit {commits[0][:SHORT]}: the store has no run{wanted} of it or"
+        message = (
+            f"'{name}' is commit {commits[0][:SHORT]}: the store holds no run{wanted} of it or"
+        )
         message += f" its ancestors ({count})"
         if platforms := sorted({it for run in known if not run.dirty for it in run.platforms}):
             message += (
@@ -163,19 +167,19 @@ class Finder:
             remedy = _how_to_run(commits[0], platform or "cpu")
         return UsageError(message, remedy=remedy)
 
-    def _unknown(self, text: str) -> UsageError:
+    def _unknown_error(self, text: str) -> UsageError:
         names, folder = [run.run_id for run in self.heads], self.repository.folder
         hint = near_match(text.partition("/")[0], [*names, LATEST])
-        silence = f" ({self.repository.silence})" if self.repository.silence else ""
-        message = f"the store has no run '{text}'{hint}, and no commit that begins with it; git"
-        message += f" finds no such branch, tag or commit in {folder}{silence}"
+        git_error = f" ({self.repository.git_error})" if self.repository.git_error else ""
+        message = f"the store holds no run '{text}'{hint}, and no commit that begins with it; git"
+        message += f" finds no such branch, tag or commit in {folder}{git_error}"
         remedy = f"The newest runs: {first_names(names)}."
         if self.repository.is_shallow:
             remedy += f" {folder} is a shallow clone. Fetch its history: git fetch --unshallow"
         return UsageError(message, remedy=remedy)
 
 
-def _without_shared(head: Runs, base: Runs) -> Runs:
+def _drop_shared_runs(head: ReferenceRuns, base: ReferenceRuns) -> ReferenceRuns:
     """HEAD without the runs that it shares with BASE, which would be compared with themselves."""
     if not (head.commits and base.commits) or head.commits[0] == base.commits[0]:
         return head
@@ -198,21 +202,21 @@ def _how_to_run(commit: str, platform: str) -> str:
 # Platforms
 
 
-def pairs_of(base: Runs, head: Runs) -> list[tuple[str, str]]:
+def platform_pairs(base: ReferenceRuns, head: ReferenceRuns) -> list[tuple[str, str]]:
     """Pair the platforms that both have, or those named on one or both sides."""
     if base.platform or head.platform:
-        return [(one_platform(base, head.platform), one_platform(head, base.platform))]
+        return [(choose_platform(base, head.platform), choose_platform(head, base.platform))]
     if shared := [(platform, platform) for platform in base.runs if platform in head.runs]:
         return shared
     first, second = next(iter(base.runs)), next(iter(head.runs))
     if len(base.runs) == len(head.runs) == 1:
         return [(first, second)]
-    message = f"no common platform: {_has(base)}, {_has(head)}"
+    message = f"no common platform: {_platforms_text(base)}, {_platforms_text(head)}"
     remedy = f"Name one platform of each: {base.name}/{first} {head.name}/{second}"
     raise UsageError(message, remedy=remedy)
 
 
-def one_platform(side: Runs, other: str | None) -> str:
+def choose_platform(side: ReferenceRuns, other: str | None) -> str:
     """The platform that a reference names, else the only possible one."""
     if side.platform is None and len(side.runs) == 1:
         return next(iter(side.runs))
@@ -222,11 +226,11 @@ def one_platform(side: Runs, other: str | None) -> str:
             f", not '{name}'{near_match(name, side.runs)}" if name else ", expected one of them"
         )
         remedy = f"Name a platform of it: {side.name}/{next(iter(side.runs))}"
-        raise UsageError(f"{_has(side)}{wanted}", remedy=remedy)
+        raise UsageError(f"{_platforms_text(side)}{wanted}", remedy=remedy)
     return name
 
 
-def _has(side: Runs) -> str:
+def _platforms_text(side: ReferenceRuns) -> str:
     return f"{'' if side.commits else 'run '}{side.name} has {', '.join(side.runs)}"
 
 
@@ -237,7 +241,7 @@ BETWEEN = 400  # runs between the two; of more, only every second, third, ... is
 AFTER = 20  # runs to read after HEAD, which confirm its level: as many as WALL_ALONE needs
 
 
-def places(base: Sequence[str], head: Sequence[str]) -> dict[str, int]:
+def commit_places(base: Sequence[str], head: Sequence[str]) -> dict[str, int]:
     """The place of every commit on one line; ``base`` and ``head`` are newest first.
 
     Commits that only HEAD has come last: their runs are judged by those of BASE.
@@ -246,7 +250,7 @@ def places(base: Sequence[str], head: Sequence[str]) -> dict[str, int]:
     return {commit: place for place, commit in enumerate(order)}
 
 
-def line(
+def order_runs(
     rows: Sequence[RunHead], commits: Mapping[str, int] | None, base: RunHead, head: RunHead
 ) -> list[RunHead]:
     """Order runs along a line of commits; ``rows`` are in order of time.
@@ -266,7 +270,7 @@ def line(
     return sorted(clean, key=place)
 
 
-def window(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHead]:
+def runs_to_read(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHead]:
     """Select the runs of a long line to read: enough to know the levels of both sides."""
     run_ids = [row.run_id for row in rows]
     first, last = sorted((run_ids.index(base.run_id), run_ids.index(head.run_id)))
@@ -276,7 +280,7 @@ def window(rows: Sequence[RunHead], base: RunHead, head: RunHead) -> list[RunHea
     return [*ends[0], *thinned, *ends[1]]
 
 
-def newest_of(rows: Sequence[RunMeasures], commits: Collection[str]) -> RunMeasures | None:
+def newest_run_of(rows: Sequence[RunMeasures], commits: Collection[str]) -> RunMeasures | None:
     """The last run on the line whose commit is one of ``commits``."""
     clean = (row for row in reversed(rows) if not row.dirty and row.commit in commits)
     return next(clean, None)
@@ -291,7 +295,7 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.silence: str | None = None
+        self.git_error: str | None = None
         """The error message of git, once a call has failed."""
 
     def commits(self, name: str) -> tuple[str, ...]:
@@ -311,7 +315,7 @@ class Repository:
             message += f":\n{found.stderr.strip()}"
             raise UsageError(message, remedy="Write more digits of the commit.")
         if found.exit_code and _NO_SUCH_REVISION not in found.stderr:
-            self.silence = " ".join(found.stderr.split()) or None
+            self.git_error = " ".join(found.stderr.split()) or None
         return ()
 
     @cached_property
@@ -327,5 +331,5 @@ class Repository:
                 ["git", *arguments], cwd=self.folder, environment=environment, check=False
             )
         except ProcessError as error:  # no git, no such folder
-            self.silence = str(error)
+            self.git_error = str(error)
             return None

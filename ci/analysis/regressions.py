@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyse
-from ci.analysis.parts import grouped_by
+from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyze
+from ci.analysis.parts import group_by
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure, stage_and_quantity
 from ci.store.rows import Acceptance, RunMeasures
@@ -182,7 +182,7 @@ def history(
     often they did not record their environment either.
     """
     rows = [row for row in rows if row.values]
-    by_key = grouped_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
+    by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
     grouped = {key: tuple(runs[::-1]) for key, runs in by_key.items()}
     recent = {row.key for row in rows[-IN_USE:]}
     environments = []
@@ -212,7 +212,7 @@ def accepted_levels(
     for name, change in found.items():
         yield name, change.run, change.point.after
     first = min(found.values(), key=lambda change: change.place)
-    for name in sorted(set().union(*map(_containing, found)) - set(found)):
+    for name in sorted(set().union(*map(_containing_measures, found)) - set(found)):
         since = [row.values[name] for row in environment.runs[first.place :] if name in row.values]
         if since:
             yield name, first.run, median(since)
@@ -225,7 +225,7 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
         for row in rows:
             for name, value in row.values.items():
                 series[key, name].append(value)
-    found = analyse(series, exact={pair for pair in series if _is_exact(pair[1])})
+    found = analyze(series, exact={pair for pair in series if _is_exact(pair[1])})
     ordered = sorted(series, key=lambda pair: _place_of(pair[1]))
     return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
 
@@ -280,9 +280,9 @@ class _Judge:
         shifts = []
         for group in groups:
             # Noise shifts the place of a change: all take the place of the most certain one.
-            place = min(group, key=_doubt).place
-            moved = [self._moved(change, place) for change in group]
-            shifts.append(Shift(changes=tuple(_specific_first(moved))))
+            place = min(group, key=_uncertainty).place
+            moved = [self._move(change, place) for change in group]
+            shifts.append(Shift(changes=tuple(_sort_by_specificity(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
     def _changes_of(self, name: str) -> list[LevelChange]:
@@ -343,7 +343,7 @@ class _Judge:
         near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
         return shows and not any(it.is_worse for it in near)
 
-    def _moved(self, change: LevelChange, place: int) -> LevelChange:
+    def _move(self, change: LevelChange, place: int) -> LevelChange:
         """Move ``change`` to ``place`` if the values of the runs between the two places agree."""
         name, is_late = change.measure, place < change.place
         places = self._places[name]
@@ -365,22 +365,22 @@ class _Judge:
         )
 
 
-def _doubt(change: LevelChange) -> tuple[bool, float]:
+def _uncertainty(change: LevelChange) -> tuple[bool, float]:
     """How uncertain the place of a change is; an uncertain size means an uncertain place."""
     point = change.point
     is_vague = change.is_small or not point.before
     return is_vague or not point.confirmed, (point.high - point.low) / abs(point.relative)
 
 
-def _specific_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
+def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
     """Sort changes: times first, a stage before the stages that contain it, then the largest."""
     found = {change.measure: change for change in changes}
-    containing = set().union(*map(_containing, found))
+    containing = set().union(*map(_containing_measures, found))
 
     def is_minor(change: LevelChange) -> bool:
         """Whether this change explains less than half of the change of a containing stage."""
         quantity = stage_and_quantity(change.measure)[1]
-        for name in _containing(change.measure) & found.keys():
+        for name in _containing_measures(change.measure) & found.keys():
             whole = change.before_run.values.get(measure(stage_and_quantity(name)[0], quantity))
             limit = abs(found[name].point.relative) / 2
             if found[name].place == change.place and whole and change.size / whole < limit:
@@ -396,7 +396,7 @@ def _specific_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
     return sorted(changes, key=order)
 
 
-def _containing(name: str) -> set[str]:
+def _containing_measures(name: str) -> set[str]:
     """The time measures that include the time of a stage."""
     stage, quantity = stage_and_quantity(name)
     if not quantity.is_time or stage in (TOTAL, IMAGE):

@@ -84,7 +84,7 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoTimes:
+class MissingTimes:
     """The reasons why no times are compared."""
 
     reasons: tuple[str, ...]
@@ -98,14 +98,14 @@ def compare_times(
     base: RunMeasures,
     head: RunMeasures,
     accepted: Sequence[Acceptance] = (),
-) -> Times | NoTimes:
+) -> Times | MissingTimes:
     """Judge HEAD by ``rows``: the runs on its line with its environment, in order of the line."""
     key = keys[head.key]
     if base.key != head.key:
-        return NoTimes(reasons=tuple(key.changes(keys[base.key])), key=key)
+        return MissingTimes(reasons=tuple(key.changes(keys[base.key])), key=key)
     untimed = [row.run_id for row in (base, head) if not row.values]
     if untimed:
-        return NoTimes(reasons=(f"no stage of run {untimed[0]} completed",), key=key)
+        return MissingTimes(reasons=(f"no stage of run {untimed[0]} completed",), key=key)
     [environment] = history(rows, {head.key: key}, accepted).environments
     run_ids = [row.run_id for row in rows]
     places = (run_ids.index(base.run_id), run_ids.index(head.run_id))

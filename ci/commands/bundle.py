@@ -67,7 +67,7 @@ def execute(options: argparse.Namespace) -> int:
         packer = Packer(
             project=project,
             request=request,
-            connect=partial(_docker, engines),
+            connect=partial(_connect_docker, engines),
             wheels=options.wheels,
             progress=progress,
             folder=Path(folder),
@@ -85,7 +85,7 @@ def execute(options: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
+def _connect_docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
     engine = engines.enter_context(closing(select_engine(plan.engine)))
     if isinstance(engine, DockerEngine):
         return engine

@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from ci.commands.options import add_format, add_results, one_of
+from ci.commands.options import add_format, add_results, choice_of
 from ci.errors import ExitCode, UsageError
 from ci.util.files import REPOSITORY
 
@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "table", "markdown", "json")
     parser.add_argument(
         "--fail-on",
-        type=one_of((REGRESSION, SUSPECTED)),
+        type=choice_of((REGRESSION, SUSPECTED)),
         metavar=f"{{{REGRESSION},{SUSPECTED}}}",
         help="exit with 4 if tests vanished, newly fail or newly skip, or if times rose for good"
         " (regression). With 'suspected', also exit with 4 if times may have risen. Rises accepted"

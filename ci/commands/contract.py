@@ -61,7 +61,7 @@ def execute(options: argparse.Namespace) -> int:
         options.results,
         config=config_option(config),
         before=before,
-        base=_base(options.base, path, before),
+        base=_choose_base(options.base, path, before),
     )
     write_atomically(path, text)
     found = before and difference(before.suite, now.suite)
@@ -84,7 +84,7 @@ def execute(options: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _base(asked: Path | None, path: Path, before: Contract | None) -> ContractBase | None:
+def _choose_base(asked: Path | None, path: Path, before: Contract | None) -> ContractBase | None:
     """The base contract that the differences are written against."""
     name = before.base.name if before and before.base else None
     if asked:
@@ -92,7 +92,7 @@ def _base(asked: Path | None, path: Path, before: Contract | None) -> ContractBa
     if name is None:
         return None
     base = load_contract(path.parent / name)
-    if path.resolve() in _chain(path.parent / name):
+    if path.resolve() in _base_files(path.parent / name):
         raise UsageError(
             f"--base: {asked} is itself based on {path}",
             remedy="Pass a contract with --base that is not based on the one to write.",
@@ -100,11 +100,11 @@ def _base(asked: Path | None, path: Path, before: Contract | None) -> ContractBa
     return ContractBase(name, base)
 
 
-def _chain(path: Path) -> Iterator[Path]:
+def _base_files(path: Path) -> Iterator[Path]:
     """The file of a contract, then the files of its bases."""
     yield path.resolve()
     if base := load_contract(path).base:
-        yield from _chain(path.parent / base.name)
+        yield from _base_files(path.parent / base.name)
 
 
 def _contract_file(config: Path, name: str, run: RunResult) -> Path:

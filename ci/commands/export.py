@@ -6,7 +6,7 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.commands.options import add_results, one_of
+from ci.commands.options import add_results, choice_of
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.store.exporting import TABLES, WRITERS, export
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        type=one_of(WRITERS),
+        type=choice_of(WRITERS),
         metavar="{" + ",".join(WRITERS) + "}",
         required=True,
         help="file format",
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table",
         action="append",
-        type=one_of(TABLES),
+        type=choice_of(TABLES),
         metavar="TABLE",
         help=f"one of {', '.join(TABLES)}. Repeatable (default: all; `tests` is by far the"
         " largest)",
@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since",
-        type=_time,
+        type=_parse_time,
         metavar="TIME",
         help="only runs that began at this time or later: 2026-01-31, 2026-01-31T12:00+08:00. UTC"
         " unless it has a zone",
@@ -52,14 +52,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--platform",
         action="append",
-        type=one_of(PLATFORMS),
+        type=choice_of(PLATFORMS),
         metavar="PLATFORM",
         help="only results of this platform. Repeatable (default: all)",
     )
     add_results(parser)
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -48,14 +48,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--older-than",
-        type=_number,
+        type=_parse_number,
         default=DAYS,
         metavar="DAYS",
         help=f"remove what was not used for this many days (default: {DAYS:g})",
     )
     parser.add_argument(
         "--keep-size",
-        type=_number,
+        type=_parse_number,
         default=GIGABYTES,
         metavar="GB",
         help="keep at most this many GB of images, and as many of compiler caches, on each engine."
@@ -78,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         value = float(text) if text.isascii() else -1.0
     except ValueError:

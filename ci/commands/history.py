@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from ci.commands.options import add_format, add_results, whole
+from ci.commands.options import add_format, add_results, whole_number
 from ci.errors import ExitCode, UsageError
 
 
@@ -19,7 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("platform", metavar="PLATFORM")
     parser.add_argument("--stage", metavar="S", help="only this stage: install, compile, pytest")
-    parser.add_argument("--last", type=whole(1), metavar="N", help="only the last N runs")
+    parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N runs")
     parser.add_argument(
         "--project", metavar="NAME", help="project (default: that of the platform's newest run)"
     )
@@ -51,9 +51,9 @@ def execute(options: argparse.Namespace) -> int:
     _refuse_contradictions(options)
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
-    from ci.analysis.flaky import stored_flaky
+    from ci.analysis.flaky import find_flaky_tests
     from ci.analysis.history import acceptances, platform_history, project_of
-    from ci.report.document import named
+    from ci.report.document import select_attributes
     from ci.report.history import HistoryReport, accepted_line
     from ci.report.tests import FlakyReport
     from ci.store.folder import existing_store
@@ -61,7 +61,7 @@ def execute(options: argparse.Namespace) -> int:
     platform, project = options.platform, options.project
     with existing_store(options.results) as store:
         if options.flaky:
-            found = stored_flaky(store, platform, project_of(store, platform, project))
+            found = find_flaky_tests(store, platform, project_of(store, platform, project))
             FlakyReport(platform, found).show(options.format)
             return ExitCode.PASSED
         record = platform_history(
@@ -71,7 +71,7 @@ def execute(options: argparse.Namespace) -> int:
             accepted = acceptances(record, options.accept, options.reason.strip())
             for rise in accepted:
                 store.accept(rise)
-            listed = [named(it, "measure", "level", "run_id") for it in accepted]
+            listed = [select_attributes(it, "measure", "level", "run_id") for it in accepted]
             lines = "\n".join(map(accepted_line, accepted))
             is_json = options.format == "json"
             print(json.dumps({"accepted": listed}, indent=2) if is_json else lines)

@@ -12,7 +12,7 @@ from pathlib import Path
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.store.folder import make_folder, open_store
-from ci.store.importing import Importer, ImportOutcome, runs_in
+from ci.store.importing import Importer, ImportOutcome, find_run_folders
 from ci.util.text import counted, mask_credentials, printable
 
 
@@ -51,7 +51,7 @@ def execute(options: argparse.Namespace) -> int:
     ):
         for folder in _folders(options.folders, errors):
             try:
-                run, outcome, notes = importer.take(folder)
+                run, outcome, notes = importer.import_run(folder)
             except (CiError, OSError) as error:
                 errors.append(_report_refusal(folder, error))
                 continue
@@ -75,7 +75,7 @@ def execute(options: argparse.Namespace) -> int:
 def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
     for folder in named:
         try:
-            yield from runs_in(folder)
+            yield from find_run_folders(folder)
         except CiError as error:
             errors.append(_report_refusal(folder, error))
 

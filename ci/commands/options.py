@@ -63,7 +63,7 @@ def add_format(options: Options, *forms: str) -> None:
     shown = "{" + ",".join(forms) + "}"
     options.add_argument(
         "--format",
-        type=one_of(forms),
+        type=choice_of(forms),
         metavar=shown,
         default=forms[0],
         help=f"output format (default: {forms[0]})",
@@ -74,7 +74,7 @@ def add_format(options: Options, *forms: str) -> None:
     )
 
 
-def one_of(names: Iterable[str]) -> Callable[[str], str]:
+def choice_of(names: Iterable[str]) -> Callable[[str], str]:
     """An argparse type for one of ``names``; unlike ``choices``, its error has a hint."""
     known = list(names)
 
@@ -87,7 +87,7 @@ def one_of(names: Iterable[str]) -> Callable[[str], str]:
     return word
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     """An argparse type for a whole number within bounds."""
     at_most = "" if most is None else f" and at most {most}"
 

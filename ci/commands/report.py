@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ci.analysis.durations import costs_of
-from ci.commands.options import add_format, add_results, whole
+from ci.commands.options import add_format, add_results, whole_number
 from ci.errors import ExitCode, UsageError
 from ci.model.results import title
 from ci.report.table import ResultsReport
@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "table", "markdown", "json")
     parser.add_argument(
         "--slowest",
-        type=whole(1),
+        type=whole_number(1),
         nargs="?",
         const=SLOWEST,
         metavar="N",

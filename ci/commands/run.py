@@ -14,7 +14,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.commands.options import add_config, add_format, add_results, add_source, config_file, whole
+from ci.commands.options import (
+    add_config,
+    add_format,
+    add_results,
+    add_source,
+    config_file,
+    whole_number,
+)
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
@@ -50,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="run every configured platform")
     parser.add_argument(
         "--jobs",
-        type=whole(1),
+        type=whole_number(1),
         metavar="N",
         help="run at most N platforms at once (default: as many as their engines allow)",
     )
@@ -67,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--reruns",
-        type=whole(0, MOST_RERUNS),
+        type=whole_number(0, MOST_RERUNS),
         metavar="N",
         help="run failed tests N more times to detect flaky ones. Verdict, counts and times remain"
         " those of the first attempt (default: `reruns` of the configuration, else 0)",
@@ -120,7 +127,7 @@ def execute(options: argparse.Namespace) -> int:
         else:
             project, request = _new_run(options)
         project = replace(project, pip=pip.result())
-    return _carry_out(options, request, plan_request(project, request, options.results))
+    return _execute_plans(options, request, plan_request(project, request, options.results))
 
 
 def _run_bundle(options: argparse.Namespace) -> int:
@@ -131,12 +138,12 @@ def _run_bundle(options: argparse.Namespace) -> int:
             request = bundle.resumed(earlier)
         else:
             request = bundle.request(options.results, asked, options.select)
-        return _carry_out(options, request, bundle.plans(request, options.results))
+        return _execute_plans(options, request, bundle.plans(request, options.results))
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
     project = load_project(config_file(options), os.environ)
-    platforms, source = _named(project, options), options.source or project.source
+    platforms, source = _choose_platforms(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
     selected = selected_operators(project, options.select, source)
@@ -178,7 +185,7 @@ def _refuse_unfit_machine(
     prerequisites.refuse("a run needs", dict.fromkeys(findings))
 
 
-def _named(project: Project, options: argparse.Namespace) -> tuple[str, ...]:
+def _choose_platforms(project: Project, options: argparse.Namespace) -> tuple[str, ...]:
     configured = tuple(project.config.platforms)
     named = chosen_platforms(project.config, options.platforms)
     if options.all and named:
@@ -190,9 +197,11 @@ def _named(project: Project, options: argparse.Namespace) -> tuple[str, ...]:
     return named or configured
 
 
-def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
+def _execute_plans(
+    options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]
+) -> int:
     if options.dry_run:
-        return _describe(plans)
+        return _print_scripts(plans)
     folder = options.results / request.run_id
     coordinator = RunCoordinator(
         request=request,
@@ -215,7 +224,7 @@ def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence
     return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
 
 
-def _describe(plans: Sequence[RunPlan]) -> int:
+def _print_scripts(plans: Sequence[RunPlan]) -> int:
     refused: dict[str, CiError] = {}
     for plan in plans:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
-from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
+from ci.analysis.times import Judgement, MeasureChange, MissingTimes, Times
 from ci.facts.difference import ChangedTest, ChangeKind, Difference, lines_of
 from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
 from ci.model.tests import OperatorTest, Outcome
@@ -22,9 +22,9 @@ from ci.report.document import (
     Report,
     Span,
     Table,
-    named,
+    select_attributes,
 )
-from ci.report.history import certainty, change_data, run_name, standing
+from ci.report.history import certainty, change_data, change_status, run_name
 from ci.report.table import MISSING
 from ci.util.invocation import command
 from ci.util.text import SHORT, counted
@@ -87,7 +87,7 @@ class ComparisonReport(Report):
         names = ("base", "head", "regression", "suspected", "only_base", "only_head", "notes")
         return {
             "schema_version": SCHEMA_VERSION,
-            **named(self.found, *names),
+            **select_attributes(self.found, *names),
             "platforms": [*map(_platform_data, self.found.platforms)],
         }
 
@@ -116,7 +116,7 @@ def _verdict(platform: PlatformComparison) -> str:
         found.append("no tests")
     else:
         found += [tests.headline(it) for it in ChangeKind if tests.of(it)]
-    if isinstance(times, NoTimes):
+    if isinstance(times, MissingTimes):
         return "; ".join([*found, "no times"])
     for judgement in NEWS:
         changes = times.of(judgement)
@@ -228,7 +228,7 @@ def _environment(platform: PlatformComparison) -> Iterator[str]:
 def _news(platform: PlatformComparison) -> list[Line]:
     """A sentence for each change of times, the worst first; then advice."""
     times = platform.times
-    if isinstance(times, NoTimes):
+    if isinstance(times, MissingTimes):
         return []
     known = {it.measure: it.text for it in platform.explanations}
     lines: list[Line] = []
@@ -256,7 +256,7 @@ def _evidence(change: MeasureChange) -> Iterator[str]:
         yield f"; {certainty(first.point)}"
     if change.judgement is Judgement.SUSPECTED:
         yield f"; seen in {counted(last.runs_since, 'run')}"
-    if note := standing(last):
+    if note := change_status(last):
         yield f"; {note}"
 
 
@@ -282,10 +282,10 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
     return {
         "base": _side_data(platform.base),
         "head": _side_data(platform.head),
-        **named(platform, "regression", "suspected"),
+        **select_attributes(platform, "regression", "suspected"),
         "tests": tests
         and {
-            **named(tests, "regression", "unchanged"),
+            **select_attributes(tests, "regression", "unchanged"),
             "counts": {kind.name.lower(): tests.count(kind) for kind in ChangeKind},
             "changes": {
                 kind.name.lower(): [*map(_test_data, tests.of(kind))] for kind in ChangeKind
@@ -297,16 +297,22 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
 
 def _side_data(side: Side) -> dict[str, Any]:
     names = ("name", "platform", "simulated", "selected", "origin", "missing")
-    return named(side, *names) | {"counts": {it.value: side.counts[it] for it in Outcome}}
+    return select_attributes(side, *names) | {
+        "counts": {it.value: side.counts[it] for it in Outcome}
+    }
 
 
 def _test_data(change: ChangedTest) -> dict[str, Any]:
     test = change.test
     name: dict[str, Any] = {"test": test, "count": change.count}
     if isinstance(test, OperatorTest):
-        name = {**named(test, "function", "overload"), "dtype": test.variant, "slot": test.slot}
-    states = named(change, "before", "after")
-    more = named(change, "message", "seconds", "flaky")
+        name = {
+            **select_attributes(test, "function", "overload"),
+            "dtype": test.variant,
+            "slot": test.slot,
+        }
+    states = select_attributes(change, "before", "after")
+    more = select_attributes(change, "message", "seconds", "flaky")
     known = {key: value for key, value in more.items() if value is not None}
     return name | {key: state and str(state) for key, state in states.items()} | known
 
@@ -314,7 +320,7 @@ def _test_data(change: ChangedTest) -> dict[str, Any]:
 def _times_data(platform: PlatformComparison) -> dict[str, Any]:
     times = platform.times
     environment = times.key and asdict(times.key)
-    if isinstance(times, NoTimes):
+    if isinstance(times, MissingTimes):
         return {"compared": False, "environment": environment, "reasons": times.reasons}
     causes = {it.measure: it.causes for it in platform.explanations}
     names = ("measure", "base", "head", "before", "after", "relative", "detectable", "judgement")
@@ -327,7 +333,7 @@ def _times_data(platform: PlatformComparison) -> dict[str, Any]:
         "head_runs": times.head_runs,
         "measures": [
             {
-                **named(change, *names),
+                **select_attributes(change, *names),
                 "changes": [*map(change_data, change.steps)],
                 "cause": causes.get(change.measure),
             }

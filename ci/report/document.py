@@ -117,7 +117,7 @@ class Report(ABC):
         print_document(self.document(page=False), console, wrap=self.wrap)
 
 
-def named(thing: object, *names: str) -> dict[str, Any]:
+def select_attributes(thing: object, *names: str) -> dict[str, Any]:
     """Select attributes of an object for JSON."""
     return {name: getattr(thing, name) for name in names}
 
@@ -132,27 +132,27 @@ def print_document(document: Document, console: Console, *, wrap: bool = False) 
         if number:
             console.print()
         for block in section:
-            for shown in _printed(block):
+            for shown in _render(block):
                 console.print(shown, soft_wrap=isinstance(shown, Text) and not wrap)
 
 
-def _printed(block: Block) -> Iterator[Text | terminal.Table]:
+def _render(block: Block) -> Iterator[Text | terminal.Table]:
     match block:
         case Heading(_, text, style):
             yield _text(Span(text, style))
         case Items(lines, indent):
             yield from (_text(line, indent) for line in lines)
         case Table():
-            yield _printed_table(block)
+            yield _render_table(block)
         case Fold(summary, blocks):  # a terminal shows it unfolded
             yield _text(summary)
             for inner in blocks:
-                yield from _printed(inner)
+                yield from _render(inner)
         case _:
             yield _text(block)
 
 
-def _printed_table(table: Table) -> terminal.Table:
+def _render_table(table: Table) -> terminal.Table:
     title = _text(table.title) if table.title else None
     shown = terminal.Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     for heading in table.headings:

@@ -18,7 +18,7 @@ from ci.facts.measures import (
     percent,
     stage_and_quantity,
 )
-from ci.report.document import Document, Heading, Items, Report, Table, named
+from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
 from ci.report.table import MISSING
 from ci.store.rows import Acceptance, RunMeasures
 from ci.util.invocation import command
@@ -81,7 +81,7 @@ class HistoryReport(Report):
         record, history = self.record, self.record.history
         return {
             "schema_version": SCHEMA_VERSION,
-            **named(record, "project", "platform", "runs"),
+            **select_attributes(record, "project", "platform", "runs"),
             "regression": bool(history.open),
             "environments": [_environment_data(record, it) for it in history.environments],
             "past_environments": [*map(_key_data, history.past)],
@@ -219,7 +219,7 @@ def _kind(shift: Shift) -> str:
 
 def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     change = shift.headline
-    own, quantity = standing(change), stage_and_quantity(change.measure)[1]
+    own, quantity = change_status(change), stage_and_quantity(change.measure)[1]
     then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
     yield record.causes.get((change.run.run_id, change.measure)) or _headline(change)
     yield f"  {then} -> {now}, {certainty(change.point)}"
@@ -230,7 +230,7 @@ def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     if own is not None:
         yield f"  {own}"
     for other in shift.others:
-        if not other.wall_alone and (note := standing(other)) not in (None, own):
+        if not other.wall_alone and (note := change_status(other)) not in (None, own):
             yield f"  {measure_name(other.measure)}: {note}"
     if shift.is_open:
         accept = ("--accept", change.run.run_id, "--reason", "TEXT")
@@ -242,7 +242,7 @@ def _headline(change: LevelChange) -> str:
     return headline(change.measure, change.point.before, change.point.after)
 
 
-def standing(change: LevelChange) -> str | None:
+def change_status(change: LevelChange) -> str | None:
     """Why a change is not an open regression: ``accepted on 2026-01-01: REASON``."""
     if change.accepted is not None:
         return f"accepted on {change.accepted.accepted_at:%Y-%m-%d}: {change.accepted.reason}"
@@ -282,7 +282,7 @@ def _environment_data(record: PlatformHistory, environment: Environment) -> dict
         **_key_data(environment),
         "series": [
             {
-                **named(it, "measure", "runs", "level"),
+                **select_attributes(it, "measure", "runs", "level"),
                 "first_level": it.first,
                 "detectable": it.finding.detectable,
                 "drift": it.finding.drift and asdict(it.finding.drift),
@@ -315,10 +315,10 @@ def change_data(change: LevelChange) -> dict[str, Any]:
     point = change.point
     return {
         "measure": change.measure,
-        **named(point, "before", "after"),
+        **select_attributes(point, "before", "after"),
         "low": point.low if point.before else None,
         "high": point.high if point.before else None,
-        **named(point, "probability", "confirmed"),
+        **select_attributes(point, "probability", "confirmed"),
         "open": change.is_open,
         "wall_alone": change.wall_alone,
         "last_run_before": _run_data(change.before_run),
@@ -330,4 +330,7 @@ def change_data(change: LevelChange) -> dict[str, Any]:
 
 
 def _run_data(run: RunMeasures) -> dict[str, Any]:
-    return {**named(run, "run_id", "commit", "dirty"), "started_at": run.started_at.isoformat()}
+    return {
+        **select_attributes(run, "run_id", "commit", "dirty"),
+        "started_at": run.started_at.isoformat(),
+    }

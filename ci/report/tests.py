@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci.analysis.durations import Costs, Share
-from ci.analysis.flaky import Flaky
+from ci.analysis.flaky import FlakyTest
 from ci.facts.measures import percent
-from ci.report.document import Block, Document, Heading, Items, Report, Table, named
+from ci.report.document import Block, Document, Heading, Items, Report, Table, select_attributes
 from ci.util.text import counted
 
 SCHEMA_VERSION = 1  # of both documents
@@ -36,12 +36,12 @@ class SlowestReport(Report):
             tests = counted(len(cost.tests), "test")
             title = f"{platform}: {tests} took {cost.seconds:,.1f} s in total"
             yield [Heading(2, title, style="bold")]
-            yield self._costliest("tests", cost, cost.tests)
-            yield self._costliest("operators and functions", cost, cost.functions)
-            yield self._costliest("families", cost, cost.families)
+            yield self._most_expensive("tests", cost, cost.tests)
+            yield self._most_expensive("operators and functions", cost, cost.functions)
+            yield self._most_expensive("families", cost, cost.families)
         yield []
 
-    def _costliest(self, what: str, cost: Costs, shares: Sequence[Share]) -> Sequence[Block]:
+    def _most_expensive(self, what: str, cost: Costs, shares: Sequence[Share]) -> Sequence[Block]:
         shown = shares[: self.most]
         seconds, share = sum(it.seconds for it in shown), percent(cost.share(shown))
         took = f"{len(shown):,} of {len(shares):,} took {seconds:,.1f} s ({share})"
@@ -68,7 +68,7 @@ class FlakyReport(Report):
     """``history PLATFORM --flaky``: the tests that the store has evidence of flakiness for."""
 
     platform: str
-    found: Sequence[Flaky]
+    found: Sequence[FlakyTest]
 
     def document(self, *, page: bool) -> Document:
         del page  # terminal and page have the same text
@@ -85,11 +85,15 @@ class FlakyReport(Report):
         tests = [
             {
                 "test": test.node_id,
-                **named(test, "failed", "tried"),
+                **select_attributes(test, "failed", "tried"),
                 "rate": test.failed / test.tried,
                 "interval": test.interval,
                 "evidence": [
-                    {"commit": it.commit, "environment": it.key, **named(it, "failed", "tried")}
+                    {
+                        "commit": it.commit,
+                        "environment": it.key,
+                        **select_attributes(it, "failed", "tried"),
+                    }
                     for it in test.evidence
                 ],
             }

@@ -41,7 +41,7 @@ class SuiteBlobs(NamedTuple):
     durations: bytes
 
 
-def suite_blobs(tests: Iterable[TestOutcome]) -> SuiteBlobs:
+def encode_suite(tests: Iterable[TestOutcome]) -> SuiteBlobs:
     """Encode tests; raises ``ValueError`` if two tests share a node id."""
     ordered = sorted(tests, key=lambda test: test.node_id)
     names = [test.node_id for test in ordered]
@@ -63,9 +63,9 @@ def suite_blobs(tests: Iterable[TestOutcome]) -> SuiteBlobs:
     return SuiteBlobs(_shared(names), _shared([list(known), indices]), durations)
 
 
-def suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcome]:
+def decode_suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcome]:
     """Decode tests, in order of their node ids."""
-    columns = names(node_ids), endings(outcomes), seconds(durations)
+    columns = decode_names(node_ids), decode_endings(outcomes), decode_seconds(durations)
     return [
         TestOutcome(
             node_id=name,
@@ -78,13 +78,13 @@ def suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcom
     ]
 
 
-def names(content: bytes) -> list[str]:
+def decode_names(content: bytes) -> list[str]:
     """Decode node ids."""
     found: list[str] = _json(content)
     return found
 
 
-def endings(content: bytes, places: Iterable[int] | None = None) -> list[Ending]:
+def decode_endings(content: bytes, places: Iterable[int] | None = None) -> list[Ending]:
     """Decode the endings of all tests, or of the tests at ``places``; equal ones are one object."""
     text = _plain(content).decode()
     states, end = _JSON.raw_decode(text, 1)
@@ -99,13 +99,13 @@ def endings(content: bytes, places: Iterable[int] | None = None) -> list[Ending]
     return [known[index] for index in chosen]
 
 
-def build_blob(build: BuildDetails) -> bytes:
+def encode_build(build: BuildDetails) -> bytes:
     units = [[u.output, u.kind.value, u.seconds, u.cached] for u in build.units]
     parts = [units, dict(build.generated), list(build.flags), dict(build.traced)]
     return zlib.compress(_text(parts))
 
 
-def build_details(content: bytes) -> BuildDetails:
+def decode_build_details(content: bytes) -> BuildDetails:
     units, generated, flags, traced = _json(content)
     return BuildDetails(
         units=tuple(
@@ -118,19 +118,19 @@ def build_details(content: bytes) -> BuildDetails:
     )
 
 
-def reruns_blob(reruns: Iterable[Rerun]) -> bytes:
+def encode_reruns(reruns: Iterable[Rerun]) -> bytes:
     rows = [[r.node_id, r.attempt, r.outcome.value, r.seconds, r.reason] for r in reruns]
     return zlib.compress(_text(rows))
 
 
-def reruns(content: bytes) -> list[Rerun]:
+def decode_reruns(content: bytes) -> list[Rerun]:
     return [
         Rerun(node_id=name, attempt=attempt, outcome=Outcome(ended), seconds=took, reason=reason)
         for name, attempt, ended, took, reason in _json(content)
     ]
 
 
-def seconds(content: bytes) -> list[float]:
+def decode_seconds(content: bytes) -> list[float]:
     """Decode the durations of tests in seconds."""
     planes = _plain(content)
     count = len(planes) // _WIDTH

@@ -57,12 +57,12 @@ def _parsed(url: str) -> URL:
         raise UsageError(message, remedy=EXPECTED) from error
 
 
-def shown(engine: Engine) -> str:
+def masked_url(engine: Engine) -> str:
     """The store's URL for messages, without passwords: parameters can contain one, too."""
     return engine.url.set(query={}).render_as_string()
 
 
-def cause(error: Exception) -> str:
+def database_message(error: Exception) -> str:
     """The database's own message, without the statement and its values."""
     original = error.orig if isinstance(error, DBAPIError) and error.orig else error
     return " ".join(str(original).split())
@@ -83,7 +83,7 @@ def remedy_for(error: Exception) -> str | None:
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def read_transaction(engine: Engine) -> Iterator[Connection]:
     """Connect for reading: one consistent view, also while another run saves."""
     try:
         with engine.connect() as connection:
@@ -91,12 +91,12 @@ def reading(engine: Engine) -> Iterator[Connection]:
                 connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
     except (SQLAlchemyError, ValueError) as error:  # ValueError: stored text is not valid text
-        message = f"the store {shown(engine)} cannot be read: {cause(error)}"
+        message = f"the store {masked_url(engine)} cannot be read: {database_message(error)}"
         raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def write_transaction(engine: Engine) -> Iterator[Connection]:
     """Begin a transaction that writes; it waits for other writers."""
     with engine.connect().execution_options(writing=True) as connection, connection.begin():
         yield connection
@@ -143,20 +143,20 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 
-def bring_up_to_date(engine: Engine) -> None:
+def upgrade_tables(engine: Engine) -> None:
     """Create the tables of a new store, or apply the missing migrations to an older one."""
     try:
         with engine.connect() as connection:
             if _is_current(connection):  # checking needs no lock
                 return
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             # Two first runs at once must not both create the tables. SQLite already holds a lock.
             if connection.dialect.name == "postgresql":
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})"))
             if not _is_current(connection):  # else another run has just done it
                 _migrate(connection)
     except (SQLAlchemyError, ValueError) as error:
-        message = f"the store {shown(engine)} cannot be opened: {cause(error)}"
+        message = f"the store {masked_url(engine)} cannot be opened: {database_message(error)}"
         raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
 
@@ -169,7 +169,7 @@ def _is_current(connection: Connection) -> bool:
         return revision == known[-1]
     is_older = revision < known[0]
     version = "an older" if is_older else "a newer"
-    message = f"the store {shown(connection.engine)} was written by {version} version of this"
+    message = f"the store {masked_url(connection.engine)} was written by {version} version of this"
     message += f" program: got revision {revision}, expected {known[-1]}"
     remedy = refill_remedy() if is_older else "Update this program."
     raise InfrastructureError(message, remedy=remedy)

@@ -49,7 +49,7 @@ def link_latest(folder: Path) -> None:
     temporary.replace(folder.parent / LATEST)
 
 
-def only_caller(folder: Path) -> AbstractContextManager[object]:
+def lock_run(folder: Path) -> AbstractContextManager[object]:
     """Lock a run: a second caller would adopt the first one's container.
 
     The kernel releases the lock when the caller's process ends.
@@ -62,7 +62,7 @@ def only_caller(folder: Path) -> AbstractContextManager[object]:
         raise UsageError(message, remedy=remedy) from None
 
 
-def is_going_on(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     """Whether a caller or an agent works on a run; an agent can outlive its caller."""
     locks = (folder / LOCK_FILE, *folder.glob(f"*/{HOST_LOCK}"))
     return any(is_locked(it) for it in locks if is_regular(it))

@@ -24,10 +24,10 @@ from ci.plan.request import RUN_ID
 from ci.store.folder import (
     LOCK_FILE,
     RESULTS_FILE,
-    is_going_on,
     is_regular,
+    is_running,
     link_latest,
-    only_caller,
+    lock_run,
     read_results,
 )
 from ci.util.text import counted, first_names
@@ -41,7 +41,7 @@ ASIDE = "-aside"
 NOT_COPIED = (LOCK_FILE, HOST_LOCK)  # they refer to processes of the original machine
 
 
-def runs_in(folder: Path) -> list[Path]:
+def find_run_folders(folder: Path) -> list[Path]:
     """The run folders: ``folder`` itself, or those below it. Links are not followed."""
     if not folder.is_dir():
         message = f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"
@@ -63,7 +63,7 @@ def runs_in(folder: Path) -> list[Path]:
 
 def read_run(folder: Path) -> RunResult:
     """Read the results of a finished run, and check that its names are safe as paths here."""
-    if is_going_on(folder):
+    if is_running(folder):
         message = f"{folder}: its run is still running"
         raise UsageError(message, remedy="Wait until it ends, then import it again.")
     if not is_regular(folder / RESULTS_FILE):
@@ -113,19 +113,19 @@ class ImportOutcome(StrEnum):
     OUTDATED = "already here, and has got further since"
 
     @property
-    def is_taken(self) -> bool:
+    def changes_results(self) -> bool:
         return self in (ImportOutcome.NEW, ImportOutcome.UPDATED)
 
 
-def outcome_of(known: RunResult | None, run: RunResult) -> ImportOutcome:
+def compare_with_known(known: RunResult | None, run: RunResult) -> ImportOutcome:
     """Compare a run with its known results; raises ``UsageError`` if they contradict."""
     if known is None:
         return ImportOutcome.NEW
     if known == run:
         return ImportOutcome.UNCHANGED
-    if _goes_on(known, run):
+    if _is_continuation(known, run):
         return ImportOutcome.UPDATED
-    if _goes_on(run, known):
+    if _is_continuation(run, known):
         return ImportOutcome.OUTDATED
     message = f"run {run.run_id} is already here with other results: "
     message += "; ".join(_differences(known, run))
@@ -133,10 +133,10 @@ def outcome_of(known: RunResult | None, run: RunResult) -> ImportOutcome:
     raise UsageError(message, remedy=remedy)
 
 
-def _goes_on(earlier: RunResult, later: RunResult) -> bool:
+def _is_continuation(earlier: RunResult, later: RunResult) -> bool:
     """Whether ``--resume`` can have turned the earlier results into the later ones."""
     names, later_names = ([it.platform for it in run.platforms] for run in (earlier, later))
-    if names != later_names or any(_differing(earlier, later, _UNCHANGING)):
+    if names != later_names or any(_different_fields(earlier, later, _UNCHANGING)):
         return False
     ended = [result for result in earlier.platforms if result.verdict.product.is_final]
     is_later = earlier.finished_at <= later.finished_at
@@ -147,19 +147,19 @@ def _goes_on(earlier: RunResult, later: RunResult) -> bool:
 _UNCHANGING = ("project", "commit", "dirty", "started_at")
 
 
-def _differing(one: object, other: object, names: Iterable[str]) -> list[str]:
+def _different_fields(one: object, other: object, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
 def _differences(known: RunResult, run: RunResult) -> Iterator[str]:
-    for name in _differing(known, run, _UNCHANGING):
+    for name in _different_fields(known, run, _UNCHANGING):
         yield f"{name} is {getattr(known, name)} here, {getattr(run, name)} there"
     here, there = ({result.platform: result for result in it.platforms} for it in (known, run))
     for name in {**here, **there}:
         one, other = here.get(name), there.get(name)
         if _verdict(one) != _verdict(other):
             yield f"{name} {_verdict(one)} here, {_verdict(other)} there"
-        elif fields := _differing(one, other, PlatformResult.model_fields):
+        elif fields := _different_fields(one, other, PlatformResult.model_fields):
             yield f"{name} differs in {first_names(fields)}"
 
 
@@ -203,20 +203,22 @@ class Importer:
             elif path.is_dir():
                 shutil.rmtree(path)
 
-    def take(self, folder: Path) -> tuple[RunResult, ImportOutcome, list[str]]:
+    def import_run(self, folder: Path) -> tuple[RunResult, ImportOutcome, list[str]]:
         """Import the run in ``folder`` if it is new or newer; return it with outcome and notes."""
         run = read_run(folder)
         target = self._results / run.run_id
         with ExitStack() as locks:
             if target.is_dir():
-                locks.enter_context(only_caller(target))
+                locks.enter_context(lock_run(target))
             outcome = self._outcome(run)
             left_out = 0
-            if outcome.is_taken or (outcome is ImportOutcome.UNCHANGED and not target.exists()):
+            if outcome.changes_results or (
+                outcome is ImportOutcome.UNCHANGED and not target.exists()
+            ):
                 left_out = self._place(folder, run, locks)
             notes = list(self._save(run, outcome)) if outcome is not ImportOutcome.OUTDATED else []
             # `latest` is the run that began last, not the one that was imported last.
-            if outcome.is_taken and self._store.load().run_id == run.run_id:
+            if outcome.changes_results and self._store.load().run_id == run.run_id:
                 link_latest(target)
         if left_out:
             notes.append(f"left out: {counted(left_out, 'link')} or special files")
@@ -226,7 +228,7 @@ class Importer:
         path = self._results / run.run_id / RESULTS_FILE
         known = read_results(path) if path.exists() else self._stored(run.run_id)
         try:
-            return outcome_of(known, run)
+            return compare_with_known(known, run)
         except UsageError:
             if self._replace:
                 return ImportOutcome.UPDATED
@@ -243,7 +245,7 @@ class Importer:
         if read_run(staged) != run or read_run(folder) != run:
             message = f"{folder}: its results changed while they were copied"
             raise UsageError(message, remedy="Wait until its run ends, then import it again.")
-        locks.enter_context(only_caller(staged))  # the lock file moves with the folder
+        locks.enter_context(lock_run(staged))  # the lock file moves with the folder
         target = self._results / run.run_id
         if target.exists():
             target.rename(self._staging / f"{run.run_id}{ASIDE}")

@@ -12,8 +12,8 @@ from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
 from ci.model.results import Product
 from ci.store import blobs
-from ci.store.connect import reading
-from ci.store.rows import Acceptance, RunHead, RunMeasures, SameEnvironment
+from ci.store.connect import read_transaction
+from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 
 # Start times have a resolution of one second, so short runs can share one.
@@ -23,7 +23,7 @@ _BEFORE_PRODUCT = " "
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
-class Queries:
+class StoreQueries:
     """The queries of a ``Store`` that concern several runs."""
 
     def __init__(self, engine: Engine) -> None:
@@ -39,7 +39,7 @@ class Queries:
         query = select(*head, of_run.label("platforms")).order_by(*NEWEST_FIRST).limit(last)
         if project is not None:
             query = query.where(RUNS.c.project == project)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             found = connection.execute(query).all()
         heads = []
         for run in found:
@@ -74,7 +74,7 @@ class Queries:
         )
         if runs is not None:
             query = query.where(RUNS.c.run_id.in_(runs))
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             found = [row._mapping for row in connection.execute(query)]
             now = _successors(connection, platform)
         return [
@@ -84,10 +84,10 @@ class Queries:
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
         """Look up environment keys by their digests."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return _environment_keys(connection, digests)
 
-    def same_environment(self, platform: str, *, project: str) -> list[SameEnvironment]:
+    def repeated_runs(self, platform: str, *, project: str) -> list[RepeatedRuns]:
         """Group the runs that tested one commit in one environment more than once.
 
         Several runs count, and so does one run with reruns.
@@ -103,7 +103,7 @@ class Queries:
             )
             .order_by(*NEWEST_FIRST)
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             now = _successors(connection, platform)
             groups: dict[tuple[str, str], list[Row[Any]]] = {}
             for row in reversed(connection.execute(query).all()):
@@ -124,7 +124,7 @@ class Queries:
         found = []
         for (commit, key), rows in several.items():
             known = [row for row in rows if row.id in lists]
-            group = SameEnvironment(
+            group = RepeatedRuns(
                 commit=commit,
                 key=key,
                 run_ids=tuple(row.run_id for row in known),
@@ -135,7 +135,7 @@ class Queries:
                 found.append(group)
         return found
 
-    def outcomes_of_some(
+    def outcomes_of_tests(
         self, tests: Collection[str], run_ids: Collection[str], platform: str
     ) -> dict[str, Outcomes]:
         """Load a few tests without times, by run; some hundreds of runs at most."""
@@ -148,14 +148,14 @@ class Queries:
                 DETAILS.c.outcomes.is_not(None),
             )
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(query).all()
             digests = {digest for row in rows for digest in (row.node_ids, row.outcomes)}
             lists = select(BLOBS.c.digest, BLOBS.c.content).where(BLOBS.c.digest.in_(digests))
             contents = {row.digest: row.content for row in connection.execute(lists)}
         places = {}
         for digest in {row.node_ids for row in rows}:
-            names = blobs.names(contents[digest])  # in their order
+            names = blobs.decode_names(contents[digest])  # in their order
             at = {test: bisect_left(names, test) for test in tests}
             places[digest] = {test: n for test, n in at.items() if names[n : n + 1] == [test]}
         return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
@@ -163,7 +163,7 @@ class Queries:
     def accepted(self, project: str) -> list[Acceptance]:
         """List the accepted changes, oldest first."""
         query = select(ACCEPTED).where(ACCEPTED.c.project == project)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
             return [Acceptance(**row._mapping) for row in rows]
 
@@ -195,7 +195,7 @@ def _rows_of(
 
 
 def _outcomes(places: dict[str, int], content: bytes) -> Outcomes:
-    endings = blobs.endings(content, places.values())
+    endings = blobs.decode_endings(content, places.values())
     return Outcomes(
         read_names=lambda: [*places], read_endings=lambda: endings, read_seconds=_unknown
     )

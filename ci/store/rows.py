@@ -25,7 +25,7 @@ class RunHead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SameEnvironment:
+class RepeatedRuns:
     """Runs of one commit in one environment: their tests should have the same outcomes."""
 
     commit: str

@@ -18,15 +18,22 @@ from ci.model.details import NO_DETAILS, BuildDetails, Details, Rerun
 from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
 from ci.model.tests import TestOutcome
 from ci.store import blobs
-from ci.store.connect import bring_up_to_date, cause, connect, reading, shown, writing
-from ci.store.queries import NEWEST_FIRST, Queries
+from ci.store.connect import (
+    connect,
+    database_message,
+    masked_url,
+    read_transaction,
+    upgrade_tables,
+    write_transaction,
+)
+from ci.store.queries import NEWEST_FIRST, StoreQueries
 from ci.store.rows import LATEST, Acceptance
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 from ci.util.invocation import command
 from ci.util.text import first_names, near_match
 
 
-class Store(Queries):
+class Store(StoreQueries):
     """Saves and loads runs in SQLite or PostgreSQL."""
 
     def __init__(self, url: str) -> None:
@@ -34,7 +41,7 @@ class Store(Queries):
         self._decoded: dict[str, Sequence[Any]] = {}
         self._outcomes: dict[tuple[str, str], Outcomes] = {}
         try:
-            bring_up_to_date(self._engine)
+            upgrade_tables(self._engine)
         except BaseException:
             self.close()
             raise
@@ -47,20 +54,20 @@ class Store(Queries):
         """
         self._outcomes.clear()  # the outcomes of this run may have changed
         try:
-            with writing(self._engine) as connection:
+            with write_transaction(self._engine) as connection:
                 save(connection, run, details)
         # ValueError and OverflowError: checks of the driver, and durations that are no numbers.
         except (SQLAlchemyError, ValueError, OverflowError) as error:
-            message = f"the store cannot save run {run.run_id}: {cause(error)}"
+            message = f"the store cannot save run {run.run_id}: {database_message(error)}"
             raise InfrastructureError(message) from error
 
     def accept(self, accepted: Acceptance) -> None:
         """Save an accepted change; saving it again replaces its reason."""
         try:
-            with writing(self._engine) as connection:
-                _put(connection, ACCEPTED, asdict(accepted))
+            with write_transaction(self._engine) as connection:
+                _upsert(connection, ACCEPTED, asdict(accepted))
         except (SQLAlchemyError, ValueError) as error:
-            message = f"the store cannot save the accepted change: {cause(error)}"
+            message = f"the store cannot save the accepted change: {database_message(error)}"
             raise InfrastructureError(message) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
@@ -71,13 +78,15 @@ class Store(Queries):
         elif platform is not None:
             tested = PLATFORMS.c.tested & (PLATFORMS.c.platform == platform)
             query = query.where(RUNS.c.run_id.in_(select(PLATFORMS.c.run_id).where(tested)))
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
                 known = connection.scalars(select(RUNS.c.run_id).order_by(*NEWEST_FIRST)).all()
                 raise _missing(run_id, platform, known)
             if row.document["schema_version"] > SCHEMA_VERSION:
-                message = f"the store {shown(self._engine)} was written by a newer version of this"
+                message = (
+                    f"the store {masked_url(self._engine)} was written by a newer version of this"
+                )
                 message += f" program: run {row.run_id}: got results of version"
                 message += f" {row.document['schema_version']}, expected at most {SCHEMA_VERSION}"
                 raise InfrastructureError(message, remedy="Update this program.")
@@ -92,7 +101,7 @@ class Store(Queries):
         query = select(PLATFORMS.c.document).where(
             PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == result.platform
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             document = connection.scalar(query)
             return document is not None and PlatformResult.model_validate(document) == result
 
@@ -108,7 +117,7 @@ class Store(Queries):
             .join(outcomes, DETAILS.c.outcomes == outcomes.c.digest)
         )
         row = self._details(query, run_id, platform)
-        return blobs.suite(*row) if row else []
+        return blobs.decode_suite(*row) if row else []
 
     def outcomes(self, run_id: str, platform: str) -> Outcomes:
         """The same tests as columns; each is loaded on first use and cached."""
@@ -120,9 +129,9 @@ class Store(Queries):
                 self._outcomes[place] = outcomes_of(())
             else:
                 self._outcomes[place] = Outcomes(
-                    read_names=lambda: self._shared(row.node_ids, blobs.names),
-                    read_endings=lambda: self._shared(row.outcomes, blobs.endings),
-                    read_seconds=lambda: blobs.seconds(row.durations),
+                    read_names=lambda: self._shared(row.node_ids, blobs.decode_names),
+                    read_endings=lambda: self._shared(row.outcomes, blobs.decode_endings),
+                    read_seconds=lambda: blobs.decode_seconds(row.durations),
                     digest=(row.node_ids, row.outcomes),
                 )
         return self._outcomes[place]
@@ -131,25 +140,25 @@ class Store(Queries):
         """Load a list that runs share; decode it once for all of them."""
         if digest not in self._decoded:
             query = select(BLOBS.c.content).where(BLOBS.c.digest == digest)
-            with reading(self._engine) as connection:
+            with read_transaction(self._engine) as connection:
                 self._decoded[digest] = decode(connection.execute(query).scalar_one())
         return self._decoded[digest]
 
     def reruns(self, run_id: str, platform: str) -> list[Rerun]:
         """Load the reruns of tests on one platform of a run."""
         row = self._details(select(DETAILS.c.reruns), run_id, platform)
-        return blobs.reruns(row[0]) if row and row[0] else []
+        return blobs.decode_reruns(row[0]) if row and row[0] else []
 
     def build_details(self, run_id: str, platform: str) -> BuildDetails | None:
         """Load the parts of the build on one platform of a run."""
         row = self._details(select(DETAILS.c.build), run_id, platform)
-        return blobs.build_details(row[0]) if row and row[0] else None
+        return blobs.decode_build_details(row[0]) if row and row[0] else None
 
     def _details(self, query: Any, run_id: str, platform: str) -> Any:
         query = query.join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id).where(
             PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == platform
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return connection.execute(query).one_or_none()
 
     def close(self) -> None:
@@ -166,9 +175,9 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
     if run_id in (None, LATEST):
         of_platform = f" of {platform}" if platform and known else ""
         remedy = f"Run one: {command('run', platform or 'cpu')}"
-        return UsageError(f"the store has no run{of_platform} yet", remedy=remedy)
-    message = f"the store has no run '{run_id}'" + near_match(run_id, [*known, LATEST])
-    remedy = f"The newest runs: {first_names(known)}." if known else "It has no runs yet."
+        return UsageError(f"the store holds no run{of_platform} yet", remedy=remedy)
+    message = f"the store holds no run '{run_id}'" + near_match(run_id, [*known, LATEST])
+    remedy = f"The newest runs: {first_names(known)}." if known else "It holds no runs yet."
     return UsageError(message, remedy=remedy)
 
 
@@ -176,11 +185,11 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
     """Save a run, replacing an earlier save of it."""
     document = run.model_dump(mode="json", exclude={"platforms"})
     # This locks the run: another process that saves it has to wait.
-    _put(connection, RUNS, {**_columns(run), "document": document})
+    _upsert(connection, RUNS, {**_columns(run), "document": document})
     keys = {result.platform: environment_key(result) for result in run.platforms}
     components = {key.digest: asdict(key) for key in keys.values()}
     _add_missing(connection, ENVIRONMENT_KEYS, "components", components)
-    suites = {name: blobs.suite_blobs(it.tests) for name, it in details.items() if it.tests}
+    suites = {name: blobs.encode_suite(it.tests) for name, it in details.items() if it.tests}
     shared = (it for suite in suites.values() for it in (suite.node_ids, suite.outcomes))
     lists = {it.digest: it.text for it in shared}
     for digest in connection.scalars(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(lists))):
@@ -224,8 +233,8 @@ def _details_values(details: Details, suite: blobs.SuiteBlobs | None) -> dict[st
         "node_ids": suite and suite.node_ids.digest,
         "outcomes": suite and suite.outcomes.digest,
         "durations": suite and suite.durations,
-        "reruns": details.reruns and blobs.reruns_blob(details.reruns),
-        "build": details.build and blobs.build_blob(details.build),
+        "reruns": details.reruns and blobs.encode_reruns(details.reruns),
+        "build": details.build and blobs.encode_build(details.build),
     }
     return {name: value for name, value in values.items() if value}
 
@@ -235,7 +244,7 @@ def _columns(run: RunResult | Row[Any]) -> dict[str, Any]:
     return {it.name: getattr(run, it.name) for it in RUNS.columns if it.name != "document"}
 
 
-def _put(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
+def _upsert(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
     """Insert a row, or update the row with the same primary key."""
     keys = [column.name for column in table.primary_key]
     others = {name: value for name, value in values.items() if name not in keys}

@@ -90,7 +90,7 @@ def test_the_store_has_the_same_tests_as_columns(results: Path, published: RunRe
 def test_the_report(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--slowest", "2", "--results", str(results)]) == ExitCode.PASSED
     shown = capsys.readouterr().out
-    assert "nvidia: 11 tests took 10.0 s in all\n" in shown
+    assert "nvidia: 11 tests took 10.0 s in total\n" in shown
     assert "The most expensive tests: 2 of 11 took 6.0 s (60 %)" in shown
     assert "The most expensive families: 2 of 4 took 9.0 s (90 %)" in shown
     assert "ascend" not in shown  # it has no tests
@@ -103,7 +103,10 @@ def test_a_run_without_tests(
     with Store(default_url(tmp_path)) as store:
         store.save(published, {})
     assert main(["report", "--slowest", "--results", str(tmp_path)]) == ExitCode.USAGE
-    assert f"run {published.run_id} has no tests" in capsys.readouterr().err
+    assert (
+        f"run {published.run_id}: got no tests, expected some for --slowest"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_report_as_markdown_and_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

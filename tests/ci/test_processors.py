@@ -72,7 +72,7 @@ def test_a_contract_learns_of_smaller_processors_and_holds_on_larger_ones(
     assert first.verdict.product is Product.FAILED
     assert "float16 of mm.out (slot 8; passed -> instruction set missing)" in str(first.notes)
     assert write_contract(work) == NEEDS
-    said = f"outcomes that depend on the processor: passed with {NEEDS}\n"
+    said = f"outcomes that depend on the processor: passed only with {NEEDS}\n"
     assert said in capsys.readouterr().out
     again = run(work, SMALL, skips=True)
     assert again.verdict.product is Product.PASSED
