@@ -49,5 +49,5 @@ def test_a_fault_is_exit_code_3(tmp_path: Path, module: str, fault: str, told: s
     first, second, *traceback = done.stderr.splitlines()
     assert first.startswith(f"error: internal error of this program: {told}")
     assert "sitecustomize.py, line " in first
-    assert second.startswith("Please report it, with the traceback below.")
+    assert second.startswith("Please report it with the traceback below.")
     assert traceback[0] == "Traceback (most recent call last):"
