@@ -132,7 +132,7 @@ def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
     if then is None or now is None or then == now:
         return Explanation(measure=name, before=then, after=now)
     stage, quantity = measures.stage_and_quantity(name)
-    pair = _Pair(sides=(before, after), stage=stage, quantity=quantity)
+    pair = _MeasurePair(sides=(before, after), stage=stage, quantity=quantity)
     found = [*pair.shares(), *_circumstances(pair)]
     if all(each.grade is not Grade.LIKELY for each in found):
         suffix = {CauseKind.UNIFORM: ": because of the machine, or of something they all share"}
@@ -158,7 +158,7 @@ _KINDS = {stage: [kind] for kind, stage in _STAGES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pair:
+class _MeasurePair:
     """One measure on both sides."""
 
     sides: tuple[BuildSide, BuildSide]
@@ -217,7 +217,7 @@ class _Pair:
         else:
             units = units_of(*self.sides, UnitKind.COMPILE)
             noun, sides = "unit", [dict.fromkeys(side, 1) for side in units]
-        return _Subject(pair=self, noun=noun).rows(*map(parts_of, sides))
+        return _PartSubject(pair=self, noun=noun).rows(*map(parts_of, sides))
 
     def _stage_rows(self) -> Iterator[Contributor]:
         building = self.building
@@ -239,7 +239,7 @@ class _Pair:
     def _unit_rows(self, kind: UnitKind) -> Iterator[Contributor]:
         units = units_of(*self.sides, kind)
         paces = [self._pace(side, kind) for side in self.sides]
-        subject = _Subject(pair=self, noun=_NOUNS[kind], scale=sum(paces) / 2, alone=ALONE)
+        subject = _PartSubject(pair=self, noun=_NOUNS[kind], scale=sum(paces) / 2, alone=ALONE)
         yield from subject.rows(*units)
         if self.quantity is not Quantity.WALL:
             return
@@ -269,7 +269,7 @@ class _Pair:
         paces = [
             min(1.0, _ratio(side.own(self.name), sum(side.tests.values()))) for side in self.sides
         ]
-        subject = _Subject(pair=self, noun="test", scale=sum(paces) / 2, grouped=_by_target)
+        subject = _PartSubject(pair=self, noun="test", scale=sum(paces) / 2, grouped=_by_target)
         gone = {name: seconds for name, seconds in before.items() if name not in after}
         new = {name: seconds for name, seconds in after.items() if name not in before}
         yield from subject.rows(parts_of(gone), parts_of(new))
@@ -288,7 +288,7 @@ def _by_target(tests: Iterable[str]) -> Iterator[Group]:
     return (Group(tuple(names), f"of {target}") for target, names in found.items())
 
 
-def _stage_row(text: str, stage: _Pair) -> Contributor:
+def _stage_row(text: str, stage: _MeasurePair) -> Contributor:
     return Contributor(CauseKind.STAGE, text, stage.change, (stage.stage,))
 
 
@@ -322,10 +322,10 @@ _GROUPED = _RESIZED | {CauseKind.ADDED, CauseKind.REMOVED}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Subject:
+class _PartSubject:
     """The noun for parts, their grouping, and the worth of one of their seconds."""
 
-    pair: _Pair
+    pair: _MeasurePair
     noun: str
     grouped: Callable[[Iterable[str]], Iterator[Group]] = group_names
     scale: float = 1.0
@@ -435,7 +435,7 @@ _PACKAGES = ("numpy", "Cython", "scikit-build-core", "setuptools", "meson-python
 _REPORTED_ELSEWHERE = ("cache", "platform")
 
 
-def _circumstances(pair: _Pair) -> Iterator[Contributor]:
+def _circumstances(pair: _MeasurePair) -> Iterator[Contributor]:
     """Yield changes that may have affected a measure of the stage."""
     stage, quantity, is_of_tests = pair.stage, pair.quantity, pair.is_of_tests
     before, after = pair.sides

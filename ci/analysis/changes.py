@@ -39,7 +39,7 @@ class Policy:
     """The smallest normal deviate of Welch's test, for levels whose noise differs."""
     rank: float = 2.8
     """The smallest normal deviate of the rank test, which outliers and variance cannot move."""
-    detrended: float = 3.0
+    detrended_t: float = 3.0
     """The smallest Student's t of a step besides a linear trend: a drift is not a staircase."""
 
 
@@ -133,81 +133,83 @@ class _SeriesAnalysis:
     series: int
 
     @property
-    def tightened(self) -> float:
+    def correction(self) -> float:
         """The factor by which many series make the limit of each test stricter."""
         return min(1.0, POLICY.family / (max(self.series, 1) * POLICY.alarm))
 
     def finding(self) -> SeriesFinding:
         if not len(self.values):
             return SeriesFinding(changes=(), level=None, detectable=None)
-        starts = self.confirmed()
+        starts = self.find_confirmed()
         bounds = [0, *starts, len(self.values)]
         changes = [
-            self.change(self.step(*bounds[place : place + 3]), index, confirmed=True)
+            self.change_point(self.step(*bounds[place : place + 3]), index, confirmed=True)
             for place, index in enumerate(starts)
         ]
         start = bounds[-2]
         latest = Level(self.values[start:])
         return SeriesFinding(
-            changes=(*changes, *self.young(start)),
+            changes=(*changes, *self.find_suspected(start)),
             level=latest.median,
             detectable=self.detectable(latest),
-            drift=self.drift(latest, start),
+            drift=self.find_drift(latest, start),
         )
 
-    def confirmed(self) -> list[int]:
+    def find_confirmed(self) -> list[int]:
         """Find where levels begin: drop the weakest candidate until all remaining ones hold."""
-        starts = levels.candidates(self.values)
+        starts = levels.find_level_starts(self.values)
         steps: dict[int, Step] = {}
         while True:
             bounds = [0, *starts, len(self.values)]
             for place, index in enumerate(starts):
                 if index not in steps:
                     steps[index] = self.step(*bounds[place : place + 3])
-            weak = [index for index in starts if not self.holds(steps[index])]
+            weak = [index for index in starts if not self.passes_tests(steps[index])]
             if not weak:
-                return [*starts, *self.latest([0, *starts][-1])]
-            strength = {it: (self._whole(steps[it]), abs(steps[it].deviate)) for it in weak}
+                return [*starts, *self.find_latest([0, *starts][-1])]
+            strength = {
+                it: (self._is_long_enough(steps[it]), abs(steps[it].deviate)) for it in weak
+            }
             place = starts.index(min(weak, key=strength.__getitem__))
             for neighbour in starts[max(place - 1, 0) : place + 2]:
                 del steps[neighbour]
             del starts[place]
 
-    def latest(self, start: int) -> Iterator[int]:
+    def find_latest(self, start: int) -> Iterator[int]:
         """Test the last place that can be confirmed: candidates may come one place too late."""
         end = len(self.values)
         index = end - POLICY.confirm
         if index < start + POLICY.confirm:
             return
         step = self.step(start, index, end)
-        if self.holds(step):
+        if self.passes_tests(step):
             younger = (self.step(start, at, end) for at in range(index + 1, end))
             if abs(step.deviate) >= _AS_LIKELY * max(abs(other.deviate) for other in younger):
                 yield index
 
-    def _whole(self, step: Step) -> bool:
+    def _is_long_enough(self, step: Step) -> bool:
         return min(len(step.before), len(step.after)) >= POLICY.confirm
 
-    def holds(self, step: Step) -> bool:
+    def passes_tests(self, step: Step) -> bool:
         return (
-            self._whole(step)
+            self._is_long_enough(step)
             and abs(step.effect) >= POLICY.minimum
-            and step.p_value <= POLICY.alarm * self.tightened
+            and step.p_value <= POLICY.alarm * self.correction
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
-            and abs(step.detrended_t()) >= POLICY.detrended
+            and abs(step.detrended_t()) >= POLICY.detrended_t
         )
 
     def step(self, start: int, index: int, end: int) -> Step:
         before = self.values[max(start, index - POLICY.window) : index]
         return Step(Level(before), Level(self.values[index : min(end, index + POLICY.window)]))
 
-    def young(self, start: int) -> Iterator[ChangePoint]:
+    def find_suspected(self, start: int) -> Iterator[ChangePoint]:
         """Find the most likely change among the last values, which are too few to confirm it."""
         end = len(self.values)
         first = max(start + POLICY.confirm, end - POLICY.confirm + 1)
         steps = ((self.step(start, at, end), at) for at in range(first, end))
-        limit = POLICY.suspicion * self.tightened
+        limit = POLICY.suspicion * self.correction
         suspects = [
             (step, at)
             for step, at in steps
@@ -215,9 +217,9 @@ class _SeriesAnalysis:
         ]
         if suspects:
             step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
-            yield self.change(step, index, confirmed=False)
+            yield self.change_point(step, index, confirmed=False)
 
-    def change(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
+    def change_point(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
         low, high = step.interval(_CONFIDENCE)
         return ChangePoint(
             index=index,
@@ -235,13 +237,15 @@ class _SeriesAnalysis:
         if len(level) < POLICY.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
-        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * levels.inflation(level)
-        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.tightened / 2)
-        limit = levels.student_of_normal(deviate, len(level) + POLICY.confirm - 2) * error
+        error = (
+            noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * levels.error_inflation(level)
+        )
+        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.correction / 2)
+        limit = levels.normal_to_student(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
 
-    def drift(self, level: Level, start: int) -> Drift | None:
+    def find_drift(self, level: Level, start: int) -> Drift | None:
         if len(level) < _LEAST_DRIFT or not level.median:
             return None
         place: Values = np.arange(len(level), dtype=float)
@@ -252,14 +256,17 @@ class _SeriesAnalysis:
         degrees = len(level) - 2
         noise = max(math.sqrt(float(rest @ rest) / degrees), levels.least_noise(level.median))
         error = noise / math.sqrt(own)
-        limit = POLICY.alarm * self.tightened
-        if not error or levels.two_sided(levels.normal_of_student(slope / error, degrees)) > limit:
+        limit = POLICY.alarm * self.correction
+        if (
+            not error
+            or levels.two_sided_p_value(levels.student_to_normal(slope / error, degrees)) > limit
+        ):
             return None
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])
         change = slope * length / first if first else math.inf
         half = (
-            levels.student_of_normal(-levels.NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees)
+            levels.normal_to_student(-levels.NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees)
             * error
             * length
         )
@@ -274,7 +281,7 @@ def _exact_finding(values: Sequence[float]) -> SeriesFinding:
     changes: list[ChangePoint] = []
     level = values[0] if values else 0.0
     for index, value in enumerate(values):
-        size = levels.relative(level, value)
+        size = levels.relative_change(level, value)
         if abs(size) >= POLICY.exact_minimum:
             change = ChangePoint(
                 index=index,

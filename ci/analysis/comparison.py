@@ -217,7 +217,7 @@ def _compare_tests(base: Side, head: Side, tests: Callable[[], Difference]) -> D
     return tests() if base.selected == head.selected else of_both(tests())
 
 
-Place = tuple[str, str]  # run id, platform
+PlatformRun = tuple[str, str]  # run id, platform
 
 
 class _RunComparison:
@@ -284,7 +284,9 @@ class _RunComparison:
             explanations=tuple(self._explanations(head, times)),
         )
 
-    def _tests(self, base: Place, head: Place, times: Times | MissingTimes) -> Difference:
+    def _tests(
+        self, base: PlatformRun, head: PlatformRun, times: Times | MissingTimes
+    ) -> Difference:
         """Compare the tests of two runs; slower tests are listed only if times are comparable."""
         platform, after = head[1], self._store.outcomes(*head)
         found = run_difference(self._store.outcomes(*base), after)

@@ -46,7 +46,7 @@ class Costs:
         return sum(share.seconds for share in shares) / self.seconds if self.seconds else 0.0
 
 
-def costs_of(outcomes: Outcomes) -> Costs:
+def add_up_costs(outcomes: Outcomes) -> Costs:
     """Add up the seconds of tests in three ways."""
     took = dict(zip(outcomes.names, outcomes.seconds, strict=True))
     operators = {node_id: name for node_id in took if (name := operator_of(node_id))}

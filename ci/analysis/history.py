@@ -52,7 +52,7 @@ def platform_history(
 
     Raises ``UsageError`` if the platform or the stage was never measured.
     """
-    name = project_of(store, platform, project)
+    name = find_project(store, platform, project)
     rows = store.measured(platform, project=name, last=last)
     if stage is not None:
         known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
@@ -70,7 +70,7 @@ def platform_history(
     )
 
 
-def project_of(store: Store, platform: str, project: str | None) -> str:
+def find_project(store: Store, platform: str, project: str | None) -> str:
     """The given project if it has runs of the platform; by default that of its newest run."""
     for last in (RECENT_HEADS, None):
         heads = store.heads(project=project, last=last)

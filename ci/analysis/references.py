@@ -79,12 +79,12 @@ class ReferenceFinder:
         """Find the runs of two references. A commit means runs of the project of the other one."""
         first, second = self.find_runs(base), self.find_runs(head)
         if first.project != second.project and first.commits:
-            first = self._of_project(second.project).find_runs(base)
+            first = self._limit_to_project(second.project).find_runs(base)
         elif first.project != second.project and second.commits:
-            second = self._of_project(first.project).find_runs(head)
+            second = self._limit_to_project(first.project).find_runs(head)
         return first, _drop_shared_runs(second, first)
 
-    def _of_project(self, project: str) -> ReferenceFinder:
+    def _limit_to_project(self, project: str) -> ReferenceFinder:
         return replace(self, heads=[run for run in self.heads if run.project == project])
 
     def find_runs(self, text: str) -> ReferenceRuns:
@@ -109,10 +109,10 @@ class ReferenceFinder:
                 return ReferenceRuns(name=name, platform=platform, runs=runs)
             if commit := self._commit(name):
                 commits = self.repository.commits(commit) or (commit,)
-                return self._of_commits(name, platform, commits)
+                return self._find_on_commits(name, platform, commits)
         for name, platform in readings:
             if commits := self.repository.commits(name):
-                return self._of_commits(name, platform, commits)
+                return self._find_on_commits(name, platform, commits)
         raise self._unknown_error(text)
 
     def _commit(self, name: str) -> str | None:
@@ -128,7 +128,7 @@ class ReferenceFinder:
             raise UsageError(message, remedy="Write more digits of the commit.")
         return found[0] if found else None
 
-    def _of_commits(
+    def _find_on_commits(
         self, name: str, platform: str | None, commits: tuple[str, ...]
     ) -> ReferenceRuns:
         """Find, for each platform, the nearest commit with a run, and its newest run."""

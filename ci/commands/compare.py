@@ -54,9 +54,9 @@ def execute(options: argparse.Namespace) -> int:
     # nor a wrong command line needs them.
     from ci.analysis.comparison import compare
     from ci.report.comparison import ComparisonReport
-    from ci.store.folder import existing_store
+    from ci.store.folder import open_existing_store
 
-    open_store = partial(existing_store, options.results)
+    open_store = partial(open_existing_store, options.results)
     found = compare(open_store, options.source, options.base, options.head)
     ComparisonReport(found).show(options.format)
     if options.fail_on is None:

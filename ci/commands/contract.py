@@ -16,7 +16,7 @@ from ci.facts.difference import ChangeKind, difference
 from ci.model.results import RunResult, kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.document import output, print_document
-from ci.store.folder import existing_store
+from ci.store.folder import open_existing_store
 from ci.util.files import write_atomically
 
 OTHER_CONFIG = (
@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the contract of a platform from one of its runs, and print what has changed."""
-    with existing_store(options.results, run=options.run) as store:
+    with open_existing_store(options.results, run=options.run) as store:
         run = store.load(options.run, platform=options.platform)
     config = config_file(options).resolve()
     path = options.output or _contract_file(config, options.platform, run)

@@ -29,7 +29,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " wrong, and with 3 if anything else is missing."
     )
     parser.add_argument(
-        "platforms", nargs="*", metavar="PLATFORM", help="what to check (default: all configured)"
+        "platforms",
+        nargs="*",
+        metavar="PLATFORM",
+        help="platforms to check (default: all configured ones)",
     )
     parser.add_argument(
         "--engine", metavar="ENGINE", help="check this engine instead of the one in the site file"

@@ -10,7 +10,7 @@ from ci.commands.options import add_results, choice_of
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.store.exporting import TABLES, WRITERS, export
-from ci.store.folder import existing_store, make_folder
+from ci.store.folder import make_folder, open_existing_store
 from ci.util.text import counted
 
 
@@ -70,7 +70,7 @@ def _parse_time(text: str) -> datetime:
 
 def execute(options: argparse.Namespace) -> int:
     """Export the selected runs, oldest first, and print the files that were written."""
-    with existing_store(options.results) as store:
+    with open_existing_store(options.results) as store:
         named = {store.load(run).run_id for run in options.run or ()}
         run_ids = [
             head.run_id

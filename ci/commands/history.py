@@ -52,16 +52,16 @@ def execute(options: argparse.Namespace) -> int:
     # Imported here: NumPy, the change-point library and the models take 0.5 s, and neither --help
     # nor a wrong command line needs them.
     from ci.analysis.flaky import find_flaky_tests
-    from ci.analysis.history import acceptances, platform_history, project_of
+    from ci.analysis.history import acceptances, find_project, platform_history
     from ci.report.document import select_attributes
     from ci.report.history import HistoryReport, accepted_line
     from ci.report.tests import FlakyReport
-    from ci.store.folder import existing_store
+    from ci.store.folder import open_existing_store
 
     platform, project = options.platform, options.project
-    with existing_store(options.results) as store:
+    with open_existing_store(options.results) as store:
         if options.flaky:
-            found = find_flaky_tests(store, platform, project_of(store, platform, project))
+            found = find_flaky_tests(store, platform, find_project(store, platform, project))
             FlakyReport(platform, found).show(options.format)
             return ExitCode.PASSED
         record = platform_history(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from ci.analysis.durations import costs_of
+from ci.analysis.durations import add_up_costs
 from ci.commands.options import add_format, add_results, whole_number
 from ci.errors import ExitCode, UsageError
 from ci.model.results import title
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
-from ci.store.folder import existing_store
+from ci.store.folder import open_existing_store
 
 SLOWEST = 10  # lines: the three lists fit on a screen of 50
 
@@ -33,13 +33,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Show the results of a run, or its most expensive tests."""
-    with existing_store(options.results, run=options.run) as store:
+    with open_existing_store(options.results, run=options.run) as store:
         run = store.load(options.run)
         if not options.slowest:
             ResultsReport(run).show(options.format)
             return ExitCode.PASSED
         costs = {
-            title(result.platform, simulated=result.simulated): costs_of(outcomes)
+            title(result.platform, simulated=result.simulated): add_up_costs(outcomes)
             for result in run.platforms
             if (outcomes := store.outcomes(run.run_id, result.platform)).names
         }

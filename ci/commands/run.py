@@ -218,7 +218,7 @@ def _execute_plans(
         if options.format == "table":
             print(f"\nresults: {folder}")
             for command in coordinator.install:
-                print(f"to install what is missing: {command}")
+                print(f"install what is missing: {command}")
             if not all(platform.verdict.product.is_final for platform in result.platforms):
                 print(f"to continue this run: {coordinator.command_to_resume}")
     return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)

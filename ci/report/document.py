@@ -25,6 +25,7 @@ from ci.util.text import printable
 
 # Width in characters where the output is no terminal: the table of six platforms takes 187.
 FILE_WIDTH = 200
+SCREEN_WIDTH = 80  # of the narrowest terminal on which tables are meant to be read
 # Markdown takes no underscore inside a word as markup; most test names have some.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
@@ -132,32 +133,37 @@ def print_document(document: Document, console: Console, *, wrap: bool = False) 
         if number:
             console.print()
         for block in section:
-            for shown in _render(block):
+            for shown in _render(block, console.width):
                 console.print(shown, soft_wrap=isinstance(shown, Text) and not wrap)
 
 
-def _render(block: Block) -> Iterator[Text | terminal.Table]:
+def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
     match block:
         case Heading(_, text, style):
             yield _text(Span(text, style))
         case Items(lines, indent):
             yield from (_text(line, indent) for line in lines)
         case Table():
-            yield _render_table(block)
+            yield _render_table(block, width)
         case Fold(summary, blocks):  # a terminal shows it unfolded
             yield _text(summary)
             for inner in blocks:
-                yield from _render(inner)
+                yield from _render(inner, width)
         case _:
             yield _text(block)
 
 
-def _render_table(table: Table) -> terminal.Table:
-    title = _text(table.title) if table.title else None
-    shown = terminal.Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+def _render_table(table: Table, width: int) -> terminal.Table:
+    caption = _text(table.title) if table.title else None
+    shown = terminal.Table(
+        title=caption, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False
+    )
     for heading in table.headings:
         justify: JustifyMethod = "right" if heading in table.numbers else "left"
-        shown.add_column(heading.replace("`", ""), justify=justify, overflow="fold")
+        title = heading.replace("`", "")
+        # Fold cells, but not the words of a heading: narrower than this, columns would be lost.
+        least = max(map(len, title.split()), default=0) if width >= SCREEN_WIDTH else None
+        shown.add_column(title, justify=justify, overflow="fold", min_width=least)
     for row, style in zip(table.rows, table.styles or [""] * len(table.rows), strict=True):
         shown.add_row(*(Text(printable(cell), style) for cell in row))
     return shown

@@ -57,7 +57,7 @@ class HistoryReport(Report):
         record = self.record
         title = Heading(1, f"{record.project}: {record.platform}, {counted(record.runs, 'run')}")
         if self.check:
-            yield title, Items(_alarms(record))
+            yield title, Items(_check_lines(record))
             return
         yield [title]
         for number, environment in enumerate(record.history.environments, start=1):
@@ -69,9 +69,9 @@ class HistoryReport(Report):
             newest = {it.measure: it for shift in environment.shifts[::-1] for it in shift.changes}
             rows = [_row(series, newest.get(series.measure)) for series in environment.series]
             yield [Table(COLUMNS, rows, numbers=COLUMNS[2:6])]
-            for heading, lines in _changes(record, environment):
+            for heading, lines in _change_sections(record, environment):
                 yield Heading(3, heading), Items(lines, indent="  ")
-        for heading, lines in _environments(record):
+        for heading, lines in _environment_sections(record):
             yield Heading(2, heading), Items(lines, indent="  ")
         yield [ALARMS]
         yield [Items(_conclusion(record))]
@@ -113,29 +113,29 @@ def _conclusion(record: PlatformHistory) -> list[str]:
     return lines
 
 
-def _alarms(record: PlatformHistory) -> list[str]:
+def _check_lines(record: PlatformHistory) -> list[str]:
     """Open and suspected regressions, their environments, and the detectable changes."""
     environments = record.history.environments
     lines: list[str] = []
     for number, environment in enumerate(environments, start=1):
         place = f"environment {number}: " if len(environments) > 1 else ""
-        for heading, found in _changes(record, environment, _ALARMING):
+        for heading, found in _change_sections(record, environment, _ALARMING):
             lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
     lines += [f"environment {number}: {it.key}" for number, it in enumerate(environments, start=1)]
     # Explain why some runs cannot be judged yet.
     young = {it.runs[0].run_id for it in environments if len(it.runs) < 2 * POLICY.confirm}
     if new := _key_changes(record, young):
         heading = counted(len(new), "change") + " of the environment, with too few runs since"
-        lines += [heading, *(f"  {line}" for line in _first(new))]
+        lines += [heading, *(f"  {line}" for line in _shorten(new))]
     return [*lines, *_conclusion(record)]
 
 
-def _environments(record: PlatformHistory) -> Iterator[Section]:
+def _environment_sections(record: PlatformHistory) -> Iterator[Section]:
     """The changes of the environment, and the environments no longer in use."""
     if changes := _key_changes(record):
-        yield counted(len(changes), "change") + " of the environment", _first(changes)
+        yield counted(len(changes), "change") + " of the environment", _shorten(changes)
     if past := [f"{it.key}: {_span(it.runs)}" for it in record.history.past]:
-        yield counted(len(past), "environment") + " no longer in use", _first(past)
+        yield counted(len(past), "environment") + " no longer in use", _shorten(past)
 
 
 def _key_changes(record: PlatformHistory, run_ids: Container[str] | None = None) -> list[str]:
@@ -151,11 +151,11 @@ def _span(runs: Sequence[RunMeasures]) -> str:
     return f"{counted(len(runs), 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
-def _first(lines: Sequence[str]) -> list[str]:
-    return [*lines[:MOST], *_more(len(lines))]
+def _shorten(lines: Sequence[str]) -> list[str]:
+    return [*lines[:MOST], *_omitted(len(lines))]
 
 
-def _more(count: int) -> list[str]:
+def _omitted(count: int) -> list[str]:
     return [f"and {count - MOST:,} more: --format json shows all"] if count > MOST else []
 
 
@@ -187,13 +187,13 @@ def accepted_line(accepted: Acceptance) -> str:
 # What changed, in words
 
 
-def _changes(
+def _change_sections(
     record: PlatformHistory, environment: Environment, kinds: Sequence[str] = _KINDS
 ) -> Iterator[Section]:
     for kind in kinds:
         if shifts := [it for it in environment.shifts if _kind(it) == kind]:
             lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
-            yield counted(len(shifts), kind), [*lines, *_more(len(shifts))]
+            yield counted(len(shifts), kind), [*lines, *_omitted(len(shifts))]
     drifts = []
     for series in environment.series:
         drift, since = series.finding.drift, series.drifts_since

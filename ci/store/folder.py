@@ -113,7 +113,7 @@ def open_store(results: Path) -> Store:
     return Store(store_url(results))
 
 
-def existing_store(results: Path, *, run: str | None = None) -> Store:
+def open_existing_store(results: Path, *, run: str | None = None) -> Store:
     """Open the store of these results; raises ``UsageError`` if no run has created one yet.
 
     ``run`` is the run to look up, for the message.

@@ -171,7 +171,7 @@ def _verdict(result: PlatformResult | None) -> str:
 
 
 class Importer:
-    """Imports into one folder of results; a lock keeps a second import out."""
+    """Imports runs into one folder of results; a lock keeps a second import out."""
 
     def __init__(self, results: Path, store: Store, *, replace: bool = False) -> None:
         self._results = results

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ci.analysis import changes
 from ci.analysis.changes import POLICY, SeriesFinding, analyze
-from ci.analysis.levels import Level, Step, inflation, normal_of_student, student_of_normal
+from ci.analysis.levels import Level, Step, error_inflation, normal_to_student, student_to_normal
 
 SEEDS = range(60)
 
@@ -209,8 +209,8 @@ def test_what_is_no_number_is_refused() -> None:
 
 @pytest.mark.parametrize(("t", "degrees"), [(2.776, 4), (2.228, 10), (2.009, 50)])
 def test_students_t_as_a_normal_deviate(t: float, degrees: int) -> None:
-    assert normal_of_student(t, degrees) == pytest.approx(1.96, abs=0.02)
-    assert student_of_normal(normal_of_student(t, degrees), degrees) == pytest.approx(t)
+    assert student_to_normal(t, degrees) == pytest.approx(1.96, abs=0.02)
+    assert normal_to_student(student_to_normal(t, degrees), degrees) == pytest.approx(t)
 
 
 def test_ranks_do_not_care_how_far_an_outlier_is() -> None:
@@ -223,5 +223,5 @@ def test_ranks_do_not_care_how_far_an_outlier_is() -> None:
 def test_values_like_their_neighbours_weigh_less() -> None:
     random = np.random.default_rng(0)
     white = random.normal(size=200)
-    assert inflation(Level(white)) < 1.1
-    assert inflation(Level(np.convolve(white, np.ones(4) / 4))) > 1.5
+    assert error_inflation(Level(white)) < 1.1
+    assert error_inflation(Level(np.convolve(white, np.ones(4) / 4))) > 1.5

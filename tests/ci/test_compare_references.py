@@ -97,8 +97,8 @@ def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
         ("0123456", "the store holds no run '0123456', and no commit that begins with it"),
         (
             "v1/cpuu",
-            "the store holds no run with 'cpuu' of it or its ancestors (1 commit), but has runs with"
-            " ascend, cpu; did you mean 'cpu'?",
+            "the store holds no run with 'cpuu' of it or its ancestors (1 commit), but has runs"
+            " with ascend, cpu; did you mean 'cpu'?",
         ),
         ("run-001/ascend", "run run-001: got platform 'ascend', expected cpu"),
         ("run-01", "the store holds no run 'run-01'; did you mean 'run-001'?"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from operator_log import node_id
 
-from ci.analysis.durations import OTHERS, Share, costs_of
+from ci.analysis.durations import OTHERS, Share, add_up_costs
 from ci.cli import main
 from ci.errors import ExitCode
 from ci.facts.suite import outcomes_of
@@ -39,7 +39,7 @@ TESTS = [
 
 
 def test_families_are_first_words_that_several_operators_share() -> None:
-    costs = costs_of(outcomes_of(TESTS))
+    costs = add_up_costs(outcomes_of(TESTS))
     assert costs.families == (
         Share("fft_", 4, 8.0),
         Share("foreach_", 3, 1.0),
@@ -51,7 +51,7 @@ def test_families_are_first_words_that_several_operators_share() -> None:
 
 
 def test_operators_have_their_overloads_dtypes_and_slots_together() -> None:
-    costs = costs_of(outcomes_of(TESTS))
+    costs = add_up_costs(outcomes_of(TESTS))
     assert costs.functions[:3] == (
         Share("fft_fft", 2, 6.0),
         Share("fft_ifft", 1, 1.0),
@@ -63,7 +63,7 @@ def test_operators_have_their_overloads_dtypes_and_slots_together() -> None:
 
 
 def test_a_suite_that_takes_no_time_has_no_shares() -> None:
-    costs = costs_of(outcomes_of(()))
+    costs = add_up_costs(outcomes_of(()))
     assert (costs.seconds, costs.share(()), costs.families) == (0.0, 0.0, ())
 
 

@@ -23,6 +23,7 @@ from ci.report.table import (
     ALWAYS_EXPLAINED,
     EXPLAINED,
     HEADINGS,
+    STAGE_HEADINGS,
     ResultsReport,
     build_text,
     stage_rows,
@@ -68,9 +69,17 @@ def test_every_word_of_a_verdict_is_explained_in_a_line_of_80_columns() -> None:
     assert [line for line in lines if len(line) > 80] == []
 
 
-def test_a_narrow_terminal_loses_nothing(published: RunResult) -> None:
-    text = "".join(terminal(published, width=60).split())
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_loses_nothing(published: RunResult, width: int) -> None:
+    text = "".join(terminal(published, width).split())
     assert all(result.label in text for result in published.platforms)
+    assert "Notes" in text
+
+
+def test_headings_are_whole_words_at_80_columns(published: RunResult) -> None:
+    words = terminal(published, width=80).split()
+    headings = " ".join((*HEADINGS, *STAGE_HEADINGS)).replace("`", "")
+    assert set(headings.split()) <= set(words)
 
 
 def test_the_page_has_origin_evidence_and_stages(published: RunResult) -> None:
