@@ -37,7 +37,7 @@ def _main() -> int:
     if not __debug__:  # `schema` takes its descriptions from docstrings, which -OO removes
         if os.environ.pop("PYTHONOPTIMIZE", ""):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
-        print("error: Python got -O, which removes assertions and docstrings", file=sys.stderr)
+        print("error: Python got -O, which skips assertions and docstrings", file=sys.stderr)
         print("Run: python -m ci", file=sys.stderr)
         return 2
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
