@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
 
 
-GROUPS = 25  # the newest groups of runs of one commit and environment; a comparison takes 0.1 s
+GROUPS = 25  # newest groups of runs of one commit and environment: 0.1 s of a comparison
 Z95 = 1.959964  # 95 % of a normal distribution lie within this many standard deviations
 
 

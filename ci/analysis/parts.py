@@ -178,9 +178,9 @@ ALIKE = 5  # parts: among fewer, a single outlier would decide what "all of them
 UNIFORM = 0.05  # relative; a smaller common factor is reported as spread over all
 OUTLIER = 0.2  # relative; a smaller change belongs to the rest, even if the others changed less
 # The limit for an outlier if all parts scatter: this many times the first quartile of the changes,
-# or 4 standard deviations. The quartile holds even if half of the parts scatter more. Measured with
-# six builds of 16 units on 2 cores that 6 processes used at the same time: half of the units moved
-# by more than 20 % against the others.
+# which is 4 standard deviations of normal noise. Half of the parts may scatter more without moving
+# it. Measured with six builds of 16 units on 2 cores that 6 processes used at the same time: half
+# of the units moved by more than 20 % against the others.
 QUARTERS = 12.6
 
 

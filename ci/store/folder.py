@@ -50,7 +50,7 @@ def link_latest(folder: Path) -> None:
 
 
 def lock_run(folder: Path) -> AbstractContextManager[object]:
-    """Lock a run: a second caller would adopt the first one's container.
+    """Lock a run: a second caller would take over the container of the first.
 
     The kernel releases the lock when the caller's process ends.
     """
