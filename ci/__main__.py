@@ -1,7 +1,7 @@
 """Run ``python -m ci``, or report how to install missing dependencies.
 
-Whatever ends it otherwise than its commands do is a fault of this program, and exit code 3:
-Python's own code for that, 1, is a failure of the product.
+An unexpected error is a fault of this program and exits with 3. Python itself would exit with 1,
+which here means a failure of the product.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ DEPENDENCIES = (
 REMEDY = """\
 `python3 noxfile.py -s build-cpu` installs what it needs by itself. Or, in a virtual
 environment with pip 25.1 or newer: `python -m pip install --group ci`"""
-# What is imported and loaded lives to the end: looking through it again and again for garbage, as
-# after 700 new objects by default, took 10 % of the time of `compare`.
+# Imported modules and loaded results live until the program ends. Python's default collects garbage
+# after every 700 new objects: searching them again and again took 10 % of the time of `compare`.
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-FAULT = 3  # ExitCode.INFRASTRUCTURE, which may be what cannot be imported
+FAULT = 3  # ExitCode.INFRASTRUCTURE: importing it may be what fails
 
 
 def _main() -> int:
-    if not __debug__:  # without docstrings `schema` has no descriptions
+    if not __debug__:  # `schema` takes its descriptions from docstrings, which -OO removes
         if os.environ.pop("PYTHONOPTIMIZE", ""):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
         print("error: Python got -O, which skips assertions and docstrings", file=sys.stderr)
@@ -44,37 +44,37 @@ def _main() -> int:
     try:
         from ci.cli import main
 
-        # A CI system's cancel is an interrupt like any other: clean up, keep what there is.
+        # A CI system cancels a job with SIGTERM. Treat it as an interrupt: clean up, keep results.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        return main()  # a command imports what it alone needs
+        return main()  # each command imports its own dependencies
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in DEPENDENCIES:
-            return _fault(error)
+            return _report_fault(error)
         print(f"error: the Python package '{missing}' is not installed", file=sys.stderr)
         print(REMEDY, file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # while something was imported
+    except KeyboardInterrupt:  # during an import
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        return _fault(error)
+        return _report_fault(error)
 
 
-def _fault(error: Exception) -> int:
+def _report_fault(error: Exception) -> int:
     """Report an internal error with its location and traceback."""
     what = traceback.format_exception_only(error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
-    text = f"error: a fault of this program: {what}{where}\n"
-    text += "Please report it, with the traceback below. It says nothing about the product.\n"
+    text = f"error: internal error of this program: {what}{where}\n"
+    text += "Please report it with the traceback below. It is not a failure of the product.\n"
     text += "".join(traceback.format_exception(error))
     try:
         from ci.util.text import mask_credentials
 
         text = mask_credentials(text)
-    except Exception as second:  # what cannot be imported may be the fault
-        text = f"error: a fault of this program: {what}{where} ({type(second).__name__})\n"
+    except Exception as second:  # the failed import may be this one
+        text = f"error: internal error of this program: {what}{where} ({type(second).__name__})\n"
     print(text, end="", file=sys.stderr)
     return FAULT
 

@@ -17,26 +17,26 @@ EXIT_CODES = """exit codes:
   0    every requested platform was built and passed its tests
   1    product failure: build or tests
   2    wrong command line or configuration
-  3    infrastructure failure (engine, image, network, a program that is missing here), or a
-       fault of this program
-  4    a regression, where compare or history was told to fail on one
+  3    infrastructure failure (engine, image, network, a missing program), or an internal error of
+       this program
+  4    a regression, with compare --fail-on or history --check
   130  interrupted
 """
 
 
-# One module of ``ci.commands`` each. Only that of the command at hand is imported: all take 0.5 s.
+# Each is a module of ``ci.commands``. Only the requested one is imported: all take 0.5 s.
 COMMANDS: Mapping[str, str] = {
     "run": "build and test platforms",
-    "bundle": "pack platforms into a file, to run them offline",
+    "bundle": "pack platforms into a file to run them offline",
     "report": "show the results of a run",
     "compare": "show what changed between runs or platforms",
-    "contract": "write what a platform's tests are expected to do",
-    "history": "show what a platform's runs cost over time",
-    "import": "take over runs that were made elsewhere",
-    "export": "write runs as tables, for pandas or DuckDB",
+    "contract": "write the expected outcomes of a platform's tests",
+    "history": "show what the runs of a platform cost over time",
+    "import": "import runs from other machines",
+    "export": "write runs as tables for pandas or DuckDB",
     "platforms": "list the configured platforms",
-    "doctor": "check what runs of platforms need",
-    "gc": "remove what earlier runs left, by age and size",
+    "doctor": "check that this machine has what runs need",
+    "gc": "remove leftovers of earlier runs by age and size",
     "schema": "print the JSON schema of ci.yaml",
 }
 
@@ -44,12 +44,12 @@ COMMANDS: Mapping[str, str] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = _parsed(words)
+    options = _parse_options(words)
     with remember_options(options):
-        return _carry_out(options)
+        return _execute(options)
 
 
-def _carry_out(options: argparse.Namespace) -> int:
+def _execute(options: argparse.Namespace) -> int:
     try:
         return int(options.execute(options))
     except CiError as error:
@@ -57,10 +57,10 @@ def _carry_out(options: argparse.Namespace) -> int:
         if error.remedy:
             print(error.remedy, file=sys.stderr)
         return error.exit_code
-    except OSError as error:  # a full disk, a folder that is not ours
+    except OSError as error:  # a full disk, a folder without permission
         print(f"error: {error}", file=sys.stderr)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            remedy = f"Make room there; `{command('gc')}` removes what earlier runs have left."
+            remedy = f"Make room there: `{command('gc')}` removes leftovers of earlier runs."
             print(remedy, file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
@@ -68,8 +68,8 @@ def _carry_out(options: argparse.Namespace) -> int:
         return ExitCode.INTERRUPTED
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line; a wrong word gets a hint. Exits with 2 where there is one."""
+def _parse_options(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line; exits with 2 and a hint at a wrong word."""
     parser = argparse.ArgumentParser(
         prog="python -m ci",
         description="Build and test a project on its platforms, and report the results.",
@@ -91,13 +91,13 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         chosen.set_defaults(execute=module.execute)
     known = re.findall(r"--?[a-z-]+", chosen.format_usage())
     if asked is None and (unknown := [word for word in words if word not in (*known, "--help")]):
-        parser.error("; ".join(_unknown(word, ["--help"]) for word in unknown))
+        parser.error("; ".join(_unknown_word(word, ["--help"]) for word in unknown))
     options, unknown = parser.parse_known_args(words)
     if unknown:
-        chosen.error("; ".join(_unknown(word, known) for word in unknown))
+        chosen.error("; ".join(_unknown_word(word, known) for word in unknown))
     return options
 
 
-def _unknown(word: str, known: Iterable[str]) -> str:
+def _unknown_word(word: str, known: Iterable[str]) -> str:
     kind = "option" if word.startswith("-") else "argument"
     return f"unknown {kind} '{word}'{near_match(word.partition('=')[0], known)}"

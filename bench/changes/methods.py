@@ -60,10 +60,10 @@ def nothing() -> Rival:
 
 
 def _ours() -> Method:
-    from ci.analysis.changes import analyse
+    from ci.analysis.changes import analyze
 
     return lambda values: [
-        change.index for change in analyse({"": values})[""].changes if change.confirmed
+        change.index for change in analyze({"": values})[""].changes if change.confirmed
     ]
 
 

@@ -1,1 +1,1 @@
-"""What several runs show: series, changes, causes, comparisons."""
+"""Analysis of several runs: series, changes, causes, comparisons."""

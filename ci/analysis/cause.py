@@ -1,7 +1,7 @@
-"""Why the cost of a run changed: one table of what differs, the largest first. Pure.
+"""Why the cost of a run changed: a list of contributors, the largest first. Pure.
 
-Each row is a ``Contributor``. Logs give some a share of the change: units that are new or took
-longer, tests, stages. The others changed at the same time, and no log gives them a number.
+Logs show the share of some contributors in the change: new or slower translation units, tests,
+stages. The others only changed at the same time, and no log gives them a number.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ci.analysis.parts import (
     Group,
     Part,
     Parts,
-    grouped_by,
-    groups,
-    kinds_of,
+    classify_parts,
+    group_by,
+    group_names,
     parts_of,
     pytest_stages,
     units_of,
@@ -34,22 +34,22 @@ from ci.model.details import UnitKind
 from ci.model.results import Grade, PlatformResult
 from ci.util.text import counted, join_names
 
-MOST = 5  # shares listed in a text, so that it stays one sentence; the contributors are complete
-LISTED = 0.05  # of the change; a share below it is folded into the rest: it explains too little
-SPREAD = 0.1  # of the change; twice LISTED, as what is spread over many is mostly noise
-_LAST = (CauseKind.REST, CauseKind.UNEXPLAINED)  # whatever their shares are
+MOST = 5  # shares in a text, so that it stays one sentence; the contributors are complete
+LISTED = 0.05  # of the change; a smaller share explains too little and is added to the rest
+SPREAD = 0.1  # of the change; twice LISTED, as a change spread over many is mostly noise
+_LAST = (CauseKind.REST, CauseKind.UNEXPLAINED)  # listed last, even if their shares are large
 
 
 class Contributor(NamedTuple):
-    """One reason of a change."""
+    """One reason for a change."""
 
     kind: CauseKind
     text: str
-    """What follows the amount: ``in 4 new units of the triton backend``."""
+    """The text after the amount: ``in 4 new units of the triton backend``."""
     share: float | None = None
-    """Of the change, in the measure's own unit; ``None``: the data gives it no number."""
+    """Its part of the change, in the unit of the measure; ``None`` if no log shows it."""
     names: tuple[str, ...] = ()
-    """Units, files, tests, flags, parts of the environment."""
+    """The names of its units, files, tests, flags or parts of the environment."""
 
     @property
     def amount(self) -> float:
@@ -57,7 +57,7 @@ class Contributor(NamedTuple):
 
     @property
     def grade(self) -> Grade:
-        """A fact by the logs, or only likely: what changed at the same time."""
+        """A fact if logs show it; only likely if it changed at the same time."""
         if self.kind is CauseKind.UNEXPLAINED:
             return Grade.UNKNOWN
         is_fact = self.share is not None or self.kind in (CauseKind.CACHE_RATE, CauseKind.TRACE)
@@ -66,7 +66,7 @@ class Contributor(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A change of one measure, and what it is made of, the largest first."""
+    """A change of one measure and its contributors, the largest first."""
 
     measure: str
     before: float | None
@@ -86,12 +86,12 @@ class Explanation:
 
     @property
     def causes(self) -> str:
-        """What follows the headline; empty where nothing is known."""
+        """The text after the headline; empty if no cause is known."""
         contexts = [each for each in self.contributors if each.share is None]
         facts = [each.text for each in contexts if each.grade is Grade.FACT]
         likely = "; ".join(each.text for each in contexts if each.grade is Grade.LIKELY)
-        told = [", ".join(self._shares()), *facts, likely and f"at the same time: {likely}"]
-        return "; ".join(filter(None, told))
+        parts = [", ".join(self._shares()), *facts, likely and f"at the same time: {likely}"]
+        return "; ".join(filter(None, parts))
 
     @property
     def text(self) -> str:
@@ -107,56 +107,58 @@ class Explanation:
         ]
 
     def _shares(self) -> Iterator[str]:
-        """``31 s of it in 4 new units``; with signs where not all go the same way."""
+        """``31 s of it in 4 new units``; with signs if the shares have different ones."""
         _, quantity = measures.stage_and_quantity(self.measure)
         listed = self._listed()
         one_way = all(each.amount * self.change > 0 for each in listed)
-        # Units are counted in the words; and where nothing is known, all is unexplained.
+        # No amount where the text already counts units, or where the whole change is unexplained.
         in_words = quantity is Quantity.UNITS
         in_words |= [each.kind for each in listed] == [CauseKind.UNEXPLAINED]
-        # Noise that goes the other way, and is not listed, must not make them more than all.
+        # Unlisted noise of the other sign must not make the listed shares exceed the change.
         total = sum(abs(each.amount) for each in listed)
         scale = min(1.0, abs(self.change) / total) if one_way and total else 1.0
         for index, each in enumerate(listed[:MOST]):
             size = abs(each.amount) * scale if one_way else each.amount
-            told = measures.amount(size, quantity, "" if one_way else "+")
+            amount = measures.amount(size, quantity, "" if one_way else "+")
             of_it = " of it" if one_way and not index else ""
-            yield each.text.removeprefix("in ") if in_words else f"{told}{of_it} {each.text}"
+            yield each.text.removeprefix("in ") if in_words else f"{amount}{of_it} {each.text}"
         if len(listed) > MOST:
             yield f"and {len(listed) - MOST} more"
 
 
 def explain(name: str, before: BuildSide, after: BuildSide) -> Explanation:
-    """Why the measure ``name`` (``compile.wall_s``) is not what it was."""
+    """Explain why the measure ``name``, such as ``compile.wall_s``, changed."""
     then, now = before.value(name), after.value(name)
     if then is None or now is None or then == now:
         return Explanation(measure=name, before=then, after=now)
     stage, quantity = measures.stage_and_quantity(name)
-    pair = _Pair(sides=(before, after), stage=stage, quantity=quantity)
+    pair = _MeasurePair(sides=(before, after), stage=stage, quantity=quantity)
     found = [*pair.shares(), *_circumstances(pair)]
     if all(each.grade is not Grade.LIKELY for each in found):
-        suffix = {CauseKind.UNIFORM: ": the machine, or what all of them share"}
+        suffix = {CauseKind.UNIFORM: ": because of the machine, or of something they all share"}
         found = [each._replace(text=each.text + suffix.get(each.kind, "")) for each in found]
     return Explanation(measure=name, before=then, after=now, contributors=tuple(found))
 
 
-# What the logs give a share of the change
+# Contributors whose shares the logs show
 
 COMPILE, LINK, CONFIGURE = "compile", "link", "configure"
-FOLDED = 0.02  # of the change; a unit that grew by less is not named, only counted with the rest
+FOLDED = 0.02  # of the change; a unit that grew by less is not named, but counted in the rest
 LEAST_S = 0.1  # seconds are printed with one digit: less would read as 0.0 or 0.1 s
-ALONE = 0.25  # of the change; a unit that grew by more is named apart: at most 3 can
-PARALLEL = 0.02  # relative; how many run at a time is never quite the same
+ALONE = 0.25  # of the change; a unit that grew by more is listed alone: at most 3 can
+PARALLEL = 0.02  # relative; the number of parallel commands always varies by about this much
 
-_NO_UNITS = "log of Ninja's (artifacts of ci.yaml: `ninja_log: build/.ninja_log`)"
-_NO_LINES = "copy of the generated files (artifacts of ci.yaml: `generated: <their folder>`)"
+_NO_UNITS = "Ninja log (set `ninja_log: build/.ninja_log` in `artifacts` of ci.yaml)"
+_NO_LINES = (
+    "copy of the generated files (set `generated: <their folder>` in `artifacts` of ci.yaml)"
+)
 _NOUNS = {UnitKind.COMPILE: "unit", UnitKind.LINK: "link step", UnitKind.OTHER: "build step"}
 _STAGES = {UnitKind.COMPILE: COMPILE, UnitKind.LINK: LINK}
 _KINDS = {stage: [kind] for kind, stage in _STAGES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pair:
+class _MeasurePair:
     """One measure on both sides."""
 
     sides: tuple[BuildSide, BuildSide]
@@ -178,14 +180,14 @@ class _Pair:
 
     @property
     def building(self) -> str | None:
-        """The stage that compiles: the longest that runs no tests."""
+        """The stage that compiles: the longest one without tests."""
         result = self.sides[1].result
         seconds, testing = _stages(result), pytest_stages(result)
         others = [stage for stage in seconds if stage not in testing]
         return max(others, key=seconds.__getitem__, default=None)
 
     def shares(self) -> list[Contributor]:
-        """What the change is made of; nothing where no log can say it."""
+        """The contributors with a share of the change; none if no log shows any."""
         if not self.change:
             return []
         is_lines = self.quantity is Quantity.LINES
@@ -207,7 +209,7 @@ class _Pair:
             found, missing = self._test_rows(), ""
         else:
             return []
-        return _settled(found, self.change, missing)
+        return _balance(found, self.change, missing)
 
     def _count_rows(self) -> Iterator[Contributor]:
         if self.quantity is Quantity.LINES:
@@ -215,7 +217,7 @@ class _Pair:
         else:
             units = units_of(*self.sides, UnitKind.COMPILE)
             noun, sides = "unit", [dict.fromkeys(side, 1) for side in units]
-        return _Subject(pair=self, noun=noun).rows(*map(parts_of, sides))
+        return _PartSubject(pair=self, noun=noun).rows(*map(parts_of, sides))
 
     def _stage_rows(self) -> Iterator[Contributor]:
         building = self.building
@@ -237,7 +239,7 @@ class _Pair:
     def _unit_rows(self, kind: UnitKind) -> Iterator[Contributor]:
         units = units_of(*self.sides, kind)
         paces = [self._pace(side, kind) for side in self.sides]
-        subject = _Subject(pair=self, noun=_NOUNS[kind], scale=sum(paces) / 2, alone=ALONE)
+        subject = _PartSubject(pair=self, noun=_NOUNS[kind], scale=sum(paces) / 2, alone=ALONE)
         yield from subject.rows(*units)
         if self.quantity is not Quantity.WALL:
             return
@@ -250,8 +252,11 @@ class _Pair:
             yield Contributor(CauseKind.PARALLEL, text, share)
 
     def _pace(self, side: BuildSide, kind: UnitKind) -> float:
-        """What a second of Ninja's is worth: of the wall time less, by what runs at a time; of the
-        CPU time less where commands wait for a core."""
+        """The seconds of the measure per second in the Ninja log.
+
+        Wall time is less, since commands run in parallel. CPU time is less where commands wait
+        for a core.
+        """
         if self.quantity is not Quantity.WALL:
             return min(1.0, _ratio(side.own(self.name), side.work(*UnitKind)))
         own = (
@@ -262,13 +267,13 @@ class _Pair:
         return _ratio(own, side.work(kind))
 
     def _test_rows(self) -> Iterator[Contributor]:
-        """By tests that are new or gone, and of those on both sides by their operators or files."""
+        """Yield new and removed tests, then the common tests grouped by operator or file."""
         before, after = (side.tests for side in self.sides)
-        # At most 1: what pytest takes beside the tests is not theirs.
+        # At most 1: the time that pytest takes outside the tests is not theirs.
         paces = [
             min(1.0, _ratio(side.own(self.name), sum(side.tests.values()))) for side in self.sides
         ]
-        subject = _Subject(pair=self, noun="test", scale=sum(paces) / 2, grouped=_by_target)
+        subject = _PartSubject(pair=self, noun="test", scale=sum(paces) / 2, grouped=_by_target)
         gone = {name: seconds for name, seconds in before.items() if name not in after}
         new = {name: seconds for name, seconds in after.items() if name not in before}
         yield from subject.rows(parts_of(gone), parts_of(new))
@@ -277,17 +282,17 @@ class _Pair:
             {f"tests {it.where}": sum(side[name] for name in it.names) for it in common}
             for side in (before, after)
         )
-        subject = replace(subject, noun="test group", grouped=groups)
+        subject = replace(subject, noun="test group", grouped=group_names)
         yield from subject.rows(*map(parts_of, sides))
 
 
 def _by_target(tests: Iterable[str]) -> Iterator[Group]:
-    """By operator, else by file."""
-    found = grouped_by(tests, lambda name: operator_of(name) or name.partition("::")[0])
+    """Group tests by operator; tests without one by file."""
+    found = group_by(tests, lambda name: operator_of(name) or name.partition("::")[0])
     return (Group(tuple(names), f"of {target}") for target, names in found.items())
 
 
-def _stage_row(text: str, stage: _Pair) -> Contributor:
+def _stage_row(text: str, stage: _MeasurePair) -> Contributor:
     return Contributor(CauseKind.STAGE, text, stage.change, (stage.stage,))
 
 
@@ -304,35 +309,35 @@ def _stages(result: PlatformResult) -> dict[str, float]:
 
 
 def _missing(has: Sequence[bool], remedy: str) -> str:
-    """Which side lacks what is needed, and how to get it."""
+    """Why a share is unexplained: the run without the data, and how to record the data."""
     if not any(has):
-        return f", as neither run has a {remedy}"
-    return "" if all(has) else f", as the run {'after' if has[0] else 'before'} has no {remedy}"
+        return f": neither run has a {remedy}"
+    return "" if all(has) else f": the run {'after' if has[0] else 'before'} has no {remedy}"
 
 
 # From parts to rows
 
-GROUPS = 4  # of one kind; with the others, "elsewhere", they are MOST
+GROUPS = 4  # of one kind; with the group "elsewhere" they are MOST
 TIMES = 2  # from this ratio on, "2.1 times as long" is easier to read than "110 % longer"
-SIDE_BY_SIDE = 0.9  # wall seconds per second of work: nearer to 1, "1.1 at a time" explains nothing
+SIDE_BY_SIDE = 0.9  # wall seconds per second of work; above it, "1.1 at a time" explains nothing
 
 _RESIZED = frozenset({CauseKind.GREW, CauseKind.SHRANK})
 _GROUPED = _RESIZED | {CauseKind.ADDED, CauseKind.REMOVED}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Subject:
-    """What parts are called, how they are grouped, what one of their seconds is worth."""
+class _PartSubject:
+    """The noun for parts, their grouping, and the worth of one of their seconds."""
 
-    pair: _Pair
+    pair: _MeasurePair
     noun: str
-    grouped: Callable[[Iterable[str]], Iterator[Group]] = groups
+    grouped: Callable[[Iterable[str]], Iterator[Group]] = group_names
     scale: float = 1.0
     alone: float = math.inf
-    """Of the change; a part that grew or shrank by more is named apart from those like it."""
+    """Share of the change; a part that grew or shrank by more is listed alone."""
 
     def rows(self, before: Parts, after: Parts) -> Iterator[Contributor]:
-        """One for each group of parts that moved alike."""
+        """Yield a contributor for each group of parts that moved alike."""
         nothing = Part(0.0)
         sizes = {
             name: (before.get(name, nothing).amount, after.get(name, nothing).amount)
@@ -341,10 +346,10 @@ class _Subject:
         growth = {name: now - then for name, (then, now) in sizes.items()}
         is_time, change = self.pair.quantity.is_time, abs(self.pair.change) / self.scale
         least = max(FOLDED * change, LEAST_S / self.scale) if is_time else 0.0
-        moved = kinds_of(before, after, noisy=is_time)
+        moved = classify_parts(before, after, noisy=is_time)
         small = [name for name in moved if moved[name] in _RESIZED and abs(growth[name]) < least]
         moved |= dict.fromkeys(small, CauseKind.REST)
-        kinds = grouped_by(moved, moved.__getitem__)
+        kinds = group_by(moved, moved.__getitem__)
         all_alike = kinds.keys() <= {CauseKind.ADDED, CauseKind.REMOVED, CauseKind.UNIFORM}
         for kind, names in kinds.items():
             found = [Group(tuple(names))]
@@ -358,7 +363,7 @@ class _Subject:
                 yield Contributor(kind, text, share, group.names)
 
     def _groups(self, growth: Mapping[str, float], alone: float) -> list[Group]:
-        """Few groups, the largest first; a part that moved by more than ``alone`` is one."""
+        """Form a few groups, largest first; a part that moved by more than ``alone`` is alone."""
         names = sorted(growth, key=lambda name: (-abs(growth[name]), name))
         large = [Group((name,)) for name in names if abs(growth[name]) > alone]
         found = [*self.grouped(name for name in names if abs(growth[name]) <= alone)]
@@ -378,30 +383,30 @@ class _Subject:
             case CauseKind.REMOVED:
                 return f"in {group.text(f'removed {self.noun}')}"
             case CauseKind.CACHE_LOST:
-                return f"in {parts} that the compiler cache had before"
+                return f"in {parts} that came from the compiler cache before"
             case CauseKind.CACHE_GAINED:
-                return f"in {parts} that the compiler cache has now"
+                return f"in {parts} that now come from the compiler cache"
             case CauseKind.REST:
                 return f"spread over {parts}"
             case CauseKind.UNIFORM:
-                told = f"{now / then:.1f} times as long"
+                size = f"{now / then:.1f} times as long"
                 if now / then < TIMES:
                     word = "longer" if now > then else "shorter"
-                    told = f"{measures.percent(abs(now / then - 1))} {word}"
-                return f"in {'all ' if all_alike else ''}{parts} alike, each about {told}"
+                    size = f"{measures.percent(abs(now / then - 1))} {word}"
+                return f"in {'all ' if all_alike else ''}{parts} alike, each about {size}"
         if len(group.names) > 1:
             return f"in {group.text(self.noun)} that {'grew' if now > then else 'shrank'}"
-        # Of a share that is less than they differ by, the reason.
+        # Explains why the share is smaller than the difference of the two sizes.
         pace = f", {1 / self.scale:.1f} at a time" if self.scale < SIDE_BY_SIDE else ""
         sizes = " -> ".join(measures.amount(size, self.pair.quantity) for size in (then, now))
         return f"in {group.names[0]} ({sizes}{pace})"
 
 
-def _settled(found: Iterable[Contributor], change: float, missing: str) -> list[Contributor]:
-    """Rows that add up to the change, the largest first; small ones as one, the rest."""
+def _balance(found: Iterable[Contributor], change: float, missing: str) -> list[Contributor]:
+    """Make the contributors add up to the change, the largest first; small ones become the rest."""
     rows = [*found]
     explained = sum(each.amount for each in rows)
-    # Where the parts changed by more than the whole, no more than the whole is claimed.
+    # If the parts changed by more than the whole, scale them down to the whole.
     scale = min(1.0, change / explained) if explained * change > 0 else 1.0
     rows = [each._replace(share=each.amount * scale) for each in rows]
     least = {CauseKind.REST: math.inf} | dict.fromkeys(_GROUPED, LISTED * abs(change))
@@ -420,25 +425,25 @@ def _settled(found: Iterable[Contributor], change: float, missing: str) -> list[
     return sorted(rows, key=lambda each: (each.kind in _LAST, -abs(each.amount)))
 
 
-# What changed at the same time, and no log gives a share
+# Contributors without a share: they changed at the same time
 
-NAMES = 3  # names of each kind in a text, which stays one sentence
-RATE = 0.05  # of all compilations; as LISTED
-LINES = 0.01  # relative; as POLICY.exact_minimum, from which on the history reports them
-LONGEST = 80  # characters of a trace's name, a terminal's line: names of templates fill screens
-TRACED = 0.05  # of what all units together took longer; as LISTED
+NAMES = 3  # names of each kind in a text, so that it stays one sentence
+RATE = 0.05  # of all compilations; same as LISTED
+LINES = 0.01  # relative; same as POLICY.exact_minimum, from which the history reports changes
+LONGEST = 80  # characters of a trace's name, one terminal line: template names fill screens
+TRACED = 0.05  # of the total growth of all units; same as LISTED
 
-# Beside those of the environment key: what builds, and what the build or the tests spend time in.
+# In addition to those of the environment key: build tools, and packages whose speed matters.
 _PACKAGES = ("numpy", "Cython", "scikit-build-core", "setuptools", "meson-python")
-# By the cache's rate, and by the caller that compares two platforms.
+# The cache's hit rate reports the first, a comparison of two platforms the second.
 _REPORTED_ELSEWHERE = ("cache", "platform")
 
 
-def _circumstances(pair: _Pair) -> Iterator[Contributor]:
-    """What may have changed a measure of the stage."""
+def _circumstances(pair: _MeasurePair) -> Iterator[Contributor]:
+    """Yield changes that may have affected a measure of the stage."""
     stage, quantity, is_of_tests = pair.stage, pair.quantity, pair.is_of_tests
     before, after = pair.sides
-    is_built = stage not in (IMAGE, "generate", CONFIGURE)  # with the compiler's flags
+    is_built = stage not in (IMAGE, "generate", CONFIGURE)  # uses the compiler's flags
     if quantity.is_time and is_built and stage != LINK and not is_of_tests:
         yield from _cache_rate(before, after)
         yield from _traces(before, after)
@@ -474,11 +479,11 @@ def _hit_rate(side: BuildSide) -> float | None:
 
 
 def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    """What is part of the units' own seconds, so that it gets no share beside them."""
+    """Yield growth in compiler traces, without a share: the units' seconds already include it."""
     then, now = _traced(before), _traced(after)
-    if not then or not now:  # traces of one side only are all growth
+    if not then or not now:  # with traces of one side only, everything would look like growth
         return
-    # Only the most expensive are kept: what one side does not name was less than all it names.
+    # Only the most expensive traces are kept: a missing one took less than all that are listed.
     least_then, least_now = min(then.values()), min(now.values())
     growth = {name: now.get(name, least_now) - then.get(name, least_then) for name in {*then, *now}}
     work = after.work(UnitKind.COMPILE) - before.work(UnitKind.COMPILE)
@@ -486,27 +491,27 @@ def _traces(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
     grown = (name for name in growth if growth[name] > least)
     names = sorted(grown, key=lambda name: (-growth[name], name))
     if names:
-        told = [
+        shown = [
             f"{name[:LONGEST]}{'...' if name[LONGEST:] else ''} (+{growth[name]:.1f} s)"
             for name in names
         ]
-        text = f"the compiler's time traces grew at {join_names(told, NAMES)}"
+        text = f"the compiler's time traces grew in {join_names(shown, NAMES)}"
         yield Contributor(CauseKind.TRACE, text, names=tuple(names))
 
 
 def _traced(side: BuildSide) -> Mapping[str, float]:
     traces = [trace for build in side.builds for trace in build.traced.items()]
-    found = grouped_by(traces, itemgetter(0))
+    found = group_by(traces, itemgetter(0))
     return {name: median(seconds for _, seconds in traces) for name, traces in found.items()}
 
 
 def _units(before: BuildSide, after: BuildSide) -> Iterator[Contributor]:
-    """Of a size: which units it is made of is known, not what each of them adds."""
+    """Yield new and removed units of a size, without shares: how much each adds is unknown."""
     then, now = units_of(before, after, UnitKind.COMPILE)
     if then and now:
-        for group in groups(sorted(now.keys() - then.keys())):
+        for group in group_names(sorted(now.keys() - then.keys())):
             yield Contributor(CauseKind.ADDED, group.text("new unit"), names=group.names)
-        for group in groups(sorted(then.keys() - now.keys())):
+        for group in group_names(sorted(then.keys() - now.keys())):
             yield Contributor(CauseKind.REMOVED, group.text("removed unit"), names=group.names)
 
 
@@ -516,7 +521,7 @@ def _lines(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Cont
         return
     growth = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
     names = sorted((name for name in growth if growth[name]), key=lambda n: (-abs(growth[n]), n))
-    changes = [(sum(growth[name] for name in group.names), group) for group in groups(names)]
+    changes = [(sum(growth[name] for name in group.names), group) for group in group_names(names)]
     change, largest = max(changes, key=lambda pair: abs(pair[0]))
     text = f"{now - then:+,.0f} generated lines, {change:+,.0f} in {largest.text('file')}"
     yield Contributor(CauseKind.LINES, text, names=largest.names)
@@ -526,10 +531,10 @@ def _flags(before: set[str], after: set[str]) -> Iterator[Contributor]:
     if not before or not after:
         return
     changes = {"added": sorted(after - before), "removed": sorted(before - after)}
-    told = [f"{verb} {join_names(flags)}" for verb, flags in changes.items() if flags]
-    if told:
+    parts = [f"{verb} {join_names(flags)}" for verb, flags in changes.items() if flags]
+    if parts:
         names = (*changes["added"], *changes["removed"])
-        text = f"compiler flags changed: {', '.join(told)}"
+        text = f"compiler flags changed: {', '.join(parts)}"
         yield Contributor(CauseKind.FLAGS, text, names=names)
 
 
@@ -537,6 +542,6 @@ def _packages(before: PlatformResult, after: PlatformResult) -> Iterator[Contrib
     then, now = before.facts("packages"), after.facts("packages")
     changed = [name for name in _PACKAGES if then.get(name) != now.get(name)]
     if then and now and changed:
-        told = [f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]
-        text = f"packages changed: {join_names(told)}"
+        shown = [f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed]
+        text = f"packages changed: {join_names(shown)}"
         yield Contributor(CauseKind.PACKAGES, text, names=tuple(changed))

@@ -1,4 +1,4 @@
-"""Change points of series: changes of level, separated from noise. Pure."""
+"""Find change points in series: changes of level, separated from noise. Pure."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """When a change is reported.
+    """The limits for reporting a change.
 
     The defaults are chosen on data: see docs/change-point-measurements.md.
     """
 
     minimum: float = 0.03
-    """The smallest relative change of a noisy measure that is worth a word."""
+    """The smallest relative change of a noisy measure that is reported."""
     exact_minimum: float = 0.01
-    """The same of a measure without noise, where every change is real."""
+    """The same for a measure without noise, where every change is real."""
     exact_alarm: float = 0.05
-    """The smallest relative rise of such a measure that alarms: most commits add some lines."""
+    """The smallest relative rise of such a measure that is a regression: most commits add lines."""
     confirm: int = 5
-    """How many values a new level needs before its change is confirmed."""
+    """The number of values that a new level needs before its change is confirmed."""
     window: int = 50
-    """Levels are judged by at most so many values on either side of a change."""
+    """The largest number of values on either side of a change that levels are judged by."""
     alarm: float = 5e-5
-    """p-value of one look at one series below which a change is confirmed."""
+    """The p-value, in one analysis of one series, below which a change is confirmed."""
     suspicion: float = 0.005
-    """The same for young changes."""
+    """The same for changes that have too few values to be confirmed."""
     family: float = 0.01
-    """The probability that one look at all series together has any false alarm."""
+    """The probability that one analysis of all series together raises any false alarm."""
     welch: float = 2.2
-    """Least normal deviate of Welch's test, for levels whose noise differs."""
+    """The smallest normal deviate of Welch's test, for levels whose noise differs."""
     rank: float = 2.8
-    """Least normal deviate of the rank test, which outliers and variance cannot move."""
-    beyond_slope: float = 3.0
-    """Least t of a step beside a straight line: a drift is not a staircase."""
+    """The smallest normal deviate of the rank test, which outliers and variance cannot move."""
+    detrended_t: float = 3.0
+    """The smallest Student's t of a step besides a linear trend: a drift is not a staircase."""
 
 
 POLICY = Policy()
@@ -51,20 +51,20 @@ POLICY = Policy()
 
 @dataclass(frozen=True, kw_only=True)
 class ChangePoint:
-    """A level that changed for good, as far as can be seen."""
+    """A lasting change of level, as far as the values show."""
 
     index: int
-    """Of the first value after the change."""
+    """The index of the first value after the change."""
     before: float
     after: float
-    """Medians of the two levels."""
+    """The medians of the two levels."""
     low: float
     high: float
-    """A 95 % interval of ``after / before - 1``; infinite where ``before`` is 0."""
+    """A 95 % interval of ``after / before - 1``; infinite if ``before`` is 0."""
     probability: float
-    """That the level has changed at all, corrected for all series that were looked at."""
+    """The probability that the level has changed, corrected for the number of series."""
     confirmed: bool
-    """Enough later values support it; a young one may still be a spike."""
+    """Whether enough later values support it; otherwise it may be a spike."""
 
     @property
     def relative(self) -> float:
@@ -73,12 +73,12 @@ class ChangePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A level that grows or shrinks little by little: no single change is the cause."""
+    """A level that grows or shrinks gradually, without a single change as its cause."""
 
     index: int
-    """Of the first value that drifts."""
+    """The index of the first value of the drift."""
     relative: float
-    """From the first value to the last, along a straight line."""
+    """The relative change from the first value to the last, along a straight line."""
     low: float
     high: float
     """A 95 % interval of ``relative``."""
@@ -86,23 +86,24 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFinding:
-    """What was found in one series."""
+    """The changes, level and drift of one series."""
 
     changes: tuple[ChangePoint, ...]
     level: float | None
-    """The median since the last confirmed change; ``None``: no values."""
+    """The median since the last confirmed change; ``None`` without values."""
     detectable: float | None
-    """The smallest relative change that would have been seen; ``None``: too few values."""
+    """The smallest detectable relative change; ``None`` with too few values."""
     drift: Drift | None = None
-    """Of the level since the last confirmed change."""
+    """The drift since the last confirmed change."""
 
 
-def analyse(
+def analyze(
     series: Mapping[Name, Sequence[float]], exact: Collection[Name] = ()
 ) -> dict[Name, SeriesFinding]:
-    """What every series says, oldest value first; all are corrected together.
+    """Analyze all series, each with its oldest value first.
 
-    ``exact`` names those without noise: numbers of files, lines, bytes.
+    Limits are corrected for the number of noisy series. ``exact`` names series without noise:
+    numbers of files, lines or bytes.
     """
     for name, values in series.items():
         for place, value in enumerate(values):
@@ -112,104 +113,106 @@ def analyse(
     return {
         name: _exact_finding(values)
         if name in exact
-        else _Look(np.asarray(values, dtype=float), noisy).finding()
+        else _SeriesAnalysis(np.asarray(values, dtype=float), noisy).finding()
         for name, values in series.items()
     }
 
 
-_CONFIDENCE = 0.95  # of the intervals that reports show
+_CONFIDENCE = 0.95  # of the intervals in reports
 _POWER = levels.NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
-# A step that came one run later reaches 0.90 of its own deviate here, two runs later 0.77.
+# A step that truly came one run later reaches 0.90 of its deviate here, two runs later 0.77.
 _AS_LIKELY = 0.9
-# A step has to pass the other tests as well: measured on normal noise.
+# A margin, because a step has to pass the other tests as well; measured on normal noise.
 _ALL_TESTS = 1.1
 _LEAST_DRIFT = 10
-"""Values below which a straight line is no drift."""
+"""The smallest number of values in which a straight line counts as a drift."""
 
 
 @dataclass(frozen=True)
-class _Look:
-    """One look at the values of a series, one of ``series`` noisy ones."""
+class _SeriesAnalysis:
+    """The analysis of one series; ``series`` is the number of noisy series."""
 
     values: Values
     series: int
 
     @property
-    def tightened(self) -> float:
-        """How much stricter each test is, since there are so many series."""
+    def correction(self) -> float:
+        """The factor by which many series make the limit of each test stricter."""
         return min(1.0, POLICY.family / (max(self.series, 1) * POLICY.alarm))
 
     def finding(self) -> SeriesFinding:
         if not len(self.values):
             return SeriesFinding(changes=(), level=None, detectable=None)
-        starts = self.confirmed()
+        starts = self.find_confirmed()
         bounds = [0, *starts, len(self.values)]
         changes = [
-            self.change(self.step(*bounds[place : place + 3]), index, confirmed=True)
+            self.change_point(self.step(*bounds[place : place + 3]), index, confirmed=True)
             for place, index in enumerate(starts)
         ]
         start = bounds[-2]
         latest = Level(self.values[start:])
         return SeriesFinding(
-            changes=(*changes, *self.young(start)),
+            changes=(*changes, *self.find_suspected(start)),
             level=latest.median,
             detectable=self.detectable(latest),
-            drift=self.drift(latest, start),
+            drift=self.find_drift(latest, start),
         )
 
-    def confirmed(self) -> list[int]:
-        """Where the levels begin: the weakest candidate goes until all that are left hold."""
-        starts = levels.candidates(self.values)
+    def find_confirmed(self) -> list[int]:
+        """Find where levels begin: drop the weakest candidate until all remaining ones hold."""
+        starts = levels.find_level_starts(self.values)
         steps: dict[int, Step] = {}
         while True:
             bounds = [0, *starts, len(self.values)]
             for place, index in enumerate(starts):
                 if index not in steps:
                     steps[index] = self.step(*bounds[place : place + 3])
-            weak = [index for index in starts if not self.holds(steps[index])]
+            weak = [index for index in starts if not self.passes_tests(steps[index])]
             if not weak:
-                return [*starts, *self.latest([0, *starts][-1])]
-            strength = {it: (self._whole(steps[it]), abs(steps[it].deviate)) for it in weak}
+                return [*starts, *self.find_latest([0, *starts][-1])]
+            strength = {
+                it: (self._is_long_enough(steps[it]), abs(steps[it].deviate)) for it in weak
+            }
             place = starts.index(min(weak, key=strength.__getitem__))
             for neighbour in starts[max(place - 1, 0) : place + 2]:
                 del steps[neighbour]
             del starts[place]
 
-    def latest(self, start: int) -> Iterator[int]:
-        """The youngest place there can be: the library may put it one too late to be confirmed."""
+    def find_latest(self, start: int) -> Iterator[int]:
+        """Test the last place that can be confirmed: candidates may come one place too late."""
         end = len(self.values)
         index = end - POLICY.confirm
         if index < start + POLICY.confirm:
             return
         step = self.step(start, index, end)
-        if self.holds(step):
+        if self.passes_tests(step):
             younger = (self.step(start, at, end) for at in range(index + 1, end))
             if abs(step.deviate) >= _AS_LIKELY * max(abs(other.deviate) for other in younger):
                 yield index
 
-    def _whole(self, step: Step) -> bool:
+    def _is_long_enough(self, step: Step) -> bool:
         return min(len(step.before), len(step.after)) >= POLICY.confirm
 
-    def holds(self, step: Step) -> bool:
+    def passes_tests(self, step: Step) -> bool:
         return (
-            self._whole(step)
+            self._is_long_enough(step)
             and abs(step.effect) >= POLICY.minimum
-            and step.p_value <= POLICY.alarm * self.tightened
+            and step.p_value <= POLICY.alarm * self.correction
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
-            and abs(step.beyond_slope()) >= POLICY.beyond_slope
+            and abs(step.detrended_t()) >= POLICY.detrended_t
         )
 
     def step(self, start: int, index: int, end: int) -> Step:
         before = self.values[max(start, index - POLICY.window) : index]
         return Step(Level(before), Level(self.values[index : min(end, index + POLICY.window)]))
 
-    def young(self, start: int) -> Iterator[ChangePoint]:
-        """The likeliest change among the last values, too few to be sure of it."""
+    def find_suspected(self, start: int) -> Iterator[ChangePoint]:
+        """Find the most likely change among the last values, which are too few to confirm it."""
         end = len(self.values)
         first = max(start + POLICY.confirm, end - POLICY.confirm + 1)
         steps = ((self.step(start, at, end), at) for at in range(first, end))
-        limit = POLICY.suspicion * self.tightened
+        limit = POLICY.suspicion * self.correction
         suspects = [
             (step, at)
             for step, at in steps
@@ -217,9 +220,9 @@ class _Look:
         ]
         if suspects:
             step, index = max(suspects, key=lambda pair: abs(pair[0].deviate))
-            yield self.change(step, index, confirmed=False)
+            yield self.change_point(step, index, confirmed=False)
 
-    def change(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
+    def change_point(self, step: Step, index: int, *, confirmed: bool) -> ChangePoint:
         low, high = step.interval(_CONFIDENCE)
         return ChangePoint(
             index=index,
@@ -232,18 +235,20 @@ class _Look:
         )
 
     def detectable(self, latest: Level) -> float | None:
-        """Of a change that is confirmed as soon as it can be, with a power of 95 %."""
+        """The relative change that is confirmed as early as possible with a power of 95 %."""
         level = Level(latest.values[-POLICY.window :])
         if len(level) < POLICY.confirm or not level.median:
             return None
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
-        error = noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * levels.inflation(level)
-        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.tightened / 2)
-        limit = levels.student_of_normal(deviate, len(level) + POLICY.confirm - 2) * error
+        error = (
+            noise * math.sqrt(1 / len(level) + 1 / POLICY.confirm) * levels.error_inflation(level)
+        )
+        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.correction / 2)
+        limit = levels.normal_to_student(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
 
-    def drift(self, level: Level, start: int) -> Drift | None:
+    def find_drift(self, level: Level, start: int) -> Drift | None:
         if len(level) < _LEAST_DRIFT or not level.median:
             return None
         place: Values = np.arange(len(level), dtype=float)
@@ -254,14 +259,17 @@ class _Look:
         degrees = len(level) - 2
         noise = max(math.sqrt(float(rest @ rest) / degrees), levels.least_noise(level.median))
         error = noise / math.sqrt(own)
-        limit = POLICY.alarm * self.tightened
-        if not error or levels.two_sided(levels.normal_of_student(slope / error, degrees)) > limit:
+        limit = POLICY.alarm * self.correction
+        if (
+            not error
+            or levels.two_sided_p_value(levels.student_to_normal(slope / error, degrees)) > limit
+        ):
             return None
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])
         change = slope * length / first if first else math.inf
         half = (
-            levels.student_of_normal(-levels.NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees)
+            levels.normal_to_student(-levels.NORMAL.inv_cdf((1 - _CONFIDENCE) / 2), degrees)
             * error
             * length
         )
@@ -272,11 +280,11 @@ class _Look:
 
 
 def _exact_finding(values: Sequence[float]) -> SeriesFinding:
-    """Every value that differs from its level is a change, and the next level."""
+    """Take every value that differs from its level as a change and as the next level."""
     changes: list[ChangePoint] = []
     level = values[0] if values else 0.0
     for index, value in enumerate(values):
-        size = levels.relative(level, value)
+        size = levels.relative_change(level, value)
         if abs(size) >= POLICY.exact_minimum:
             change = ChangePoint(
                 index=index,

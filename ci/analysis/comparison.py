@@ -1,6 +1,6 @@
-"""Two runs, or a run and a contract, side by side: from two references to what differs.
+"""Compare two runs, or a run and a contract: from two references to their differences.
 
-A reference is what a user writes as BASE or HEAD; ``references`` finds what it names.
+A reference is the text of a user for BASE or HEAD. ``references`` finds its runs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from ci.analysis import references
 from ci.analysis.cause import Explanation
-from ci.analysis.durations import MOST, slower
-from ci.analysis.flaky import stored_flaky
-from ci.analysis.history import explanations
-from ci.analysis.references import Finder, Repository, Runs
-from ci.analysis.times import Judgement, NoTimes, Times, compare_times
+from ci.analysis.durations import MOST, find_slower_tests
+from ci.analysis.flaky import find_flaky_tests
+from ci.analysis.history import explain_changes
+from ci.analysis.references import ReferenceFinder, ReferenceRuns, Repository
+from ci.analysis.times import Judgement, MissingTimes, Times, compare_times
 from ci.facts.difference import (
     ChangeKind,
     Difference,
@@ -39,13 +39,13 @@ if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformComparison:
-    """Both sides on one platform, or on two."""
+    """The comparison of both sides on one platform, or across two."""
 
     base: Side
     head: Side
     tests: Difference | None
-    """``None``: one of them has none, and says why."""
-    times: Times | NoTimes
+    """``None`` if a side has no tests; its ``missing`` is the reason."""
+    times: Times | MissingTimes
     explanations: tuple[Explanation, ...] = ()
 
     @property
@@ -54,14 +54,14 @@ class PlatformComparison:
         return " -> ".join(dict.fromkeys((self.base.platform, self.head.platform)))
 
     @property
-    def stands_for_another(self) -> bool:
-        """Whether one of the two is of a simulated device, and the other is not."""
+    def mixes_simulated_and_real(self) -> bool:
+        """Whether one side ran on a simulated device and the other on a real one."""
         same = self.base.platform == self.head.platform
         return same and self.base.simulated != self.head.simulated
 
     @property
-    def of_different_operators(self) -> str | None:
-        """How the two differ in the operators they were built with, where they do."""
+    def operator_difference(self) -> str | None:
+        """The selected operators of both sides, if they differ."""
         base, head = (side.selected or "all operators" for side in (self.base, self.head))
         return f"base has {base}, head has {head}" if base != head else None
 
@@ -70,7 +70,7 @@ class PlatformComparison:
 
     @property
     def is_newly_broken(self) -> bool:
-        """Whether it was built, and is no more."""
+        """Whether BASE was built and the build of HEAD failed."""
         return self.head.is_broken and self.base.missing is None
 
     @property
@@ -85,11 +85,11 @@ class PlatformComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Both sides on all platforms."""
+    """The comparison of both sides on all platforms."""
 
     base: str
     head: str
-    """What was named."""
+    """The references as the user wrote them."""
     platforms: tuple[PlatformComparison, ...]
     only_base: tuple[str, ...] = ()
     only_head: tuple[str, ...] = ()
@@ -104,37 +104,37 @@ class Comparison:
     def suspected(self) -> bool:
         return any(platform.suspected for platform in self.platforms)
 
-    def unjudged(self) -> Iterator[str]:
-        """Why ``--fail-on`` cannot judge some platforms."""
+    def undecided(self) -> Iterator[str]:
+        """Yield the reasons why ``--fail-on`` cannot judge a platform."""
         for platform in self.platforms:
             for side in (platform.base, platform.head):
                 if side.missing is not None:
                     yield f"{side.title} has no tests: {side.missing}"
-            if platform.stands_for_another:
+            if platform.mixes_simulated_and_real:
                 titles = f"{platform.base.title} and {platform.head.title}"
-                yield f"neither stands for the other: {titles}"
-            if difference := platform.of_different_operators:
-                yield f"{platform.name}: neither stands for the other: {difference}"
+                yield f"not comparable, only one device is simulated: {titles}"
+            if difference := platform.operator_difference:
+                yield f"{platform.name}: not comparable, selected operators differ: {difference}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two that are compared, on one platform."""
+    """BASE or HEAD on one platform."""
 
     name: str
     platform: str
     counts: Counter[Outcome]
     simulated: bool = False
     run_id: str | None = None
-    """``None``: a contract."""
+    """``None`` for a contract."""
     origin: str = ""
-    """How the run follows from what was named."""
+    """How the reference led to this run; empty if it named the run itself."""
     missing: str | None = None
-    """Why there are no tests."""
+    """The reason why there are no tests."""
     is_broken: bool = False
-    """Its build failed."""
+    """Whether its build failed."""
     selected: str | None = None
-    """The only operators that it has; ``None``: it has all."""
+    """The selected operators; ``None`` if all were built."""
 
     @property
     def title(self) -> str:
@@ -150,18 +150,18 @@ def contract_side(name: str, contract: Contract) -> Side:
     )
 
 
-def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
+def run_side(store: Store, runs: ReferenceRuns, result: PlatformResult) -> Side:
     run_id, pytest = runs.runs[result.platform].run_id, result.pytest
     fields = {it: "errors" if it is Outcome.ERROR else it.value for it in Outcome if pytest}
     counts = Counter({it: getattr(pytest, name) for it, name in fields.items()})
-    # Where the per-test log is lost, the counts are those of pytest's closing summary.
+    # If the per-test log is lost, the counts come from pytest's closing summary.
     lost = (
         counts.total() > 0
         and result.verdict.product is not Product.PASSED
         and not store.outcomes(run_id, result.platform).names
     )
     incomplete = pytest is not None and not pytest.summary
-    note = " (its tests did not get to their end)" if incomplete else ""
+    note = " (its tests did not complete)" if incomplete else ""
     return Side(
         name=f"{run_id}/{result.platform}{note}",
         platform=result.platform,
@@ -179,17 +179,17 @@ def run_side(store: Store, runs: Runs, result: PlatformResult) -> Side:
 
 
 def compare(open_store: Callable[[], Store], source: Path, base: str, head: str) -> Comparison:
-    """Compare what two references name; the store is opened only where one names a run.
+    """Compare two references; the store is opened only if one of them needs a run.
 
-    ``source`` is the project's folder, in whose repository branches and tags are looked up.
+    Branches and tags are looked up in the git repository of ``source``, the project's folder.
     """
     files = {name: references.contract_file(name) for name in (base, head)}
     repository = Repository(source)
     if not any(files.values()):
         with open_store() as store:
-            finder = Finder(store.heads(), repository)
-            return _StoredRuns(store, finder, *finder.both(base, head)).compare()
-    from ci.facts.contract import load_contract  # 0.1 s, which two runs do without
+            finder = ReferenceFinder(store.heads(), repository)
+            return _RunComparison(store, finder, *finder.find_pair(base, head)).compare()
+    from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
     contracts = {name: load_contract(file) for name, file in files.items() if file}
     sides: list[tuple[Side, Suite, Processor | None]] = []
@@ -198,8 +198,8 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
             sides.append((contract_side(name, contract), contract.suite, None))
             continue
         with open_store() as store:
-            runs = Finder(store.heads(), repository).runs(name)
-            platform = references.one_platform(runs, next(iter(contracts.values())).platform)
+            runs = ReferenceFinder(store.heads(), repository).find_runs(name)
+            platform = references.choose_platform(runs, next(iter(contracts.values())).platform)
             run_id = runs.runs[platform].run_id
             suite = suite_of(store.tests(run_id, platform))
             result = store.load(run_id).platform(platform)
@@ -210,37 +210,39 @@ def compare(open_store: Callable[[], Store], source: Path, base: str, head: str)
     found = PlatformComparison(
         base=first,
         head=second,
-        tests=_compared(first, second, lambda: compare_suites(*suites)),
-        times=NoTimes(reasons=("a contract has no times",)),
+        tests=_compare_tests(first, second, lambda: compare_suites(*suites)),
+        times=MissingTimes(reasons=("a contract has no times",)),
     )
     return Comparison(base=first.name, head=second.name, platforms=(found,))
 
 
-def _compared(base: Side, head: Side, tests: Callable[[], Difference]) -> Difference | None:
-    """What differs in the tests that both have; ``None``: one of them has none."""
+def _compare_tests(base: Side, head: Side, tests: Callable[[], Difference]) -> Difference | None:
+    """Compare tests; ``None`` if a side has none. With other operators, only common tests."""
     if base.missing is not None or head.missing is not None:
         return None
     return tests() if base.selected == head.selected else common_changes(tests())
 
 
-Place = tuple[str, str]  # run id, platform
+RunKey = tuple[str, str]  # run id, platform
 
 
-class _StoredRuns:
-    """Two references to runs, and what the store has of them."""
+class _RunComparison:
+    """Compares two references to runs, with the data of the store."""
 
-    def __init__(self, store: Store, finder: Finder, base: Runs, head: Runs) -> None:
+    def __init__(
+        self, store: Store, finder: ReferenceFinder, base: ReferenceRuns, head: ReferenceRuns
+    ) -> None:
         self._store = store
         self._heads = [run for run in reversed(finder.heads) if run.project == head.project]
         self._base, self._head = base, head
         self._load = cache(store.load)  # once for all platforms of a run
-        self._led_to: tuple[tuple[str, ...], ...] = ((), ())
+        self._histories: tuple[tuple[str, ...], ...] = ((), ())
         if base.commits or head.commits:
-            self._led_to = (base.led_by(finder.repository), head.led_by(finder.repository))
+            self._histories = (base.history(finder.repository), head.history(finder.repository))
         self._accepted = store.accepted(head.project)
 
     def compare(self) -> Comparison:
-        """Compare every platform that both have."""
+        """Compare every common platform, or the named ones."""
         base, head = self._base, self._head
         only_base = tuple(name for name in base.runs if name not in head.runs)
         only_head = tuple(name for name in head.runs if name not in base.runs)
@@ -248,32 +250,34 @@ class _StoredRuns:
         return Comparison(
             base=base.name,
             head=head.name,
-            platforms=tuple(self._pair(*pair) for pair in references.pairs_of(base, head)),
+            platforms=tuple(
+                self._compare_platform(*pair) for pair in references.platform_pairs(base, head)
+            ),
             only_base=() if is_named else only_base,
             only_head=() if is_named else only_head,
             notes=tuple(self._notes()),
         )
 
     def _notes(self) -> Iterator[str]:
-        """Whether both are one run, and what HEAD does not have of BASE."""
+        """Yield whether both are the same run, and which commits of BASE are not in HEAD."""
         first, second = ([*it.runs.values()] for it in (self._base, self._head))
         if len(run_ids := {run.run_id for run in first + second}) == 1:
-            yield f"BASE and HEAD are one run, {run_ids.pop()}"
-        base, head = self._led_to
+            yield f"BASE and HEAD are the same run, {run_ids.pop()}"
+        base, head = self._histories
         before = set(base)
         missing = before.difference(head)
         if not missing or not head:
             return
         count = counted(len(missing), "commit")
-        parting = next((commit for commit in head if commit in before), None)
-        if parting == head[0]:
-            yield f"HEAD is older than BASE, by {count}"
+        ancestor = next((commit for commit in head if commit in before), None)
+        if ancestor == head[0]:
+            yield f"HEAD is {count} older than BASE"
         else:
-            yield f"HEAD does not have {count} of BASE: what they changed is told as well"
-            if parting is not None:
-                yield f"they part at {commit_name(parting)}"
+            yield f"HEAD does not contain {count} of BASE: their changes are listed as well"
+            if ancestor is not None:
+                yield f"the nearest common ancestor of BASE and HEAD is {commit_name(ancestor)}"
 
-    def _pair(self, base: str, head: str) -> PlatformComparison:
+    def _compare_platform(self, base: str, head: str) -> PlatformComparison:
         before, after = (self._base.runs[base].run_id, base), (self._head.runs[head].run_id, head)
         first, second = (self._load(run_id).platform(name) for run_id, name in (before, after))
         sides = run_side(self._store, self._base, first), run_side(self._store, self._head, second)
@@ -281,60 +285,60 @@ class _StoredRuns:
         return PlatformComparison(
             base=sides[0],
             head=sides[1],
-            tests=_compared(*sides, lambda: self._tests(before, after, times)),
+            tests=_compare_tests(*sides, lambda: self._tests(before, after, times)),
             times=times,
             explanations=tuple(self._explanations(head, times)),
         )
 
-    def _tests(self, base: Place, head: Place, times: Times | NoTimes) -> Difference:
-        """What changed; slower tests only where the times of the two can be compared."""
+    def _tests(self, base: RunKey, head: RunKey, times: Times | MissingTimes) -> Difference:
+        """Compare the tests of two runs; slower tests are listed only if times are comparable."""
         platform, after = head[1], self._store.outcomes(*head)
         found = compare_outcomes(self._store.outcomes(*base), after)
         if failing := {change.test for change in found.of(ChangeKind.NEWLY_FAILING)}:
             tests = {name for name in after.failures if suite_name(name, after.device) in failing}
-            flaky = stored_flaky(self._store, platform, self._head.project, tests=tests)
-            # A newly failing test that is known to be flaky fails all the same.
+            flaky = find_flaky_tests(self._store, platform, self._head.project, tests=tests)
+            # A newly failing test counts as failing, even if it is known to be flaky.
             known = {suite_name(test.node_id, after.device): str(test) for test in flaky}
             changes = (replace(it, flaky=known.get(it.test)) for it in found.changes)
             found = replace(found, changes=tuple(changes))
-        if isinstance(times, NoTimes):
+        if isinstance(times, MissingTimes):
             return found
         newest = times.before[-(MOST - 1) :]
-        grown = slower(
+        grown = find_slower_tests(
             self._store.outcomes(times.base.run_id, platform),
             after,
             lambda: [self._store.outcomes(run_id, platform) for run_id in newest],
         )
         return replace(found, changes=(*found.changes, *grown))
 
-    def _times(self, base: PlatformResult, head: PlatformResult) -> Times | NoTimes:
+    def _times(self, base: PlatformResult, head: PlatformResult) -> Times | MissingTimes:
         platform = head.platform
         if base.platform != platform:
-            return NoTimes(reasons=("they are compared on one platform only",))
+            return MissingTimes(reasons=("the platforms differ",))
         if self._base.project != self._head.project:
-            return NoTimes(reasons=("they are compared within one project only",))
+            return MissingTimes(reasons=("the projects differ",))
         base_run, head_run = (side.runs[platform] for side in (self._base, self._head))
         runs = [run for run in self._heads if platform in run.platforms]
-        commits = references.places(*self._led_to) if any(self._led_to) else None
-        line = references.line(runs, commits, base_run, head_run)
-        run_ids = [run.run_id for run in references.window(line, base_run, head_run)]
+        commits = references.commit_places(*self._histories) if any(self._histories) else None
+        line = references.order_runs(runs, commits, base_run, head_run)
+        run_ids = [run.run_id for run in references.runs_to_read(line, base_run, head_run)]
         measured = self._store.measured(platform, project=self._head.project, runs=run_ids)
         known = {row.run_id: row for row in measured}
         for run in (base_run, head_run):
             if run.run_id not in known:
-                return NoTimes(reasons=(f"nothing of run {run.run_id} was measured",))
+                return MissingTimes(reasons=(f"run {run.run_id} has no measures",))
         first, second = known[base_run.run_id], known[head_run.run_id]
         keys = self._store.environment_keys({first.key, second.key})
         alike = [known[run_id] for run_id in run_ids if run_id in known]
         alike = [row for row in alike if row.key == second.key]
         if first.key != second.key and self._base.commits:
-            # Another run of the branch may have had the environment of HEAD.
-            first = references.newest_of(alike, set(self._led_to[0])) or first
+            # Another run of BASE's branch may have the same environment as HEAD.
+            first = references.newest_run_of(alike, set(self._histories[0])) or first
         accepted = [change for change in self._accepted if change.platform == platform]
         return compare_times(alike, keys, first, second, accepted)
 
-    def _explanations(self, platform: str, times: Times | NoTimes) -> Sequence[Explanation]:
-        if isinstance(times, NoTimes) or not times.headlines:
+    def _explanations(self, platform: str, times: Times | MissingTimes) -> Sequence[Explanation]:
+        if isinstance(times, MissingTimes) or not times.headlines:
             return ()
         ends = []
         for run_id, levels in (
@@ -342,4 +346,4 @@ class _StoredRuns:
             (times.head.run_id, {it.measure: it.after for it in times.changes}),
         ):
             ends.append((self._load(run_id).platform(platform), [run_id], levels))
-        return explanations(self._store, times.headlines, ends)
+        return explain_changes(self._store, times.headlines, ends)

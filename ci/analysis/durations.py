@@ -1,6 +1,6 @@
-"""What the time of a suite goes into: tests, operators and functions, families. Pure.
+"""The cost of a suite by tests, operators, functions and families. Pure.
 
-The seconds are those of all phases of a test, added up: more than the wall time where several
+The seconds of a test are the sum of all its phases. Their total exceeds the wall time if several
 worker processes share the work.
 """
 
@@ -20,7 +20,7 @@ OTHERS = "other operators"
 
 
 class Share(NamedTuple):
-    """Tests that are counted together."""
+    """The cost of tests that are counted together."""
 
     name: str
     tests: int
@@ -29,25 +29,25 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """The costs of a suite, each list with what costs most first, and complete."""
+    """The costs of a suite; each list is complete, the most expensive first."""
 
     tests: tuple[Share, ...]
     functions: tuple[Share, ...]
-    """Operators, over all overloads, dtypes and slots; of other tests, functions."""
+    """Operators with all their overloads, dtypes and slots; other tests by function."""
     families: tuple[Share, ...]
-    """Operators by the first word of their names, where several share it; other tests by file."""
+    """Operators by the first word of their names if several share it; other tests by file."""
 
     @cached_property
     def seconds(self) -> float:
         return sum(share.seconds for share in self.families)
 
     def share(self, shares: Iterable[Share]) -> float:
-        """How much of all time these took, from 0 to 1."""
+        """The share of the total time that these took, from 0 to 1."""
         return sum(share.seconds for share in shares) / self.seconds if self.seconds else 0.0
 
 
-def costs_of(outcomes: Outcomes) -> Costs:
-    """Add up what tests took."""
+def add_up_costs(outcomes: Outcomes) -> Costs:
+    """Add up the seconds of tests in three ways."""
     took = dict(zip(outcomes.names, outcomes.seconds, strict=True))
     operators = {node_id: name for node_id in took if (name := operator_of(node_id))}
     functions = {node_id: node_id.partition("[")[0] for node_id in took} | operators
@@ -71,7 +71,7 @@ def _shares(took: Mapping[str, float], groups: Mapping[str, str]) -> tuple[Share
 
 
 class GrowthLimits(NamedTuple):
-    """Both have to be exceeded."""
+    """Limits of a test's growth; a slower test exceeds both."""
 
     factor: float
     seconds: float
@@ -80,35 +80,35 @@ class GrowthLimits(NamedTuple):
         return now > self.factor * before and now - before > self.seconds
 
 
-# Single durations vary by much. The longest of several runs is a limit that chance seldom exceeds;
-# where there are few, only a growth that no stall explains is reported.
+# Single durations vary a lot. Chance rarely exceeds the longest duration of several runs. With few
+# runs, only growth that no stall explains is reported.
 FEW_RUNS = GrowthLimits(10.0, 5.0)
 MANY_RUNS = GrowthLimits(3.0, 1.0)
-MANY = 4  # runs before, BASE included
-MOST = 8  # of them are read: columns of 17,000 tests each, and more hardly raise the longest
-NEARLY_ALL = 100  # all but one in so many
+MANY = 4  # earlier runs, BASE included
+MOST = 8  # earlier runs to read: each has 17,000 tests, and more hardly raise the longest duration
+NEARLY_ALL = 100  # "nearly all" is all but one in this many
 STALLS = 40.0  # times the growth that nearly all tests stay below: a busy machine stalls some
-MEASURABLE_S = 0.002  # shorter tests are mostly pytest's own work and show no pace
-TOGETHER_S = 0.1  # nor do tests that take less than this together
-PACED = 5  # measurable tests: half of fewer may be the one that grew
+MEASURABLE_S = 0.002  # shorter tests are mostly pytest's own work and do not show the pace
+TOGETHER_S = 0.1  # tests that take less than this in total do not show it either
+PACED = 5  # measurable tests that show a pace; in fewer, the slower test may be the median
 
 Seconds = Mapping[str, float]
 
 
-def slower(
+def find_slower_tests(
     base: Outcomes, head: Outcomes, earlier: Callable[[], Sequence[Outcomes]]
 ) -> tuple[ChangedTest, ...]:
-    """The tests that became slower; ``earlier`` reads runs of the same environment, if needed."""
+    """Find tests that became slower; ``earlier`` reads runs of the same environment if needed."""
     if max(head.seconds, default=0.0) <= MANY_RUNS.seconds:
-        return ()  # without a look at any other run
+        return ()  # no other run has to be read
     now = head.passed_seconds
-    pace, before = _at_pace(base.passed_seconds, now)
+    pace, before = _scale_to_pace(base.passed_seconds, now)
     if not any(MANY_RUNS.exceeded(before[name], now[name]) for name in before):
         return ()
-    runs = [before, *(_at_pace(run.passed_seconds, now)[1] for run in earlier())]
+    runs = [before, *(_scale_to_pace(run.passed_seconds, now)[1] for run in earlier())]
     longest = {name: max(run.get(name, 0.0) for run in runs) for name in before}
     factor, seconds = MANY_RUNS if len(runs) >= MANY else FEW_RUNS
-    least = max(seconds * max(pace, 1.0), STALLS * _usual(longest, now))
+    least = max(seconds * max(pace, 1.0), STALLS * _usual_growth(longest, now))
     limits = GrowthLimits(factor, least)
     return tuple(
         ChangedTest(
@@ -123,9 +123,12 @@ def slower(
     )
 
 
-def _at_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
-    """By how much half of the tests were slowed down, or nearly all of them together; and what
-    they would have taken before, had that run been as slow as this one."""
+def _scale_to_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
+    """The factor by which this run is slower than an earlier one, and its times scaled by it.
+
+    The factor is the larger of two: the median ratio of the tests, and the ratio of the total of
+    nearly all tests.
+    """
     shared = {name: seconds for name, seconds in before.items() if name in now}
     ratios = [now[name] / seconds for name, seconds in shared.items() if seconds > MEASURABLE_S]
     nearly_all = sorted(shared, key=now.__getitem__)[: -(len(shared) // NEARLY_ALL + 1)]
@@ -136,8 +139,8 @@ def _at_pace(before: Seconds, now: Seconds) -> tuple[float, Seconds]:
     return pace, {name: pace * seconds for name, seconds in shared.items()}
 
 
-def _usual(before: Seconds, now: Seconds) -> float:
-    """What nearly all tests grew by at most."""
+def _usual_growth(before: Seconds, now: Seconds) -> float:
+    """The growth that nearly all tests stay below."""
     growth = sorted(now[name] - seconds for name, seconds in before.items())
     rank = len(growth) // NEARLY_ALL + 2
     return max(growth[-rank], 0.0) if rank <= len(growth) else 0.0

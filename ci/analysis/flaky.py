@@ -1,8 +1,8 @@
-"""Flaky tests: those that both passed and failed at one commit in one environment. Pure.
+"""Flaky tests: tests that both passed and failed at one commit in one environment. Pure.
 
-A test that fails at one commit and passes at another may have been broken and fixed; only both
-outcomes of the same sources in the same environment are evidence that it is flaky. They
-come from several runs, or from reruns within one (``run --reruns N``).
+A test that fails at one commit and passes at another may have been broken and fixed. Evidence of
+flakiness is both outcomes with the same sources in the same environment. The outcomes come from
+several runs, or from reruns within one run (``run --reruns N``).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ci.store.store import Store  # SQLAlchemy, 0.3 s
 
 
-GROUPS = 25  # of runs of one commit and environment: the newest ones; 0.1 s of a comparison
-Z95 = 1.959964  # of the normal distribution: 95 % lie within
+GROUPS = 25  # newest groups of runs of one commit and environment: 0.1 s of a comparison
+Z95 = 1.959964  # 95 % of a normal distribution lie within this many standard deviations
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """All that was tried at one commit in one environment."""
+    """All runs and reruns of tests at one commit in one environment."""
 
     commit: str
     key: str
@@ -37,7 +37,7 @@ class Attempts:
 
 @dataclass(frozen=True, kw_only=True)
 class FlakyEvidence:
-    """Both outcomes of a test at one commit in one environment."""
+    """The counts of a test that both failed and passed at one commit in one environment."""
 
     commit: str
     key: str
@@ -46,12 +46,12 @@ class FlakyEvidence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flaky:
-    """A test with such evidence."""
+class FlakyTest:
+    """A test with evidence that it is flaky."""
 
     node_id: str
     evidence: tuple[FlakyEvidence, ...]
-    """The oldest commit first."""
+    """Oldest commit first."""
 
     @property
     def failed(self) -> int:
@@ -63,7 +63,7 @@ class Flaky:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.failed, self.tried)
+        return wilson_interval(self.failed, self.tried)
 
     def __str__(self) -> str:
         """``failed 1 of 12 times at commit 0123abcd: flaky, 8 %, 95 % interval 1 to 35 %``."""
@@ -75,16 +75,16 @@ class Flaky:
         return f"failed {self.failed:,} of {self.tried:,} times at {where}: flaky, {rate}"
 
 
-def wilson(failed: int, tried: int) -> tuple[float, float]:
-    """Wilson's score interval, 95 %, of a rate: also of 1 in 2 it says how little that is."""
+def wilson_interval(failed: int, tried: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a failure rate; it is also valid for very few attempts."""
     rate, square = failed / tried, Z95**2 / tried
     half = Z95 * sqrt(rate * (1 - rate) / tried + square / (4 * tried))
     middle, scale = rate + square / 2, 1 + square
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
-def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
-    """The tests with evidence, those that failed most often first."""
+def flaky_tests(attempts: Iterable[Attempts]) -> list[FlakyTest]:
+    """Find tests with evidence of flakiness, the most frequent failures first."""
     found: dict[str, list[FlakyEvidence]] = defaultdict(list)
     for group in attempts:
         failed = Counter(name for run in group.runs for name in run.failures)
@@ -96,24 +96,24 @@ def flaky_tests(attempts: Iterable[Attempts]) -> list[Flaky]:
         for name in failed.keys() & passed.keys():
             counts = {"failed": failed[name], "tried": failed[name] + passed[name]}
             found[name].append(FlakyEvidence(commit=group.commit, key=group.key, **counts))
-    tests = [Flaky(node_id=name, evidence=tuple(every)) for name, every in found.items()]
+    tests = [FlakyTest(node_id=name, evidence=tuple(every)) for name, every in found.items()]
     return sorted(tests, key=lambda test: (-test.failed, test.node_id))
 
 
-def stored_flaky(
+def find_flaky_tests(
     store: Store, platform: str, project: str, *, tests: Collection[str] | None = None
-) -> list[Flaky]:
-    """Look at the commits whose attempts may have ended differently, as far as the store knows.
+) -> list[FlakyTest]:
+    """Find flaky tests in the store, at the commits whose attempts may have ended differently.
 
-    ``tests``: only at these.
+    ``tests`` limits the search to these.
     """
-    groups = store.same_environment(platform, project=project)
+    groups = store.repeated_runs(platform, project=project)
     newest = [group for group in groups if group.differing or group.rerun][-GROUPS:]
     run_ids = [run_id for group in newest for run_id in group.run_ids]
     if tests is None:
         runs = {run_id: store.outcomes(run_id, platform) for run_id in run_ids}
     else:
-        runs = store.outcomes_of_some(tests, run_ids, platform)
+        runs = store.outcomes_of_tests(tests, run_ids, platform)
     attempts = []
     for group in newest:
         reruns = [rerun for run_id in group.rerun for rerun in store.reruns(run_id, platform)]

@@ -1,4 +1,4 @@
-"""The history of a platform in the store, judged; and the causes of what alarms."""
+"""The history of a platform in the store, with its regressions and their causes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 RECENT_HEADS = 50
-"""Runs whose rows are read first, as the platform of most looks is among them."""
+"""Heads of runs that are read first: nearly always, the platform is among them."""
 EXPLAINED = 5
-"""Regressions whose cause is looked for: reading two builds takes some ten milliseconds."""
+"""Regressions whose causes are searched: reading two builds takes some ten milliseconds."""
 STEADY = 3
-"""Runs on either side that a cause is looked for in: their medians are steadier than one."""
+"""Runs on either side in which a cause is searched: medians are steadier than one run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class PlatformHistory:
     runs: int
     history: History
     causes: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """An open regression and its cause in words, by its run and measure."""
+    """The cause of each open regression in words, by its run and measure."""
 
 
 def platform_history(
@@ -48,8 +48,11 @@ def platform_history(
     stage: str | None = None,
     last: int | None = None,
 ) -> PlatformHistory:
-    """The history of a platform; ``UsageError`` for one, or a stage, that was never measured."""
-    name = project_of(store, platform, project)
+    """Judge the history of a platform.
+
+    Raises ``UsageError`` if the platform or the stage was never measured.
+    """
+    name = find_project(store, platform, project)
     rows = store.measured(platform, project=name, last=last)
     if stage is not None:
         known = {stage_and_quantity(name)[0] for row in rows for name in row.values}
@@ -67,8 +70,8 @@ def platform_history(
     )
 
 
-def project_of(store: Store, platform: str, project: str | None) -> str:
-    """The project that is named, or that the newest run of the platform is of."""
+def find_project(store: Store, platform: str, project: str | None) -> str:
+    """The given project if it has runs of the platform; by default that of its newest run."""
     for last in (RECENT_HEADS, None):
         heads = store.heads(project=project, last=last)
         for head in heads:
@@ -87,7 +90,7 @@ def _unknown(message: str, name: str, known: Collection[str], none: str) -> Usag
 
 
 def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Acceptance]:
-    """What accepts all that got worse with a run: any run of those that changed with it."""
+    """Accept all measures that rose with a run: every change of the shift that it belongs to."""
     rises = [
         (environment, shift, {change.run.run_id for change in shift.changes if change.is_rise})
         for environment in found.history.environments
@@ -110,9 +113,9 @@ def acceptances(found: PlatformHistory, run_id: str, reason: str) -> list[Accept
             ]
     known = [shift.headline.run.run_id for _, shift, run_ids in rises if run_ids]
     near = near_match(run_id, known, cutoff=0.9)
-    message = f"--accept: nothing of {found.platform} got worse with run '{run_id}'{near}"
-    told = f"What did, and is not accepted: {join_names(known)}."
-    raise UsageError(message, remedy=told if known else "Nothing is open.")
+    message = f"--accept: no measure of {found.platform} rose with run '{run_id}'{near}"
+    rose = f"Runs with rises that are not accepted: {join_names(known)}."
+    raise UsageError(message, remedy=rose if known else "There is no rise to accept.")
 
 
 def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple[str, str], str]]:
@@ -120,24 +123,26 @@ def _causes(store: Store, platform: str, found: History) -> Iterator[tuple[tuple
     for environment, shift in shifts:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1
-        ends: list[End] = []
-        for near, levels in (  # from the run next to the change on
+        ends: list[ChangeEnd] = []
+        for near, levels in (  # the run nearest to the change first
             (runs[:place][::-1], {it.measure: it.point.before for it in shift.changes}),
             (runs[change.place :], {it.measure: it.point.after for it in shift.changes}),
         ):
             run_ids = [run.run_id for run in near[:STEADY]]
             result = store.load(run_ids[0], platform=platform).platform(platform)
             ends.append((result, run_ids, levels))
-        [explanation] = explanations(store, [change.measure], ends)
+        [explanation] = explain_changes(store, [change.measure], ends)
         yield (change.run.run_id, change.measure), explanation.text
 
 
-# A result, its run and others that make the seconds of units steadier, and the levels of measures.
-End = tuple[PlatformResult, Sequence[str], Mapping[str, float]]
+# A result; the ids of its run and of others, for steadier seconds of units; the levels of measures.
+ChangeEnd = tuple[PlatformResult, Sequence[str], Mapping[str, float]]
 
 
-def explanations(store: Store, names: Sequence[str], ends: Iterable[End]) -> list[Explanation]:
-    """Why measures changed between two ends."""
+def explain_changes(
+    store: Store, names: Sequence[str], ends: Iterable[ChangeEnd]
+) -> list[Explanation]:
+    """Explain why measures changed between two ends."""
     sides = []
     for result, run_ids, levels in ends:
         builds = [store.build_details(run_id, result.platform) for run_id in run_ids]

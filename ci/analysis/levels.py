@@ -1,7 +1,7 @@
-"""The statistics of levels and steps in one series; everything here is NumPy.
+"""The statistics of levels and steps in one series, with NumPy only.
 
-SciPy would have the tests, but importing ``scipy.stats`` alone takes 0.75 s, and a command has
-1 s. What is needed of it fits into a few lines, by published formulas.
+SciPy has these tests, but importing ``scipy.stats`` alone takes 0.75 s, and a command may take 1 s.
+Published formulas replace them in a few lines.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 Values: TypeAlias = NDArray[np.float64]
 
 NORMAL = NormalDist()
-# Clocks and caches make every measure vary by this much, however calm a few values look.
+# Clocks and caches make every measure vary by this much, even if a few values vary less.
 _LEAST_NOISE = 0.002
-# In units of the noise: what lies further from its level is an outlier and weighs no more.
+# In units of the noise: a value further from its level is an outlier, clipped to this distance.
 _OUTLIER = 4.0
-# Wide enough that three odd values in a row are no level of their own.
+# Window of the median filter, wide enough that three odd values in a row do not form a level.
 _SMOOTHED = 7
-# Gain of a split in units of the noise's variance; 4 standard errors of a known change.
+# The least gain of a split in units of the noise's variance: 4 standard errors of a known change.
 _LEAST_GAIN = 16.0
-# The standard deviation of normal noise, in units of its median absolute deviation.
+# The standard deviation of normal noise divided by its median absolute deviation.
 _MAD = 1.4826
 
 
 class Level:
-    """A stretch of values around one level; ``clipped`` has its outliers drawn in."""
+    """A sequence of values around one level; in ``clipped``, outliers are clipped."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
         self.ordered: Values = np.sort(values)
-        self.median = _middle(self.ordered)
+        self.median = _median(self.ordered)
         self.clipped = self._clipped()
         self.mean = float(self.clipped.sum()) / len(values)
         deviations = self.clipped - self.mean
@@ -46,11 +46,11 @@ class Level:
         return len(self.values)
 
     def _clipped(self) -> Values:
-        """Unless there are too many of them to be outliers."""
+        """Clip outliers, unless there are too many of them to be outliers."""
         if len(self) < 3:
             return self.values
         distance = np.abs(self.values - self.median)
-        usual = _MAD * _middle(np.sort(distance))
+        usual = _MAD * _median(np.sort(distance))
         reach = _OUTLIER * max(usual, least_noise(self.median))
         if np.count_nonzero(distance > reach) > max(1, len(self) // 10):
             return self.values
@@ -71,18 +71,18 @@ class Step:
         self.deviate = self._deviate()
 
     def _deviate(self) -> float:
-        """Student's t of the step, as the normal deviate that is as improbable."""
+        """Student's t of the step, converted to the normal deviate with the same p-value."""
         difference = self.after.mean - self.before.mean
         if not difference:
             return 0.0
-        if not self.noise:  # from nothing at all to something
+        if not self.noise:  # a rise from 0
             return math.copysign(math.inf, difference)
         error = self.noise * math.sqrt(1 / len(self.before) + 1 / len(self.after))
-        inflated = error * inflation(self.before, self.after)
-        return normal_of_student(difference / inflated, self.degrees)
+        inflated = error * error_inflation(self.before, self.after)
+        return student_to_normal(difference / inflated, self.degrees)
 
     def welch_deviate(self) -> float:
-        """Welch's t as a normal deviate: levels may have noise of their own, and are few."""
+        """Welch's t as a normal deviate, for short levels whose noise differs."""
         least = least_noise(self.before.median) ** 2
         levels = [(level, max(len(level) - 1, 1)) for level in (self.before, self.after)]
         parts = [(max(it.squares / own, least) / len(it), own) for it, own in levels]
@@ -90,25 +90,25 @@ class Step:
             return self.deviate
         degrees = variance**2 / sum(part**2 / own for part, own in parts)
         difference = self.after.mean - self.before.mean
-        return normal_of_student(difference / math.sqrt(variance), degrees)
+        return student_to_normal(difference / math.sqrt(variance), degrees)
 
     @property
     def p_value(self) -> float:
-        return two_sided(self.deviate)
+        return two_sided_p_value(self.deviate)
 
     @property
     def effect(self) -> float:
-        return relative(self.before.median, self.after.median)
+        return relative_change(self.before.median, self.after.median)
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Of the relative change, by the standard errors of the two medians' logarithms.
+        """The interval of the relative change, by the standard errors of the medians' logarithms.
 
-        What takes ten times as long has ten times the noise, and no less than nothing.
+        Logarithms fit because noise grows with the level, and because times are positive.
         """
         medians = self.before.median, self.after.median
         if min(medians) <= 0:
             return self.effect, self.effect
-        quantile = student_of_normal(NORMAL.inv_cdf((1 + confidence) / 2), self.degrees)
+        quantile = normal_to_student(NORMAL.inv_cdf((1 + confidence) / 2), self.degrees)
         squares = self.before.squares / medians[0] ** 2 + self.after.squares / medians[1] ** 2
         noise = max(math.sqrt(squares / self.degrees), _LEAST_NOISE)
         variances = _median_variance(len(self.before)) + _median_variance(len(self.after))
@@ -117,7 +117,7 @@ class Step:
         return ratio / half - 1, ratio * half - 1
 
     def rank_deviate(self) -> float:
-        """Mann and Whitney's U as a normal deviate, with ties: blind to distances."""
+        """The Mann-Whitney U as a normal deviate, with ties: it depends on ranks only."""
         before, after = self.before.ordered, self.after.values
         below = np.searchsorted(before, after, "left") + np.searchsorted(before, after, "right")
         pairs, count = len(before) * len(after), len(before) + len(after)
@@ -126,14 +126,14 @@ class Step:
         variance = pairs / 12 * (count + 1 - tied)
         return (float(below.sum()) / 2 - pairs / 2) / math.sqrt(variance) if variance > 0 else 0.0
 
-    def beyond_slope(self) -> float:
-        """Student's t of the step beside a straight line through both levels."""
+    def detrended_t(self) -> float:
+        """Student's t of the step besides a linear trend through both levels."""
         values = np.concatenate((self.before.clipped, self.after.clipped))
         place: Values = np.arange(len(values), dtype=float)
         place -= place.mean()
         step = np.zeros(len(values))
         step[len(self.before) :] = 1.0
-        step, values = _without_line(step, place), _without_line(values, place)
+        step, values = _detrend(step, place), _detrend(values, place)
         own = float(step @ step)
         if own < 1e-9 or len(values) < 4:
             return math.inf
@@ -143,37 +143,38 @@ class Step:
         return height * math.sqrt(own) / max(noise, least_noise(self.before.median), 1e-300)
 
 
-def _without_line(values: Values, place: Values) -> Values:
-    """What a straight line leaves over; ``place`` has the mean 0."""
+def _detrend(values: Values, place: Values) -> Values:
+    """The residuals of a straight line through ``values``; ``place`` has the mean 0."""
     centred = values - values.mean()
     remainder: Values = centred - place * (float(place @ centred) / float(place @ place))
     return remainder
 
 
-def _middle(ordered: Values) -> float:
-    """The median, in a tenth of the time of ``numpy.median``, whose checks cost 20 us."""
+def _median(ordered: Values) -> float:
+    """The median of sorted values, in a tenth of the time of ``numpy.median`` (20 us of checks)."""
     half = len(ordered) // 2
     return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 def _median_variance(count: int) -> float:
-    """Of the median of normal values, in units of their variance: pi / 2 of the mean's for many.
+    """The variance of the median of normal values, in units of their variance.
 
-    Exact for 3, 5 and 9 values: 0.449, 0.287 and 0.166; by the formula 0.440, 0.282 and 0.164.
+    For many values it is pi / 2 times that of the mean. The exact results for 3, 5 and 9 values
+    are 0.449, 0.287 and 0.166; this formula gives 0.440, 0.282 and 0.164.
     """
     return 1 / count * (1 if count < 3 else math.pi / 2 * count / (count + 0.57))
 
 
-def inflation(*levels: Level) -> float:
-    """How much larger a mean's standard error is, since values are like their neighbours.
+def error_inflation(*levels: Level) -> float:
+    """The factor by which correlation between neighbors enlarges a mean's standard error.
 
-    By their correlation, less its own standard error: it is 0 until there is more to see.
+    The correlation is reduced by its own standard error, so it counts only beyond chance.
     """
     squares, count = sum(level.squares for level in levels), sum(map(len, levels))
     if not squares:
         return 1.0
     related = sum(level.products for level in levels) / squares - 1 / math.sqrt(count)
-    related = min(max(related, 0.0), 0.9)  # errors grow 4.4 times at most: a drift is no noise
+    related = min(max(related, 0.0), 0.9)  # errors grow at most 4.4 times: a drift is not noise
     return math.sqrt((1 + related) / (1 - related))
 
 
@@ -181,47 +182,47 @@ def least_noise(level: float) -> float:
     return _LEAST_NOISE * abs(level)
 
 
-def relative(before: float, after: float) -> float:
+def relative_change(before: float, after: float) -> float:
     if before:
         return after / before - 1
     return math.copysign(math.inf, after) if after else 0.0
 
 
-def two_sided(deviate: float) -> float:
+def two_sided_p_value(deviate: float) -> float:
     return math.erfc(abs(deviate) / math.sqrt(2))
 
 
-def normal_of_student(t: float, degrees: float) -> float:
-    """The normal deviate as improbable as Student's t (Wallace 1959, off by less than 0.02)."""
+def student_to_normal(t: float, degrees: float) -> float:
+    """The normal deviate with the p-value of Student's t (Wallace 1959, error below 0.02)."""
     scale = (8 * degrees + 1) / (8 * degrees + 3)
     return math.copysign(scale * math.sqrt(degrees * math.log1p(t * t / degrees)), t)
 
 
-def student_of_normal(deviate: float, degrees: int) -> float:
-    """The inverse of ``normal_of_student``."""
+def normal_to_student(deviate: float, degrees: int) -> float:
+    """The inverse of ``student_to_normal``."""
     unscaled = deviate * (8 * degrees + 3) / (8 * degrees + 1)
     return math.copysign(math.sqrt(degrees * math.expm1(unscaled**2 / degrees)), deviate)
 
 
-def noise_of(values: Values) -> float:
-    """The standard deviation around levels that may change, from how neighbours differ."""
+def estimate_noise(values: Values) -> float:
+    """The standard deviation around changing levels, from differences between neighbors."""
     if len(values) < 2:
         return 0.0
     differences = np.abs(np.diff(values))
-    return _MAD * _middle(np.sort(differences)) / math.sqrt(2)
+    return _MAD * _median(np.sort(differences)) / math.sqrt(2)
 
 
-def candidates(values: Values) -> list[int]:
-    """Where levels may begin: too many places rather than too few, each to be tested.
+def find_level_starts(values: Values) -> list[int]:
+    """Find where levels may begin: rather too many places than too few, each to be tested.
 
-    Seeded binary segmentation for changes of the mean: O(n log n), deterministic.
+    Uses seeded binary segmentation for changes of the mean: O(n log n), deterministic.
     """
     count = len(values)
-    median = _middle(np.sort(values))
-    noise = max(noise_of(values), least_noise(median))
+    median = _median(np.sort(values))
+    noise = max(estimate_noise(values), least_noise(median))
     if count < 4 or not noise:
         return [int(place) + 1 for place in np.flatnonzero(np.diff(values))]
-    normalised = (_without_spikes(values, noise) - median) / noise
+    normalised = (_clip_spikes(values, noise) - median) / noise
     control = Control(
         minimal_relative_segment_length=1.5 / count, minimal_gain_to_split=_LEAST_GAIN, seed=0
     )
@@ -229,9 +230,9 @@ def candidates(values: Values) -> list[int]:
     return sorted(int(place) for place in found.split_points())
 
 
-def _without_spikes(values: Values, noise: float) -> Values:
+def _clip_spikes(values: Values, noise: float) -> Values:
     padded = np.pad(values, _SMOOTHED // 2, mode="edge")
     windows = np.lib.stride_tricks.sliding_window_view(padded, _SMOOTHED)
-    # The medians of an odd count; `np.median` would import `numpy.ma` for them.
+    # The medians of odd windows; `np.median` would import `numpy.ma`.
     smooth = np.sort(windows, axis=1)[:, _SMOOTHED // 2]
     return np.clip(values, smooth - _OUTLIER * noise, smooth + _OUTLIER * noise)

@@ -1,4 +1,4 @@
-"""What a run is made of: its units, files and tests, and how each moved between two runs. Pure."""
+"""The parts of a run: units, files and tests, and how each changed between two runs. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key = TypeVar("Key")
 
 
 class Part(NamedTuple):
-    """One part of a whole."""
+    """One part of a total: its amount, and whether it came from the compiler cache."""
 
     amount: float
     cached: bool | None = None
@@ -35,12 +35,12 @@ Parts = Mapping[str, Part]
 
 
 def parts_of(amounts: Mapping[str, float]) -> Parts:
-    """Parts of which only the amounts are known."""
+    """Make parts of which only the amounts are known."""
     return {name: Part(value) for name, value in amounts.items()}
 
 
-def grouped_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """The items with each key, in their order."""
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Group items by key; both keep their order."""
     found: dict[Key, list[Item]] = defaultdict(list)
     for item in items:
         found[key(item)].append(item)
@@ -52,48 +52,48 @@ def grouped_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, l
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSide:
-    """One of the two that are compared: a run, or several of the same sources and environment."""
+    """One side of a comparison: a run, or several of the same sources and environment."""
 
     result: PlatformResult
     builds: tuple[BuildDetails, ...] = ()
-    """The first is the result's own; the medians of several runs are steadier."""
+    """The build of the result comes first; the medians of several builds are steadier."""
     tests: Mapping[str, float] = field(default_factory=dict)
     """The seconds of tests, by node id."""
     values: Mapping[str, float] = field(default_factory=dict)
-    """Measures that are known better than by the one run: levels of a series."""
+    """Levels of series, which are better known than the measures of one run."""
 
     def value(self, measure: str) -> float | None:
         return self.values.get(measure, self.own(measure))
 
     def own(self, measure: str) -> float | None:
-        """As the one run has it, whose builds and tests are known."""
+        """The measure of the result itself, to which the first build and the tests belong."""
         return measures_of(self.result).get(measure)
 
     def work(self, *kinds: UnitKind) -> float:
-        """Seconds of all commands of the one run, as if one ran after the other."""
+        """The total seconds of the result's build commands, as if they ran one after another."""
         return sum(unit.seconds for unit in self.details.units if unit.kind in kinds)
 
     def outputs(self, kind: UnitKind) -> Parts:
-        """What the commands of a kind took, by what they made."""
+        """The cost of build commands of one kind, by their output."""
         units = (unit for build in self.builds for unit in build.units if unit.kind is kind)
-        found = grouped_by(units, lambda unit: unit.output)
+        found = group_by(units, lambda unit: unit.output)
         most = len(self.builds) / 2
-        return {name: _typical(units) for name, units in found.items() if len(units) > most}
+        return {name: _median_part(units) for name, units in found.items() if len(units) > most}
 
     @property
     def details(self) -> BuildDetails:
-        """Of the one run."""
+        """The build of the result."""
         return self.builds[0] if self.builds else BuildDetails()
 
 
-def _typical(units: list[Unit]) -> Part:
-    """The median of those that the cache had, or of those that it had not, if these are more."""
+def _median_part(units: list[Unit]) -> Part:
+    """The median of the cached units, or of the compiled ones if they are more."""
     [(cached, _)] = Counter(unit.cached for unit in units).most_common(1)
     return Part(median(unit.seconds for unit in units if unit.cached is cached), cached)
 
 
 def pytest_stages(result: PlatformResult) -> set[str]:
-    """The stages that run the tests, whatever they are called."""
+    """The stages that run the tests; their names can differ."""
     return {it.name for it in result.stages if it.seconds and it.seconds == result.pytest_s}
 
 
@@ -103,7 +103,7 @@ _OBJECTS = (".o", ".obj", ".lo")
 
 
 def units_of(before: BuildSide, after: BuildSide, kind: UnitKind) -> tuple[Parts, Parts]:
-    """The units of both sides, by their sources where these are unique: targets get renamed."""
+    """The units of both sides, by source if that is unique, since targets can be renamed."""
     sides = before.outputs(kind), after.outputs(kind)
     names = {output: source_name(output) for side in sides for output in side}
     counts = [Counter(names[output] for output in side) for side in sides]
@@ -113,13 +113,13 @@ def units_of(before: BuildSide, after: BuildSide, kind: UnitKind) -> tuple[Parts
     return first, second
 
 
-@cache  # both sides have nearly the same ones
+@cache  # both sides have nearly the same outputs
 def source_name(output: str) -> str:
-    """The source file that a build's output was made of, as far as its path says.
+    """The source file of a build's output, as far as the path of the output shows it.
 
-    ``src/CMakeFiles/ops.dir/__/generated/add.cc.o`` is ``generated/add.cc``: CMake puts a
-    target's folder in between and spells ``..`` with underscores; Meson's folder ends in ``.p``;
-    setuptools puts all below ``build/temp.<platform>``.
+    ``src/CMakeFiles/ops.dir/__/generated/add.cc.o`` becomes ``generated/add.cc``: CMake inserts the
+    folder of the target and spells ``..`` with underscores. The folders of Meson end in ``.p``, and
+    setuptools puts everything below ``build/temp.<platform>``.
     """
     parts = [".." if part == "__" else part for part in output.split("/")]
     below = next((n + 1 for n, part in enumerate(parts[:-1]) if part.startswith("temp.")), 0)
@@ -132,10 +132,10 @@ def source_name(output: str) -> str:
 
 # Names that are listed together
 
-FOLDERS = 3  # more of them are listed as the folder that has them all, to keep a sentence short
-EXAMPLES = 3  # names in brackets: enough to recognize the group by
+FOLDERS = 3  # more are listed as their common folder, to keep a sentence short
+EXAMPLES = 3  # names in parentheses, enough to recognize the group
 
-# Folders that name the backend of a file, wherever in its path they are.
+# Folders that name the backend of a file, at any place in its path.
 _BACKENDS = frozenset({"cuda", "torch", "triton", *PLATFORMS})
 
 
@@ -155,36 +155,37 @@ class Group(NamedTuple):
         return " ".join(part for part in parts if part)
 
 
-def groups(names: Iterable[str]) -> Iterator[Group]:
-    """Group names by backend, the others by few common folders; in their order."""
+def group_names(names: Iterable[str]) -> Iterator[Group]:
+    """Group names by backend, and the others by a few common folders, in their order."""
     paths = {name: tuple(posixpath.dirname(name).split("/")) for name in names}
-    backends = grouped_by(
+    backends = group_by(
         paths, lambda name: next((folder for folder in paths[name] if folder in _BACKENDS), None)
     )
     others = {name: paths[name] for name in backends.pop(None, [])}
     for backend, found in backends.items():
         yield Group(tuple(found), f"of the {backend} backend")
-    # The deepest folders that are few enough to be listed one by one.
+    # The deepest level with few enough folders to list each of them.
     depths = range(max(map(len, others.values()), default=0), -1, -1)
     depth = next(n for n in depths if len({path[:n] for path in others.values()}) <= FOLDERS)
-    for found in grouped_by(others, lambda name: others[name][:depth]).values():
+    for found in group_by(others, lambda name: others[name][:depth]).values():
         folder = "/".join(posixpath.commonprefix([others[name] for name in found]))
         yield Group(tuple(found), f"in {folder}" if folder else "")
 
 
 # How parts moved
 
-ALIKE = 5  # parts: among fewer, one odd one would decide what "all of them" did
-UNIFORM = 0.05  # relative; a smaller factor is reported as spread over all
-OUTLIER = 0.2  # relative; what moved by less is part of the rest, however little the others moved
-# How far a part has to move if all scatter, by the quarter that moved least: 4 standard deviations,
-# whatever half of the others did. Six builds of 16 units on 2 cores that 6 processes
-# used at the same time: half of the units moved by more than 20 % against the others.
+ALIKE = 5  # parts: among fewer, a single outlier would decide what "all of them" did
+UNIFORM = 0.05  # relative; a smaller common factor is reported as spread over all
+OUTLIER = 0.2  # relative; a smaller change belongs to the rest, even if the others changed less
+# The limit for an outlier if all parts scatter: this many times the first quartile of the changes,
+# which is 4 standard deviations of normal noise. Half of the parts may scatter more without moving
+# it. Measured with six builds of 16 units on 2 cores that 6 processes used at the same time: half
+# of the units moved by more than 20 % against the others.
 QUARTERS = 12.6
 
 
 class CauseKind(StrEnum):
-    """In what way parts moved; further down, what else is a reason of a change."""
+    """The kind of a contributor: first the ways in which parts change, then other causes."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -192,9 +193,9 @@ class CauseKind(StrEnum):
     SHRANK = "shrank"
     CACHE_LOST = "cache lost"
     CACHE_GAINED = "cache gained"
-    UNIFORM = "uniform"  # all alike: no single one is the cause
+    UNIFORM = "uniform"  # all parts alike: no single one is the cause
     REST = "rest"
-    PARALLEL = "parallel"  # the same work, less of it at a time
+    PARALLEL = "parallel"  # the same work with fewer commands at a time
     STAGE = "stage"  # another part of the same total
     UNEXPLAINED = "unexplained"
     CACHE_RATE = "cache rate"
@@ -205,10 +206,10 @@ class CauseKind(StrEnum):
     ENVIRONMENT = "environment"
 
 
-def kinds_of(before: Parts, after: Parts, *, noisy: bool = True) -> dict[str, CauseKind]:
-    """In what way each part moved: it stands out, moved as all did, or belongs to the rest.
+def classify_parts(before: Parts, after: Parts, *, noisy: bool = True) -> dict[str, CauseKind]:
+    """Classify how each part changed: as an outlier, as all others did, or as the rest.
 
-    Together they are all of the difference. The amounts of a part that is ``noisy`` differ
+    Together, the parts make up the whole difference. The amounts of ``noisy`` parts also vary
     without a cause.
     """
     kinds = dict.fromkeys(sorted(after.keys() - before.keys()), CauseKind.ADDED)
@@ -237,10 +238,9 @@ def kinds_of(before: Parts, after: Parts, *, noisy: bool = True) -> dict[str, Ca
 
 
 def _scatter(ratios: Mapping[str, float], weights: Mapping[str, float]) -> tuple[float, float]:
-    """What all parts were multiplied by, else 1; and how far from it a part has to be to stand out.
+    """The common factor of all parts, else 1, and the distance from it that makes an outlier.
 
-    The factor is found by weight: hundreds of small parts, whose times are mostly noise, say
-    little.
+    The factor is a weighted median: hundreds of small parts are mostly noise and count little.
     """
     if len(ratios) < ALIKE:
         return 1.0, OUTLIER
@@ -252,7 +252,8 @@ def _scatter(ratios: Mapping[str, float], weights: Mapping[str, float]) -> tuple
         center = 1.0
     else:
         along = [name for name, ratio in ratios.items() if (ratio - 1) / (center - 1) > 0.5]
-        # Nearly all of the weight, and by number more than half, went at least half of the way.
+        # The factor is common if parts with most of the weight, and most of the parts by number,
+        # moved at least half of the way.
         heavy = sum(weights[name] for name in along) >= 0.75 * total
         center = center if heavy and len(along) >= 0.6 * len(ratios) else 1.0
     moved = sorted(abs(ratio / center - 1) for ratio in ratios.values())

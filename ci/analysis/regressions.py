@@ -1,4 +1,4 @@
-"""The history of a platform: what changed, between which runs, and what is a regression. Pure.
+"""The history of a platform: changes, the runs around them, and regressions. Pure.
 
 Times are compared only within one environment key. A change of the key itself is only listed.
 """
@@ -11,35 +11,40 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyse
-from ci.analysis.parts import grouped_by
+from ci.analysis.changes import POLICY, ChangePoint, SeriesFinding, analyze
+from ci.analysis.parts import group_by
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import IMAGE, TOTAL, Quantity, measure_key, stage_and_quantity
 from ci.store.rows import Acceptance, RunMeasures
 
 IN_USE = 20
-"""Latest runs of a platform: an environment that none of them had is a thing of the past."""
+"""The latest runs of a platform; an environment that none of them had is no longer in use."""
 WALL_ALONE = 20
-"""Runs that a rise of wall time alone has to last: what keeps a machine busy goes away, code does
-not; and what waits, for a device or a lock, burns no CPU seconds when it gets slower."""
+"""Runs for which a rise of wall time alone has to last. Load on a machine goes away, slower code
+does not. Code that waits for a device or a lock gets slower without more CPU seconds."""
 TOGETHER = 3
-"""Runs between the changes of one cause: noise moves the place where one is found."""
+"""The largest distance in runs between changes of one cause: noise shifts the found places."""
 LATEST = 10
-"""Runs before a change that what followed is compared with, to find where it began."""
+"""Runs before a change that later runs are compared with, to find its exact start."""
 MOVES = 8
-"""Runs that a change which was accepted may have moved by since."""
+"""Runs by which the place of an accepted change may have moved since."""
 TOLERANCE = 0.05
-"""How far above the accepted level a level may be: that was measured by few runs, this by many."""
+"""Relative tolerance above an accepted level, since that was estimated from few runs."""
 
 INSTALL = "install"
 _PARTS_OF_INSTALL = ("generate", "configure", "compile", "link")
-_ORDER = (IMAGE, "sync", *_PARTS_OF_INSTALL, INSTALL)  # as they run; then the others, and the total
+_ORDER = (
+    IMAGE,
+    "sync",
+    *_PARTS_OF_INSTALL,
+    INSTALL,
+)  # in order of execution; other stages follow, then the total
 _PLACES = {**{stage: place for place, stage in enumerate(_ORDER)}, TOTAL: len(_ORDER) + 1}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelChange:
-    """A level of one measure that changed."""
+    """A change of the level of one measure."""
 
     measure: str
     before_run: RunMeasures
@@ -47,15 +52,15 @@ class LevelChange:
     run: RunMeasures
     """The first run after it."""
     place: int
-    """Of ``run``, among the runs of the environment."""
+    """The index of ``run`` among the runs of the environment."""
     point: ChangePoint
     runs_since: int
-    """Values that the new level was seen in, or what came after it."""
+    """The number of values from ``run`` on."""
     accepted: Acceptance | None = None
     undone: RunMeasures | None = None
-    """The first run of a later level that is as low as the one before."""
+    """The first run of a later level that is as low as the level before the change."""
     wall_alone: bool = False
-    """Wall time rose, and CPU seconds, which would have shown as much, did not."""
+    """Whether wall time rose without CPU seconds, although these would have shown the rise."""
 
     @property
     def size(self) -> float:
@@ -63,36 +68,36 @@ class LevelChange:
 
     @property
     def is_worse(self) -> bool:
-        """A higher value of any measure is."""
+        """Whether the value rose: a higher value of any measure is worse."""
         return self.point.after > self.point.before
 
     @property
     def is_rise(self) -> bool:
-        """Whether it made things worse, still does, and no one accepted it."""
+        """Whether the level rose, and the rise is neither accepted nor undone."""
         return self.is_worse and self.accepted is None and self.undone is None
 
     @property
     def is_small(self) -> bool:
-        """Whether it is certain, and too little to alarm."""
+        """Whether the change is certain, but too small for a regression."""
         return _is_exact(self.measure) and abs(self.point.relative) < POLICY.exact_alarm
 
     @property
     def is_open(self) -> bool:
-        """Whether it alarms."""
+        """Whether the change is an open regression."""
         waits = self.wall_alone and self.runs_since < WALL_ALONE
         return self.is_rise and self.point.confirmed and not waits and not self.is_small
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """What got worse, or better, at one place: one cause, reported once."""
+    """Changes at one place in one direction: one cause, reported once."""
 
     changes: tuple[LevelChange, ...]
-    """The most specific stage first."""
+    """The change of the most specific stage first."""
 
     @property
     def headline(self) -> LevelChange:
-        """What alarms; else what made things worse and still does; else the most specific."""
+        """The first open regression; else the first rise; else the most specific change."""
         return min(self.changes, key=lambda change: (not change.is_open, not change.is_rise))
 
     @property
@@ -106,35 +111,35 @@ class Shift:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One measure within one environment."""
+    """The values of one measure within one environment, analyzed."""
 
     measure: str
     runs: int
     finding: SeriesFinding
     drifts_since: RunMeasures | None
-    """The first run of a drift, where there is one."""
+    """The first run of a drift, if there is one."""
 
     @property
     def level(self) -> float:
-        """What it is now; a series has values."""
+        """The current level; a series always has values."""
         return self.finding.level or 0.0
 
     @property
     def first(self) -> float:
-        """The level that it began with."""
+        """The first level of the series."""
         return self.finding.changes[0].before if self.finding.changes else self.level
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The runs that had one environment key, the oldest first."""
+    """The runs with one environment key, oldest first."""
 
     key: EnvironmentKey
     runs: tuple[RunMeasures, ...]
     series: tuple[Series, ...] = ()
-    """None for an environment of the past."""
+    """Empty for an environment that is no longer in use."""
     shifts: tuple[Shift, ...] = ()
-    """The newest first."""
+    """Newest first."""
 
     @property
     def open(self) -> tuple[Shift, ...]:
@@ -143,7 +148,7 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyChange:
-    """The first run of an environment, and what is new in it."""
+    """The first run of an environment, with the differences from an earlier environment."""
 
     run: RunMeasures
     changes: tuple[str, ...]
@@ -151,16 +156,16 @@ class KeyChange:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A platform's runs by environment, that of the newest run first."""
+    """A platform's runs by environment; the environment of the newest run comes first."""
 
     environments: tuple[Environment, ...]
     past: tuple[Environment, ...]
     key_changes: tuple[KeyChange, ...]
-    """The newest first."""
+    """Newest first."""
 
     @property
     def open(self) -> tuple[Shift, ...]:
-        """The regressions that alarm."""
+        """The open regressions of all environments."""
         return tuple(shift for environment in self.environments for shift in environment.open)
 
 
@@ -171,13 +176,13 @@ def history(
     *,
     stage: str | None = None,
 ) -> History:
-    """The history of one platform: of ``rows``, the oldest first, and what was ``accepted`` there.
+    """Judge the runs of one platform, oldest first; ``accepted`` has its accepted changes.
 
-    With ``stage``, only its own measures are reported. A run without any measure often did not
-    record its environment either, and is left out.
+    With ``stage``, report only the measures of that stage. Runs without any measure are left out:
+    often they did not record their environment either.
     """
     rows = [row for row in rows if row.values]
-    by_key = grouped_by(rows[::-1], lambda row: row.key)  # that of the newest run first
+    by_key = group_by(rows[::-1], lambda row: row.key)  # the key of the newest run comes first
     grouped = {key: tuple(runs[::-1]) for key, runs in by_key.items()}
     recent = {row.key for row in rows[-IN_USE:]}
     environments = []
@@ -198,29 +203,29 @@ def history(
 def accepted_levels(
     environment: Environment, shift: Shift
 ) -> Iterator[tuple[str, RunMeasures, float]]:
-    """The measures, runs and levels that are accepted with a shift.
+    """Yield the measures, runs and levels to accept with a shift.
 
-    The stages that contain it rise with it, be it too little to be seen yet, and are accepted as
-    they are now.
+    Stages that contain the changed stage rise with it, although the rise may be too small to be
+    detected yet. They are accepted at their current level.
     """
     found = {change.measure: change for change in shift.changes if change.is_rise}
     for name, change in found.items():
         yield name, change.run, change.point.after
     first = min(found.values(), key=lambda change: change.place)
-    for name in sorted(set().union(*map(_containing, found)) - set(found)):
+    for name in sorted(set().union(*map(_containing_measures, found)) - set(found)):
         since = [row.values[name] for row in environment.runs[first.place :] if name in row.values]
         if since:
             yield name, first.run, median(since)
 
 
 def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[str, SeriesFinding]]:
-    """By key and measure; all are analysed at once, since all of them can raise an alarm."""
+    """Findings by key and measure. One analysis covers all, since each can raise a false alarm."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     for key, rows in grouped.items():
         for row in rows:
             for name, value in row.values.items():
                 series[key, name].append(value)
-    found = analyse(series, exact={pair for pair in series if _is_exact(pair[1])})
+    found = analyze(series, exact={pair for pair in series if _is_exact(pair[1])})
     ordered = sorted(series, key=lambda pair: _place_of(pair[1]))
     return {key: {name: found[it, name] for it, name in ordered if it == key} for key in grouped}
 
@@ -230,13 +235,13 @@ def _is_exact(name: str) -> bool:
 
 
 def _place_of(name: str) -> tuple[int, str, int]:
-    """The place of a measure in a list: stages as they run, the total last."""
+    """The sort key of a measure: stages in order of execution, the total last."""
     stage, quantity = stage_and_quantity(name)
     return _PLACES.get(stage, len(_ORDER)), stage, list(Quantity).index(quantity)
 
 
 class _Judge:
-    """Judges the series of one environment by its runs, the oldest first."""
+    """Judges the series of one environment by its runs, oldest first."""
 
     def __init__(
         self,
@@ -245,7 +250,7 @@ class _Judge:
         accepted: Sequence[Acceptance],
     ) -> None:
         self._runs, self._findings = runs, findings
-        # By its run, or by its commit where that run is not kept any more.
+        # Find an accepted change by its run, or by its commit if the run is no longer stored.
         places = {run.run_id: place for place, run in enumerate(runs)}
         commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
         known = [(places.get(it.run_id, commits.get(it.commit or "")), it) for it in accepted]
@@ -262,7 +267,7 @@ class _Judge:
         return Series(measure=name, runs=len(places), finding=finding, drifts_since=since)
 
     def shifts(self, names: Iterable[str]) -> list[Shift]:
-        """Changes near each other, and in the same direction, as one; the newest first."""
+        """Merge changes near each other and in the same direction; newest first."""
         found = (change for name in names for change in self._changes[name])
         groups: list[list[LevelChange]] = []
         for change in sorted(found, key=lambda it: (it.is_worse, it.place), reverse=True):
@@ -274,18 +279,17 @@ class _Judge:
             groups[-1].append(replace(change, accepted=self._acceptance(change), wall_alone=alone))
         shifts = []
         for group in groups:
-            # Noise moves the place where a change is found: that of the steadiest is taken for all.
-            place = min(group, key=_doubt).place
-            moved = [self._moved(change, place) for change in group]
-            shifts.append(Shift(changes=tuple(_specific_first(moved))))
+            # Noise shifts the place of a change: all take the place of the most certain one.
+            place = min(group, key=_uncertainty).place
+            moved = [self._move(change, place) for change in group]
+            shifts.append(Shift(changes=tuple(_sort_by_specificity(moved))))
         return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
 
     def _changes_of(self, name: str) -> list[LevelChange]:
-        """The changes of a measure; of a rise also the run that took it back, but for what no one
-        sees."""
+        """The changes of a measure; a rise also has the run that undid it within the noise."""
         finding, places = self._findings[name], self._places[name]
         found: list[LevelChange] = []
-        # The next one last; each lower than all between it and the change.
+        # A stack with the next change last; each is lower than all between it and the change.
         later: list[LevelChange] = []
         for point in reversed(finding.changes):
             limit = point.before * (1 + (finding.detectable or 0.0))
@@ -307,7 +311,7 @@ class _Judge:
         return found[::-1]
 
     def _acceptance(self, change: LevelChange) -> Acceptance | None:
-        """The acceptance that covers a rise: near it, and of a level as high."""
+        """The acceptance that covers a rise: near it, and of a level at least as high."""
         margin = 1 + max(self._findings[change.measure].detectable or 0.0, TOLERANCE)
         covering = (
             it
@@ -319,7 +323,7 @@ class _Judge:
         return next(covering, None) if change.is_worse else None
 
     def _is_wall_alone(self, change: LevelChange) -> bool:
-        """Whether wall time rose, and CPU seconds, which would have shown as much, did not."""
+        """Whether wall time rose without CPU seconds, although these would have shown the rise."""
         stage, quantity = stage_and_quantity(change.measure)
         if quantity is not Quantity.WALL or not change.is_worse:
             return False
@@ -330,17 +334,17 @@ class _Judge:
         if name is None:
             return False  # nothing to compare with
         finding = self._findings[name]
-        # Nothing takes the same CPU seconds twice: such a series was not measured.
+        # CPU seconds always vary: a constant series was not measured.
         varies = len({self._runs[at].values[name] for at in self._places[name]}) > 1
         if not varies or finding.detectable is None or finding.level is None:
             return False
-        # The seconds of a part are few of the whole.
+        # The rise of a part may be too small to be detected in the whole stage.
         shows = change.size >= finding.detectable * finding.level
         near = (it for it in self._changes[name] if abs(it.place - change.place) <= MOVES)
         return shows and not any(it.is_worse for it in near)
 
-    def _moved(self, change: LevelChange, place: int) -> LevelChange:
-        """``change`` at ``place``, if the runs between the two are on that side of it."""
+    def _move(self, change: LevelChange, place: int) -> LevelChange:
+        """Move ``change`` to ``place`` if the values of the runs between the two places agree."""
         name, is_late = change.measure, place < change.place
         places = self._places[name]
         begin, end = (bisect_left(places, at) for at in sorted((place, change.place)))
@@ -361,22 +365,22 @@ class _Judge:
         )
 
 
-def _doubt(change: LevelChange) -> tuple[bool, float]:
-    """How little a change says of where it was: its size is known as well as its place."""
+def _uncertainty(change: LevelChange) -> tuple[bool, float]:
+    """How uncertain the place of a change is; an uncertain size means an uncertain place."""
     point = change.point
     is_vague = change.is_small or not point.before
     return is_vague or not point.confirmed, (point.high - point.low) / abs(point.relative)
 
 
-def _specific_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
-    """Times first, of a stage before the stages that contain it, wall time first; the largest."""
+def _sort_by_specificity(changes: Sequence[LevelChange]) -> list[LevelChange]:
+    """Sort changes: times first, a stage before the stages that contain it, then the largest."""
     found = {change.measure: change for change in changes}
-    containing = set().union(*map(_containing, found))
+    containing = set().union(*map(_containing_measures, found))
 
     def is_minor(change: LevelChange) -> bool:
-        """Whether a stage that contains this one changed by more than twice what this explains."""
+        """Whether this change explains less than half of the change of a containing stage."""
         quantity = stage_and_quantity(change.measure)[1]
-        for name in _containing(change.measure) & found.keys():
+        for name in _containing_measures(change.measure) & found.keys():
             whole = change.before_run.values.get(measure_key(stage_and_quantity(name)[0], quantity))
             limit = abs(found[name].point.relative) / 2
             if found[name].place == change.place and whole and change.size / whole < limit:
@@ -392,8 +396,8 @@ def _specific_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
     return sorted(changes, key=order)
 
 
-def _containing(name: str) -> set[str]:
-    """The times that the time of a stage is part of."""
+def _containing_measures(name: str) -> set[str]:
+    """The time measures that include the time of a stage."""
     stage, quantity = stage_and_quantity(name)
     if not quantity.is_time or stage in (TOTAL, IMAGE):
         return set()
@@ -405,13 +409,13 @@ def _containing(name: str) -> set[str]:
 def _key_changes(
     rows: Sequence[RunMeasures], keys: Mapping[str, EnvironmentKey]
 ) -> Iterator[KeyChange]:
-    """Each key once, when it first appears, against the most similar one before it."""
-    known: dict[str, EnvironmentKey] = {}  # the latest used last
+    """Compare each key, when it first appears, with the most similar earlier one."""
+    known: dict[str, EnvironmentKey] = {}  # least recently used first
     for row in rows:
         now = keys[row.key]
         if known.pop(row.key, None) is None:
             alike = [it for it in reversed(known.values()) if it.platform == now.platform]
-            if alike:  # a simulated device is no change of a real one
+            if alike:  # a simulated device is not a change of a real one
                 fewest = min((now.changes(it) for it in alike), key=len)
                 yield KeyChange(run=row, changes=tuple(fewest))
         known[row.key] = now

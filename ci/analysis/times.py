@@ -1,4 +1,4 @@
-"""The times of two runs, judged by the history between them. Pure."""
+"""Compare the times of two runs, judged by the runs between and around them. Pure."""
 
 from __future__ import annotations
 
@@ -15,40 +15,45 @@ from ci.store.rows import Acceptance, RunMeasures
 
 
 class Judgement(StrEnum):
-    """What is made of a measure, the worst first."""
+    """The judgment on a change of one measure, the worst first."""
 
     REGRESSION = "regression"
     SUSPECTED = "suspected"
     ACCEPTED = "accepted"
     IMPROVEMENT = "improvement"
-    HOPED = "suspected improvement"
-    SMALL_RISE = "small rise"  # certain, and too little to alarm
-    CHANGED = "changed"  # too little for a word
-    TOO_LITTLE = "too little data"
+    SUSPECTED_IMPROVEMENT = "suspected improvement"
+    SMALL_RISE = "small rise"  # certain, but too small for a regression
+    CHANGED = "changed"  # too small to be reported
+    TOO_LITTLE_DATA = "too little data"
     WITHIN_NOISE = "within noise"
     UNCHANGED = "unchanged"
 
     @property
     def is_news(self) -> bool:
-        return self not in (self.CHANGED, self.TOO_LITTLE, self.WITHIN_NOISE, self.UNCHANGED)
+        return self not in (
+            self.CHANGED,
+            self.TOO_LITTLE_DATA,
+            self.WITHIN_NOISE,
+            self.UNCHANGED,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureChange:
-    """One measure of both runs."""
+    """One measure in both runs, with its judgment."""
 
     measure: str
     base: float
     head: float
-    """What the two runs took."""
+    """The values of the two runs."""
     judgement: Judgement
     before: float
     after: float
-    """The levels that the runs belong to, where the history knows of several."""
+    """The levels that the runs belong to, if the level changed between them."""
     detectable: float | None = None
-    """The smallest relative change that would have been seen."""
+    """The smallest detectable relative change."""
     steps: tuple[LevelChange, ...] = ()
-    """The changes of the level between the two runs, as the history has them."""
+    """The changes of level between the two runs."""
 
     @property
     def delta(self) -> float:
@@ -61,30 +66,30 @@ class MeasureChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """The times of both runs, which have one environment."""
+    """The times of both runs, which share an environment."""
 
     key: EnvironmentKey
     base: RunMeasures
     head: RunMeasures
     head_runs: int
-    """Runs of HEAD's commit and environment."""
+    """The number of runs of HEAD's commit and environment."""
     changes: tuple[MeasureChange, ...]
     headlines: tuple[str, ...]
-    """The measures reported in words: of a place where several changed, one."""
+    """The measures to report in words: one for each place where measures changed."""
     before: tuple[str, ...] = ()
-    """The runs of the line that come before BASE, the newest last."""
+    """The runs before BASE on the line, newest last."""
 
     def of(self, judgement: Judgement) -> list[MeasureChange]:
         return [change for change in self.changes if change.judgement is judgement]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoTimes:
-    """Why no times are compared."""
+class MissingTimes:
+    """The reasons why no times are compared."""
 
     reasons: tuple[str, ...]
     key: EnvironmentKey | None = None
-    """HEAD's."""
+    """The environment of HEAD."""
 
 
 def compare_times(
@@ -93,14 +98,14 @@ def compare_times(
     base: RunMeasures,
     head: RunMeasures,
     accepted: Sequence[Acceptance] = (),
-) -> Times | NoTimes:
-    """Judge HEAD by ``rows``: the runs of its line and environment, in the order of the line."""
+) -> Times | MissingTimes:
+    """Judge HEAD by ``rows``: the runs on its line with its environment, in order of the line."""
     key = keys[head.key]
     if base.key != head.key:
-        return NoTimes(reasons=tuple(key.changes(keys[base.key])), key=key)
+        return MissingTimes(reasons=tuple(key.changes(keys[base.key])), key=key)
     untimed = [row.run_id for row in (base, head) if not row.values]
     if untimed:
-        return NoTimes(reasons=(f"no stage of run {untimed[0]} got to its end",), key=key)
+        return MissingTimes(reasons=(f"no stage of run {untimed[0]} completed",), key=key)
     [environment] = history(rows, {head.key: key}, accepted).environments
     run_ids = [row.run_id for row in rows]
     places = (run_ids.index(base.run_id), run_ids.index(head.run_id))
@@ -119,9 +124,9 @@ def compare_times(
 
 
 def _headlines(environment: Environment, changes: Sequence[MeasureChange]) -> tuple[str, ...]:
-    """The worst of each shift; of those that are alike, the most specific stage."""
+    """The worst measure of each shift; among equals, that of the most specific stage."""
     order = list(Judgement)
-    told = {
+    ranks = {
         (step.measure, step.place): order.index(change.judgement)
         for change in changes
         if change.judgement.is_news
@@ -130,8 +135,8 @@ def _headlines(environment: Environment, changes: Sequence[MeasureChange]) -> tu
     found: dict[str, None] = {}
     for shift in environment.shifts:
         places = [(step.measure, step.place) for step in shift.changes]
-        if news := [place for place in places if place in told]:
-            found[min(news, key=told.__getitem__)[0]] = None
+        if news := [place for place in places if place in ranks]:
+            found[min(news, key=ranks.__getitem__)[0]] = None
     return tuple(found)
 
 
@@ -152,7 +157,7 @@ def _changes(
             detectable = None
             judgement = _judge_exact([] if is_backwards else steps, before, after)
         else:
-            if is_backwards:  # judged as it happened, then seen from its end
+            if is_backwards:  # judge in order of time, then mirror the judgment
                 before, after = after, before
             if steps:
                 before, after = steps[0].point.before, steps[-1].point.after
@@ -171,13 +176,13 @@ def _changes(
         )
 
 
-# What a change is called by a reader who looks back at it from its end.
+# The judgment if HEAD comes before BASE.
 _MIRRORED = {
     Judgement.REGRESSION: Judgement.IMPROVEMENT,
     Judgement.ACCEPTED: Judgement.IMPROVEMENT,
     Judgement.IMPROVEMENT: Judgement.REGRESSION,
-    Judgement.SUSPECTED: Judgement.HOPED,
-    Judgement.HOPED: Judgement.SUSPECTED,
+    Judgement.SUSPECTED: Judgement.SUSPECTED_IMPROVEMENT,
+    Judgement.SUSPECTED_IMPROVEMENT: Judgement.SUSPECTED,
 }
 
 
@@ -185,17 +190,17 @@ def _judge_noisy(
     steps: Sequence[LevelChange], before: float, after: float, detectable: float | None
 ) -> Judgement:
     if not steps:
-        return Judgement.TOO_LITTLE if detectable is None else Judgement.WITHIN_NOISE
+        return Judgement.TOO_LITTLE_DATA if detectable is None else Judgement.WITHIN_NOISE
     if len(steps) > 1 and abs(after / before - 1) <= (detectable or 0.0):  # there and back
         return Judgement.WITHIN_NOISE
     is_worse = after > before
     causes = [step for step in steps if step.is_worse is is_worse]
     is_sure = any(step.point.confirmed for step in causes)
     if not is_worse:
-        return Judgement.IMPROVEMENT if is_sure else Judgement.HOPED
+        return Judgement.IMPROVEMENT if is_sure else Judgement.SUSPECTED_IMPROVEMENT
     if all(step.accepted for step in causes):
         return Judgement.ACCEPTED
-    # Whether any alarms where it happened, be it undone later.
+    # A rise that a later run undid is still a regression between these two runs.
     is_open = any(replace(step, undone=None).is_open for step in causes)
     return Judgement.REGRESSION if is_open else Judgement.SUSPECTED
 

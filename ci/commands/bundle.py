@@ -28,18 +28,18 @@ from ci.upkeep.bundle.pack import Packer, commands
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument("platforms", nargs="+", metavar="PLATFORM", help="what to pack")
+    parser.add_argument("platforms", nargs="+", metavar="PLATFORM", help="platforms to pack")
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", required=True, help="the bundle to write"
+        "--output", type=Path, metavar="FILE", required=True, help="path of the bundle to write"
     )
-    parser.add_argument("--engine", metavar="ENGINE", help="the engine that has the images")
+    parser.add_argument("--engine", metavar="ENGINE", help="the engine that stores the images")
     parser.add_argument(
         "--wheels",
         metavar="REQUIREMENT",
         action="append",
         default=[],
-        help="a package to pack beside what `pip install` of the stages would download, such as one"
-        " that a build backend asks for by itself; may be given several times",
+        help="also pack this package. Needed for packages that `pip install` in the stages does not"
+        " list, such as the extra requirements of a build backend. Repeatable",
     )
     add_format(parser, "table", "json")
     add_source(parser)
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Pack platforms into one file, and say how to run it."""
+    """Pack platforms into one file and print the commands that run it."""
     project = load_project(config_file(options), os.environ, read_pip_settings())
     chosen = chosen_platforms(project.config, options.platforms)
     output = options.output.absolute()
@@ -67,27 +67,27 @@ def execute(options: argparse.Namespace) -> int:
         packer = Packer(
             project=project,
             request=request,
-            connect=partial(_docker, engines),
+            connect=partial(_connect_docker, engines),
             wheels=options.wheels,
             progress=progress,
             folder=Path(folder),
         )
         document = packer.pack(plans, output)
     for name in document.left_out:
-        print(f"left out: {name}", file=sys.stderr)
+        print(f"not packed: {name}", file=sys.stderr)
     size = output.stat().st_size
     if options.format == "json":
         content = {"bundle": str(output), "bytes": size, "commands": commands(output).splitlines()}
         print(json.dumps({**content, "left_out": document.left_out}, indent=2))
     else:
-        print(f"{options.output}: {size:,} bytes; on the other machine:\n")
+        print(f"{options.output}: {size:,} bytes. Run it on the other machine:\n")
         print(commands(output))
     return ExitCode.PASSED
 
 
-def _docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
+def _connect_docker(engines: ExitStack, plan: RunPlan) -> DockerEngine:
     engine = engines.enter_context(closing(select_engine(plan.engine)))
     if isinstance(engine, DockerEngine):
         return engine
-    message = f"bundle: {plan.platform} would be packed from the host engine, which has no images"
+    message = f"bundle: {plan.platform}: got the host engine, which has no images; expected Docker"
     raise UsageError(message, remedy="Start a Docker Engine: docker/start-engine.")

@@ -16,10 +16,12 @@ from ci.facts.difference import ChangeKind, compare_suites
 from ci.model.results import RunResult, device_kind
 from ci.plan.project import chosen_platforms, config_option, load_project
 from ci.report.document import output, print_document
-from ci.store.folder import existing_store
+from ci.store.folder import open_existing_store
 from ci.util.files import write_atomically
 
-OTHER_CONFIG = "Name its configuration with --config, another run with --run, or use --output."
+OTHER_CONFIG = (
+    "Pass the configuration of that run with --config, another run with --run, or use --output."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,13 +32,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="what to write (default: <platform>.yaml in the folder that the configuration names)",
+        help="file to write (default: <platform>.yaml in the folder `contracts` of the"
+        " configuration)",
     )
     parser.add_argument(
         "--base",
         type=Path,
         metavar="FILE",
-        help="write only what differs from this contract (default: the base named in the file)",
+        help="write only the differences from this contract (default: the base that FILE names)",
     )
     add_config(parser)
     add_results(parser)
@@ -44,13 +47,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Write the contract of a platform from a run of it, and say what has changed."""
-    with existing_store(options.results, run=options.run) as store:
+    """Write the contract of a platform from one of its runs, and print what has changed."""
+    with open_existing_store(options.results, run=options.run) as store:
         run = store.load(options.run, platform=options.platform)
     config = config_file(options).resolve()
     path = options.output or _contract_file(config, options.platform, run)
     before = None
-    with suppress(ConfigError):  # a reason to write it anew
+    with suppress(ConfigError):  # an invalid contract is replaced
         before = load_contract(path) if path.exists() else None
     now, text = make_contract(
         run,
@@ -58,7 +61,7 @@ def execute(options: argparse.Namespace) -> int:
         options.results,
         config=config_option(config),
         before=before,
-        base=_base(options.base, path, before),
+        base=_choose_base(options.base, path, before),
     )
     write_atomically(path, text)
     found = before and compare_suites(before.suite, now.suite)
@@ -68,51 +71,57 @@ def execute(options: argparse.Namespace) -> int:
         content = {"contract": str(path), "run_id": run.run_id, "changes": changes, "needs": needs}
         print(json.dumps(content, indent=2))
         return ExitCode.PASSED
-    print(f"{path}: written from run {run.run_id}; look at what has changed, and commit it")
+    print(f"{path}: written from run {run.run_id}. Review the changes, then commit the file.")
     if before and found:
-        # Imported here: NumPy and the change-point library take 0.2 s, which --help does without.
+        # Imported here: NumPy and the change-point library take 0.2 s, and --help needs neither.
         from ci.analysis.comparison import contract_side
         from ci.report.comparison import tests_document
 
         base, head = contract_side("before", before), contract_side("now", now)
         print_document(tests_document(base, head, found), output())
     if needs:
-        print(f"outcomes that depend on the processor: passed with {'; '.join(needs)}")
+        print(f"outcomes that depend on the processor: passed only with {'; '.join(needs)}")
     return ExitCode.PASSED
 
 
-def _base(asked: Path | None, path: Path, before: Contract | None) -> ContractBase | None:
-    """The contract to write differences from."""
+def _choose_base(asked: Path | None, path: Path, before: Contract | None) -> ContractBase | None:
+    """The base contract that the differences are written against."""
     name = before.base.name if before and before.base else None
     if asked:
         name = os.path.relpath(asked, path.parent)
     if name is None:
         return None
     base = load_contract(path.parent / name)
-    if path.resolve() in _chain(path.parent / name):
-        raise UsageError(f"--base: {asked} is based on {path} itself")
+    if path.resolve() in _base_files(path.parent / name):
+        raise UsageError(
+            f"--base: {asked} is itself based on {path}",
+            remedy="Pass a contract with --base that is not based on the one to write.",
+        )
     return ContractBase(name, base)
 
 
-def _chain(path: Path) -> Iterator[Path]:
-    """A contract's file and those of its bases."""
+def _base_files(path: Path) -> Iterator[Path]:
+    """The file of a contract, then the files of its bases."""
     yield path.resolve()
     if base := load_contract(path).base:
-        yield from _chain(path.parent / base.name)
+        yield from _base_files(path.parent / base.name)
 
 
 def _contract_file(config: Path, name: str, run: RunResult) -> Path:
     project = load_project(config, os.environ)
-    chosen_platforms(project.config, [name])  # or a hint at what is configured
+    chosen_platforms(project.config, [name])  # raises with a hint at the configured ones
     if project.config.contracts is None:
         message = f"{project.path}: contracts: got nothing, expected a folder"
-        raise UsageError(message, remedy="Name the folder there, or a file with --output.")
+        remedy = "Set `contracts` in that file, or pass a file with --output."
+        raise UsageError(message, remedy=remedy)
     if run.project != project.config.project:
-        other = f"{project.path} of {project.config.project}"
-        raise UsageError(f"run {run.run_id} is of {run.project}, {other}", remedy=OTHER_CONFIG)
+        got = f"run {run.run_id}: got a run of project {run.project}"
+        expected = f"expected {project.config.project}, the project of {project.path}"
+        raise UsageError(f"{got}, {expected}", remedy=OTHER_CONFIG)
     simulated = run.platform(name).simulated
     if simulated is not project.config.platforms[name].simulated:
         of, configured = device_kind(simulated=simulated), device_kind(simulated=not simulated)
-        message = f"run {run.run_id} is of a {of} {name}, {project.path} has a {configured} one"
-        raise UsageError(message, remedy=OTHER_CONFIG)
+        got = f"run {run.run_id}: got a run of a {of} {name}"
+        expected = f"expected a {configured} one, as {project.path} configures it"
+        raise UsageError(f"{got}, {expected}", remedy=OTHER_CONFIG)
     return project.source / project.config.contracts / f"{name}.yaml"

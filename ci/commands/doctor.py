@@ -24,15 +24,18 @@ from ci.util.text import join_names
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Check what runs of these platforms need, without running any: configuration, engine, disk,"
-        " images, network, devices, clocks. Exits with 2 when the configuration is wrong, and with"
-        " 3 when something else is missing."
+        "Check everything that runs of these platforms need, without running them: configuration,"
+        " engine, disk, images, network, devices, clocks. Exits with 2 if the configuration is"
+        " wrong, and with 3 if anything else is missing."
     )
     parser.add_argument(
-        "platforms", nargs="*", metavar="PLATFORM", help="what to check (default: all configured)"
+        "platforms",
+        nargs="*",
+        metavar="PLATFORM",
+        help="platforms to check (default: all configured ones)",
     )
     parser.add_argument(
-        "--engine", metavar="ENGINE", help="check it in place of the one that the site names"
+        "--engine", metavar="ENGINE", help="check this engine instead of the one in the site file"
     )
     add_format(parser, "table", "json")
     add_config(parser)
@@ -40,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Check what runs need, and print what was found with what to do about it."""
+    """Check what runs need, and print each finding with its remedy."""
     findings = list(_findings(options))
     if options.format == "json":
         print(checks.findings_json(findings), end="")
@@ -62,7 +65,7 @@ def _findings(options: argparse.Namespace) -> Iterator[Finding]:
     files = f"{project.path} and {site}" if site.exists() else f"{project.path}, no {SITE_FILE}"
     yield ok("configuration", f"{files}: {join_names(configured, 7)}")
     by_engine: dict[EnginePlan, list[RunPlan]] = {}
-    wrong: dict[str, tuple[CiError, list[str]]] = {}  # by its message, with the platforms
+    wrong: dict[str, tuple[CiError, list[str]]] = {}  # by error message, with the platforms
     for name in chosen:
         try:
             [plan] = plan_run(

@@ -6,60 +6,60 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.commands.options import add_results, one_of
+from ci.commands.options import add_results, choice_of
 from ci.errors import ExitCode, UsageError
 from ci.model.platforms import PLATFORMS
 from ci.store.exporting import TABLES, WRITERS, export
-from ci.store.folder import existing_store, make_folder
+from ci.store.folder import make_folder, open_existing_store
 from ci.util.text import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Write what the store holds as flat tables, one file each, for pandas, DuckDB or a"
-        " spreadsheet; `run_id` and `platform` join them. Units stand in the columns' names:"
-        " `_s` are seconds, `_bytes` bytes. Times are UTC."
+        "Write the runs of the store as flat tables for pandas, DuckDB or a spreadsheet, one file"
+        " per table. Join tables on `run_id` and `platform`. Column names end with their units:"
+        " `_s` for seconds, `_bytes` for bytes. Times are UTC."
     )
     parser.add_argument(
         "--format",
-        type=one_of(WRITERS),
+        type=choice_of(WRITERS),
         metavar="{" + ",".join(WRITERS) + "}",
         required=True,
-        help="the kind of files",
+        help="file format",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FOLDER", required=True, help="where the files are written"
+        "--output", type=Path, metavar="FOLDER", required=True, help="folder to write the files to"
     )
     parser.add_argument(
         "--table",
         action="append",
-        type=one_of(TABLES),
+        type=choice_of(TABLES),
         metavar="TABLE",
-        help=f"{', '.join(TABLES)}; may be given several times (default: all; of them `tests` is by"
-        " far the largest)",
+        help=f"one of {', '.join(TABLES)}. Repeatable (default: all; `tests` is by far the"
+        " largest)",
     )
     parser.add_argument(
-        "--run", action="append", metavar="RUN", help="may be given several times (default: all)"
+        "--run", action="append", metavar="RUN", help="run id. Repeatable (default: all)"
     )
     parser.add_argument(
         "--since",
-        type=_time,
+        type=_parse_time,
         metavar="TIME",
-        help="only runs that began then or later: 2026-01-31, 2026-01-31T12:00+08:00; UTC where no"
-        " zone is said",
+        help="only runs that began at this time or later: 2026-01-31, 2026-01-31T12:00+08:00. UTC"
+        " unless it has a zone",
     )
     parser.add_argument(
         "--platform",
         action="append",
-        type=one_of(PLATFORMS),
+        type=choice_of(PLATFORMS),
         metavar="PLATFORM",
-        help="only what is of it; may be given several times (default: all)",
+        help="only results of this platform. Repeatable (default: all)",
     )
     add_results(parser)
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -69,8 +69,8 @@ def _time(text: str) -> datetime:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Export the chosen runs, the oldest first, and say what was written."""
-    with existing_store(options.results) as store:
+    """Export the selected runs, oldest first, and print the files that were written."""
+    with open_existing_store(options.results) as store:
         named = {store.load(run).run_id for run in options.run or ()}
         run_ids = [
             head.run_id
@@ -80,7 +80,8 @@ def execute(options: argparse.Namespace) -> int:
             and (not options.platform or set(options.platform) & set(head.platforms))
         ]
         if not run_ids:
-            raise UsageError("export: no run is chosen", remedy="Leave out --since or --platform.")
+            message = "export: no run matches --run, --since and --platform"
+            raise UsageError(message, remedy="Leave out --since or --platform.")
         make_folder(options.output, "--output")
         files = {
             options.output / f"{name}.{options.format}": TABLES[name]

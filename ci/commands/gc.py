@@ -32,8 +32,8 @@ from ci.upkeep.gc import (
 )
 from ci.util.text import counted, mask_credentials, strip_controls
 
-# By judgement, not measured: after two weeks' absence a run can still be resumed, and images with
-# torch and a vendor's toolkit, of several GB each, stay for seven platforms.
+# Chosen by judgment, not measured: a run can still be resumed after two weeks of absence, and 50 GB
+# hold the images of seven platforms, which take several GB each with torch and a vendor's toolkit.
 DAYS = 14.0
 GIGABYTES = 50.0
 
@@ -41,34 +41,36 @@ GIGABYTES = 50.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Remove what runs have left: containers that ended, images, compiler caches, results and"
-        " work folders. Only what this program made and labelled; never what a run uses that goes"
-        " on, nor the latest results. Rows of the store stay: report, compare and history show"
-        " runs whose folders are gone."
+        "Remove leftovers of earlier runs: stopped containers, images, compiler caches, results"
+        " and work folders. gc removes only what this program created and labelled. It never"
+        " removes anything that a current run uses, nor the latest results. The store keeps all"
+        " its rows: report, compare and history still show runs whose folders are removed."
     )
     parser.add_argument(
         "--older-than",
-        type=_number,
+        type=_parse_number,
         default=DAYS,
         metavar="DAYS",
-        help=f"remove what was not used for so long (default: {DAYS:g})",
+        help=f"remove what was not used for this many days (default: {DAYS:g})",
     )
     parser.add_argument(
         "--keep-size",
-        type=_number,
+        type=_parse_number,
         default=GIGABYTES,
         metavar="GB",
-        help="keep at most so much of images, and as much of compiler caches, on each engine;"
-        f" the longest unused go first (default: {GIGABYTES:g})",
+        help="keep at most this many GB of images, and as many of compiler caches, on each engine."
+        f" The least recently used go first (default: {GIGABYTES:g})",
     )
     parser.add_argument(
-        "--engine", metavar="ENGINE", help="look there only (default: wherever platforms run)"
+        "--engine",
+        metavar="ENGINE",
+        help="clean up only this engine (default: the engines of all platforms)",
     )
     parser.add_argument(
         "--project",
         metavar="NAME",
-        help="only what is labelled with this project (default: the configuration's, and what"
-        " builds left without a label of any project)",
+        help="only items labelled with this project (default: the configured project, and leftovers"
+        " of builds without a project label)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
     add_format(parser, "table", "json")
@@ -76,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         value = float(text) if text.isascii() else -1.0
     except ValueError:
@@ -87,7 +89,7 @@ def _number(text: str) -> float:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Choose what is removed, remove it, and print what became of everything."""
+    """Decide what to remove, remove it, and print the result for each item."""
     project = load_project(config_file(options), os.environ)
     age = timedelta(days=options.older_than)
     size_bytes = round(options.keep_size * 1e9)
@@ -97,13 +99,13 @@ def execute(options: argparse.Namespace) -> int:
     for place, items in _places(options, project, engines):
         decisions = decide(items, now=datetime.now(UTC), age=age, size_bytes=size_bytes)
         if table:
-            print(f"{place}:" if decisions else f"{place}: nothing of ours")
+            print(f"{place}:" if decisions else f"{place}: nothing from this program")
         for decision in decisions:
             failure = None
             if decision.removed and not options.dry_run:
                 try:
                     decision.item.remove()
-                except (CiError, *SDK_ERRORS) as fault:  # it stops no other
+                except (CiError, *SDK_ERRORS) as fault:  # the other items are still removed
                     failure = strip_controls(explain(fault))
             if decision.removed:
                 freed += 0 if failure else decision.item.size_bytes
@@ -114,7 +116,7 @@ def execute(options: argparse.Namespace) -> int:
         if table:
             _print_kept([decision for decision in decisions if not decision.removed])
     if table:
-        most = ", less what these images share with others" if images else ""
+        most = " at most: images can share layers with other images" if images else ""
         print(f"{'would free' if options.dry_run else 'freed'} {decimal(freed)}{most}")
     else:
         content = {"dry_run": options.dry_run, "freed_bytes": freed, "items": listed}
@@ -128,7 +130,7 @@ def execute(options: argparse.Namespace) -> int:
 def _engines(
     project: Project, asked: str | None
 ) -> tuple[tuple[EngineContents, ...], list[CiError]]:
-    """What every engine of the platforms stores, each once; and why some do not answer."""
+    """The contents of each engine of the platforms, and the errors of engines without an answer."""
     plans = {project.engine(platform, asked): None for platform in project.config.platforms}
     found: dict[str, EngineContents] = {}
     silent: list[CiError] = []
@@ -144,16 +146,16 @@ def _engines(
 
 
 def _engine_errors() -> AbstractContextManager[None]:
-    remedy = "look at `docker info` and the engine's log"
+    remedy = "check `docker info` and the engine's log"
     return typed_errors("asking the Docker Engine", *SDK_ERRORS, remedy=remedy, explain=explain)
 
 
 def _places(
     options: argparse.Namespace, project: Project, engines: Sequence[EngineContents]
 ) -> Iterator[tuple[str, tuple[Item, ...]]]:
-    """What of ours is on each engine and on this machine, by its name.
+    """The items of this program on each engine and on this machine, with the place's name.
 
-    Engines come before this machine: what runs in their containers is needed here too.
+    Engines come first: a run in one of their containers also needs its files on this machine.
     """
     runs = run_folders(options.results)
     going_on = [run for run in runs if run.going_on]

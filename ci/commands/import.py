@@ -12,35 +12,35 @@ from pathlib import Path
 from ci.commands.options import add_format, add_results
 from ci.errors import CiError, ExitCode, InfrastructureError
 from ci.store.folder import make_folder, open_store
-from ci.store.importing import Importer, ImportOutcome, runs_in
+from ci.store.importing import Importer, ImportOutcome, find_run_folders
 from ci.util.text import counted, mask_credentials, strip_controls
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     parser.description = (
-        "Take over runs that were made elsewhere: on other machines, or artifacts of a CI system,"
-        " unpacked. Importing a run again changes nothing; one that has got further since, with"
-        " --resume, is updated. `latest` stays the run that began last."
+        "Import runs from other machines, or unpacked artifacts of a CI system. Importing a run"
+        " again changes nothing, unless --resume has completed more of it since: then the run is"
+        " updated. `latest` remains the run that began last."
     )
     parser.add_argument(
         "folders",
         nargs="+",
         type=Path,
         metavar="DIR",
-        help="the folder of a run (results/<run id>), or one that holds several",
+        help="the folder of a run (results/<run id>), or a folder that contains several",
     )
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="where a run is here with other results, take those of DIR",
+        help="if a run is already here with other results, replace them with those of DIR",
     )
     add_format(parser, "table", "json")
     add_results(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Import every run that can be; what cannot is told, and stops no other."""
+    """Import every valid run; report each refused one and continue with the others."""
     errors: list[CiError] = []
     taken: Counter[ImportOutcome] = Counter()
     listed = []
@@ -51,14 +51,14 @@ def execute(options: argparse.Namespace) -> int:
     ):
         for folder in _folders(options.folders, errors):
             try:
-                run, outcome, notes = importer.take(folder)
+                run, outcome, notes = importer.import_run(folder)
             except (CiError, OSError) as error:
-                errors.append(_told(folder, error))
+                errors.append(_report_refusal(folder, error))
                 continue
             taken[outcome] += 1
             verdicts = {it.platform: it.verdict.product for it in run.platforms}
-            told = {"run_id": run.run_id, "change": outcome, "platforms": verdicts, "notes": notes}
-            listed.append(told)
+            data = {"run_id": run.run_id, "change": outcome, "platforms": verdicts, "notes": notes}
+            listed.append(data)
             if options.format == "table":
                 products = ", ".join(f"{platform} {how}" for platform, how in verdicts.items())
                 print(f"{run.run_id}: {outcome}: {products}")
@@ -75,12 +75,13 @@ def execute(options: argparse.Namespace) -> int:
 def _folders(named: Sequence[Path], errors: list[CiError]) -> Iterator[Path]:
     for folder in named:
         try:
-            yield from runs_in(folder)
+            yield from find_run_folders(folder)
         except CiError as error:
-            errors.append(_told(folder, error))
+            errors.append(_report_refusal(folder, error))
 
 
-def _told(folder: Path, error: CiError | OSError) -> CiError:
+def _report_refusal(folder: Path, error: CiError | OSError) -> CiError:
+    """Print why a folder was not imported; return the error with its exit code."""
     if not isinstance(error, CiError):
         error = InfrastructureError(f"{folder}: {error}")
     message = "\n".join(filter(None, (str(error), error.remedy)))

@@ -12,7 +12,7 @@ from ci.util.files import REPOSITORY
 from ci.util.invocation import CONFIG_FILE, RESULTS, RESULTS_VARIABLE
 from ci.util.text import near_match
 
-LONGEST_NUMBER = 10  # digits: more than any count has; int() refuses 4,301 of them with an error
+LONGEST_NUMBER = 10  # digits, more than any count needs; int() raises an error from 4,301 on
 
 
 class Options(Protocol):
@@ -22,60 +22,60 @@ class Options(Protocol):
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Where the project is."""
+    """Add ``--source``, the folder of the project."""
     parser.add_argument(
         "--source",
         type=Path,
         metavar="DIR",
-        help="the project (default: what --config says, else its folder)",
+        help="the project's folder (default: `source` of --config, else the folder of that file)",
     )
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Where its configuration is."""
+    """Add ``--config``, the configuration of the project."""
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="configuration (default: ci.yaml of --source or of this repository)",
+        help="configuration file (default: ci.yaml of --source or of this repository)",
     )
 
 
 def config_file(options: argparse.Namespace) -> Path:
-    """What `--config` names, else the file of `--source` or of this repository."""
+    """The file of ``--config``, else ``ci.yaml`` of ``--source`` or of this repository."""
     folder: Path | None = getattr(options, "source", None)
     return options.config or (folder or REPOSITORY) / CONFIG_FILE
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
-    """Where the results are, and beside them the store."""
+    """Add ``--results``, the folder of results and of the default store."""
     parser.add_argument(
         "--results",
         type=Path,
         metavar="DIR",
         default=Path(os.environ.get(RESULTS_VARIABLE) or RESULTS),
-        help="where results are kept (default: INFINI_CI_RESULTS or results)",
+        help="folder of results (default: $INFINI_CI_RESULTS, else `results`)",
     )
 
 
 def add_format(options: Options, *forms: str) -> None:
-    """How the command prints what it found, the first of ``forms`` by default."""
+    """Add ``--format``, the form of the output; the first of ``forms`` is the default."""
     shown = "{" + ",".join(forms) + "}"
     options.add_argument(
         "--format",
-        type=one_of(forms),
+        type=choice_of(forms),
         metavar=shown,
         default=forms[0],
-        help=f"how to print it (default: {forms[0]})",
+        help=f"output format (default: {forms[0]})",
     )
-    # What --format json was called in a few commands.
+    # The old name of --format json in some commands.
     options.add_argument(
         "--json", dest="format", action="store_const", const="json", help=argparse.SUPPRESS
     )
 
 
-def one_of(names: Iterable[str]) -> Callable[[str], str]:
-    """An option's word; a wrong one gets a hint, which argparse's own choices do not give."""
+def choice_of(names: Iterable[str]) -> Callable[[str], str]:
+    """An argparse type for one of ``names``; unlike ``choices``, its error has a hint."""
     known = list(names)
 
     def word(text: str) -> str:
@@ -87,8 +87,8 @@ def one_of(names: Iterable[str]) -> Callable[[str], str]:
     return word
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    """An option's whole number."""
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """An argparse type for a whole number within bounds."""
     at_most = "" if most is None else f" and at most {most}"
 
     def number(text: str) -> int:

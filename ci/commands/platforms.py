@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """List the configured platforms, and those that are known beside them."""
+    """List the configured platforms, then the supported ones without a configuration."""
     project = load_project(config_file(options), os.environ)
     names = list(project.config.platforms)
     if options.format == "json":
@@ -33,5 +33,5 @@ def execute(options: argparse.Namespace) -> int:
         host_only = "" if any(bases) else ", no base image: host engine only"
         print(f"{name}: {label}, torch device {platform.torch_device}{host_only}")
     if others := [name for name in PLATFORMS if name not in names]:
-        print(f"known, and not in {project.path.name}: {', '.join(others)}")
+        print(f"supported, but not configured in {project.path.name}: {', '.join(others)}")
     return ExitCode.PASSED

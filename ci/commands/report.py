@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from ci.analysis.durations import costs_of
-from ci.commands.options import add_format, add_results, whole
+from ci.analysis.durations import add_up_costs
+from ci.commands.options import add_format, add_results, whole_number
 from ci.errors import ExitCode, UsageError
 from ci.model.results import title
 from ci.report.table import ResultsReport
 from ci.report.tests import SlowestReport
-from ci.store.folder import existing_store
+from ci.store.folder import open_existing_store
 
 SLOWEST = 10  # lines: the three lists fit on a screen of 50
 
@@ -21,29 +21,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "table", "markdown", "json")
     parser.add_argument(
         "--slowest",
-        type=whole(1),
+        type=whole_number(1),
         nargs="?",
         const=SLOWEST,
         metavar="N",
-        help="what the time of the tests went into, instead: the N most expensive tests, operators"
-        f" and families (default: {SLOWEST})",
+        help="show instead the N most expensive tests, operators and operator families (default:"
+        f" {SLOWEST})",
     )
     add_results(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Show the results of a run, or what the time of its tests went into."""
-    with existing_store(options.results, run=options.run) as store:
+    """Show the results of a run, or its most expensive tests."""
+    with open_existing_store(options.results, run=options.run) as store:
         run = store.load(options.run)
         if not options.slowest:
             ResultsReport(run).show(options.format)
             return ExitCode.PASSED
         costs = {
-            title(result.platform, simulated=result.simulated): costs_of(outcomes)
+            title(result.platform, simulated=result.simulated): add_up_costs(outcomes)
             for result in run.platforms
             if (outcomes := store.outcomes(run.run_id, result.platform)).names
         }
     if not costs:
-        raise UsageError(f"run {run.run_id} has no tests", remedy="Name another run.")
+        message = f"run {run.run_id}: got no tests, expected some for --slowest"
+        raise UsageError(message, remedy="Name another run.")
     SlowestReport(costs, options.slowest).show(options.format)
     return ExitCode.PASSED

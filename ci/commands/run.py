@@ -14,7 +14,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.commands.options import add_config, add_format, add_results, add_source, config_file, whole
+from ci.commands.options import (
+    add_config,
+    add_format,
+    add_results,
+    add_source,
+    config_file,
+    whole_number,
+)
 from ci.engines.host import HostEngine, prerequisites_of
 from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
@@ -46,69 +53,73 @@ from ci.util.text import mask_credentials
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
-    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="what to run")
+    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="platforms to run")
     parser.add_argument("--all", action="store_true", help="run every configured platform")
     parser.add_argument(
         "--jobs",
-        type=whole(1),
+        type=whole_number(1),
         metavar="N",
-        help="run at most N platforms at once (default: as many as their engines carry)",
+        help="run at most N platforms at once (default: as many as their engines allow)",
     )
     parser.add_argument(
         "--engine",
         metavar="ENGINE",
         help="where to run: in a container (docker), in a fresh virtual environment on this machine"
-        " (host), or on an engine of ci.site.yaml by its name; auto takes Docker where an engine"
-        " answers (default: what the site says, else auto)",
+        " (host), or on the engine of this name in ci.site.yaml. auto uses Docker if an engine"
+        " answers, else host (default: the engine of ci.site.yaml, else auto)",
     )
     add_source(parser)
     parser.add_argument(
-        "--cold", action="store_true", help="build without what the compiler cache holds"
+        "--cold", action="store_true", help="build without using the compiler cache's contents"
     )
     parser.add_argument(
         "--reruns",
-        type=whole(0, MOST_RERUNS),
+        type=whole_number(0, MOST_RERUNS),
         metavar="N",
-        help="run failed tests N times more, as evidence of flaky ones; verdict, counts and times"
-        " stay those of the first attempt (default: what the configuration says, else 0)",
+        help="run failed tests N more times to detect flaky ones. Verdict, counts and times remain"
+        " those of the first attempt (default: `reruns` of the configuration, else 0)",
     )
     parser.add_argument(
         "--select",
         metavar="OPERATORS",
-        help="build and test only these operators: names and patterns with commas between them, a"
-        " predefined selection (smoke) or a file of the source (default: the shell's variable of"
-        " that purpose, INFINI_OPS_TORCH_OPS in this project, else all)",
+        help="build and test only these operators: names and patterns separated by commas, a"
+        " predefined selection (smoke), or a file of the source (default: the environment variable"
+        " that the project configures, here INFINI_OPS_TORCH_OPS, else all operators)",
     )
     add_config(parser)
     add_results(parser)
-    parser.add_argument("--resume", metavar="RUN", help="go on with an earlier run")
+    parser.add_argument("--resume", metavar="RUN", help="continue an earlier run")
     parser.add_argument(
         "--bundle",
         type=Path,
         metavar="FILE",
-        help="run what `bundle` packed, by default all of it, with nothing but the file",
+        help="run from a file that `bundle` wrote, offline and without sources (default: all its"
+        " platforms)",
     )
     output = parser.add_mutually_exclusive_group()
     output.add_argument(
-        "--dry-run", action="store_true", help="print the run as a script for sh, run nothing"
+        "--dry-run",
+        action="store_true",
+        help="print the run as a shell script instead of running it",
     )
     add_format(output, "table", "markdown", "json")
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run platforms: those that are named, those of an earlier run, or those of a bundle."""
+    """Run platforms from the command line, from an earlier run or from a bundle."""
     if options.bundle and (options.source or options.config):
         remedy = "Leave out --source and --config."
-        raise UsageError("--bundle has sources and configuration of its own", remedy=remedy)
+        message = "--bundle: cannot be combined with --source or --config: a bundle contains both"
+        raise UsageError(message, remedy=remedy)
     asked = (options.platforms, options.all, options.engine, options.source, options.config)
     is_asked = any((*asked, options.cold)) or (options.reruns, options.select) != (None, None)
     if options.resume and is_asked:
-        message = "--resume goes on with what the run was asked for"
+        message = "--resume: continues the run with its original platforms and options"
         named = "--all, --engine, --source, --config, --cold, --reruns and --select"
         raise UsageError(message, remedy=f"Leave out PLATFORM, {named}.")
     if options.bundle:
         return _run_bundle(options)
-    with ThreadPoolExecutor(max_workers=1) as pool:  # meanwhile: pip takes 0.3 s to answer
+    with ThreadPoolExecutor(max_workers=1) as pool:  # pip takes 0.3 s to answer
         pip = pool.submit(read_pip_settings)
         if options.resume:
             request = load_request(options.results, options.resume)
@@ -116,7 +127,7 @@ def execute(options: argparse.Namespace) -> int:
         else:
             project, request = _new_run(options)
         project = replace(project, pip=pip.result())
-    return _carry_out(options, request, plan_request(project, request, options.results))
+    return _execute_plans(options, request, plan_request(project, request, options.results))
 
 
 def _run_bundle(options: argparse.Namespace) -> int:
@@ -127,12 +138,12 @@ def _run_bundle(options: argparse.Namespace) -> int:
             request = bundle.resume(earlier)
         else:
             request = bundle.request(options.results, asked, options.select)
-        return _carry_out(options, request, bundle.plans(request, options.results))
+        return _execute_plans(options, request, bundle.plans(request, options.results))
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Project, RunRequest]:
     project = load_project(config_file(options), os.environ)
-    platforms, source = _named(project, options), options.source or project.source
+    platforms, source = _choose_platforms(project, options), options.source or project.source
     if not options.dry_run:
         _refuse_unfit_machine(options, project, platforms, source)
     selected = selected_operators(project, options.select, source)
@@ -155,10 +166,10 @@ def _run_options(options: argparse.Namespace, selected: str | None = None) -> Ru
 def _refuse_unfit_machine(
     options: argparse.Namespace, project: Project, platforms: Sequence[str], source: Path
 ) -> None:
-    """Raise where no result could be made or written here; what else is missing is named too."""
+    """Raise if no result could be produced or written here, naming all else that is missing."""
     findings = [prerequisites.check_git(source), prerequisites.check_results(options.results)]
     if all(found.level is not Severity.PROBLEM or found.configuration for found in findings):
-        return  # each platform finds out by itself what it lacks, and stops no other
+        return  # each platform reports its own missing prerequisites and stops no other
     plans = plan_run(
         project,
         platforms,
@@ -174,20 +185,23 @@ def _refuse_unfit_machine(
     prerequisites.require("a run", dict.fromkeys(findings))
 
 
-def _named(project: Project, options: argparse.Namespace) -> tuple[str, ...]:
+def _choose_platforms(project: Project, options: argparse.Namespace) -> tuple[str, ...]:
     configured = tuple(project.config.platforms)
     named = chosen_platforms(project.config, options.platforms)
     if options.all and named:
-        raise UsageError("run: --all and platforms are named", remedy="Leave one of them out.")
+        message = f"run: got --all and {', '.join(named)}, expected one of the two"
+        raise UsageError(message, remedy="Leave out --all or the platforms.")
     if not (options.all or named):
-        remedy = f"Configured: {', '.join(configured)}. All of them: --all."
-        raise UsageError("run: no platform is named", remedy=remedy)
+        remedy = f"Configured: {', '.join(configured)}. To run all of them: --all."
+        raise UsageError("run: got no platform, expected at least one", remedy=remedy)
     return named or configured
 
 
-def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]) -> int:
+def _execute_plans(
+    options: argparse.Namespace, request: RunRequest, plans: Sequence[RunPlan]
+) -> int:
     if options.dry_run:
-        return _describe(plans)
+        return _print_scripts(plans)
     folder = options.results / request.run_id
     coordinator = RunCoordinator(
         request=request,
@@ -199,18 +213,18 @@ def _carry_out(options: argparse.Namespace, request: RunRequest, plans: Sequence
         jobs=options.jobs,
     )
     result = coordinator.execute()
-    with handle_interrupts(signal.SIG_IGN):  # the run has ended: its results take no time
+    with handle_interrupts(signal.SIG_IGN):  # the run has ended, and printing is quick
         ResultsReport(result).show(options.format)
         if options.format == "table":
             print(f"\nresults: {folder}")
             for command in coordinator.install:
                 print(f"install what is missing: {command}")
             if not all(platform.verdict.product.is_final for platform in result.platforms):
-                print(f"go on with what is missing: {coordinator.command_to_resume}")
+                print(f"to continue this run: {coordinator.command_to_resume}")
     return ExitCode.INTERRUPTED if coordinator.interrupted else exit_code(result.platforms)
 
 
-def _describe(plans: Sequence[RunPlan]) -> int:
+def _print_scripts(plans: Sequence[RunPlan]) -> int:
     refused: dict[str, CiError] = {}
     for plan in plans:
         try:
@@ -218,7 +232,7 @@ def _describe(plans: Sequence[RunPlan]) -> int:
                 engine.check(plan)
                 print(f"# {plan.title}, {engine.name} engine")
                 print(mask_credentials(engine.describe(plan)))
-        except CiError as error:  # the others are described all the same
+        except CiError as error:  # the others are still described
             refused[plan.platform] = error
     if refused:
         raise combined_refusal(refused)

@@ -1,4 +1,4 @@
-"""The report of a comparison; times in words and in rows."""
+"""The report of a comparison: tests, then times in sentences and in tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ci.analysis.changes import POLICY
 from ci.analysis.comparison import Comparison, PlatformComparison, Side
-from ci.analysis.times import Judgement, MeasureChange, NoTimes, Times
+from ci.analysis.times import Judgement, MeasureChange, MissingTimes, Times
 from ci.facts.difference import ChangedTest, ChangeKind, Difference, group_lines
 from ci.facts.measures import LABELS, amount, growth, headline, percent, stage_and_quantity
 from ci.model.tests import OperatorTest, Outcome
@@ -22,17 +22,17 @@ from ci.report.document import (
     Report,
     Span,
     Table,
-    named,
+    select_attributes,
 )
-from ci.report.history import certainty, change_data, run_name, standing
+from ci.report.history import certainty, change_data, change_status, run_name
 from ci.report.table import MISSING
 from ci.util.invocation import command
 from ci.util.text import SHORT, counted
 
-SCHEMA_VERSION = 2  # 1 was of one platform, and had no times
+SCHEMA_VERSION = 2  # version 1 had one platform and no times
 NEWS = [judgement for judgement in Judgement if judgement.is_news]
-BROKEN = "the build fails now"
-MOST_SHOWN = 5  # measures in a cell, which is read at one glance; the table has all
+BROKEN = "the build now fails"
+MOST_SHOWN = 5  # measures in a cell, to be read at one glance; the table has all of them
 COLORS = {
     Judgement.REGRESSION: "red",
     Judgement.SUSPECTED: "yellow",
@@ -42,7 +42,7 @@ COLORS = {
 
 @dataclass(frozen=True)
 class ComparisonReport(Report):
-    """What is the same for all platforms, then each of them."""
+    """The notes on all platforms, then a section for each platform."""
 
     found: Comparison
 
@@ -50,7 +50,7 @@ class ComparisonReport(Report):
         return self._page() if page else self._screen()
 
     def _screen(self) -> Document:
-        """All measures of one platform; of several platforms, what is news."""
+        """All measures of a single platform; of several platforms, only the news."""
         found = self.found
         whole = len(found.platforms) == 1
         notes = Items([*_notes(found)])
@@ -64,7 +64,7 @@ class ComparisonReport(Report):
             yield from _tests(platform.tests)
 
     def _page(self) -> Document:
-        """A row for each platform and what is news; the rest is folded."""
+        """A row for each platform, then its news; the rest is folded."""
         found = self.found
         outcome = "suspected regression" if found.suspected else "no regression"
         outcome = "regression" if found.regression else outcome
@@ -83,23 +83,23 @@ class ComparisonReport(Report):
             yield [Fold(f"{platform.name}: runs, times and tests", folded)]
 
     def data(self) -> dict[str, Any]:
-        """Everything, test by test and measure by measure."""
+        """Collect every test and every measure for programs."""
         names = ("base", "head", "regression", "suspected", "only_base", "only_head", "notes")
         return {
             "schema_version": SCHEMA_VERSION,
-            **named(self.found, *names),
+            **select_attributes(self.found, *names),
             "platforms": [*map(_platform_data, self.found.platforms)],
         }
 
 
 def tests_document(base: Side, head: Side, found: Difference | None) -> Document:
-    """The sides, then a section for each kind of change: of tests alone, in a terminal."""
+    """A comparison of tests only, for a terminal: both sides, then each kind of change."""
     yield [Items([f"base  {_side(base)}", f"head  {_side(head)}"])]
     yield from _tests(found)
 
 
 def _notes(found: Comparison) -> Iterator[str]:
-    """What is said once, for all platforms."""
+    """The notes that hold for all platforms."""
     for name, only in (("base", found.only_base), ("head", found.only_head)):
         if only:
             yield f"only {name} has {', '.join(only)}"
@@ -109,14 +109,14 @@ def _notes(found: Comparison) -> Iterator[str]:
 def _verdict(platform: PlatformComparison) -> str:
     """``2 tests vanished; regression: compile +38 s (+21 %)``."""
     tests, times = platform.tests, platform.times
-    found = ["selected operators differ"] if platform.of_different_operators else []
+    found = ["selected operators differ"] if platform.operator_difference else []
     if platform.is_newly_broken:
         found.append(BROKEN)
     if tests is None:
         found.append("no tests")
     else:
         found += [tests.headline(it) for it in ChangeKind if tests.of(it)]
-    if isinstance(times, NoTimes):
+    if isinstance(times, MissingTimes):
         return "; ".join([*found, "no times"])
     for judgement in NEWS:
         changes = times.of(judgement)
@@ -127,11 +127,11 @@ def _verdict(platform: PlatformComparison) -> str:
 
 
 def _sides(platform: PlatformComparison, mark: str) -> Iterator[str]:
-    """Both, and how they differ where they were built with different operators."""
+    """Both sides, and the difference of their selected operators, if any."""
     for name, side in (("base", platform.base), ("head", platform.head)):
         yield f"{name}{mark} {_side(side)}"
-    if difference := platform.of_different_operators:
-        yield f"selected operators differ: {difference}; compared are the tests of both"
+    if difference := platform.operator_difference:
+        yield f"selected operators differ: {difference}; only tests of both are compared"
 
 
 def _side(side: Side) -> str:
@@ -174,7 +174,7 @@ def _row(change: MeasureChange) -> Sequence[str]:
     size = growth(change.before, change.after, quantity) if change.delta else MISSING
     judgement = change.judgement.value
     if change.judgement is Judgement.WITHIN_NOISE and change.detectable is not None:
-        judgement += f" (a change of {percent(change.detectable)} would be seen)"
+        judgement += f" (detectable from {percent(change.detectable)})"
     return stage, LABELS[quantity], *levels, size, judgement
 
 
@@ -195,9 +195,9 @@ def _screen_times(platform: PlatformComparison, *, whole: bool) -> Document:
 
 
 def _without_news(times: Times) -> list[str]:
-    """How many measures have none; and the least that would not have been noise.
+    """Count the measures without news, with the smallest changes that would not be noise.
 
-    The least is that of the steadiest measure, and that of the noisiest.
+    That range reaches from the steadiest measure to the noisiest.
     """
     counts = []
     for judgement in Judgement:
@@ -206,29 +206,29 @@ def _without_news(times: Times) -> list[str]:
             counts.append(f"{len(changes)} {judgement}")
             if limits:
                 least, most = percent(min(limits)), percent(max(limits))
-                counts[-1] += f" ({least} to {most} would be seen)"
+                counts[-1] += f" (detectable from {least} to {most})"
     return [f"measures without news: {', '.join(counts)}"] if counts else []
 
 
 def _environment(platform: PlatformComparison) -> Iterator[str]:
-    """The key, or why no times are compared."""
+    """The environment key, or the reason why times are not compared."""
     times = platform.times
     if isinstance(times, Times):
         yield f"environment: {times.key}"
         if times.base.run_id != platform.base.run_id:
             run = times.base.run_id
-            yield f"times of base: run {run}, the newest of BASE in this environment"
+            yield f"times of base: from run {run}, the newest run of BASE in this environment"
     elif times.key is not None:
-        yield "times are not compared, the environment is another one:"
+        yield "times are not compared because the environments differ:"
         yield from (f"  {reason}" for reason in times.reasons)
     else:
         yield f"times are not compared: {'; '.join(times.reasons)}"
 
 
 def _news(platform: PlatformComparison) -> list[Line]:
-    """What is to be known of the times, the worst first, each in a sentence; then advice."""
+    """A sentence for each change of times, the worst first; then advice."""
     times = platform.times
-    if isinstance(times, NoTimes):
+    if isinstance(times, MissingTimes):
         return []
     known = {it.measure: it.text for it in platform.explanations}
     lines: list[Line] = []
@@ -247,31 +247,31 @@ def _headline(change: MeasureChange) -> str:
 
 
 def _evidence(change: MeasureChange) -> Iterator[str]:
-    """Where it happened, and how sure that is."""
+    """The runs around a change, and how certain it is."""
     if not change.steps:
         return
     first, last = change.steps[0], change.steps[-1]
-    yield f"; after {run_name(first.before_run)}, with {run_name(last.run)}"
+    yield f"; between {run_name(first.before_run)} and {run_name(last.run)}"
     if first is last:
         yield f"; {certainty(first.point)}"
     if change.judgement is Judgement.SUSPECTED:
         yield f"; seen in {counted(last.runs_since, 'run')}"
-    if note := standing(last):
+    if note := change_status(last):
         yield f"; {note}"
 
 
 def _advice(platform: str, times: Times) -> Iterator[str]:
-    """What is not known yet, and what would tell."""
+    """Why a suspected change is uncertain, and the command that helps to decide."""
     steps = [step for change in times.of(Judgement.SUSPECTED) for step in change.steps]
     young = [step.runs_since for step in steps if not step.point.confirmed]
     if not young:
         return
     commit = times.head.commit
     checkout = f"git checkout {commit[:SHORT]} && " if commit and not times.head.dirty else ""
-    once = "was seen once, which cannot be told from a spike"
+    once = "was seen in one run only and may be a spike"
     doubt = once if min(young) == 1 else "may still be chance"
-    sure = f"{POLICY.confirm} runs make sure, one more:"
-    yield f"what is suspected {doubt}; {sure} {checkout}{command('run', platform)}"
+    sure = f"{POLICY.confirm} runs confirm it. Run it once more:"
+    yield f"a suspected change {doubt}; {sure} {checkout}{command('run', platform)}"
 
 
 # For programs
@@ -282,10 +282,10 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
     return {
         "base": _side_data(platform.base),
         "head": _side_data(platform.head),
-        **named(platform, "regression", "suspected"),
+        **select_attributes(platform, "regression", "suspected"),
         "tests": tests
         and {
-            **named(tests, "regression", "unchanged"),
+            **select_attributes(tests, "regression", "unchanged"),
             "counts": {kind.name.lower(): tests.count(kind) for kind in ChangeKind},
             "changes": {
                 kind.name.lower(): [*map(_test_data, tests.of(kind))] for kind in ChangeKind
@@ -297,16 +297,22 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
 
 def _side_data(side: Side) -> dict[str, Any]:
     names = ("name", "platform", "simulated", "selected", "origin", "missing")
-    return named(side, *names) | {"counts": {it.value: side.counts[it] for it in Outcome}}
+    return select_attributes(side, *names) | {
+        "counts": {it.value: side.counts[it] for it in Outcome}
+    }
 
 
 def _test_data(change: ChangedTest) -> dict[str, Any]:
     test = change.test
     name: dict[str, Any] = {"test": test, "count": change.count}
     if isinstance(test, OperatorTest):
-        name = {**named(test, "function", "overload"), "dtype": test.variant, "slot": test.slot}
-    states = named(change, "before", "after")
-    more = named(change, "message", "seconds", "flaky")
+        name = {
+            **select_attributes(test, "function", "overload"),
+            "dtype": test.variant,
+            "slot": test.slot,
+        }
+    states = select_attributes(change, "before", "after")
+    more = select_attributes(change, "message", "seconds", "flaky")
     known = {key: value for key, value in more.items() if value is not None}
     return name | {key: state and str(state) for key, state in states.items()} | known
 
@@ -314,7 +320,7 @@ def _test_data(change: ChangedTest) -> dict[str, Any]:
 def _times_data(platform: PlatformComparison) -> dict[str, Any]:
     times = platform.times
     environment = times.key and asdict(times.key)
-    if isinstance(times, NoTimes):
+    if isinstance(times, MissingTimes):
         return {"compared": False, "environment": environment, "reasons": times.reasons}
     causes = {it.measure: it.causes for it in platform.explanations}
     names = ("measure", "base", "head", "before", "after", "relative", "detectable", "judgement")
@@ -327,7 +333,7 @@ def _times_data(platform: PlatformComparison) -> dict[str, Any]:
         "head_runs": times.head_runs,
         "measures": [
             {
-                **named(change, *names),
+                **select_attributes(change, *names),
                 "changes": [*map(change_data, change.steps)],
                 "cause": causes.get(change.measure),
             }

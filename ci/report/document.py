@@ -1,8 +1,8 @@
-"""One model of what a report says, and its renderings: in a terminal, as Markdown, as JSON.
+"""One document model for all reports, rendered in a terminal, as Markdown or as JSON.
 
-A document is a sequence of sections, and a section one of blocks. A terminal has a blank line
-between sections, Markdown between blocks. Texts are as tests and tools wrote them; each renderer
-escapes them.
+A document is a sequence of sections, and a section is a sequence of blocks. A terminal shows a
+blank line between sections, Markdown between blocks. Texts are stored as tests and tools wrote
+them; each renderer escapes them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from rich.text import Text
 
 from ci.util.text import strip_controls
 
-# Characters of a line that is not printed on a terminal: the table of six platforms takes 187.
+# Width in characters where the output is no terminal: the table of six platforms takes 187.
 FILE_WIDTH = 200
-# An underscore inside of a word, as most test names have it, marks nothing up.
+SCREEN_WIDTH = 80  # of the narrowest terminal on which tables are meant to be read
+# Markdown takes no underscore inside a word as markup; most test names have some.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
 
 @dataclass(frozen=True)
 class Span:
-    """Text that stands out: by its color in a terminal, and on a page if it is strong."""
+    """Highlighted text: colored in a terminal, and bold on a page if ``strong``."""
 
     text: str
     color: str = ""
@@ -46,35 +47,35 @@ class Heading:
     level: int
     text: str
     style: str = ""
-    """In a terminal, which has no levels."""
+    """The style in a terminal, which shows no heading levels."""
 
 
 @dataclass(frozen=True)
 class Items:
-    """A list; a line that begins with spaces belongs to the one before it."""
+    """A list. A line that begins with spaces is a child of the line before it."""
 
     lines: Sequence[Line]
     indent: str = ""
-    """In a terminal, which has no bullets."""
+    """The indent in a terminal, which shows no bullets."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts; the headings are ours, and may have code in backticks."""
+    """Rows of text. Headings are fixed texts, which may have code in backticks."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: Collection[str] = ()
-    """Headings of the columns that are aligned on the right."""
+    """The headings of right-aligned columns."""
     styles: Sequence[str] = ()
-    """Of the rows, in a terminal."""
+    """The styles of the rows in a terminal."""
     title: str = ""
-    """In a terminal; on a page, a heading precedes the table."""
+    """The title in a terminal; on a page, a heading precedes the table."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that a page shows on request."""
+    """Blocks that a page shows only when the reader unfolds them."""
 
     summary: str
     blocks: Sequence[Block]
@@ -85,21 +86,21 @@ Document = Iterable[Sequence[Block]]
 
 
 class Report(ABC):
-    """What a command found."""
+    """The output of a command, in several formats."""
 
     wrap: ClassVar[bool] = False
-    """Whether a terminal wraps its lines; those that are not can be searched and copied."""
+    """Whether lines are wrapped in a terminal. Unwrapped lines can be searched and copied."""
 
     @abstractmethod
     def document(self, *, page: bool) -> Document:
-        """What to read: on a page, such as a comment on a pull request, or in a terminal."""
+        """Build the text for a terminal, or for a page such as a pull request comment."""
 
     @abstractmethod
     def data(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Collect all data for programs, as JSON shows it."""
 
     def show(self, form: str) -> None:
-        """Print it as ``--format`` asks for."""
+        """Print the report in the format of ``--format``."""
         if form == "json":
             print(self.json(), end="")
         elif form == "markdown":
@@ -117,13 +118,13 @@ class Report(ABC):
         print_document(self.document(page=False), console, wrap=self.wrap)
 
 
-def named(thing: object, *names: str) -> dict[str, Any]:
-    """The attributes of these names, for programs."""
+def select_attributes(thing: object, *names: str) -> dict[str, Any]:
+    """Select attributes of an object for JSON."""
     return {name: getattr(thing, name) for name in names}
 
 
 def output() -> Console:
-    """The standard output; without a terminal there is no width to fit into."""
+    """The console of the standard output; only a terminal limits its width."""
     return Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
 
 
@@ -132,39 +133,44 @@ def print_document(document: Document, console: Console, *, wrap: bool = False) 
         if number:
             console.print()
         for block in section:
-            for shown in _printed(block):
+            for shown in _render(block, console.width):
                 console.print(shown, soft_wrap=isinstance(shown, Text) and not wrap)
 
 
-def _printed(block: Block) -> Iterator[Text | terminal.Table]:
+def _render(block: Block, width: int) -> Iterator[Text | terminal.Table]:
     match block:
         case Heading(_, text, style):
             yield _text(Span(text, style))
         case Items(lines, indent):
             yield from (_text(line, indent) for line in lines)
         case Table():
-            yield _printed_table(block)
-        case Fold(summary, blocks):  # shown at once
+            yield _render_table(block, width)
+        case Fold(summary, blocks):  # a terminal shows it unfolded
             yield _text(summary)
             for inner in blocks:
-                yield from _printed(inner)
+                yield from _render(inner, width)
         case _:
             yield _text(block)
 
 
-def _printed_table(table: Table) -> terminal.Table:
-    title = _text(table.title) if table.title else None
-    shown = terminal.Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+def _render_table(table: Table, width: int) -> terminal.Table:
+    caption = _text(table.title) if table.title else None
+    shown = terminal.Table(
+        title=caption, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False
+    )
     for heading in table.headings:
         justify: JustifyMethod = "right" if heading in table.numbers else "left"
-        shown.add_column(heading.replace("`", ""), justify=justify, overflow="fold")
+        title = heading.replace("`", "")
+        # Fold cells, but not the words of a heading: narrower than this, columns would be lost.
+        least = max(map(len, title.split()), default=0) if width >= SCREEN_WIDTH else None
+        shown.add_column(title, justify=justify, overflow="fold", min_width=least)
     for row, style in zip(table.rows, table.styles or [""] * len(table.rows), strict=True):
         shown.add_row(*(Text(strip_controls(cell), style) for cell in row))
     return shown
 
 
 def _text(line: Line, indent: str = "") -> Text:
-    """As it is: what a test's name or a message holds is no markup."""
+    """Plain text: rich must not interpret a test name or a message as markup."""
     return Text.assemble(indent, *((strip_controls(it.text), it.color) for it in _spans(line)))
 
 
@@ -179,7 +185,7 @@ def markdown(document: Document) -> str:
 
 
 def _markdown(block: Block) -> Iterator[str]:
-    """The lines of a block, and a blank one."""
+    """Yield the lines of a block, then a blank line."""
     match block:
         case Heading(level, text):
             yield f"{'#' * level} {escape(text)}"
@@ -202,7 +208,7 @@ def _markdown(block: Block) -> Iterator[str]:
 
 
 def escape(line: Line) -> str:
-    """One line that reads as it is, in a cell too: neither markup nor HTML."""
+    """Escape one line so that neither Markdown nor HTML changes it, in a table cell too."""
     text = ""
     for span in _spans(line):
         plain = html.escape(strip_controls(span.text), quote=False)

@@ -1,4 +1,4 @@
-"""The report of a platform's history; changes of levels, and the runs around them, in words."""
+"""The report of a platform's history: its levels, and their changes with the runs around them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ci.facts.measures import (
     percent,
     stage_and_quantity,
 )
-from ci.report.document import Document, Heading, Items, Report, Table, named
+from ci.report.document import Document, Heading, Items, Report, Table, select_attributes
 from ci.report.table import MISSING
 from ci.store.rows import Acceptance, RunMeasures
 from ci.util.invocation import command
@@ -26,35 +26,38 @@ from ci.util.text import commit_name, counted, join_names
 
 SCHEMA_VERSION = 1
 MOST = 10
-"""Lines of a kind, so that all kinds fit on two screens; JSON has every line."""
+"""Lines of each kind, so that all kinds fit on two screens. JSON has all lines."""
 ALARMS = (
-    "What alarms: a level that rose for good, as far as enough later runs tell, that nobody has"
-    " accepted and nothing has undone. A rise of wall time without one of CPU seconds alarms once"
-    f" it has lasted for {WALL_ALONE} runs: until then a busy machine explains it as well. Counts"
-    f" and sizes of files have no noise: they alarm from {percent(POLICY.exact_alarm)}"
-    " on."
+    "An open regression is a level that rose for good: enough later runs confirm it, no one has"
+    " accepted it, and no later run is back at the old level. A rise of wall time alone, without"
+    f" one of CPU seconds, is open only after {WALL_ALONE} runs: before that, a busy machine"
+    " explains it as well. Counts and sizes of files have no noise: a rise of at least"
+    f" {percent(POLICY.exact_alarm)} is open at once."
 )
-TOO_FEW = f"too few to judge: it takes {POLICY.confirm} runs before a change and as many after it"
+TOO_FEW = (
+    f"too few runs to judge: a change needs at least {POLICY.confirm} runs before it and"
+    f" {POLICY.confirm} after it"
+)
 _SURE = 0.999  # a probability is printed with three digits
 _ALARMING = ("open regression", "suspected regression")
 _KINDS = (*_ALARMING, "small rise", "improvement", "past regression")
 
-Titled = tuple[str, list[str]]  # lines and what they are; one that is indented belongs to the last
+Section = tuple[str, list[str]]  # a heading and its lines; an indented line continues the last
 
 
 @dataclass(frozen=True)
 class HistoryReport(Report):
-    """A table for each environment in use, and below it what changed, in words."""
+    """A table for each environment in use, with the changes in words below it."""
 
     record: PlatformHistory
     check: bool = False
-    """Only what alarms, and what may soon."""
+    """Whether to show only open and suspected regressions."""
 
     def document(self, *, page: bool) -> Document:
         record = self.record
         title = Heading(1, f"{record.project}: {record.platform}, {counted(record.runs, 'run')}")
         if self.check:
-            yield title, Items(_alarms(record))
+            yield title, Items(_check_lines(record))
             return
         yield [title]
         for number, environment in enumerate(record.history.environments, start=1):
@@ -66,19 +69,19 @@ class HistoryReport(Report):
             newest = {it.measure: it for shift in environment.shifts[::-1] for it in shift.changes}
             rows = [_row(series, newest.get(series.measure)) for series in environment.series]
             yield [Table(COLUMNS, rows, numbers=COLUMNS[2:6])]
-            for heading, lines in _changes(record, environment):
+            for heading, lines in _change_sections(record, environment):
                 yield Heading(3, heading), Items(lines, indent="  ")
-        for heading, lines in _environments(record):
+        for heading, lines in _environment_sections(record):
             yield Heading(2, heading), Items(lines, indent="  ")
         yield [ALARMS]
         yield [Items(_conclusion(record))]
 
     def data(self) -> dict[str, Any]:
-        """Everything."""
+        """Collect the whole history for programs."""
         record, history = self.record, self.record.history
         return {
             "schema_version": SCHEMA_VERSION,
-            **named(record, "project", "platform", "runs"),
+            **select_attributes(record, "project", "platform", "runs"),
             "regression": bool(history.open),
             "environments": [_environment_data(record, it) for it in history.environments],
             "past_environments": [*map(_key_data, history.past)],
@@ -89,13 +92,13 @@ class HistoryReport(Report):
 
 
 def _conclusion(record: PlatformHistory) -> list[str]:
-    """Whether something alarms, and what could have been seen.
+    """Whether a regression is open, and the smallest changes that these runs can show.
 
-    ``environment 1, 9 runs: the smallest change that would be seen: install 4 %, pytest 6 %``.
+    ``environment 1, 9 runs: smallest detectable change: install 4 %, pytest 6 %``.
     """
     environments, found = record.history.environments, record.history.open
     if not environments:
-        return [f"nothing to judge: no stage of {counted(record.runs, 'run')} got to its end"]
+        return [f"nothing to judge: no stage completed in {counted(record.runs, 'run')}"]
     lines = [counted(len(found), "open regression") if found else "no open regression"]
     for number, environment in enumerate(environments, start=1):
         series = environment.series
@@ -105,34 +108,34 @@ def _conclusion(record: PlatformHistory) -> list[str]:
             for it in walls or series
             if it.finding.detectable is not None
         ]
-        seen = f"the smallest change that would be seen: {', '.join(known)}" if known else TOO_FEW
+        seen = f"smallest detectable change: {', '.join(known)}" if known else TOO_FEW
         lines.append(f"environment {number}, {counted(len(environment.runs), 'run')}: {seen}")
     return lines
 
 
-def _alarms(record: PlatformHistory) -> list[str]:
-    """What alarms; what would, were it surer; and what could have been seen, and where."""
+def _check_lines(record: PlatformHistory) -> list[str]:
+    """Open and suspected regressions, their environments, and the detectable changes."""
     environments = record.history.environments
     lines: list[str] = []
     for number, environment in enumerate(environments, start=1):
         place = f"environment {number}: " if len(environments) > 1 else ""
-        for heading, found in _changes(record, environment, _ALARMING):
+        for heading, found in _change_sections(record, environment, _ALARMING):
             lines += [f"{place}{heading}", *(f"  {line}" for line in found)]
     lines += [f"environment {number}: {it.key}" for number, it in enumerate(environments, start=1)]
-    # Why there is nothing to judge some runs by yet.
+    # Explain why some runs cannot be judged yet.
     young = {it.runs[0].run_id for it in environments if len(it.runs) < 2 * POLICY.confirm}
     if new := _key_changes(record, young):
-        heading = counted(len(new), "change") + " of the environment too new to judge runs by"
-        lines += [heading, *(f"  {line}" for line in _first(new))]
+        heading = counted(len(new), "change") + " of the environment, with too few runs since"
+        lines += [heading, *(f"  {line}" for line in _shorten(new))]
     return [*lines, *_conclusion(record)]
 
 
-def _environments(record: PlatformHistory) -> Iterator[Titled]:
-    """When another environment came, and which there were."""
+def _environment_sections(record: PlatformHistory) -> Iterator[Section]:
+    """The changes of the environment, and the environments no longer in use."""
     if changes := _key_changes(record):
-        yield counted(len(changes), "change") + " of the environment", _first(changes)
+        yield counted(len(changes), "change") + " of the environment", _shorten(changes)
     if past := [f"{it.key}: {_span(it.runs)}" for it in record.history.past]:
-        yield counted(len(past), "environment") + " of the past", _first(past)
+        yield counted(len(past), "environment") + " no longer in use", _shorten(past)
 
 
 def _key_changes(record: PlatformHistory, run_ids: Container[str] | None = None) -> list[str]:
@@ -148,12 +151,12 @@ def _span(runs: Sequence[RunMeasures]) -> str:
     return f"{counted(len(runs), 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
-def _first(lines: Sequence[str]) -> list[str]:
-    return [*lines[:MOST], *_more(len(lines))]
+def _shorten(lines: Sequence[str]) -> list[str]:
+    return [*lines[:MOST], *_omitted(len(lines))]
 
 
-def _more(count: int) -> list[str]:
-    return [f"and {count - MOST:,} more: --format json has all"] if count > MOST else []
+def _omitted(count: int) -> list[str]:
+    return [f"and {count - MOST:,} more: --format json shows all"] if count > MOST else []
 
 
 COLUMNS = ("Stage", "Quantity", "level", "since the first run", "detectable", "runs", "last change")
@@ -172,38 +175,38 @@ def _row(series: Series, last: LevelChange | None) -> Sequence[str]:
 
 
 def _relative(before: float, after: float) -> str:
-    return percent(after / before - 1, "+") if before else "from nothing"
+    return percent(after / before - 1, "+") if before else "from 0"
 
 
 def accepted_line(accepted: Acceptance) -> str:
-    """``accepted: compile up to 130 s, from RUN on``."""
+    """``accepted: compile up to 130 s, since RUN``."""
     highest = amount(accepted.level, stage_and_quantity(accepted.measure)[1])
-    return f"accepted: {measure_name(accepted.measure)} up to {highest}, from {accepted.run_id} on"
+    return f"accepted: {measure_name(accepted.measure)} up to {highest}, since {accepted.run_id}"
 
 
 # What changed, in words
 
 
-def _changes(
+def _change_sections(
     record: PlatformHistory, environment: Environment, kinds: Sequence[str] = _KINDS
-) -> Iterator[Titled]:
+) -> Iterator[Section]:
     for kind in kinds:
         if shifts := [it for it in environment.shifts if _kind(it) == kind]:
             lines = [line for shift in shifts[:MOST] for line in _shift_lines(record, shift)]
-            yield counted(len(shifts), kind), [*lines, *_more(len(shifts))]
+            yield counted(len(shifts), kind), [*lines, *_omitted(len(shifts))]
     drifts = []
     for series in environment.series:
         drift, since = series.finding.drift, series.drifts_since
         if drift is not None and since is not None:
             size = f"{measure_name(series.measure)} {percent(drift.relative, '+')}"
             between = _interval(drift.low, drift.high)
-            drifts.append(f"{size} little by little, {between}, since {run_name(since)}")
+            drifts.append(f"{size} gradually, {between}, since {run_name(since)}")
     if drifts:
         yield counted(len(drifts), "drift") + ", no single change", drifts
 
 
 def _kind(shift: Shift) -> str:
-    """What a shift is called."""
+    """The kind of a shift, as headings name it."""
     change = shift.headline
     if not change.is_worse:
         return "improvement"
@@ -216,22 +219,22 @@ def _kind(shift: Shift) -> str:
 
 def _shift_lines(record: PlatformHistory, shift: Shift) -> Iterator[str]:
     change = shift.headline
-    own, quantity = standing(change), stage_and_quantity(change.measure)[1]
+    own, quantity = change_status(change), stage_and_quantity(change.measure)[1]
     then, now = (amount(it, quantity) for it in (change.point.before, change.point.after))
     yield record.causes.get((change.run.run_id, change.measure)) or _headline(change)
     yield f"  {then} -> {now}, {certainty(change.point)}"
-    place = f"after {run_name(change.before_run)}, with {run_name(change.run)}"
-    yield f"  {place}; seen for {counted(change.runs_since, 'run')}"
+    place = f"between {run_name(change.before_run)} and {run_name(change.run)}"
+    yield f"  {place}; seen in {counted(change.runs_since, 'run')}"
     if shift.others:
-        yield f"  with it {join_names([*map(_headline, shift.others)], MOST)}"
+        yield f"  also changed: {join_names([*map(_headline, shift.others)], MOST)}"
     if own is not None:
         yield f"  {own}"
     for other in shift.others:
-        if not other.wall_alone and (note := standing(other)) not in (None, own):
+        if not other.wall_alone and (note := change_status(other)) not in (None, own):
             yield f"  {measure_name(other.measure)}: {note}"
     if shift.is_open:
         accept = ("--accept", change.run.run_id, "--reason", "TEXT")
-        yield f"  if it is all right: {command('history', record.platform, *accept)}"
+        yield f"  to accept it: {command('history', record.platform, *accept)}"
 
 
 def _headline(change: LevelChange) -> str:
@@ -239,19 +242,19 @@ def _headline(change: LevelChange) -> str:
     return headline(change.measure, change.point.before, change.point.after)
 
 
-def standing(change: LevelChange) -> str | None:
-    """What became of a change, or has to: ``accepted on 2026-01-01: REASON``."""
+def change_status(change: LevelChange) -> str | None:
+    """Why a change is not an open regression: ``accepted on 2026-01-01: REASON``."""
     if change.accepted is not None:
         return f"accepted on {change.accepted.accepted_at:%Y-%m-%d}: {change.accepted.reason}"
     if change.undone is not None:
-        return f"undone with {run_name(change.undone)}"
+        return f"undone by {run_name(change.undone)}"
     if change.is_worse and change.is_small:
-        return f"too little to alarm: below {percent(POLICY.exact_alarm)}"
+        return f"too small for a regression: below {percent(POLICY.exact_alarm)}"
     if not change.point.confirmed:
         missing = max(1, POLICY.confirm - change.runs_since)
-        return f"young: {counted(missing, 'more run')} may confirm it"
+        return f"not confirmed yet: {counted(missing, 'more run')} may confirm it"
     if change.wall_alone:
-        return "CPU seconds did not change: the machine was busy, or it waited"
+        return "CPU seconds did not rise: the machine was busy, or the stage waited"
     return None
 
 
@@ -279,7 +282,7 @@ def _environment_data(record: PlatformHistory, environment: Environment) -> dict
         **_key_data(environment),
         "series": [
             {
-                **named(it, "measure", "runs", "level"),
+                **select_attributes(it, "measure", "runs", "level"),
                 "first_level": it.first,
                 "detectable": it.finding.detectable,
                 "drift": it.finding.drift and asdict(it.finding.drift),
@@ -308,14 +311,14 @@ def _key_data(environment: Environment) -> dict[str, Any]:
 
 
 def change_data(change: LevelChange) -> dict[str, Any]:
-    """Everything; of what rose from nothing there is no relative size."""
+    """All data of a change; a rise from 0 has no relative size."""
     point = change.point
     return {
         "measure": change.measure,
-        **named(point, "before", "after"),
+        **select_attributes(point, "before", "after"),
         "low": point.low if point.before else None,
         "high": point.high if point.before else None,
-        **named(point, "probability", "confirmed"),
+        **select_attributes(point, "probability", "confirmed"),
         "open": change.is_open,
         "wall_alone": change.wall_alone,
         "last_run_before": _run_data(change.before_run),
@@ -327,4 +330,7 @@ def change_data(change: LevelChange) -> dict[str, Any]:
 
 
 def _run_data(run: RunMeasures) -> dict[str, Any]:
-    return {**named(run, "run_id", "commit", "dirty"), "started_at": run.started_at.isoformat()}
+    return {
+        **select_attributes(run, "run_id", "commit", "dirty"),
+        "started_at": run.started_at.isoformat(),
+    }

@@ -1,29 +1,58 @@
-"""The results of a run as a report; seconds are rounded here and nowhere before."""
+"""The report of a run's results. Seconds are rounded here and nowhere before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ci.facts.measures import Quantity, amount
-from ci.model.results import BuildResult, PlatformResult, Product, RunResult, StageResult
+from ci.model.results import (
+    BuildResult,
+    Grade,
+    Harness,
+    PlatformResult,
+    Product,
+    RunResult,
+    StageResult,
+)
 from ci.report.document import Block, Document, Heading, Items, Report, Span, Table
 from ci.util.text import commit_name, counted
 
 MISSING = "-"
 NOT_RUN = "not run"
-NO_RESULT = "no result"  # it began, or may have begun
+NO_RESULT = "no result"  # the stage began, or may have begun
+OVERHEAD = "overhead"  # the row of the engine's own time, beside the stages
 COLORS = {
     Product.PASSED: "green",
     Product.FAILED: "red",
     Product.INCOMPLETE: "yellow",
     Product.NOT_RUN: "yellow",
 }
+# A report explains its words before they first appear, each in a line of at most 80 columns.
+ALWAYS_EXPLAINED: Mapping[str, str] = {
+    "product": "this project: its build and its tests",
+    "harness": "what runs the product: engine, container, device, network",
+}
+EXPLAINED: Mapping[str, str] = {
+    Product.INCOMPLETE: "the product began, but too little is recorded to judge it",
+    Product.NOT_RUN: "the product was not started",
+    Harness.CLEAN: "nothing went wrong in the harness",
+    Harness.EXIT_AFTER_SUMMARY: "a process failed after pytest had printed its summary",
+    Harness.CRASHED: "a process of the run died",
+    Harness.OOM_KILLED: "a process was killed because memory ran out",
+    Harness.TIMED_OUT: "a stage exceeded its time limit",
+    Harness.LOST: "the run ended without a final record",
+    Harness.INFRASTRUCTURE: "engine, image, device or network failed, or an interrupt",
+    Grade.FACT: "recorded by a log, the engine or the kernel",
+    Grade.LIKELY: "not recorded, but the best explanation of the facts",
+    Grade.UNKNOWN: "no record decides it",
+    OVERHEAD: "the engine's own time to create, start, follow and remove",
+}
 
 
-class Row(NamedTuple):
-    """One platform; the defaults are the headings."""
+class ResultRow(NamedTuple):
+    """The row of one platform; the defaults are the headings."""
 
     platform: str = "Platform"
     built: str = "Built"
@@ -35,7 +64,7 @@ class Row(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """One stage of a platform; the defaults are the headings."""
+    """The row of one stage of a platform; the defaults are the headings."""
 
     stage: str = "Stage"
     seconds: str = "wall"
@@ -46,11 +75,11 @@ class StageRow(NamedTuple):
     in_total: str = "in total"
 
 
-HEADINGS, STAGE_HEADINGS = Row(), StageRow()
+HEADINGS, STAGE_HEADINGS = ResultRow(), StageRow()
 
 
 def origin(run: RunResult) -> str:
-    """Where the results come from, on one line."""
+    """The commit, engine and start of a run on one line."""
     commit = commit_name(run.commit, dirty=run.dirty)
     started = f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC"
     return f"{commit}, {run.engine} engine, {started}"
@@ -60,13 +89,13 @@ def results_table(platforms: Sequence[PlatformResult]) -> Table:
     return Table(HEADINGS, table_rows(platforms))
 
 
-def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:
+def table_rows(platforms: Sequence[PlatformResult]) -> list[ResultRow]:
     """The rows of the results table."""
     return [
-        Row(
+        ResultRow(
             platform=result.label,
             built={True: "Yes", False: "No", None: MISSING}[result.built],
-            pytest_result=_pytest(result),
+            pytest_result=_pytest_text(result),
             build_install=whole_seconds(result.build_install_s),
             pytest=whole_seconds(result.pytest_s),
             total=whole_seconds(result.total_s),
@@ -76,7 +105,7 @@ def table_rows(platforms: Sequence[PlatformResult]) -> list[Row]:
     ]
 
 
-def _pytest(result: PlatformResult) -> str:
+def _pytest_text(result: PlatformResult) -> str:
     pytest = result.pytest
     if pytest is None:
         return NOT_RUN if result.pytest_s is None and _not_begun(result) else NO_RESULT
@@ -84,7 +113,7 @@ def _pytest(result: PlatformResult) -> str:
         return pytest.summary
     counts = {name: getattr(pytest, name) for name in ("failed", "passed", "skipped", "errors")}
     parts = [f"{count} {name}" for name, count in counts.items() if count]
-    return f"no summary; until its end: {', '.join(parts) or 'no test'}"
+    return f"no summary; counted so far: {', '.join(parts) or 'no test'}"
 
 
 def _sentence(text: str) -> str:
@@ -101,12 +130,12 @@ def _figure(form: str, value: float | None, unit: int = 1) -> str:
 
 
 def stage_rows(result: PlatformResult) -> list[StageRow]:
-    """The rows of the breakdown: the stages, and what the engine took beside them."""
+    """The rows of the breakdown: the stages, then the overhead of the engine."""
     rows, not_begun, stages = [], _not_begun(result), [*result.stages]
-    overhead = _launcher_seconds(result)
-    if overhead is not None:
-        launcher = StageResult(name="launcher", seconds=overhead, exit_code=None, in_total=False)
-        stages.append(launcher)
+    seconds = _overhead_seconds(result)
+    if seconds is not None:
+        overhead = StageResult(name=OVERHEAD, seconds=seconds, exit_code=None, in_total=False)
+        stages.append(overhead)
     for stage in stages:
         exit_code = MISSING if stage.exit_code is None else str(stage.exit_code)
         if stage.seconds is None:
@@ -125,17 +154,19 @@ def stage_rows(result: PlatformResult) -> list[StageRow]:
     return rows
 
 
-def _launcher_seconds(result: PlatformResult) -> float | None:
-    """What the engine's call took beyond the stages: create, start, follow, collect, remove."""
+def _overhead_seconds(result: PlatformResult) -> float | None:
+    """The engine's time outside the stages: create, start, follow, collect, remove."""
     whole = result.facts("engine").get("seconds")
     if not isinstance(whole, int | float) or any(s.seconds is None for s in result.stages):
         return None
     inside = sum(stage.seconds or 0.0 for stage in result.stages if stage.name != "image")
-    return whole - inside if whole >= inside else None  # an adopted run was followed in part
+    return (
+        whole - inside if whole >= inside else None
+    )  # of a resumed run, the engine followed only a part
 
 
 def _not_begun(result: PlatformResult) -> list[str]:
-    """The stages that surely did not begin: all, or those after the first that failed."""
+    """The stages that certainly did not begin: all, or those after the first failed one."""
     names, ended = [], result.verdict.product is Product.NOT_RUN
     for stage in result.stages:
         if ended and stage.seconds is None:
@@ -145,7 +176,7 @@ def _not_begun(result: PlatformResult) -> list[str]:
 
 
 def build_text(build: BuildResult) -> str:
-    """What the build was made of, on one line; all of it lies within the stages."""
+    """The parts of a build on one line; the stages include all of them."""
     units = build.translation_units
     compiled = "" if units is None else f" ({counted(units, 'translation unit')})"
     wheel = None if build.wheel_bytes is None else amount(build.wheel_bytes, Quantity.WHEEL)
@@ -157,12 +188,12 @@ def build_text(build: BuildResult) -> str:
         ("wheel {}", wheel),
     )
     known = [form.format(value) for form, value in parts if value is not None]
-    return f"build, within the stages: {', '.join(known)}"
+    return f"build, included in the stages: {', '.join(known)}"
 
 
 @dataclass(frozen=True)
 class ResultsReport(Report):
-    """A run: the table, and for each platform its stages and evidence."""
+    """The report of a run: the table, then the stages and the evidence of each platform."""
 
     run: RunResult
     wrap = True
@@ -174,6 +205,7 @@ class ResultsReport(Report):
         else:
             yield [f"{run.project}: {origin(run)}"]
         yield [results_table(run.platforms)]
+        yield [Items([f"{word}: {meaning}" for word, meaning in explained_words(run.platforms)])]
         yield from (_platform(result, page=page) for result in run.platforms)
 
     def data(self) -> dict[str, Any]:
@@ -181,6 +213,16 @@ class ResultsReport(Report):
 
     def json(self) -> str:
         return self.run.to_json()
+
+
+def explained_words(platforms: Sequence[PlatformResult]) -> list[tuple[str, str]]:
+    """The words that the sections of these platforms use, each with its meaning."""
+    verdicts = [result.verdict for result in platforms]
+    used: set[str] = {word for it in verdicts for word in (it.product, it.harness)}
+    used |= {evidence.grade for it in verdicts for evidence in it.evidence}
+    if any(_overhead_seconds(result) is not None for result in platforms):
+        used.add(OVERHEAD)
+    return [*ALWAYS_EXPLAINED.items(), *((it, EXPLAINED[it]) for it in EXPLAINED if it in used)]
 
 
 def _platform(result: PlatformResult, *, page: bool) -> Sequence[Block]:

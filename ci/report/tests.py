@@ -1,4 +1,4 @@
-"""Reports about tests: what their time went into, and which of them are flaky."""
+"""Reports about tests: the most expensive ones and the flaky ones."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci.analysis.durations import Costs, Share
-from ci.analysis.flaky import Flaky
+from ci.analysis.flaky import FlakyTest
 from ci.facts.measures import percent
-from ci.report.document import Block, Document, Heading, Items, Report, Table, named
+from ci.report.document import Block, Document, Heading, Items, Report, Table, select_attributes
 from ci.util.text import counted
 
 SCHEMA_VERSION = 1  # of both documents
-FLAKY_SHOWN = 20  # tests: a screen; JSON has them all
+FLAKY_SHOWN = 20  # tests, one screen; JSON has all of them
 ADVICE = (
-    "a flaky test needs mending; until then a quarantine can hold it, with a reference to the"
-    " defect, where the suite has one (as tests/ops has: quarantine.yaml)"
+    "Fix a flaky test. Until it is fixed, a quarantine can exclude it, with a reference to the"
+    " defect, if the suite has one (tests/ops has quarantine.yaml)."
 )
 COLUMNS = ("Tests", "Seconds", "Share", "Name")
 
@@ -26,22 +26,22 @@ class SlowestReport(Report):
     """``report --slowest``."""
 
     costs: Mapping[str, Costs]
-    """By the platform's title."""
+    """Costs by platform title."""
     most: int
-    """Lines of each list."""
+    """The largest number of rows in each list."""
 
     def document(self, *, page: bool) -> Document:
-        del page  # the same everywhere
+        del page  # terminal and page have the same text
         for platform, cost in self.costs.items():
             tests = counted(len(cost.tests), "test")
-            title = f"{platform}: {tests} took {cost.seconds:,.1f} s in all"
+            title = f"{platform}: {tests} took {cost.seconds:,.1f} s in total"
             yield [Heading(2, title, style="bold")]
-            yield self._costliest("tests", cost, cost.tests)
-            yield self._costliest("operators and functions", cost, cost.functions)
-            yield self._costliest("families", cost, cost.families)
+            yield self._most_expensive("tests", cost, cost.tests)
+            yield self._most_expensive("operators and functions", cost, cost.functions)
+            yield self._most_expensive("families", cost, cost.families)
         yield []
 
-    def _costliest(self, what: str, cost: Costs, shares: Sequence[Share]) -> Sequence[Block]:
+    def _most_expensive(self, what: str, cost: Costs, shares: Sequence[Share]) -> Sequence[Block]:
         shown = shares[: self.most]
         seconds, share = sum(it.seconds for it in shown), percent(cost.share(shown))
         took = f"{len(shown):,} of {len(shares):,} took {seconds:,.1f} s ({share})"
@@ -65,13 +65,13 @@ class SlowestReport(Report):
 
 @dataclass(frozen=True)
 class FlakyReport(Report):
-    """``history PLATFORM --flaky``: the tests with evidence of being flaky, from the store."""
+    """``history PLATFORM --flaky``: the tests that the store has evidence of flakiness for."""
 
     platform: str
-    found: Sequence[Flaky]
+    found: Sequence[FlakyTest]
 
     def document(self, *, page: bool) -> Document:
-        del page  # the same everywhere
+        del page  # terminal and page have the same text
         count = counted(len(self.found), "test") if self.found else "no test"
         title = f"{count} both passed and failed at one commit in one environment"
         lines = [f"{test.node_id}: {test}" for test in self.found[:FLAKY_SHOWN]]
@@ -81,15 +81,19 @@ class FlakyReport(Report):
         yield Heading(3, f"{self.platform}: {title}"), Items(lines, indent="  "), *advice
 
     def data(self) -> dict[str, Any]:
-        """Everything, test by test."""
+        """All flaky tests with their evidence."""
         tests = [
             {
                 "test": test.node_id,
-                **named(test, "failed", "tried"),
+                **select_attributes(test, "failed", "tried"),
                 "rate": test.failed / test.tried,
                 "interval": test.interval,
                 "evidence": [
-                    {"commit": it.commit, "environment": it.key, **named(it, "failed", "tried")}
+                    {
+                        "commit": it.commit,
+                        "environment": it.key,
+                        **select_attributes(it, "failed", "tried"),
+                    }
                     for it in test.evidence
                 ],
             }

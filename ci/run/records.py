@@ -12,7 +12,7 @@ from ci.model.details import Details
 from ci.model.results import PlatformResult, RunResult
 from ci.plan.request import REQUEST_FILE, RunRequest
 from ci.report.table import ResultsReport
-from ci.store.folder import RESULTS_FILE, link_latest, make_folder, only_caller
+from ci.store.folder import RESULTS_FILE, link_latest, lock_run, make_folder
 from ci.util.files import write_atomically
 
 if TYPE_CHECKING:  # SQLAlchemy takes 0.3 s to import
@@ -44,7 +44,7 @@ class Records:
         make_folder(self.folder.parent)
         store = self._stack.enter_context(self._open_store())
         self.folder.mkdir(exist_ok=True)
-        self._stack.enter_context(only_caller(self.folder))
+        self._stack.enter_context(lock_run(self.folder))
         link_latest(self.folder)
         self._store = store
 

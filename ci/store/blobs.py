@@ -1,8 +1,8 @@
-"""Lists to compressed bytes and back.
+"""Encode lists as compressed bytes, and decode them.
 
-Node ids and outcomes hardly change from run to run: each such list is kept once, under its
-digest, for all runs that have it. For that, tests are in order of their node ids, not in that of
-the log, which is another one whenever pytest-xdist runs them.
+Node ids and outcomes hardly change from run to run, so each such list is stored once, under its
+digest, for all runs that share it. Tests are therefore in order of their node ids. The order of
+the log would not do: with pytest-xdist it differs from run to run.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from ci.model.details import BuildDetails, Rerun, Unit, UnitKind
 from ci.model.tests import Ending, Outcome, State, TestOutcome
 from ci.store.connect import refill_remedy
 
-SECOND = 1_000_000  # durations are kept in whole microseconds
-_WIDTH = 8  # bytes of one of them
+SECOND = 1_000_000  # durations are stored in whole microseconds
+_WIDTH = 8  # bytes of a duration
 _JSON = json.JSONDecoder()
 
 
 class SharedList(NamedTuple):
-    """A list that runs share, under the digest of its text, which is not compressed yet."""
+    """A list that runs share: the digest of its text, and the uncompressed text."""
 
     digest: str
     text: bytes
 
 
 class SuiteBlobs(NamedTuple):
-    """The tests of one platform's run; all three are of one length and in one order."""
+    """The tests of one platform's run: three lists of one length in one order."""
 
     node_ids: SharedList
     outcomes: SharedList
     durations: bytes
 
 
-def suite_blobs(tests: Iterable[TestOutcome]) -> SuiteBlobs:
-    """Encode tests; raises ``ValueError`` where two have one node id."""
+def encode_suite(tests: Iterable[TestOutcome]) -> SuiteBlobs:
+    """Encode tests; raises ``ValueError`` if two tests share a node id."""
     ordered = sorted(tests, key=lambda test: test.node_id)
     names = [test.node_id for test in ordered]
     if len(set(names)) < len(names):
         twice = next(name for name, later in pairwise(names) if name == later)
-        raise ValueError(f"test {twice} is there twice")
-    # The few ways in which tests end, and which of them each test did.
+        raise ValueError(f"duplicate test {twice}")
+    # The distinct endings, which are few, and the index of each test's ending.
     known: dict[tuple[str, str | None, str | None], int] = {}
     indices = [
         known.setdefault((test.outcome.value, test.reason, test.skip_reason), len(known))
@@ -58,14 +58,14 @@ def suite_blobs(tests: Iterable[TestOutcome]) -> SuiteBlobs:
     if sys.byteorder == "big":
         numbers.byteswap()
     plain = numbers.tobytes()
-    # Byte by byte of all numbers: the upper ones are zeros, which cost nothing.
+    # The first bytes of all numbers, then the second ones, ...: high bytes are zeros and compress.
     durations = zlib.compress(b"".join(plain[place::_WIDTH] for place in range(_WIDTH)))
     return SuiteBlobs(_shared(names), _shared([list(known), indices]), durations)
 
 
-def suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcome]:
-    """The tests that these were made of, in order of their node ids."""
-    columns = names(node_ids), endings(outcomes), seconds(durations)
+def decode_suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcome]:
+    """Decode tests, in order of their node ids."""
+    columns = decode_names(node_ids), decode_endings(outcomes), decode_seconds(durations)
     return [
         TestOutcome(
             node_id=name,
@@ -78,33 +78,34 @@ def suite(node_ids: bytes, outcomes: bytes, durations: bytes) -> list[TestOutcom
     ]
 
 
-def names(content: bytes) -> list[str]:
-    """The node ids."""
+def decode_names(content: bytes) -> list[str]:
+    """Decode node ids."""
     found: list[str] = _json(content)
     return found
 
 
-def endings(content: bytes, places: Iterable[int] | None = None) -> list[Ending]:
-    """How the tests ended, or those at some places; tests that ended alike share one."""
+def decode_endings(content: bytes, places: Iterable[int] | None = None) -> list[Ending]:
+    """Decode the endings of all tests, or of the tests at ``places``; equal ones are one object."""
     text = _plain(content).decode()
     states, end = _JSON.raw_decode(text, 1)
     known = {
         str(index): Ending(State(Outcome(outcome), skip_reason), reason)
         for index, (outcome, reason, skip_reason) in enumerate(states)
     }
-    # Kept as text, a few of 17,000 take a fifth of the time: `compare` reads hundreds of lists.
+    # Not parsed as numbers: for a few of 17,000 tests, text takes a fifth of the time, and
+    # `compare` reads hundreds of lists.
     indices = text[end + len(",[") : -len("]]")].split(",")
     chosen = indices if places is None else [indices[place] for place in places]
     return [known[index] for index in chosen]
 
 
-def build_blob(build: BuildDetails) -> bytes:
+def encode_build(build: BuildDetails) -> bytes:
     units = [[u.output, u.kind.value, u.seconds, u.cached] for u in build.units]
     parts = [units, dict(build.generated), list(build.flags), dict(build.traced)]
     return zlib.compress(_text(parts))
 
 
-def build_details(content: bytes) -> BuildDetails:
+def decode_build_details(content: bytes) -> BuildDetails:
     units, generated, flags, traced = _json(content)
     return BuildDetails(
         units=tuple(
@@ -117,20 +118,20 @@ def build_details(content: bytes) -> BuildDetails:
     )
 
 
-def reruns_blob(reruns: Iterable[Rerun]) -> bytes:
+def encode_reruns(reruns: Iterable[Rerun]) -> bytes:
     rows = [[r.node_id, r.attempt, r.outcome.value, r.seconds, r.reason] for r in reruns]
     return zlib.compress(_text(rows))
 
 
-def reruns(content: bytes) -> list[Rerun]:
+def decode_reruns(content: bytes) -> list[Rerun]:
     return [
         Rerun(node_id=name, attempt=attempt, outcome=Outcome(ended), seconds=took, reason=reason)
         for name, attempt, ended, took, reason in _json(content)
     ]
 
 
-def seconds(content: bytes) -> list[float]:
-    """How long the tests took."""
+def decode_seconds(content: bytes) -> list[float]:
+    """Decode the durations of tests in seconds."""
     planes = _plain(content)
     count = len(planes) // _WIDTH
     plain = bytearray(len(planes))
@@ -157,7 +158,7 @@ def _json(content: bytes) -> Any:
 
 def _plain(content: bytes) -> bytes:
     try:
-        return zlib.decompress(content)  # whose checksum notices every damage
+        return zlib.decompress(content)  # its checksum detects any damage
     except zlib.error as error:
         raise InfrastructureError(
             f"the store is damaged: {error}", remedy=refill_remedy()

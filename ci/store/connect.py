@@ -1,6 +1,7 @@
-"""Connections to the database of a store, whose tables are created or upgraded when it is opened.
+"""Connections to a store's database, whose tables are created or upgraded on opening.
 
-Only who opens a store imports SQLAlchemy, which takes 0.3 s: not the workers of a run.
+SQLAlchemy takes 0.3 s to import, so only code that opens a store imports it: not the workers of a
+run.
 """
 
 from __future__ import annotations
@@ -19,26 +20,28 @@ from ci.errors import InfrastructureError, UsageError
 from ci.util.invocation import command
 
 EXPECTED = (
-    "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
+    "Set INFINI_CI_DB to sqlite:////FOLDER/FILE or"
+    " postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
 )
-CONNECT_TIMEOUT_S = "10"  # else a host that drops packets holds a run for two minutes
-# A save holds the lock for less than a second; this is a queue of many.
+CONNECT_TIMEOUT_S = "10"  # without it, a host that drops packets delays a run by two minutes
+# A save holds the lock for less than a second, so this lasts for a queue of many saves.
 SQLITE_TIMEOUT_S = 120
-POSTGRESQL_LOCK = 0x696E66696E69  # any number that nobody else takes: "infini"
+POSTGRESQL_LOCK = 0x696E66696E69  # "infini": any number that no other program uses
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def connect(url: str) -> Engine:
-    """An engine for a database; nothing is asked of that yet."""
+    """Create an engine for a database, without connecting to it."""
     parsed = _parsed(url)
     backend = parsed.get_backend_name()
     if backend not in _BACKENDS:
-        raise UsageError(f"the store cannot be in {backend}", remedy=EXPECTED)
+        message = f"INFINI_CI_DB: got a database of {backend}, expected SQLite or PostgreSQL"
+        raise UsageError(message, remedy=EXPECTED)
     return _BACKENDS[backend](parsed)
 
 
 def missing_file(url: str) -> Path | None:
-    """The file of a store in SQLite, where there is none: opening the store would make it."""
+    """The file of a SQLite store if it does not exist; opening the store would create it."""
     parsed = _parsed(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         return None
@@ -49,50 +52,52 @@ def missing_file(url: str) -> Path | None:
 def _parsed(url: str) -> URL:
     try:
         return make_url(url)
-    except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
-        raise UsageError("the store's URL cannot be read", remedy=EXPECTED) from error
+    except (ArgumentError, ValueError) as error:  # ValueError: the port is not a number
+        message = "INFINI_CI_DB: got a value that is not a database URL"
+        raise UsageError(message, remedy=EXPECTED) from error
 
 
-def shown(engine: Engine) -> str:
-    """The store's name in a message, without its password, which may also be a parameter."""
+def masked_url(engine: Engine) -> str:
+    """The store's URL for messages, without passwords: parameters can contain one, too."""
     return engine.url.set(query={}).render_as_string()
 
 
-def cause(error: Exception) -> str:
-    """What the database says, without the statement and its values."""
+def database_message(error: Exception) -> str:
+    """The database's own message, without the statement and its values."""
     original = error.orig if isinstance(error, DBAPIError) and error.orig else error
     return " ".join(str(original).split())
 
 
 def refill_remedy() -> str:
-    """What to do about a store that cannot be read: the folders of the runs have all of them."""
+    """How to rebuild an unreadable store: the folders of the runs contain all its data."""
     again = command("import", "RESULTS", "--results", "RESULTS")
-    return f"Move it away, and fill another from the folders of the runs: {again}"
+    return f"Move it away, then rebuild it from the folders of the runs: {again}"
 
 
 def remedy_for(error: Exception) -> str | None:
-    """What to do about a store that is damaged; nothing helps where it just does not answer."""
-    # SQLite's word for "malformed" and "not a database"; a lock or a lost connection is a subclass.
+    """The remedy for a damaged store; ``None`` for a store that only does not answer."""
+    # SQLite raises DatabaseError itself for "malformed" and "not a database", and a subclass of it
+    # for a lock or a lost connection.
     is_damage = isinstance(error, ValueError) or type(error) is DatabaseError
     return refill_remedy() if is_damage else None
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """One view of what is stored, whatever is saved meanwhile."""
+def read_transaction(engine: Engine) -> Iterator[Connection]:
+    """Connect for reading: one consistent view, also while another run saves."""
     try:
         with engine.connect() as connection:
-            if engine.dialect.name == "postgresql":  # else of each statement; SQLite has no other
+            if engine.dialect.name == "postgresql":  # whose default is a view per statement
                 connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
-    except (SQLAlchemyError, ValueError) as error:  # ValueError: text that is none, in what is kept
-        message = f"the store {shown(engine)} cannot be read: {cause(error)}"
+    except (SQLAlchemyError, ValueError) as error:  # ValueError: stored text is not valid text
+        message = f"the store {masked_url(engine)} cannot be read: {database_message(error)}"
         raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes; it waits for others that do."""
+def write_transaction(engine: Engine) -> Iterator[Connection]:
+    """Begin a transaction that writes; it waits for other writers."""
     with engine.connect().execution_options(writing=True) as connection, connection.begin():
         yield connection
 
@@ -102,11 +107,12 @@ def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg", query=query),
-            pool_pre_ping=True,  # between two saves lie hours, which not every network outlasts
+            pool_pre_ping=True,  # a network can drop the connection in the hours between two saves
         )
     except ImportError as error:  # psycopg, or the C library that it needs
-        message = f"the store is in PostgreSQL, and its driver cannot be loaded: {error}"
-        raise UsageError(message, remedy="python -m pip install --group postgresql") from error
+        message = f"the store is in PostgreSQL, but its driver cannot be loaded: {error}"
+        remedy = "Install it: python -m pip install --group postgresql"
+        raise UsageError(message, remedy=remedy) from error
 
 
 def _sqlite(url: URL) -> Engine:
@@ -122,66 +128,67 @@ _BACKENDS: Mapping[str, Callable[[URL], Engine]] = {"sqlite": _sqlite, "postgres
 
 
 def _prepare(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # the module begins no transactions of its own
+    connection.isolation_level = None  # else the sqlite3 module begins transactions by itself
     connection.execute("PRAGMA foreign_keys = ON")  # off by default in SQLite
 
 
 def _begin(connection: Connection) -> None:
-    """A transaction that is to write takes the lock at once, and waits for it if it must.
+    """Begin a transaction; one that will write waits for the lock at once.
 
-    One that took it after its first read would have to give up where another has written since.
-    The journal stays the one that SQLite rolls back from: WAL would let readers go on during a
-    save, and needs memory that all share, which a network file system has not.
+    If it took the lock only after its first read, it would fail whenever another had written since.
+    The journal remains SQLite's rollback journal: with WAL, readers could continue during a save,
+    but WAL needs shared memory, which a network file system does not have.
     """
     is_writing = connection.get_execution_options().get("writing", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 
-def bring_up_to_date(engine: Engine) -> None:
-    """Create the tables of a new store; carry out the migrations that another has not seen yet."""
+def upgrade_tables(engine: Engine) -> None:
+    """Create the tables of a new store, or apply the missing migrations to an older one."""
     try:
         with engine.connect() as connection:
-            if _is_current(connection):  # reading is enough, without a lock
+            if _is_current(connection):  # checking needs no lock
                 return
-        with writing(engine) as connection:
-            # Two first runs at once must not both create the tables. SQLite is locked already.
+        with write_transaction(engine) as connection:
+            # Two first runs at once must not both create the tables. SQLite already holds a lock.
             if connection.dialect.name == "postgresql":
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})"))
             if not _is_current(connection):  # else another run has just done it
                 _migrate(connection)
     except (SQLAlchemyError, ValueError) as error:
-        message = f"the store {shown(engine)} cannot be opened: {cause(error)}"
+        message = f"the store {masked_url(engine)} cannot be opened: {database_message(error)}"
         raise InfrastructureError(message, remedy=remedy_for(error)) from error
 
 
 def _is_current(connection: Connection) -> bool:
-    """Whether no migration is missing; raises where none leads from a store's version to ours."""
-    # A migration's file begins with its revision, and later ones have greater numbers.
+    """Whether no migration is missing; raises if the store's version cannot be upgraded to ours."""
+    # The file name of a migration begins with its revision; later ones have greater numbers.
     known = sorted(path.name.partition("_")[0] for path in MIGRATIONS.glob("versions/*.py"))
     revision = _revision(connection)
     if revision is None or revision in known:
         return revision == known[-1]
     is_older = revision < known[0]
-    message = f"the store {shown(connection.engine)} is of {'an older' if is_older else 'a newer'}"
-    message += f" version of this program: got revision {revision}, expected {known[-1]}"
+    version = "an older" if is_older else "a newer"
+    message = f"the store {masked_url(connection.engine)} was written by {version} version of this"
+    message += f" program: got revision {revision}, expected {known[-1]}"
     remedy = refill_remedy() if is_older else "Update this program."
     raise InfrastructureError(message, remedy=remedy)
 
 
 def _revision(connection: Connection) -> str | None:
-    """The newest migration that a store has seen; ``None``: it has no tables yet."""
+    """The newest migration of a store; ``None`` if it has no tables yet."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
 
 
 def _migrate(connection: Connection) -> None:
-    """Carry out all missing migrations, or none; what they change is kept beside."""
-    # Imported here: Alembic takes 0.11 s and 12 MB, and is seldom needed.
+    """Apply all missing migrations or none, after a backup of the tables."""
+    # Imported here: Alembic takes 0.11 s and 12 MB, and is rarely needed.
     from alembic.command import upgrade
     from alembic.config import Config
 
-    # A migration may be wrong, and there is no way back.
+    # A migration may be wrong, and it cannot be undone.
     if revision := _revision(connection):
         back_up = _copy_file if connection.dialect.name == "sqlite" else _copy_tables
         back_up(connection, revision)
@@ -191,9 +198,9 @@ def _migrate(connection: Connection) -> None:
 
 
 def _copy_file(connection: Connection, revision: str) -> None:
-    """Copy a SQLite file, which nobody else can change meanwhile.
+    """Copy a SQLite file; its lock keeps others from changing it meanwhile.
 
-    Through a connection of its own: SQLite copies from none that is about to write.
+    The copy needs its own connection: SQLite refuses to copy from one that is about to write.
     """
     if database := connection.engine.url.database:
         copy = f"{database}.{revision}.backup"
@@ -204,13 +211,13 @@ def _copy_file(connection: Connection, revision: str) -> None:
             ):
                 original.backup(to)
         except sqlite3.Error as error:
-            message = f"the store {database} is of an older version, and no copy of it can be kept"
-            remedy = "Make that a file that can be written, or upgrade a copy of the store."
-            raise InfrastructureError(f"{message} in {copy}: {error}", remedy=remedy) from error
+            message = f"the store {database} needs an upgrade, but cannot be backed up to {copy}"
+            remedy = "Make that file writable, or upgrade a copy of the store."
+            raise InfrastructureError(f"{message}: {error}", remedy=remedy) from error
 
 
 def _copy_tables(connection: Connection, revision: str) -> None:
-    """Copy each table beside itself: a schema of their own would take another privilege."""
+    """Copy each table beside itself: a separate schema would need another privilege."""
     for name in inspect(connection).get_table_names():
         if not name.startswith("backup_"):
             copy = f"backup_{revision}_{name}"

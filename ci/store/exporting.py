@@ -1,6 +1,6 @@
-"""Writing tables to files, a few runs at a time: 2,000 runs have 238 million tests.
+"""Write tables to files run by run: 2,000 runs have 238 million tests.
 
-A file has its name only when it is complete.
+A file gets its final name only when it is complete.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:  # it imports SQLAlchemy
     from ci.store.store import Store
 
 
-# Of a group of rows in a Parquet file, about as many as pyarrow takes by default; a run of seven
-# platforms has 119,000 tests, and a group for each would be read one by one.
+# Rows in a row group of a Parquet file, about pyarrow's default. A run of seven platforms has
+# 119,000 tests: with a group per platform, readers would get many small groups.
 ROWS_AT_ONCE = 1_000_000
 PARQUET_REMEDY = (
-    "Install it: pip install 'pyarrow~=26.0', the dependency group `parquet` of pyproject.toml; or"
-    " take --format csv."
+    "Install it: pip install 'pyarrow~=26.0' (the dependency group `parquet` of pyproject.toml)."
+    " Or use --format csv."
 )
 
 
 Row: TypeAlias = tuple[object, ...]
-Tests: TypeAlias = Callable[[str], Sequence[TestOutcome]]  # of a platform of the run
+Tests: TypeAlias = Callable[[str], Sequence[TestOutcome]]  # by platform of the run
 
 
 class ColumnKind(StrEnum):
-    """What a column holds; any of it can be missing."""
+    """The type of a column's values; any value can be missing."""
 
-    WORD = "word"  # one of few texts
+    WORD = "word"  # one of a few repeated texts
     TEXT = "text"
     INTEGER = "integer"
     NUMBER = "number"
@@ -63,7 +63,7 @@ class ExportTable:
 
 
 def _columns(model: type[BaseModel]) -> dict[str, ColumnKind]:
-    """A column for every field that one value of a table can hold."""
+    """A column for each field of a model that holds a single value."""
     kinds = {bool: ColumnKind.FLAG, int: ColumnKind.INTEGER, float: ColumnKind.NUMBER}
     kinds |= {str: ColumnKind.WORD, datetime: ColumnKind.TIME}
     found = {}
@@ -92,7 +92,7 @@ _PLATFORMS = {
     **dict.fromkeys(("evidence", "notes"), ColumnKind.TEXT),
 }
 _STAGES = _columns(StageResult)
-# Columns of other names than their fields: with a unit, and telling beside those of other tables.
+# Columns that are not named as their fields: with a unit, and clear beside those of other tables.
 _NAMED_AS = {"name": "stage", "seconds": "wall_s", "peak_rss_bytes": "peak_memory_bytes"}
 
 
@@ -103,7 +103,7 @@ def _run_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
 def _platform_rows(run: RunResult, _tests: Tests) -> Iterator[Row]:
     for result in run.platforms:
         key = environment_key(result)
-        # The last of a name counts: the key calls a simulated platform by another one.
+        # Later values win: the environment key has another name for a simulated platform.
         values = {
             **vars(key),
             **(vars(result.pytest) if result.pytest else {}),
@@ -173,7 +173,7 @@ TABLES: Mapping[str, ExportTable] = {
 
 
 class CsvWriter:
-    """Times as ISO 8601, flags as ``true`` and ``false``, what is missing as nothing."""
+    """Writes CSV: times as ISO 8601, flags as ``true`` and ``false``, missing values as nothing."""
 
     def __init__(self, path: Path, columns: Mapping[str, ColumnKind]) -> None:
         self._file = path.open("w", encoding="utf-8", newline="")
@@ -182,7 +182,7 @@ class CsvWriter:
         self._plain = not {ColumnKind.FLAG, ColumnKind.TIME} & {*columns.values()}
 
     def write(self, rows: Sequence[Row]) -> None:
-        # Looking at every value takes longer than all the rest.
+        # Checking every value would take longer than writing.
         self._writer.writerows(rows if self._plain else (map(_text, row) for row in rows))
 
     def close(self) -> None:
@@ -196,14 +196,14 @@ def _text(value: object) -> object:
 
 
 class ParquetWriter:
-    """Repeated words are dictionaries, which pandas reads as categories."""
+    """Writes Parquet: repeated words become dictionaries, which pandas reads as categories."""
 
     def __init__(self, path: Path, columns: Mapping[str, ColumnKind]) -> None:
         try:
-            import pyarrow  # 26 MB, and nothing else needs it
+            import pyarrow  # optional: it takes 26 MB, and only this class needs it
             import pyarrow.parquet
         except ModuleNotFoundError as error:
-            message = f"export: {error.name} is not installed, which writes Parquet"
+            message = f"export: --format parquet: the package {error.name} is not installed"
             raise UsageError(message, remedy=PARQUET_REMEDY) from None
         self._arrow = pyarrow
         types = {
@@ -245,7 +245,7 @@ WRITERS: Mapping[str, Callable[[Path, Mapping[str, ColumnKind]], Writer]] = {
 
 @contextmanager
 def _writer(path: Path, table: ExportTable) -> Iterator[Writer]:
-    """Writes a file that takes its name where all went well, and is gone where not."""
+    """Write to a temporary file, renamed on success and removed on an error."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         with closing(WRITERS[path.suffix[1:]](temporary, table.columns)) as writer:
@@ -261,16 +261,16 @@ def export(
     files: Mapping[Path, ExportTable],
     platforms: Sequence[str] = (),
 ) -> Counter[Path]:
-    """Write tables, each to a file of the format that it ends in; returns how many rows each has.
+    """Write each table to its file, in the format of the file's suffix; return the rows of each.
 
-    With ``platforms``, only what is of these.
+    With ``platforms``, write only the results of these.
     """
     written = Counter(dict.fromkeys(files, 0))
     with ExitStack() as stack:
         writers = {path: stack.enter_context(_writer(path, table)) for path, table in files.items()}
         for run_id in run_ids:
             run = store.load(run_id)
-            if platforms:  # as if it had been of these alone
+            if platforms:  # as if the run had only these platforms
                 chosen = [result for result in run.platforms if result.platform in platforms]
                 run = run.model_copy(update={"platforms": tuple(chosen)})
             for path, writer in writers.items():

@@ -1,6 +1,7 @@
-"""A folder of results: ``results.json`` of each run, its lock, the latest run, and the store.
+"""A folder of results: each run's ``results.json`` and lock, the link to the latest run, the store.
 
-Only who opens the store imports SQLAlchemy, which takes 0.3 s: not the workers of a run.
+SQLAlchemy takes 0.3 s to import, so only code that opens the store imports it: not the workers of
+a run.
 """
 
 from __future__ import annotations
@@ -32,38 +33,43 @@ LARGEST_RESULTS = 1 << 27  # bytes; a run of seven platforms has 100,000
 
 
 def make_folder(folder: Path, option: str = "--results") -> None:
-    """Make a folder that the command line names."""
+    """Create a folder that a command line option names."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"{option}: {folder}: there is a file in the way") from None
+        message = f"{option}: {folder}: got a file, expected a folder"
+        raise UsageError(message, remedy="Name another folder, or move the file away.") from None
 
 
 def link_latest(folder: Path) -> None:
-    """Point ``results/latest`` to ``folder``, at once."""
+    """Point ``results/latest`` to ``folder``, atomically."""
     temporary = folder.parent / f".latest-{folder.name}"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(folder.name)
     temporary.replace(folder.parent / LATEST)
 
 
-def only_caller(folder: Path) -> AbstractContextManager[object]:
-    """A second caller would take the first one's container away. The kernel unlocks."""
+def lock_run(folder: Path) -> AbstractContextManager[object]:
+    """Lock a run: a second caller would take over the container of the first.
+
+    The kernel releases the lock when the caller's process ends.
+    """
     try:
         return FileLock(folder / LOCK_FILE).acquire(timeout=0)
     except Timeout:
-        message = f"run {folder.name} is still going on"
-        raise UsageError(message, remedy="Wait for it, or interrupt it where it runs.") from None
+        message = f"run {folder.name} is still running"
+        remedy = "Wait until it ends, or interrupt it with Ctrl-C where it was started."
+        raise UsageError(message, remedy=remedy) from None
 
 
-def is_going_on(folder: Path) -> bool:
-    """Tell whether a caller or an agent, which can outlive its caller, is at work on a run."""
+def is_running(folder: Path) -> bool:
+    """Whether a caller or an agent works on a run; an agent can outlive its caller."""
     locks = (folder / LOCK_FILE, *folder.glob(f"*/{HOST_LOCK}"))
     return any(is_locked(it) for it in locks if is_regular(it))
 
 
 def is_regular(path: Path) -> bool:
-    """Whether it is a file that can be read: no link to one, no pipe that blocks its reader."""
+    """Whether a path is a regular file: not a link, nor a pipe that would block its reader."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -76,7 +82,7 @@ def read_results(path: Path) -> RunResult:
         if (size := path.stat().st_size) > LARGEST_RESULTS:
             message = f"{path}: got {size:,} bytes, expected at most {LARGEST_RESULTS:,}"
             raise InfrastructureError(message)
-        return RunResult.model_validate_json(path.read_bytes())  # its reader has bounds too
+        return RunResult.model_validate_json(path.read_bytes())  # pydantic's reader has limits, too
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
@@ -86,36 +92,39 @@ def read_results(path: Path) -> RunResult:
             place, got = ".".join(map(str, fault["loc"])), fault["input"]
             shown = f", got {got!r}" if isinstance(got, int | float | None) else ""
             faults.append(f"{place}: {fault['msg']}{shown}" if place else fault["msg"])
-        message = f"{path}: not a results file up to version {SCHEMA_VERSION}"
+        message = f"{path}: expected a results file of version {SCHEMA_VERSION} or older"
         raise InfrastructureError(f"{message}: {join_names(faults, 3)}") from error
 
 
 def default_url(results: Path) -> str:
-    """The SQLite database beside the results."""
+    """The URL of the SQLite database beside the results."""
     return f"sqlite:///{(results / DATABASE).resolve()}"
 
 
 def store_url(results: Path) -> str:
-    """The database that INFINI_CI_DB names, by default the one beside the results."""
+    """The URL in INFINI_CI_DB, by default that of the database beside the results."""
     return os.environ.get(STORE_VARIABLE) or default_url(results)
 
 
 def open_store(results: Path) -> Store:
-    """Open the store of these results, and make it where there is none."""
+    """Open the store of these results; create it if there is none."""
     from ci.store.store import Store
 
     return Store(store_url(results))
 
 
-def existing_store(results: Path, *, run: str | None = None) -> Store:
-    """Open the store of these results, which the first run makes; ``run`` is the one to look up."""
+def open_existing_store(results: Path, *, run: str | None = None) -> Store:
+    """Open the store of these results; raises ``UsageError`` if no run has created one yet.
+
+    ``run`` is the run to look up, for the message.
+    """
     remedy = f"Run a platform first: {command('run', 'cpu')}"
     if store_url(results) == default_url(results) and not (results / DATABASE).is_file():
         named = f"there is no run '{run}': " if run not in (None, LATEST) else ""
-        message = f"{named}no run was made yet, {results} holds no results"
+        message = f"{named}{results} contains no results yet"
         raise UsageError(message, remedy=remedy)
     from ci.store.connect import missing_file
 
     if file := missing_file(store_url(results)):
-        raise UsageError(f"{STORE_VARIABLE}: there is no {file}", remedy=remedy)
+        raise UsageError(f"{STORE_VARIABLE}: {file} does not exist", remedy=remedy)
     return open_store(results)

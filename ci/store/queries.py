@@ -1,4 +1,4 @@
-"""What is asked of many runs at once: columns, no objects of rows, which take 4 times as long."""
+"""Queries over many runs. They read columns: objects for rows would take 4 times as long."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ci.facts.environment_key import EnvironmentKey, successors
 from ci.facts.suite import Outcomes
 from ci.model.results import Product
 from ci.store import blobs
-from ci.store.connect import reading
-from ci.store.rows import Acceptance, RunHead, RunMeasures, SameEnvironment
+from ci.store.connect import read_transaction
+from ci.store.rows import Acceptance, RepeatedRuns, RunHead, RunMeasures
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 
-# A start is known to the second only, and short runs share one.
+# Start times have a resolution of one second, so short runs can share one.
 NEWEST_FIRST = (RUNS.c.started_at.desc(), RUNS.c.finished_at.desc(), RUNS.c.run_id.desc())
-_BETWEEN_NAMES = "/"  # of platforms; none has it in its name, since RUN/PLATFORM is one of them
+_BETWEEN_NAMES = "/"  # no platform's name contains it, since references are RUN/PLATFORM
 _BEFORE_PRODUCT = " "
 _SLICE = 1_000  # names in one query; SQLite takes 32,766
 
 
-class Queries:
-    """Those that a ``Store`` answers beside loading one run."""
+class StoreQueries:
+    """The queries of a ``Store`` that concern several runs."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def heads(self, *, project: str | None = None, last: int | None = None) -> list[RunHead]:
-        """List runs, the newest first: the ``last`` ones, or all."""
-        # ``cpu not_run/moore passed``: a row for each platform of each run takes longer to read.
+        """List runs, newest first: the ``last`` ones, or all."""
+        # One text such as ``cpu not_run/moore passed``: a row per platform takes longer to read.
         row = PLATFORMS.c.platform + _BEFORE_PRODUCT + PLATFORMS.c.product
         names = select(func.aggregate_strings(row, _BETWEEN_NAMES))
         of_run = names.where(PLATFORMS.c.run_id == RUNS.c.run_id).scalar_subquery()
@@ -39,7 +39,7 @@ class Queries:
         query = select(*head, of_run.label("platforms")).order_by(*NEWEST_FIRST).limit(last)
         if project is not None:
             query = query.where(RUNS.c.project == project)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             found = connection.execute(query).all()
         heads = []
         for run in found:
@@ -58,9 +58,9 @@ class Queries:
         last: int | None = None,
         runs: Collection[str] | None = None,
     ) -> list[RunMeasures]:
-        """List the measures of a platform's runs, the oldest first; chosen as ``heads`` are.
+        """List the measures of a platform's runs, oldest first: of the ``last`` ones, or of all.
 
-        With ``runs``, some hundreds of ids, of these only.
+        ``runs`` limits them to these ids, some hundreds at most.
         """
         key = PLATFORMS.c.environment_key
         query = (
@@ -74,7 +74,7 @@ class Queries:
         )
         if runs is not None:
             query = query.where(RUNS.c.run_id.in_(runs))
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             found = [row._mapping for row in connection.execute(query)]
             now = _successors(connection, platform)
         return [
@@ -83,12 +83,15 @@ class Queries:
         ]
 
     def environment_keys(self, digests: Collection[str]) -> dict[str, EnvironmentKey]:
-        """Look up what digests stand for."""
-        with reading(self._engine) as connection:
+        """Look up environment keys by their digests."""
+        with read_transaction(self._engine) as connection:
             return _environment_keys(connection, digests)
 
-    def same_environment(self, platform: str, *, project: str) -> list[SameEnvironment]:
-        """Group the runs that tested one commit in one environment, and again or twice."""
+    def repeated_runs(self, platform: str, *, project: str) -> list[RepeatedRuns]:
+        """Group the runs that tested one commit in one environment more than once.
+
+        Several runs count, and so does one run with reruns.
+        """
         query = (
             select(RUNS.c.commit, PLATFORMS.c.environment_key, RUNS.c.run_id, PLATFORMS.c.id)
             .join(PLATFORMS, PLATFORMS.c.run_id == RUNS.c.run_id)
@@ -100,7 +103,7 @@ class Queries:
             )
             .order_by(*NEWEST_FIRST)
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             now = _successors(connection, platform)
             groups: dict[tuple[str, str], list[Row[Any]]] = {}
             for row in reversed(connection.execute(query).all()):
@@ -108,11 +111,11 @@ class Queries:
                 groups.setdefault((row.commit, key), []).append(row)
             with_reruns = select(DETAILS.c.platform_id).where(DETAILS.c.reruns.is_not(None))
             rerun = set(connection.scalars(with_reruns))
-            # Rows of details are long, and most runs are the only one of their commit.
+            # Rows of details are long, and most commits have only one run.
             several = {
                 k: rows for k, rows in groups.items() if len(rows) > 1 or rows[0].id in rerun
             }
-            # The digests of node ids and outcomes, of those that have any.
+            # The digests of node ids and outcomes, for rows that have any.
             columns = (DETAILS.c.platform_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
             digests = select(*columns).where(DETAILS.c.outcomes.is_not(None))
             ids = [row.id for rows in several.values() for row in rows]
@@ -121,7 +124,7 @@ class Queries:
         found = []
         for (commit, key), rows in several.items():
             known = [row for row in rows if row.id in lists]
-            group = SameEnvironment(
+            group = RepeatedRuns(
                 commit=commit,
                 key=key,
                 run_ids=tuple(row.run_id for row in known),
@@ -132,10 +135,10 @@ class Queries:
                 found.append(group)
         return found
 
-    def outcomes_of_some(
+    def outcomes_of_tests(
         self, tests: Collection[str], run_ids: Collection[str], platform: str
     ) -> dict[str, Outcomes]:
-        """By run, a few tests without their times; runs are some hundreds at most."""
+        """Load a few tests without times, by run; some hundreds of runs at most."""
         query = (
             select(PLATFORMS.c.run_id, DETAILS.c.node_ids, DETAILS.c.outcomes)
             .join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id)
@@ -145,28 +148,28 @@ class Queries:
                 DETAILS.c.outcomes.is_not(None),
             )
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(query).all()
             digests = {digest for row in rows for digest in (row.node_ids, row.outcomes)}
             lists = select(BLOBS.c.digest, BLOBS.c.content).where(BLOBS.c.digest.in_(digests))
             contents = {row.digest: row.content for row in connection.execute(lists)}
         places = {}
         for digest in {row.node_ids for row in rows}:
-            names = blobs.names(contents[digest])  # in their order
+            names = blobs.decode_names(contents[digest])  # in their order
             at = {test: bisect_left(names, test) for test in tests}
             places[digest] = {test: n for test, n in at.items() if names[n : n + 1] == [test]}
         return {row.run_id: _outcomes(places[row.node_ids], contents[row.outcomes]) for row in rows}
 
     def accepted(self, project: str) -> list[Acceptance]:
-        """List the changes that somebody has accepted, the oldest first."""
+        """List the accepted changes, oldest first."""
         query = select(ACCEPTED).where(ACCEPTED.c.project == project)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(ACCEPTED.c.accepted_at))
             return [Acceptance(**row._mapping) for row in rows]
 
 
 def _successors(connection: Connection, platform: str) -> dict[str, str]:
-    """The keys of a platform that a newer one continues, each with that."""
+    """Map each environment key of a platform to the newer key that continues it, if any."""
     key = PLATFORMS.c.environment_key
     query = select(key).where(PLATFORMS.c.platform == platform).group_by(key)
     digests = connection.scalars(query.order_by(func.min(PLATFORMS.c.id))).all()
@@ -185,18 +188,18 @@ def _environment_keys(
 def _rows_of(
     connection: Connection, query: Any, column: Column[Any], values: Sequence[Any]
 ) -> Iterator[Any]:
-    """The rows of these values, however many there are."""
+    """Yield the rows with these values, in several queries if there are many."""
     for begin in range(0, len(values), _SLICE):
         some = query.where(column.in_(values[begin : begin + _SLICE]))
         yield from connection.execute(some)
 
 
 def _outcomes(places: dict[str, int], content: bytes) -> Outcomes:
-    endings = blobs.endings(content, places.values())
+    endings = blobs.decode_endings(content, places.values())
     return Outcomes(
         read_names=lambda: [*places], read_endings=lambda: endings, read_seconds=_unknown
     )
 
 
 def _unknown() -> Sequence[float]:
-    raise NotImplementedError("the times of some tests alone are not loaded")
+    raise NotImplementedError("times are loaded only for all tests of a run")

@@ -1,4 +1,4 @@
-"""Rows that queries return: runs, their measures and environments, accepted changes."""
+"""The rows that queries return: runs, their measures and environments, accepted changes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-LATEST = "latest"  # names the newest run, as the link beside the results does
+LATEST = "latest"  # a name of the newest run, like the link in the folder of results
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunHead:
-    """What a run says of itself, without its results."""
+    """The identity of a run, without its results."""
 
     run_id: str
     project: str
@@ -19,37 +19,37 @@ class RunHead:
     dirty: bool
     started_at: datetime
     platforms: tuple[str, ...]
-    """In order of their names."""
+    """Sorted by name."""
     begun: tuple[str, ...]
-    """Those of them that ran, or are under way: a run has rows of all from its start."""
+    """The platforms that have begun. ``platforms`` has all of them from the start of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SameEnvironment:
-    """Runs of one commit in one environment, whose tests should end alike."""
+class RepeatedRuns:
+    """Runs of one commit in one environment: their tests should have the same outcomes."""
 
     commit: str
     key: str
     run_ids: tuple[str, ...]
-    """The oldest first."""
+    """Oldest first."""
     rerun: tuple[str, ...]
-    """Those of them that tried tests again."""
+    """The runs that reran tests."""
     differing: bool
-    """Whether their tests, or the messages of these, are not all the same."""
+    """Whether their tests, outcomes or messages differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """One measure of one platform that changed with one run, and why that is all right."""
+    """An accepted change of one measure on one platform, with the reason."""
 
     project: str
     platform: str
     measure: str
     run_id: str
-    """The first run after the change, as it was seen when it was accepted."""
+    """The first run after the change, as known when it was accepted."""
     commit: str | None
     level: float
-    """The level that was accepted: what rises above it later is another change."""
+    """The accepted level; a later rise above it is another change."""
     reason: str
     accepted_at: datetime
 
@@ -65,4 +65,4 @@ class RunMeasures:
     key: str
     """The digest of its environment key."""
     values: Mapping[str, float]
-    """By names as ``ci.facts.measures`` makes them."""
+    """By measure name, see ``ci.facts.measures``."""

@@ -1,4 +1,4 @@
-"""The store's face: one transaction per save; the tables are brought up to date on opening."""
+"""The store: opening it upgrades its tables, and each save is one transaction."""
 
 from __future__ import annotations
 
@@ -18,88 +18,97 @@ from ci.model.details import NO_DETAILS, BuildDetails, Details, Rerun
 from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult
 from ci.model.tests import TestOutcome
 from ci.store import blobs
-from ci.store.connect import bring_up_to_date, cause, connect, reading, shown, writing
-from ci.store.queries import NEWEST_FIRST, Queries
+from ci.store.connect import (
+    connect,
+    database_message,
+    masked_url,
+    read_transaction,
+    upgrade_tables,
+    write_transaction,
+)
+from ci.store.queries import NEWEST_FIRST, StoreQueries
 from ci.store.rows import LATEST, Acceptance
 from ci.store.tables import ACCEPTED, BLOBS, DETAILS, ENVIRONMENT_KEYS, MEASURED, PLATFORMS, RUNS
 from ci.util.invocation import command
 from ci.util.text import join_names, near_match
 
 
-class Store(Queries):
-    """Saves and loads runs; SQLite or PostgreSQL."""
+class Store(StoreQueries):
+    """Saves and loads runs in SQLite or PostgreSQL."""
 
     def __init__(self, url: str) -> None:
         super().__init__(connect(url))
         self._decoded: dict[str, Sequence[Any]] = {}
         self._outcomes: dict[tuple[str, str], Outcomes] = {}
         try:
-            bring_up_to_date(self._engine)
+            upgrade_tables(self._engine)
         except BaseException:
             self.close()
             raise
 
     def save(self, run: RunResult, details: Mapping[str, Details]) -> None:
-        """Save a run, in place of an earlier save of it.
+        """Save a run, replacing an earlier save of it.
 
-        ``details`` are those of platforms that have just ended: one that is stored as it is, and
-        that ``details`` does not name, keeps its own.
+        ``details`` has the platforms that have just ended. A platform that is not in ``details``
+        keeps its stored details if its result is unchanged.
         """
-        self._outcomes.clear()  # those of this run may be others now
+        self._outcomes.clear()  # the outcomes of this run may have changed
         try:
-            with writing(self._engine) as connection:
+            with write_transaction(self._engine) as connection:
                 save(connection, run, details)
-        # A driver's own checks, and durations that are no numbers.
+        # ValueError and OverflowError: checks of the driver, and durations that are no numbers.
         except (SQLAlchemyError, ValueError, OverflowError) as error:
-            message = f"the store rejects run {run.run_id}: {cause(error)}"
+            message = f"the store cannot save run {run.run_id}: {database_message(error)}"
             raise InfrastructureError(message) from error
 
     def accept(self, accepted: Acceptance) -> None:
-        """Record that a change is as it should be; once more gives it another reason."""
+        """Save an accepted change; saving it again replaces its reason."""
         try:
-            with writing(self._engine) as connection:
-                _put(connection, ACCEPTED, asdict(accepted))
+            with write_transaction(self._engine) as connection:
+                _upsert(connection, ACCEPTED, asdict(accepted))
         except (SQLAlchemyError, ValueError) as error:
-            message = f"the store rejects what was accepted: {cause(error)}"
+            message = f"the store cannot save the accepted change: {database_message(error)}"
             raise InfrastructureError(message) from error
 
     def load(self, run_id: str | None = None, *, platform: str | None = None) -> RunResult:
-        """Load a run, by default the latest, or the latest that tested a platform."""
+        """Load a run: by default the latest, or the latest one that tested ``platform``."""
         query = select(RUNS).order_by(*NEWEST_FIRST).limit(1)
         if run_id not in (None, LATEST):
             query = query.where(RUNS.c.run_id == run_id)
         elif platform is not None:
             tested = PLATFORMS.c.tested & (PLATFORMS.c.platform == platform)
             query = query.where(RUNS.c.run_id.in_(select(PLATFORMS.c.run_id).where(tested)))
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
                 known = connection.scalars(select(RUNS.c.run_id).order_by(*NEWEST_FIRST)).all()
                 raise _missing(run_id, platform, known)
             if row.document["schema_version"] > SCHEMA_VERSION:
-                message = f"the store {shown(self._engine)} is of a newer version of this program:"
-                message += f" run {row.run_id} has results of version"
+                message = (
+                    f"the store {masked_url(self._engine)} was written by a newer version of this"
+                )
+                message += f" program: run {row.run_id}: got results of version"
                 message += f" {row.document['schema_version']}, expected at most {SCHEMA_VERSION}"
                 raise InfrastructureError(message, remedy="Update this program.")
             of_run = select(PLATFORMS.c.document).where(PLATFORMS.c.run_id == row.run_id)
             platforms = connection.scalars(of_run.order_by(PLATFORMS.c.position)).all()
-            # Of its times, the columns are in UTC, whatever the zone was that the run came with.
+            # The columns win over the document: their times are in UTC, not in the run's own zone.
             values = {**row.document, **_columns(row), "platforms": platforms}
             return RunResult.model_validate(values)
 
     def holds(self, run_id: str, result: PlatformResult) -> bool:
-        """Tell whether a platform of a run is stored as it is."""
+        """Whether exactly this result of a run is stored."""
         query = select(PLATFORMS.c.document).where(
             PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == result.platform
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             document = connection.scalar(query)
             return document is not None and PlatformResult.model_validate(document) == result
 
     def tests(self, run_id: str, platform: str) -> list[TestOutcome]:
         """Load the tests of one platform of a run, in order of their node ids.
 
-        They come without what operator tests recorded; durations are kept to the microsecond.
+        Records of operator tests are not stored. Durations are stored in microseconds.
         """
         node_ids, outcomes = BLOBS.alias(), BLOBS.alias()
         query = (
@@ -108,10 +117,10 @@ class Store(Queries):
             .join(outcomes, DETAILS.c.outcomes == outcomes.c.digest)
         )
         row = self._details(query, run_id, platform)
-        return blobs.suite(*row) if row else []
+        return blobs.decode_suite(*row) if row else []
 
     def outcomes(self, run_id: str, platform: str) -> Outcomes:
-        """The same tests as columns, each of which is loaded when it is asked for, and kept."""
+        """The same tests as columns; each is loaded on first use and cached."""
         place = (run_id, platform)
         if place not in self._outcomes:
             query = select(DETAILS.c.node_ids, DETAILS.c.outcomes, DETAILS.c.durations)
@@ -120,36 +129,36 @@ class Store(Queries):
                 self._outcomes[place] = outcomes_of(())
             else:
                 self._outcomes[place] = Outcomes(
-                    read_names=lambda: self._shared(row.node_ids, blobs.names),
-                    read_endings=lambda: self._shared(row.outcomes, blobs.endings),
-                    read_seconds=lambda: blobs.seconds(row.durations),
+                    read_names=lambda: self._shared(row.node_ids, blobs.decode_names),
+                    read_endings=lambda: self._shared(row.outcomes, blobs.decode_endings),
+                    read_seconds=lambda: blobs.decode_seconds(row.durations),
                     digest=(row.node_ids, row.outcomes),
                 )
         return self._outcomes[place]
 
     def _shared(self, digest: str, decode: Callable[[bytes], Sequence[Any]]) -> Sequence[Any]:
-        """A list that runs share, decoded once for all of them."""
+        """Load a list that runs share; decode it once for all of them."""
         if digest not in self._decoded:
             query = select(BLOBS.c.content).where(BLOBS.c.digest == digest)
-            with reading(self._engine) as connection:
+            with read_transaction(self._engine) as connection:
                 self._decoded[digest] = decode(connection.execute(query).scalar_one())
         return self._decoded[digest]
 
     def reruns(self, run_id: str, platform: str) -> list[Rerun]:
-        """Load what was tried again on one platform of a run."""
+        """Load the reruns of tests on one platform of a run."""
         row = self._details(select(DETAILS.c.reruns), run_id, platform)
-        return blobs.reruns(row[0]) if row and row[0] else []
+        return blobs.decode_reruns(row[0]) if row and row[0] else []
 
     def build_details(self, run_id: str, platform: str) -> BuildDetails | None:
-        """Load what the build of one platform of a run was made of."""
+        """Load the parts of the build on one platform of a run."""
         row = self._details(select(DETAILS.c.build), run_id, platform)
-        return blobs.build_details(row[0]) if row and row[0] else None
+        return blobs.decode_build_details(row[0]) if row and row[0] else None
 
     def _details(self, query: Any, run_id: str, platform: str) -> Any:
         query = query.join(PLATFORMS, DETAILS.c.platform_id == PLATFORMS.c.id).where(
             PLATFORMS.c.run_id == run_id, PLATFORMS.c.platform == platform
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return connection.execute(query).one_or_none()
 
     def close(self) -> None:
@@ -168,27 +177,27 @@ def _missing(run_id: str | None, platform: str | None, known: Sequence[str]) -> 
         remedy = f"Run one: {command('run', platform or 'cpu')}"
         return UsageError(f"the store holds no run{of_platform} yet", remedy=remedy)
     message = f"the store holds no run '{run_id}'" + near_match(run_id, [*known, LATEST])
-    remedy = f"The newest: {join_names(known)}." if known else "It holds none yet."
+    remedy = f"The newest runs: {join_names(known)}." if known else "It holds no runs yet."
     return UsageError(message, remedy=remedy)
 
 
 def save(connection: Connection, run: RunResult, details: Mapping[str, Details]) -> None:
-    """Save a run in place of an earlier save of it."""
+    """Save a run, replacing an earlier save of it."""
     document = run.model_dump(mode="json", exclude={"platforms"})
-    # This locks the run: whoever saves it too has to wait.
-    _put(connection, RUNS, {**_columns(run), "document": document})
+    # This locks the run: another process that saves it has to wait.
+    _upsert(connection, RUNS, {**_columns(run), "document": document})
     keys = {result.platform: environment_key(result) for result in run.platforms}
     components = {key.digest: asdict(key) for key in keys.values()}
     _add_missing(connection, ENVIRONMENT_KEYS, "components", components)
-    suites = {name: blobs.suite_blobs(it.tests) for name, it in details.items() if it.tests}
+    suites = {name: blobs.encode_suite(it.tests) for name, it in details.items() if it.tests}
     shared = (it for suite in suites.values() for it in (suite.node_ids, suite.outcomes))
     lists = {it.digest: it.text for it in shared}
     for digest in connection.scalars(select(BLOBS.c.digest).where(BLOBS.c.digest.in_(lists))):
-        del lists[digest]  # compressing it would take longer than all the rest
+        del lists[digest]  # already stored: compressing it would take longer than all the rest
     contents = {digest: zlib.compress(text) for digest, text in lists.items()}
     _add_missing(connection, BLOBS, "content", contents)
     of_run = PLATFORMS.c.run_id == run.run_id
-    # The rows of what is stored as it is stay, with what is beside them; the rest is replaced.
+    # Rows of unchanged results stay, with their details and measures; the others are replaced.
     kept = {
         row.platform: row.id
         for row in connection.execute(select(PLATFORMS).where(of_run))
@@ -198,7 +207,7 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
     connection.execute(delete(PLATFORMS).where(of_run, PLATFORMS.c.id.not_in(kept.values())))
     for position, result in enumerate(run.platforms):
         name = result.platform
-        # Also of a kept row: its document has the version of the run's, which may be a newer one.
+        # Kept rows are updated too: a document has the run's schema version, which may be newer.
         values = {"position": position, "document": result.model_dump(mode="json")}
         if name in kept:
             row = update(PLATFORMS).where(PLATFORMS.c.id == kept[name])
@@ -219,24 +228,24 @@ def save(connection: Connection, run: RunResult, details: Mapping[str, Details])
 
 
 def _details_values(details: Details, suite: blobs.SuiteBlobs | None) -> dict[str, Any]:
-    """What there is of them, by column."""
+    """The columns of a row of details; missing ones are left out."""
     values = {
         "node_ids": suite and suite.node_ids.digest,
         "outcomes": suite and suite.outcomes.digest,
         "durations": suite and suite.durations,
-        "reruns": details.reruns and blobs.reruns_blob(details.reruns),
-        "build": details.build and blobs.build_blob(details.build),
+        "reruns": details.reruns and blobs.encode_reruns(details.reruns),
+        "build": details.build and blobs.encode_build(details.build),
     }
     return {name: value for name, value in values.items() if value}
 
 
 def _columns(run: RunResult | Row[Any]) -> dict[str, Any]:
-    """What a row of a run has beside its document."""
+    """The columns of a row of a run, without its document."""
     return {it.name: getattr(run, it.name) for it in RUNS.columns if it.name != "document"}
 
 
-def _put(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
-    """Insert a row, or give the one of the same primary key other values."""
+def _upsert(connection: Connection, table: Table, values: Mapping[str, Any]) -> None:
+    """Insert a row, or update the row with the same primary key."""
     keys = [column.name for column in table.primary_key]
     others = {name: value for name, value in values.items() if name not in keys}
     statement = _insert(connection, table).values(values)
@@ -244,8 +253,8 @@ def _put(connection: Connection, table: Table, values: Mapping[str, Any]) -> Non
 
 
 def _insert(connection: Connection, table: Table) -> Any:
-    """An insert that can handle a row that is there; both databases spell it alike."""
-    from sqlalchemy.dialects import postgresql, sqlite  # 0.1 s, which who only reads saves
+    """An insert with ``ON CONFLICT`` clauses, which both databases spell alike."""
+    from sqlalchemy.dialects import postgresql, sqlite  # 0.1 s, which readers do without
 
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     return dialect.insert(table)
@@ -254,10 +263,10 @@ def _insert(connection: Connection, table: Table) -> Any:
 def _add_missing(
     connection: Connection, table: Table, column: str, rows: Mapping[str, Any]
 ) -> None:
-    """Add what nobody else has added meanwhile.
+    """Add the rows that no other process has added meanwhile.
 
-    In order of the digests: of two that add some of the same, PostgreSQL lets the second wait for
-    the first, and so never each for the other.
+    They are added in order of their digests, so that two processes that add the same rows cannot
+    deadlock in PostgreSQL: the second waits for the first.
     """
     for digest, value in sorted(rows.items()):
         statement = _insert(connection, table).values({"digest": digest, column: value})

@@ -1,8 +1,8 @@
-"""The tables, as the newest migration leaves them.
+"""The tables, as the newest migration defines them.
 
-A run and a platform's result are JSON documents, as in ``results.json``; beside them are only the
-columns that queries filter, sort or aggregate by. Without classes of rows: SQLAlchemy's
-mapper takes 0.1 s to import and to set up, which every question to the store would pay.
+A run and a platform's result are JSON documents, as in ``results.json``. Other columns exist only
+where queries filter, sort or aggregate by them. There are no mapped classes: SQLAlchemy's mapper
+takes 0.1 s to import and set up, which every query of the store would pay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
-# Named constraints, so that a later migration can refer to them on every database.
+# Constraints have names, so that a later migration can refer to them on every database.
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_name)s",
     "uq": "uq_%(table_name)s_%(column_0_name)s",
@@ -22,7 +22,7 @@ NAMING = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Aware timestamps: SQLite drops the zone, so all are stored as UTC."""
+    """Timestamps with a zone: SQLite drops the zone, so all are stored as UTC."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
@@ -31,7 +31,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value and value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, _: sa.Dialect) -> datetime | None:
-        if value is None or value.tzinfo is not None:  # PostgreSQL keeps a zone, its session's
+        if value is None or value.tzinfo is not None:  # PostgreSQL returns the zone of its session
             return value and value.astimezone(UTC)
         return value.replace(tzinfo=UTC)
 
@@ -48,7 +48,7 @@ RUNS = sa.Table(
     sa.Column("dirty", sa.Boolean, nullable=False),
     sa.Column("started_at", UtcDateTime, index=True, nullable=False),
     sa.Column("finished_at", UtcDateTime, nullable=False),
-    # A ``RunResult`` without its platforms; it has the version of their documents, too.
+    # A ``RunResult`` without its platforms; its schema version is also that of their documents.
     sa.Column("document", sa.JSON, nullable=False),
 )
 
@@ -61,18 +61,18 @@ PLATFORMS = sa.Table(
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("platform", sa.String(64), nullable=False),
     sa.Column("product", sa.String(16), nullable=False),
-    sa.Column("tested", sa.Boolean, nullable=False),  # whether it has counts of tests
+    sa.Column("tested", sa.Boolean, nullable=False),  # whether it has test counts
     sa.Column("environment_key", sa.ForeignKey("environment_keys.digest"), nullable=False),
     sa.Column("document", sa.JSON, nullable=False),  # a ``PlatformResult``
     sa.UniqueConstraint("run_id", "platform"),
-    # All that a series needs of these rows, which are long, and all that a list of runs does.
+    # Covering indexes for series and for lists of runs, since the rows themselves are long.
     sa.Index("ix_platforms_platform", "platform", "environment_key", "run_id"),
     sa.Index("ix_platforms_product", "run_id", "platform", "product"),
 )
 
 
 def _platform_id() -> sa.Column[int]:
-    """The key of what is kept beside a platform's row."""
+    """The key of a table with one row per row of ``platforms``."""
     of_platform = sa.ForeignKey("platforms.id", ondelete="CASCADE")
     return sa.Column("platform_id", of_platform, primary_key=True, autoincrement=False)
 
@@ -112,12 +112,12 @@ ENVIRONMENT_KEYS = sa.Table(
     sa.Column("components", sa.JSON, nullable=False),
 )
 
-# The measures of a platform's run, by name; rows of their own are read in twice the time.
+# The measures of a platform's run, by name. A row per measure would take twice as long to read.
 MEASURED = sa.Table(
     "measured", METADATA, _platform_id(), sa.Column("measures", sa.JSON, nullable=False)
 )
 
-# Changes of measures that somebody has accepted; they outlive their runs.
+# Accepted changes of measures. They are kept even if their runs are deleted.
 ACCEPTED = sa.Table(
     "accepted",
     METADATA,

@@ -33,7 +33,7 @@ from ci.errors import InfrastructureError
 from ci.model.platforms import PLATFORMS
 from ci.plan.planning import cache_name
 from ci.plan.request import REQUEST_FILE
-from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_going_on
+from ci.store.folder import LOCK_FILE, RESULTS_FILE, is_running
 from ci.store.rows import LATEST
 from ci.util.files import user_cache
 
@@ -333,7 +333,7 @@ def run_folders(results: Path) -> tuple[RunFolder, ...]:
             if not path.is_symlink():
                 request = _Request.model_validate_json(file.read_bytes())
                 used = max([request.started_at, *map(_modified_at, path.glob(RESULTS_FILE))])
-                going_on = is_going_on(path)
+                going_on = is_running(path)
                 found.append(RunFolder(path=path, request=request, used=used, going_on=going_on))
     return tuple(found)
 

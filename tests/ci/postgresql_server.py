@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, text
 
-from ci.store.connect import connect, writing
+from ci.store.connect import connect, write_transaction
 
 INSTALLED = Path("/usr/lib/postgresql")
 USER = "postgres"  # the package makes this user; the server refuses to run as root
@@ -81,7 +81,7 @@ def connected(url: str) -> Iterator[Connection]:
     """A transaction that sees a store's tables as they are."""
     engine = connect(url)
     try:
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             yield connection
     finally:
         engine.dispose()

@@ -128,7 +128,10 @@ def test_a_run_goes_on_with_its_bundle(
     assert (result.run_id, result.commit) == (run_id, COMMIT)
     assert result.platforms[0].notes == ("full suite passed",)
     assert run("run", "cpu", "--bundle", bundle, "--resume", run_id) == ExitCode.USAGE
-    assert "--resume goes on with what the run was asked for" in capsys.readouterr().err
+    assert (
+        "--resume: continues the run with its original platforms and options"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_run_does_not_go_on_with_another_bundle(
@@ -286,8 +289,14 @@ def test_an_image_that_is_not_asked_for_is_not_read(bundle: Path) -> None:
     [
         (["gpu"], "platform 'gpu' is not in the bundle, which has cpu; did you mean 'cpu'?"),
         (["--engine", "host"], "cpu would run on the host engine"),
-        (["--source", "."], "--bundle has sources and configuration of its own"),
-        (["--config", "ci.yaml"], "--bundle has sources and configuration of its own"),
+        (
+            ["--source", "."],
+            "--bundle: cannot be combined with --source or --config: a bundle contains both",
+        ),
+        (
+            ["--config", "ci.yaml"],
+            "--bundle: cannot be combined with --source or --config: a bundle contains both",
+        ),
     ],
 )
 def test_what_a_bundle_cannot_do(

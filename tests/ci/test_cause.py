@@ -156,7 +156,7 @@ def test_units_that_are_all_alike_are_no_units_fault(ratio: float, change: str, 
     after = side(details({name: seconds * ratio for name, seconds in CPU.items()}))
     assert compile_time(BEFORE, after).text == (
         f"compile {change} of it in all 60 units alike, each about {told}: "
-        "the machine, or what all of them share"
+        "because of the machine, or of something they all share"
     )
 
 
@@ -185,11 +185,11 @@ def test_hits_that_were_lost_cost_what_is_compiled_again() -> None:
     before = side(details({**CPU, **hits}, cached=names[:20]))
     found = compile_time(before, side(details(CPU, cached=())))
     assert found.text == (
-        "compile +59 s (+49 %), 59 s of it in 20 units that the compiler cache had before; "
+        "compile +59 s (+49 %), 59 s of it in 20 units that came from the compiler cache before; "
         "cache hits fell from 33 % to 0 %"
     )
     assert compile_time(side(details(CPU, cached=())), before).causes.startswith(
-        "59 s of it in 20 units that the compiler cache has now; cache hits rose"
+        "59 s of it in 20 units that now come from the compiler cache; cache hits rose"
     )
 
 
@@ -251,8 +251,8 @@ def test_where_nothing_is_known_the_remedy_is_said(
     before: BuildSide, after: BuildSide, who: str
 ) -> None:
     assert compile_time(before, after).causes == (
-        f"unexplained, as {who} log of Ninja's (artifacts of ci.yaml: "
-        "`ninja_log: build/.ninja_log`)"
+        f"unexplained: {who} Ninja log "
+        "(set `ninja_log: build/.ninja_log` in `artifacts` of ci.yaml)"
     )
 
 
@@ -302,7 +302,7 @@ def test_time_traces_name_what_the_units_spent_more_on() -> None:
     new = f"template Matrix<{'Matrix<' * 30}"
     after = side(details(slower, traced={"source Eigen/Core": 25.0, new: 12.0, "source map": 4.1}))
     assert compile_time(before, after).causes.endswith(
-        "; the compiler's time traces grew at template Matrix<Matrix<Matrix<Matrix<Matrix<Matrix<"
+        "; the compiler's time traces grew in template Matrix<Matrix<Matrix<Matrix<Matrix<Matrix<"
         "Matrix<Matrix<Matrix<Matrix<M... (+8.0 s), source Eigen/Core (+5.0 s)"
     )
 

@@ -160,7 +160,7 @@ def test_a_compiler_cache_that_was_lost(project: Project) -> None:
     project.build(cache="cache")
     found = explain("compile.wall_s", project.build(cache="cache"), project.build(cache="empty"))
     lost = contributor(found, CauseKind.CACHE_LOST)
-    assert lost.text == "in 5 units that the compiler cache had before"
+    assert lost.text == "in 5 units that came from the compiler cache before"
     assert lost.names == tuple(f"src/core/op{number}.cc" for number in range(5))
     rate = contributor(found, CauseKind.CACHE_RATE)
     assert rate.text == "cache hits fell from 100 % to 0 %"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.analysis import changes
-from ci.analysis.changes import POLICY, SeriesFinding, analyse
-from ci.analysis.levels import Level, Step, inflation, normal_of_student, student_of_normal
+from ci.analysis.changes import POLICY, SeriesFinding, analyze
+from ci.analysis.levels import Level, Step, error_inflation, normal_to_student, student_to_normal
 
 SEEDS = range(60)
 
@@ -21,7 +21,7 @@ def noise(count: int, *, level: float = 100.0, spread: float = 3.0, seed: int = 
 
 
 def look(values: list[float]) -> SeriesFinding:
-    return analyse({"x": values})["x"]
+    return analyze({"x": values})["x"]
 
 
 def confirmed(values: list[float]) -> list[int]:
@@ -118,8 +118,8 @@ def test_many_series_are_corrected_together(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(changes, "POLICY", replace(POLICY, family=1e-5))
     values = noise(40) + noise(POLICY.confirm, level=107, seed=2)
     others = {str(seed): noise(10, seed=seed) for seed in range(99)}
-    alone = analyse({"x": values})["x"]
-    among = analyse({**others, "x": values})["x"]
+    alone = analyze({"x": values})["x"]
+    among = analyze({**others, "x": values})["x"]
     assert [change.confirmed for change in alone.changes] == [True]
     assert among.changes == ()
 
@@ -190,7 +190,7 @@ def test_something_from_nothing_is_a_change() -> None:
 
 
 def test_exact_measures_have_no_noise() -> None:
-    finding = analyse({"units": [15.0, 15.0, 16.0, 16.0]}, exact=["units"])["units"]
+    finding = analyze({"units": [15.0, 15.0, 16.0, 16.0]}, exact=["units"])["units"]
     (change,) = finding.changes
     assert (change.index, change.before, change.after) == (2, 15, 16)
     assert change.confirmed
@@ -198,7 +198,7 @@ def test_exact_measures_have_no_noise() -> None:
 
 def test_what_creeps_is_told_when_it_has_come_far_enough() -> None:
     lines = [10_000.0 + 30 * run for run in range(6)]
-    (change,) = analyse({"lines": lines}, exact=["lines"])["lines"].changes
+    (change,) = analyze({"lines": lines}, exact=["lines"])["lines"].changes
     assert (change.index, change.before, change.after) == (4, 10_000, 10_120)
 
 
@@ -209,8 +209,8 @@ def test_what_is_no_number_is_refused() -> None:
 
 @pytest.mark.parametrize(("t", "degrees"), [(2.776, 4), (2.228, 10), (2.009, 50)])
 def test_students_t_as_a_normal_deviate(t: float, degrees: int) -> None:
-    assert normal_of_student(t, degrees) == pytest.approx(1.96, abs=0.02)
-    assert student_of_normal(normal_of_student(t, degrees), degrees) == pytest.approx(t)
+    assert student_to_normal(t, degrees) == pytest.approx(1.96, abs=0.02)
+    assert normal_to_student(student_to_normal(t, degrees), degrees) == pytest.approx(t)
 
 
 def test_ranks_do_not_care_how_far_an_outlier_is() -> None:
@@ -223,5 +223,5 @@ def test_ranks_do_not_care_how_far_an_outlier_is() -> None:
 def test_values_like_their_neighbours_weigh_less() -> None:
     random = np.random.default_rng(0)
     white = random.normal(size=200)
-    assert inflation(Level(white)) < 1.1
-    assert inflation(Level(np.convolve(white, np.ones(4) / 4))) > 1.5
+    assert error_inflation(Level(white)) < 1.1
+    assert error_inflation(Level(np.convolve(white, np.ones(4) / 4))) > 1.5

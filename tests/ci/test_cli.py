@@ -133,8 +133,12 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run"], f"run: no platform is named\nConfigured: {ALL}. All of them: --all."),
-        (["run", "cpu", "--all"], "run: --all and platforms are named"),
+        (
+            ["run"],
+            "run: got no platform, expected at least one\n"
+            f"Configured: {ALL}. To run all of them: --all.",
+        ),
+        (["run", "cpu", "--all"], "run: got --all and cpu, expected one of the two"),
         (["run", "--all", "cpuu"], "unknown platform 'cpuu', "),
         (["run", "cpuu"], f"unknown platform 'cpuu', configured: {ALL}; did you mean 'cpu'?"),
         (["run", "cpu", "a", "x"], f"unknown platform 'a', configured: {ALL}\nunknown"),
@@ -143,7 +147,7 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "--resume", "x"], "--resume: there is no run 'x' in results"),
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
         (["run", "--reruns", "0", "--resume", "x"], "--cold, --reruns and --select."),
-        (["report", "--results", "nowhere"], "no run was made yet, nowhere holds no results"),
+        (["report", "--results", "nowhere"], "nowhere contains no results yet"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(
@@ -247,7 +251,7 @@ def test_a_run_that_is_not_there(
     for name, start in (("nosuchrun", "there is no run 'nosuchrun': "), ("latest", "")):
         assert run("report", name, "--results", "nowhere") == ExitCode.USAGE
         assert capsys.readouterr().err == (
-            f"error: {start}no run was made yet, nowhere holds no results\n"
+            f"error: {start}nowhere contains no results yet\n"
             "Run a platform first: python -m ci run cpu --results nowhere\n"
         )
     with Store(default_url(tmp_path)) as store:
@@ -255,7 +259,7 @@ def test_a_run_that_is_not_there(
     assert run("report", f"{published.run_id}x", "--results", tmp_path) == ExitCode.USAGE
     shown = capsys.readouterr()
     assert f"the store holds no run '{published.run_id}x'; did you mean" in shown.err
-    assert f"The newest: {published.run_id}." in shown.err
+    assert f"The newest runs: {published.run_id}." in shown.err
     assert run("report", "x", "--results", tmp_path, "--format=json") == ExitCode.USAGE
     assert capsys.readouterr().out == ""
 
@@ -346,7 +350,7 @@ def test_a_results_folder_that_cannot_be_made(
     Path("file").touch()
     code = run("run", "cpu", "--source", source, "--results", "file/results")
     assert code == ExitCode.USAGE
-    assert "--results: file/results: there is a file in the way" in capsys.readouterr().err
+    assert "--results: file/results: got a file, expected a folder" in capsys.readouterr().err
 
 
 def test_platforms(capsys: pytest.CaptureFixture[str]) -> None:
@@ -373,7 +377,7 @@ def test_platforms_with_settings(source: Path, capsys: pytest.CaptureFixture[str
         "cpu: CPU, torch device cpu",
         "nvidia: NVIDIA, torch device cuda",
         "cambricon: Cambricon, torch device mlu",
-        "known, and not in ci.yaml: metax",
+        "supported, but not configured in ci.yaml: metax",
     ]
 
 

@@ -269,13 +269,14 @@ def test_a_simulated_run_serves_no_real_platform(
     capsys.readouterr()
     assert tiny.command("compare", real, "latest/ascend", "--fail-on", "regression") == 2
     shown = capsys.readouterr()
-    assert f"neither stands for the other: {real} and 20" in shown.err
+    assert f"not comparable, only one device is simulated: {real} and 20" in shown.err
     assert "/ascend (simulated)\nName another run of it, or leave out --fail-on.\n" in shown.err
     assert tiny.command("compare", real, "latest/ascend") == ExitCode.PASSED
     tiny.simulate(simulated=False)
     capsys.readouterr()
     assert tiny.write_contract(platform="ascend") == ExitCode.USAGE
-    assert f" is of a simulated ascend, {source}/ci.yaml has a real one" in capsys.readouterr().err
+    told = ": got a run of a simulated ascend, expected a real one, as "
+    assert f"{told}{source}/ci.yaml configures it\n" in capsys.readouterr().err
     assert not contract.exists()
 
 
@@ -417,8 +418,9 @@ def test_comparing_platforms(
     ("base", "head", "message"),
     [
         ("latst", "latest/moore", "the store holds no run 'latst'; did you mean 'latest'?"),
-        ("latest/mooore", "latest", "not 'mooore'; did you mean 'moore'?"),
-        ("latest/moore", "no.yaml", "no.yaml: no such contract"),
+        ("latest/mooore", "latest", ": got platform 'mooore', expected ascend, cambricon, "),
+        ("latest/mooore", "latest", "nvidia; did you mean 'moore'?"),
+        ("latest/moore", "no.yaml", "no.yaml: no such file, expected a contract"),
     ],
 )
 def test_what_cannot_be_compared(
@@ -446,7 +448,7 @@ def test_two_contracts_need_no_store(tiny: Tiny, capsys: pytest.CaptureFixture[s
 
 def test_a_contract_needs_a_place_and_a_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     assert tiny.write_contract() == ExitCode.USAGE
-    assert "no run was made yet, " in capsys.readouterr().err
+    assert " contains no results yet\n" in capsys.readouterr().err
     config = tiny.folder / "source" / "ci.yaml"
     tiny.run()
     config.write_text(CONFIG.replace("contracts: contracts\n", ""))
@@ -462,5 +464,6 @@ def test_a_run_of_another_project_is_no_contract_of_this_one(
     config.write_text(CONFIG.replace("project: tiny", "project: great"))
     assert tiny.write_contract() == ExitCode.USAGE
     shown = capsys.readouterr().err
-    assert f" is of tiny, {config} of great\nName its configuration with --config" in shown
+    assert f": got a run of project tiny, expected great, the project of {config}\n" in shown
+    assert "Pass the configuration of that run with --config" in shown
     assert not tiny.contract.exists()

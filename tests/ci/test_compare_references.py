@@ -82,7 +82,9 @@ def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
     project.run(commit, dirty=True)
     code, said = project.compare("main", "latest")
     assert code == ExitCode.USAGE
-    assert "holds no run; runs with uncommitted changes stand for no commit\n" in said
+    told = "the store holds no run of it or its ancestors (1 commit); runs with uncommitted changes"
+    told += " belong to no commit\n"
+    assert told in said
     assert "Name the run itself: run-000\n" in said
 
 
@@ -92,9 +94,13 @@ def test_changes_without_a_commit_stand_for_none(project: Project) -> None:
         ("mian", "the store holds no run 'mian'"),
         ("--all", "the store holds no run '--all'"),
         ("v1..main", "the store holds no run 'v1..main'"),
-        ("0123456", "the store holds no run '0123456', nor a commit of that beginning"),
-        ("v1/cpuu", "holds no run with 'cpuu', but runs with ascend, cpu; did you mean 'cpu'?"),
-        ("run-001/ascend", "run run-001 has cpu, not 'ascend'"),
+        ("0123456", "the store holds no run '0123456', and no commit that begins with it"),
+        (
+            "v1/cpuu",
+            "the store holds no run with 'cpuu' of it or its ancestors (1 commit), but has runs"
+            " with ascend, cpu; did you mean 'cpu'?",
+        ),
+        ("run-001/ascend", "run run-001: got platform 'ascend', expected cpu"),
         ("run-01", "the store holds no run 'run-01'; did you mean 'run-001'?"),
     ],
 )
@@ -108,8 +114,8 @@ def test_the_beginning_of_two_commits(project: Project) -> None:
     project.run("0123456b" + "0" * 32)
     code, said = project.compare("0123456", "latest")
     assert code == ExitCode.USAGE
-    assert "'0123456' begins 2 commits of the store: 0123456a" in said
-    assert "Write more of it." in said
+    assert "'0123456' is ambiguous: 2 commits of the store begin with it: 0123456a" in said
+    assert "Write more digits of the commit." in said
     assert project.compare("0123456a", "latest")[0] == ExitCode.PASSED  # which needs no git
 
 
@@ -119,7 +125,10 @@ def test_what_was_never_run_says_how_to(copied: Project) -> None:
     commit = project.commit("another beginning")[:12]
     code, said = project.compare("new", "main")
     assert code == ExitCode.USAGE
-    assert f"'new' is commit {commit}: of it and what led to it (1 commit) the store holds" in said
+    assert (
+        f"'new' is commit {commit}: the store holds no run of it or its ancestors (1 commit)"
+        in said
+    )
     command = f"python -m ci run cpu --source {project.source} --results"
     assert f"Run it: git checkout {commit} && {command} " in said
 
@@ -131,7 +140,7 @@ def test_a_shallow_clone_says_that_it_is_one(copied: Project) -> None:
     git(project.folder, *clone, str(project.source))
     code, said = project.compare("main", "latest")
     assert code == ExitCode.USAGE
-    assert f"{project.source} is a shallow clone: fetch the rest, git fetch --unshallow" in said
+    assert f"{project.source} is a shallow clone. Fetch its history: git fetch --unshallow" in said
 
 
 @pytest.mark.parametrize("without", ["repository", "git", "folder"])
@@ -155,8 +164,9 @@ def test_without_git_runs_and_commits_are_known(
 
 def test_what_base_has_and_head_has_not(branched: Project) -> None:
     project = branched
-    assert "note: HEAD does not have 1 commit of BASE: " in project.compare("main", "topic/fast")[1]
-    assert "note: HEAD is older than BASE, by 1 commit\n" in project.compare("topic/fast", "v1")[1]
+    said = project.compare("main", "topic/fast")[1]
+    assert "note: HEAD does not contain 1 commit of BASE: " in said
+    assert "note: HEAD is 1 commit older than BASE\n" in project.compare("topic/fast", "v1")[1]
     assert "note" not in project.compare("v1", "main")[1]
 
 
@@ -173,10 +183,10 @@ def test_a_run_that_both_mean_says_nothing_of_head(
     ):
         code, said = project.compare(base, head)
         assert code == ExitCode.USAGE
-        assert " mean one run, run-000: nothing of either to compare\n" in said
+        assert " are the same run, run-000: nothing to compare\n" in said
         assert f"Run it: git checkout {git(project.source, 'rev-parse', idle)[:12]} && " in said
     code, said = project.compare("v1", "run-000/cpu")
-    assert (code, "note: BASE and HEAD are one run, run-000\n" in said) == (0, True)
+    assert (code, "note: BASE and HEAD are the same run, run-000\n" in said) == (0, True)
 
 
 def test_platforms_that_only_one_has(project: Project) -> None:
@@ -184,8 +194,8 @@ def test_platforms_that_only_one_has(project: Project) -> None:
     project.run(None, result(), result(platform="nvidia"))
     code, said = project.compare("run-000", "run-001")
     assert code == ExitCode.USAGE
-    assert "no platform is the same: run run-000 has ascend, moore, run run-001 has cpu, nv" in said
-    assert "Name one of each: run-000/ascend run-001/cpu\n" in said
+    assert "no common platform: run run-000 has ascend, moore, run run-001 has cpu, nv" in said
+    assert "Name one platform of each: run-000/ascend run-001/cpu\n" in said
     assert project.compare("run-000/moore", "run-001/cpu")[0] == ExitCode.PASSED
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from stored_history import BEGIN, ENVIRONMENT, Project, git, noisy, result
 
-from ci.analysis.references import line, places, window
+from ci.analysis.references import commit_places, order_runs, runs_to_read
 from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.results import BuildResult, Evidence, Grade, Harness, Product, Verdict
@@ -55,7 +55,8 @@ def test_one_slow_run_is_suspected_and_more_are_a_regression(topic: Project) -> 
     code, said = topic.compare("main", "topic", *FIRM)
     assert code == ExitCode.PASSED
     assert "\nsuspected: install +30 s (+30 %)" in said
-    assert "what is suspected was seen once, which cannot be told from a spike" in said
+    assert "a suspected change was seen in one run only and may be a spike; 5 runs" in said
+    assert "5 runs confirm it. Run it once more: git checkout " in said
     assert f"git checkout {head(topic)[:12]} && python -m ci run cpu --source " in said
     assert topic.compare("main", "topic", *STRICT)[0] == ExitCode.REGRESSION
     for seconds in noisy(130, 4, seed=2):
@@ -63,7 +64,7 @@ def test_one_slow_run_is_suspected_and_more_are_a_regression(topic: Project) -> 
     code, said = topic.compare("main", "topic", *FIRM)
     assert code == ExitCode.REGRESSION
     assert "\nregression: install +3" in said
-    between = f"after run-011 (commit {topic.main[:12]}), with run-01"
+    between = f"between run-011 (commit {topic.main[:12]}) and run-01"
     assert f"{between}2 (commit {head(topic)[:12]})" in said
     assert "95 % interval +2" in said
     assert "one more: " not in said
@@ -73,7 +74,7 @@ def test_noise_is_told_with_what_could_have_been_seen(topic: Project) -> None:
     topic.run(head(topic), result(101))
     code, said = topic.compare("main", "topic", *STRICT)
     assert (code, "suspected" in said) == (ExitCode.PASSED, False)
-    assert " within noise (a change of " in said
+    assert " within noise (detectable from " in said
 
 
 def test_few_runs_are_told(project: Project) -> None:
@@ -127,14 +128,15 @@ def test_another_environment_is_told_and_no_regression(topic: Project) -> None:
     topic.run(head(topic), result(200, environment=newer))
     code, said = topic.compare("main", "topic", *STRICT)
     assert code == ExitCode.PASSED
-    assert "the environment is another one:\n  compiler changed: g++ 12.2 -> g++ 13.1\n" in said
+    told = "times are not compared because the environments differ:\n"
+    assert f"{told}  compiler changed: g++ 12.2 -> g++ 13.1\n" in said
     # As soon as something of BASE was run there as well, that is what is compared.
     topic.run(topic.main, result(100, environment=newer))
     topic.run(topic.main, result(100))
     said = topic.compare("main", "topic")[1]
     assert said.startswith("base  run-014/cpu (")
-    assert "\ntimes of base: run run-013, the newest of BASE in this environment\n" in said
-    assert "another one" not in said
+    assert "\ntimes of base: from run run-013, the newest run of BASE in this environment\n" in said
+    assert "environments differ" not in said
 
 
 def test_what_has_no_noise_is_told_at_once(project: Project) -> None:
@@ -179,14 +181,14 @@ def test_time_that_no_work_explains_is_suspected_only(topic: Project) -> None:
         topic.run(commit, result(build=BuildResult(compile_s=compile_s)))
     said = topic.compare("main", "topic")[1]
     assert "\nsuspected: compile +30 s (+43 %)" in said
-    assert "seen in 7 runs; CPU seconds did not change: " in said
+    assert "seen in 7 runs; CPU seconds did not rise: " in said
     assert "one more: " not in said
 
 
 def test_times_of_two_platforms_are_not_compared(project: Project) -> None:
     project.run(None, result(100), result(300, platform="ascend"))
     said = project.compare("latest/cpu", "latest/ascend")[1]
-    assert "times are not compared: they are compared on one platform only\n" in said
+    assert "times are not compared: the platforms differ\n" in said
 
 
 def test_json_and_markdown_say_the_same(topic: Project) -> None:
@@ -235,8 +237,8 @@ def test_what_cannot_be_judged_is_no_success(project: Project) -> None:
     assert "run-002/cpu has no tests: the engine went away\n" in said
     project.run(commit, result(built=False, pytest=None, verdict=failed), outcomes={})
     code, said = project.compare("run-000", "run-003", *FIRM)
-    assert (code, "\nregression: the build fails now\n" in said) == (ExitCode.REGRESSION, True)
-    assert "the build fails now" in project.compare("run-000", "run-003", "--format=markdown")[1]
+    assert (code, "\nregression: the build now fails\n" in said) == (ExitCode.REGRESSION, True)
+    assert "the build now fails" in project.compare("run-000", "run-003", "--format=markdown")[1]
 
 
 def test_all_platforms_that_both_have(project: Project) -> None:
@@ -271,22 +273,24 @@ def ids(line: Sequence[RunHead]) -> list[str]:
 
 def test_of_a_long_line_both_ends_and_a_part_of_what_is_between() -> None:
     whole = runs(3000)
-    chosen = [*map(int, ids(window(whole, whole[500], whole[2500])))]
+    chosen = [*map(int, ids(runs_to_read(whole, whole[500], whole[2500])))]
     assert chosen[:101] == [*range(400, 501)]
     assert chosen[-21:] == [*range(2500, 2521)]
     between = chosen[101:-21]
     assert len(between) <= 400
     assert {later - run for run, later in pairwise(between)} == {5}
-    assert [*map(int, ids(window(whole, whole[2500], whole[500])))] == chosen
-    assert window(whole[:3], whole[1], whole[1]) == whole[:3]
+    assert [*map(int, ids(runs_to_read(whole, whole[2500], whole[500])))] == chosen
+    assert runs_to_read(whole[:3], whole[1], whole[1]) == whole[:3]
 
 
 def test_a_line_is_in_the_order_of_commits() -> None:
     first, second, stranger, again, own = runs(5)
     again = replace(again, commit=first.commit)  # an old commit, run once more
     changed = replace(own, run_id="changed", commit=second.commit, dirty=True)
-    order = places([f"{second.commit}", f"{first.commit}"], [f"{own.commit}", f"{first.commit}"])
+    order = commit_places(
+        [f"{second.commit}", f"{first.commit}"], [f"{own.commit}", f"{first.commit}"]
+    )
     given = [first, second, stranger, again, own, changed]
-    assert line(given, order, first, own) == [first, again, second, own]
-    assert line(given, order, first, changed) == [first, again, second, changed, own]
-    assert line(given, None, first, own) == given
+    assert order_runs(given, order, first, own) == [first, again, second, own]
+    assert order_runs(given, order, first, changed) == [first, again, second, changed, own]
+    assert order_runs(given, None, first, own) == given

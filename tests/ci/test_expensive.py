@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from operator_log import node_id
 
-from ci.analysis.durations import OTHERS, Share, costs_of
+from ci.analysis.durations import OTHERS, Share, add_up_costs
 from ci.cli import main
 from ci.errors import ExitCode
 from ci.facts.suite import outcomes_of
@@ -39,7 +39,7 @@ TESTS = [
 
 
 def test_families_are_first_words_that_several_operators_share() -> None:
-    costs = costs_of(outcomes_of(TESTS))
+    costs = add_up_costs(outcomes_of(TESTS))
     assert costs.families == (
         Share("fft_", 4, 8.0),
         Share("foreach_", 3, 1.0),
@@ -51,7 +51,7 @@ def test_families_are_first_words_that_several_operators_share() -> None:
 
 
 def test_operators_have_their_overloads_dtypes_and_slots_together() -> None:
-    costs = costs_of(outcomes_of(TESTS))
+    costs = add_up_costs(outcomes_of(TESTS))
     assert costs.functions[:3] == (
         Share("fft_fft", 2, 6.0),
         Share("fft_ifft", 1, 1.0),
@@ -63,7 +63,7 @@ def test_operators_have_their_overloads_dtypes_and_slots_together() -> None:
 
 
 def test_a_suite_that_takes_no_time_has_no_shares() -> None:
-    costs = costs_of(outcomes_of(()))
+    costs = add_up_costs(outcomes_of(()))
     assert (costs.seconds, costs.share(()), costs.families) == (0.0, 0.0, ())
 
 
@@ -90,7 +90,7 @@ def test_the_store_has_the_same_tests_as_columns(results: Path, published: RunRe
 def test_the_report(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--slowest", "2", "--results", str(results)]) == ExitCode.PASSED
     shown = capsys.readouterr().out
-    assert "nvidia: 11 tests took 10.0 s in all\n" in shown
+    assert "nvidia: 11 tests took 10.0 s in total\n" in shown
     assert "The most expensive tests: 2 of 11 took 6.0 s (60 %)" in shown
     assert "The most expensive families: 2 of 4 took 9.0 s (90 %)" in shown
     assert "ascend" not in shown  # it has no tests
@@ -103,7 +103,10 @@ def test_a_run_without_tests(
     with Store(default_url(tmp_path)) as store:
         store.save(published, {})
     assert main(["report", "--slowest", "--results", str(tmp_path)]) == ExitCode.USAGE
-    assert f"run {published.run_id} has no tests" in capsys.readouterr().err
+    assert (
+        f"run {published.run_id}: got no tests, expected some for --slowest"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_report_as_markdown_and_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

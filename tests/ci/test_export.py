@@ -181,7 +181,7 @@ def test_a_part_of_it(
 
 def test_nothing_is_no_table(results: Path, capsys: Output) -> None:
     assert exported(results, "csv", "--since", "2028-01-01T00:00Z") == ExitCode.USAGE
-    assert "export: no run is chosen" in capsys.readouterr().err
+    assert "export: no run matches --run, --since and --platform" in capsys.readouterr().err
     assert exported(results, "csv", "--run", "x") == ExitCode.USAGE
     assert "the store holds no run 'x'" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
@@ -196,7 +196,8 @@ def test_without_pyarrow_the_remedy_is_told(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert exported(results, "parquet") == ExitCode.USAGE
     error = capsys.readouterr().err
-    assert error.startswith("error: export: pyarrow is not installed, which writes Parquet\n")
+    told = "error: export: --format parquet: the package pyarrow is not installed\n"
+    assert error.startswith(told)
     assert "pip install 'pyarrow~=26.0'" in error
     assert list((results / "out").iterdir()) == []
 

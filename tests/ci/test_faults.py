@@ -47,7 +47,7 @@ def test_a_fault_is_exit_code_3(tmp_path: Path, module: str, fault: str, told: s
     )
     assert done.returncode == 3
     first, second, *traceback = done.stderr.splitlines()
-    assert first.startswith(f"error: a fault of this program: {told}")
+    assert first.startswith(f"error: internal error of this program: {told}")
     assert "sitecustomize.py, line " in first
-    assert second.startswith("Please report it, with the traceback below.")
+    assert second.startswith("Please report it with the traceback below.")
     assert traceback[0] == "Traceback (most recent call last):"

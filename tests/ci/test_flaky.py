@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from workplace import CONFIG, Workplace, new_workplace
 
-from ci.analysis.flaky import Attempts, flaky_tests, wilson
+from ci.analysis.flaky import Attempts, flaky_tests, wilson_interval
 from ci.cli import main
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.details import Rerun
@@ -75,7 +75,7 @@ def test_reruns_within_one_run_and_several_commits() -> None:
     [(1, 2, 0.0945, 0.9055), (0, 10, 0.0, 0.2775), (5, 50, 0.0435, 0.2136), (3, 3, 0.4385, 1.0)],
 )
 def test_intervals_are_wilson_s(failed: int, tried: int, low: float, high: float) -> None:
-    assert wilson(failed, tried) == pytest.approx((low, high), abs=1e-4)
+    assert wilson_interval(failed, tried) == pytest.approx((low, high), abs=1e-4)
 
 
 @pytest.fixture

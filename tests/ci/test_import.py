@@ -17,7 +17,7 @@ from ci.errors import ExitCode, UsageError
 from ci.facts.result_files import ResultFiles
 from ci.model.results import RunResult
 from ci.store.folder import default_url, read_results
-from ci.store.importing import Importer, ImportOutcome, outcome_of, runs_in
+from ci.store.importing import Importer, ImportOutcome, compare_with_known, find_run_folders
 from ci.store.store import Store
 
 Output = pytest.CaptureFixture[str]
@@ -115,9 +115,9 @@ def test_other_results_of_a_known_run_are_refused_unless_they_are_to_win(
     assert imported(here, folder) == ExitCode.USAGE
     summary = run.platforms[0].pytest and run.platforms[0].pytest.summary
     assert capsys.readouterr().err == (
-        f"error: run {RUN_ID} is here with other results:"
-        f" nvidia passed ({summary}), there passed (without a pytest summary)\n"
-        "It stays as it is; --replace takes the one you name.\n"
+        f"error: run {RUN_ID} is already here with other results:"
+        f" nvidia passed ({summary}) here, passed (without a pytest summary) there\n"
+        "The run here is not changed. To replace it with the one you name, add --replace.\n"
     )
     assert read_results(here / RUN_ID / "results.json") == run
     assert imported(here, folder, options=("--replace",)) == ExitCode.PASSED
@@ -128,9 +128,9 @@ def test_other_results_of_a_known_run_are_refused_unless_they_are_to_win(
 def test_what_is_the_same_run_says_so_of_anything_but_its_progress(run: RunResult) -> None:
     for field, value in {"commit": "ff" * 20, "project": "x", "dirty": True}.items():
         other = run.model_copy(update={field: value})
-        with pytest.raises(UsageError, match=f"other results: {field} is .*, there {value}"):
-            outcome_of(run, other)
-    assert outcome_of(None, run) is ImportOutcome.NEW
+        with pytest.raises(UsageError, match=f"other results: {field} is .* here, {value} there"):
+            compare_with_known(run, other)
+    assert compare_with_known(None, run) is ImportOutcome.NEW
 
 
 def test_latest_stays_the_run_that_began_last(
@@ -171,11 +171,11 @@ def test_one_bad_folder_stops_no_other(
     assert imported(here, *bad, there) == ExitCode.INFRASTRUCTURE
     printed = capsys.readouterr()
     for part in (
-        "archive.zip: not a folder\nName a folder; unpack an archive first.",
-        "empty: no results.json in it or below, expected the results of a run\nName a folder",
-        "half/results.json: not a results file up to version",
+        "archive.zip: not a folder\nName a folder. Unpack an archive first.",
+        "empty: got no results.json in it or below, expected the results of a run\nName a folder",
+        "half/results.json: expected a results file of version",
         "nowhere: no such folder",
-        f"{RUN_ID}: no results.json in it, which every run has from its beginning\nCopy",
+        f"{RUN_ID}: got no results.json, which every run writes at its start\nCopy",
     ):
         assert part in printed.err
     assert printed.out.endswith("1 run imported, 5 refused\n")
@@ -188,7 +188,7 @@ def test_a_run_id_that_is_no_run_id_becomes_no_path(
 ) -> None:
     folder = write_run(tmp_path / "there", run.model_copy(update={"run_id": name}))
     assert imported(here, folder) == ExitCode.USAGE
-    assert f"run_id: got {name!r}, expected one such as" in capsys.readouterr().err
+    assert f"run_id: got {name!r}, expected a run id such as" in capsys.readouterr().err
     assert sorted(path.name for path in here.iterdir() if "ci.db" not in path.name) == [".import"]
 
 
@@ -201,8 +201,8 @@ def test_nor_does_the_name_of_a_platform(
     (folder / "results.json").write_text(twice.to_json())
     assert imported(here, folder) == ExitCode.USAGE
     error = capsys.readouterr().err
-    assert "platforms: got '../cpu', expected some of cpu, nvidia" in error
-    assert "platforms: iluvatar is there 2 times" in error
+    assert "platforms: got '../cpu', expected only cpu, nvidia" in error
+    assert "platforms: got iluvatar 2 times, expected it once" in error
 
 
 def test_links_and_special_files_stay_where_they_are(
@@ -213,7 +213,7 @@ def test_links_and_special_files_stay_where_they_are(
     (there / "metax").symlink_to(tmp_path)
     os.mkfifo(there / "pipe")
     (there.parent / "other").symlink_to(there)
-    assert runs_in(there.parent) == [there]
+    assert find_run_folders(there.parent) == [there]
     assert imported(here, there) == ExitCode.PASSED
     assert "  left out: 3 links or special files\n" in capsys.readouterr().out
     copied = {str(path.relative_to(here / RUN_ID)) for path in (here / RUN_ID).rglob("*")}
@@ -228,7 +228,7 @@ def test_links_and_special_files_stay_where_they_are(
 def test_a_run_that_goes_on_is_refused(there: Path, here: Path, lock: str, capsys: Output) -> None:
     with FileLock(there / lock):
         assert imported(here, there) == ExitCode.USAGE
-    assert f"{there}: its run is still going on\n" in capsys.readouterr().err
+    assert f"{there}: its run is still running\n" in capsys.readouterr().err
     assert imported(here, there) == ExitCode.PASSED
     assert not list((here / RUN_ID).rglob("host.lock"))
 
@@ -240,7 +240,7 @@ def test_a_run_that_is_resumed_here_meanwhile_is_left_alone(
     later = write_run(tmp_path / "later", resumed(run, published.platforms[1]))
     with FileLock(here / RUN_ID / ".lock"):
         assert imported(here, later) == ExitCode.USAGE
-    assert f"run {RUN_ID} is still going on" in capsys.readouterr().err
+    assert f"run {RUN_ID} is still running" in capsys.readouterr().err
     assert read_results(here / RUN_ID / "results.json") == run
 
 
@@ -282,7 +282,7 @@ def test_of_a_run_whose_folder_is_gone_the_store_knows_enough(
 def test_a_missing_log_is_told(there: Path, here: Path, capsys: Output) -> None:
     (there / "nvidia" / "pytest.jsonl").unlink()
     assert imported(here, there) == ExitCode.PASSED
-    assert "  nvidia: stored without its tests, whose log is missing\n" in capsys.readouterr().out
+    assert "  nvidia: stored without its tests: their log is missing\n" in capsys.readouterr().out
 
 
 def test_two_imports_do_not_mix(here: Path) -> None:
@@ -290,7 +290,7 @@ def test_two_imports_do_not_mix(here: Path) -> None:
     with (
         Store(default_url(here)) as store,
         Importer(here, store),
-        pytest.raises(UsageError, match=r"another import into .*here is going on"),
+        pytest.raises(UsageError, match=r"another import into .*here is running"),
         Importer(here, store),
     ):
         pass

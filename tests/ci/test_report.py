@@ -20,7 +20,10 @@ from ci.model.results import (
     Verdict,
 )
 from ci.report.table import (
+    ALWAYS_EXPLAINED,
+    EXPLAINED,
     HEADINGS,
+    STAGE_HEADINGS,
     ResultsReport,
     build_text,
     stage_rows,
@@ -50,9 +53,33 @@ def test_the_terminal_shows_the_same_cells(published: RunResult) -> None:
     assert "fact: exit code 137 after the pytest summary" in text
 
 
-def test_a_narrow_terminal_loses_nothing(published: RunResult) -> None:
-    text = "".join(terminal(published, width=60).split())
+def test_words_are_explained_before_they_appear(published: RunResult) -> None:
+    text = terminal(published)
+    for word in ("product", "harness", "clean", "exit_after_summary", "fact"):
+        assert text.index(f"\n{word}: ") < text.index("product passed, harness ")
+    assert "likely: " not in text  # no evidence of it
+    assert "overhead: " not in text
+    assert "\n* harness: what runs the product" in ResultsReport(published).markdown()
+
+
+def test_every_word_of_a_verdict_is_explained_in_a_line_of_80_columns() -> None:
+    words = {*Product, *Harness, *Grade} - {Product.PASSED, Product.FAILED}
+    assert words < EXPLAINED.keys()
+    lines = [f"{it}: {text}" for it, text in {**ALWAYS_EXPLAINED, **EXPLAINED}.items()]
+    assert [line for line in lines if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_loses_nothing(published: RunResult, width: int) -> None:
+    text = "".join(terminal(published, width).split())
     assert all(result.label in text for result in published.platforms)
+    assert "Notes" in text
+
+
+def test_headings_are_whole_words_at_80_columns(published: RunResult) -> None:
+    words = terminal(published, width=80).split()
+    headings = " ".join((*HEADINGS, *STAGE_HEADINGS)).replace("`", "")
+    assert set(headings.split()) <= set(words)
 
 
 def test_the_page_has_origin_evidence_and_stages(published: RunResult) -> None:
@@ -75,7 +102,7 @@ def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult)
         generated_lines=53253,
     )
     told = (
-        "build, within the stages: configure 0.4 s, compile 12.2 s (13 translation units),"
+        "build, included in the stages: configure 0.4 s, compile 12.2 s (13 translation units),"
         " link 0.5 s, 53,253 generated lines, wheel 1.1 MiB"
     )
     result = published.platforms[0].model_copy(update={"build": build})
@@ -86,8 +113,8 @@ def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult)
 
 def test_of_a_build_only_what_is_known_is_told() -> None:
     known = BuildResult(link_s=0.0, wheel_bytes=0)
-    assert build_text(known) == "build, within the stages: link 0.0 s, wheel 0.0 MiB"
-    assert build_text(BuildResult(compile_s=2.0)) == "build, within the stages: compile 2.0 s"
+    assert build_text(known) == "build, included in the stages: link 0.0 s, wheel 0.0 MiB"
+    assert build_text(BuildResult(compile_s=2.0)) == "build, included in the stages: compile 2.0 s"
 
 
 def test_a_platform_that_was_not_run(published: RunResult) -> None:
@@ -116,7 +143,7 @@ def test_a_session_without_an_end_shows_what_it_counted() -> None:
     assert result.pytest is not None
     counts = result.pytest.model_copy(update={"summary": None, "failed": 2, "skipped": 0})
     [row] = table_rows([result.model_copy(update={"pytest": counts})])
-    assert row.pytest_result == "no summary; until its end: 2 failed, 9206 passed"
+    assert row.pytest_result == "no summary; counted so far: 2 failed, 9206 passed"
 
 
 HOSTILE = (
@@ -200,7 +227,7 @@ def test_a_repository_without_commits(published: RunResult) -> None:
 
 
 @pytest.mark.parametrize(("whole", "shown"), [(10.5, ["1.5 s"]), (8.0, []), (None, [])])
-def test_what_the_launcher_took_beside_the_stages(whole: float | None, shown: list[str]) -> None:
+def test_the_overhead_of_the_engine_is_a_row(whole: float | None, shown: list[str]) -> None:
     stages = [
         StageResult(name="image", seconds=60.0, exit_code=0, in_total=False),
         StageResult(name="sync", seconds=2.0, exit_code=0, in_total=False),
@@ -208,6 +235,6 @@ def test_what_the_launcher_took_beside_the_stages(whole: float | None, shown: li
     ]
     environment = {"engine": {"seconds": whole}}
     result = platform_result("CPU", PUBLISHED[0][1:], stages=stages, environment=environment)
-    rows = [row for row in stage_rows(result) if row.stage == "launcher"]
+    rows = [row for row in stage_rows(result) if row.stage == "overhead"]
     assert [row.seconds for row in rows] == shown
     assert all(row.in_total == "no" for row in rows)

@@ -462,7 +462,7 @@ def test_a_run_that_is_still_going_on_is_not_resumed(work: Workplace) -> None:
     before = (run.records.folder / "results.json").read_bytes()
     with (
         FileLock(run.records.folder / ".lock"),
-        pytest.raises(UsageError, match=f"run {run.request.run_id} is still going on"),
+        pytest.raises(UsageError, match=f"run {run.request.run_id} is still running"),
     ):
         work.run(run.request)
     assert work.engine.calls == []

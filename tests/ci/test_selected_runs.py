@@ -363,11 +363,13 @@ def test_a_selected_run_is_no_baseline_for_a_full_one(
     assert tiny.command("compare", *sides) == ExitCode.PASSED
     shown = capsys.readouterr().out
     base, head = ("add*", "all operators") if is_base else ("all operators", "add*")
-    assert f"selected operators differ: base has {base}, head has {head}; compared are the" in shown
+    assert (
+        f"selected operators differ: base has {base}, head has {head}; only tests of both" in shown
+    )
     assert "vanished" not in shown
-    assert "times are not compared, the environment is another one:" in shown
+    assert "times are not compared because the environments differ:" in shown
     assert tiny.command("compare", *sides, "--fail-on", "regression") == ExitCode.USAGE
-    assert "neither stands for the other: base has " in capsys.readouterr().err
+    assert "not comparable, selected operators differ: base has " in capsys.readouterr().err
     tiny.command("compare", *sides, "--format", "json")
     [platform] = json.loads(capsys.readouterr().out)["platforms"]
     told = [platform[side]["selected"] for side in ("base", "head")]
@@ -404,7 +406,10 @@ def test_a_run_goes_on_with_what_was_selected(
     assert row.environment["selection"] == {"operators": "abs", "overloads": 1, "of": 4}
     capsys.readouterr()
     assert tiny.command("run", "--resume", run_id, "--select", "mul") == ExitCode.USAGE
-    assert "--resume goes on with what the run was asked for" in capsys.readouterr().err
+    assert (
+        "--resume: continues the run with its original platforms and options"
+        in capsys.readouterr().err
+    )
 
 
 def test_typing_errors_end_before_the_run(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:

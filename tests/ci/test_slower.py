@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from operator_log import FUNCTION, node_id
 
-from ci.analysis.durations import MANY, slower
+from ci.analysis.durations import MANY, find_slower_tests
 from ci.facts.difference import ChangeKind
 from ci.facts.suite import Outcomes, outcomes_of
 from ci.model.tests import OperatorTest, Outcome, TestOutcome
@@ -34,7 +34,7 @@ def noisy(seed: int, pace: float = 1.0, **longer: float) -> dict[str, float]:
 
 def names(head: Mapping[str, float], *before: Mapping[str, float]) -> list[str]:
     base, *earlier = map(run, before)
-    found = slower(base, run(head), lambda: earlier)
+    found = find_slower_tests(base, run(head), lambda: earlier)
     return [change.test.overload for change in found if isinstance(change.test, OperatorTest)]
 
 
@@ -73,7 +73,7 @@ def test_stalls_of_the_whole_run_hide_what_is_not_larger() -> None:
 
 
 def test_what_is_said_of_it() -> None:
-    [change] = slower(run(BEFORE[0]), run(noisy(20, op7=30.0)), list)
+    [change] = find_slower_tests(run(BEFORE[0]), run(noisy(20, op7=30.0)), list)
     assert change.kind is ChangeKind.SLOWER
     assert not change.kind.regression
     assert change.test == OperatorTest(FUNCTION, 8, "op7", "float32")
@@ -83,5 +83,5 @@ def test_what_is_said_of_it() -> None:
 
 def test_only_what_passed_both_times_took_its_whole_time() -> None:
     failing = run(noisy(20, op7=30.0), Outcome.FAILED)
-    assert slower(run(BEFORE[0]), failing, list) == ()
-    assert slower(run({}), run(BEFORE[0]), list) == ()
+    assert find_slower_tests(run(BEFORE[0]), failing, list) == ()
+    assert find_slower_tests(run({}), run(BEFORE[0]), list) == ()

@@ -149,7 +149,8 @@ def test_one_transaction_per_run(published: RunResult, store_url: str) -> None:
     twice = {"nvidia": ran(*outcomes("a::b", "a::b"))}
     with Store(store_url) as store:
         store.save(published, {"nvidia": ran(*outcomes("a::b"))})
-        with pytest.raises(InfrastructureError, match=f"rejects run {published.run_id}"):
+        message = f"the store cannot save run {published.run_id}"
+        with pytest.raises(InfrastructureError, match=message):
             store.save(published.model_copy(update={"project": "other"}), twice)
         assert store.load() == published
     assert stored_suites(store_url) == 1
@@ -162,7 +163,7 @@ def test_an_unknown_run_is_a_usage_error(published: RunResult, store_url: str) -
         store.save(published, {})
         with pytest.raises(UsageError, match="the store holds no run 'x'") as caught:
             store.load("x")
-        assert caught.value.remedy == f"The newest: {published.run_id}."
+        assert caught.value.remedy == f"The newest runs: {published.run_id}."
         with pytest.raises(UsageError, match=f"did you mean '{published.run_id}'"):
             store.load(published.run_id[:-1])
 
@@ -235,7 +236,7 @@ def test_the_latest_run_that_tested_a_platform(published: RunResult, store_url: 
 def test_what_a_driver_refuses_is_a_typed_error(published: RunResult, store_url: str) -> None:
     with (
         Store(store_url) as opened,
-        pytest.raises(InfrastructureError, match=f"rejects run {published.run_id}"),
+        pytest.raises(InfrastructureError, match=f"the store cannot save run {published.run_id}"),
     ):
         opened.save(published, {"nvidia": ran(*outcomes("half a \udce9 character"))})
 

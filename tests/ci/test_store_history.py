@@ -88,7 +88,8 @@ def test_a_duration_that_is_none_is_refused(
     seconds: float, published: RunResult, store: Store
 ) -> None:
     tests = (ended(Outcome.PASSED, seconds=seconds),)
-    with pytest.raises(InfrastructureError, match=r"rejects run .*: cannot convert|int too"):
+    message = r"the store cannot save run .*: cannot convert|int too"
+    with pytest.raises(InfrastructureError, match=message):
         store.save(published, {"moore": Details(tests=tests)})
 
 
@@ -139,7 +140,7 @@ def test_a_series_goes_on_where_instruction_sets_are_recorded_now(
     found = store.measured("moore", project="infini-ops")
     assert [run.key for run in found] == [key] * 3
     assert key != environment_key(old).digest
-    [group] = store.same_environment("moore", project="infini-ops")
+    [group] = store.repeated_runs("moore", project="infini-ops")
     assert (group.key, group.run_ids) == (key, ("run-0", "run-1", "run-2"))
 
 
@@ -172,7 +173,7 @@ def test_runs_of_one_commit_and_environment_are_found(published: RunResult, stor
     ]
     for run, details in runs:
         store.save(run, {"moore": details})
-    found = store.same_environment("moore", project="infini-ops")
+    found = store.repeated_runs("moore", project="infini-ops")
     assert [(group.run_ids, group.rerun, group.differing) for group in found] == [
         (("run-1", "run-2"), (), False),
         (("run-3", "run-4"), (), True),
@@ -195,7 +196,7 @@ def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, st
             for name, outcome in suite
         ]
         store.save(number(published, n), {"moore": Details(tests=tests)})
-    found = store.outcomes_of_some({"b", "a", "~"}, suites, "moore")
+    found = store.outcomes_of_tests({"b", "a", "~"}, suites, "moore")
     assert {run_id: sorted(some.states) for run_id, some in found.items()} == {
         "run-1": ["a", "b"],
         "run-2": ["b"],
@@ -205,7 +206,7 @@ def test_a_few_tests_of_many_runs_end_as_all_of_them_do(published: RunResult, st
         states = store.outcomes(run_id, "moore").states
         assert some.states.items() <= states.items()
     assert sorted(found["run-1"].failures) == ["a", "b"]
-    assert store.outcomes_of_some({"a"}, suites, "nvidia") == {}
+    assert store.outcomes_of_tests({"a"}, suites, "nvidia") == {}
 
 
 def test_an_accepted_change_can_be_given_another_reason(store: Store) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from ci.cli import main
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.model.results import RunResult
-from ci.store.connect import connect, shown
+from ci.store.connect import connect, masked_url
 from ci.store.folder import default_url, open_store
 from ci.store.store import Store
 from ci.util.process import STORE_VARIABLE
@@ -50,16 +50,22 @@ def test_a_store_that_is_only_read_is_not_made(
     file = tmp_path / "misspelt" / "ci.db"
     monkeypatch.setenv(STORE_VARIABLE, f"sqlite:///{file}")
     assert main(["report", "--results", str(tmp_path)]) == ExitCode.USAGE
-    assert f"INFINI_CI_DB: there is no {file}\n" in capsys.readouterr().err
+    assert f"INFINI_CI_DB: {file} does not exist\n" in capsys.readouterr().err
     assert not file.parent.exists()
 
 
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("results/ci.db", "the store's URL cannot be read"),
-        ("postgresql+psycopg://user:secret@host:port/name", "the store's URL cannot be read"),
-        ("mysql://user:secret@host/name", "the store cannot be in mysql"),
+        ("results/ci.db", "INFINI_CI_DB: got a value that is not a database URL"),
+        (
+            "postgresql+psycopg://user:secret@host:port/name",
+            "INFINI_CI_DB: got a value that is not a database URL",
+        ),
+        (
+            "mysql://user:secret@host/name",
+            "INFINI_CI_DB: got a database of mysql, expected SQLite or PostgreSQL",
+        ),
     ],
 )
 def test_a_url_of_no_database_is_a_usage_error(
@@ -73,7 +79,7 @@ def test_a_url_of_no_database_is_a_usage_error(
     assert main(["report", "--results", str(tmp_path)]) == ExitCode.USAGE
     told = capsys.readouterr().err
     assert f"{message}\n" in told
-    assert "INFINI_CI_DB is sqlite:////FOLDER/FILE or postgresql+psycopg://USER" in told
+    assert "Set INFINI_CI_DB to sqlite:////FOLDER/FILE or postgresql+psycopg://USER" in told
     assert "secret" not in told
 
 
@@ -81,7 +87,7 @@ def test_a_missing_driver_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UsageError, match=r"its driver cannot be loaded: .*psycopg") as caught:
         Store("postgresql://user:secret@host/name")
-    assert caught.value.remedy == "python -m pip install --group postgresql"
+    assert caught.value.remedy == "Install it: python -m pip install --group postgresql"
 
 
 def test_a_server_that_does_not_answer_is_named_without_the_password(tmp_path: Path) -> None:
@@ -112,4 +118,4 @@ def test_a_connection_that_was_lost_is_made_anew(published: RunResult, postgresq
 
 
 def test_a_sqlite_store_is_shown_as_its_file(tmp_path: Path) -> None:
-    assert shown(connect(default_url(tmp_path))) == f"sqlite:///{tmp_path}/ci.db"
+    assert masked_url(connect(default_url(tmp_path))) == f"sqlite:///{tmp_path}/ci.db"

@@ -86,7 +86,8 @@ def upgrade():
 def test_an_older_store_is_refused_and_left_alone(revision: str, store_url: str) -> None:
     make_older(store_url, revision)
     before = contents(store_url)
-    message = f"of an older version of this program: got revision {revision}, expected {newest()}$"
+    message = "was written by an older version of this program: "
+    message += f"got revision {revision}, expected {newest()}$"
     with pytest.raises(InfrastructureError, match=message) as caught:
         Store(store_url)
     assert caught.value.remedy == refill_remedy()
@@ -102,11 +103,11 @@ def test_the_remedy_for_an_older_store_fills_a_new_one(
     before = file.read_bytes()
     assert main(["report", "--results", str(tmp_path)]) == ExitCode.INFRASTRUCTURE
     error = capsys.readouterr().err
-    assert f"{file} is of an older version of this program" in error
-    assert "fill another from the folders of the runs: python -m ci import RESULTS" in error
+    assert f"{file} was written by an older version of this program" in error
+    assert "rebuild it from the folders of the runs: python -m ci import RESULTS" in error
     kept = file.rename(tmp_path / "old.db")
     assert main(["import", str(tmp_path), "--results", str(tmp_path)]) == ExitCode.PASSED
-    assert "the store did not have it, and has it now" in capsys.readouterr().out
+    assert "the run was missing in the store and is stored now" in capsys.readouterr().out
     with Store(default_url(tmp_path)) as store:
         assert store.load() == small(published)
         assert len(store.tests(RUN_ID, "nvidia")) == 2
@@ -120,7 +121,8 @@ def test_a_store_of_a_newer_version_is_left_alone(
         add_migration(newer, tmp_path, ADDS_A_TABLE)
         Store(store_url).close()
     before = contents(store_url)
-    message = f"of a newer version of this program: got revision 9999, expected {newest()}$"
+    message = "was written by a newer version of this program: "
+    message += f"got revision 9999, expected {newest()}$"
     with pytest.raises(InfrastructureError, match=message) as caught:
         Store(store_url)
     assert caught.value.remedy == "Update this program."
@@ -191,7 +193,8 @@ def test_a_sqlite_store_that_cannot_be_copied_is_not_migrated(
     copy = f"ci.db.{newest()}.backup"
     (tmp_path / copy).mkdir()  # as where nothing may be written, also for root
     add_migration(monkeypatch, tmp_path, ADDS_A_TABLE)
-    with pytest.raises(InfrastructureError, match=rf"no copy of it can be kept in .*{copy}: "):
+    message = rf"needs an upgrade, but cannot be backed up to .*{copy}: "
+    with pytest.raises(InfrastructureError, match=message):
         Store(default_url(tmp_path))
     assert (tmp_path / "ci.db").read_bytes() == before
 
@@ -280,7 +283,8 @@ def test_a_new_field_of_a_stage_touches_its_model_alone(
     with Store(default_url(results)) as store:  # and this version on what the later one has left
         assert {head.run_id for head in store.heads()} == {"before", "after", RUN_ID}
         message = (
-            rf"newer version of this program: run after has results of version {SCHEMA_VERSION + 1}"
+            "newer version of this program: run after: got results of version"
+            f" {SCHEMA_VERSION + 1}, expected at most {SCHEMA_VERSION}"
         )
         with pytest.raises(InfrastructureError, match=message) as caught:
             store.load("after")

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from ci.model.details import Details
 from ci.model.results import RunResult
 from ci.model.tests import Outcome, TestOutcome
-from ci.store.connect import connect, reading
+from ci.store.connect import connect, read_transaction
 from ci.store.store import Store
 from ci.store.tables import BLOBS, PLATFORMS
 
@@ -99,11 +99,11 @@ def test_a_reader_sees_one_state(published: RunResult, postgresql: Server) -> No
     engine = connect(url)
     with Store(url) as store:
         store.save(published, {PLATFORM: suite()})
-        with reading(engine) as connection:
+        with read_transaction(engine) as connection:
             before = connection.execute(select(PLATFORMS.c.id)).all()
             store.save(published, {PLATFORM: suite(1)})
             assert connection.execute(select(PLATFORMS.c.id)).all() == before
-        with reading(engine) as connection:
+        with read_transaction(engine) as connection:
             assert connection.execute(select(PLATFORMS.c.id)).all() != before
     engine.dispose()
 

@@ -133,14 +133,14 @@ SUITES = {
     "leaves in a test": Suite(
         tests=LEAVE_IN_TEST.format(0),
         verdict=CRASHED,
-        column="no summary; until its end: 1 passed",
+        column="no summary; counted so far: 1 passed",
         note="pytest did not finish; its log has 1 result",
         evidence="pytest exited early with exit code 0 and did not end its session",
     ),
     "leaves in a test with 1": Suite(
         tests=LEAVE_IN_TEST.format(1),
         verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
-        column="no summary; until its end: 1 passed",
+        column="no summary; counted so far: 1 passed",
         note="pytest exited with 1 before the end of its session",
     ),
     "leaves in a test of a worker": Suite(
@@ -153,20 +153,20 @@ SUITES = {
     "leaves before the log's end": Suite(
         conftest=LEAVE_EARLY.format(0),
         verdict=LEFT,
-        column="no summary; until its end: 2 passed",
+        column="no summary; counted so far: 2 passed",
         note=NO_SUMMARY.format(0),
     ),
     "leaves before the log's end, with workers": Suite(
         conftest=LEAVE_EARLY.format(0),
         command=f"{PYTEST} -n 2",
         verdict=LEFT,
-        column="no summary; until its end: 2 passed",
+        column="no summary; counted so far: 2 passed",
         note=NO_SUMMARY.format(0),
     ),
     "leaves between log and summary": Suite(
         conftest=LEAVE_LATE.format(0),
         verdict=LEFT,
-        column="no summary; until its end: 2 passed",
+        column="no summary; counted so far: 2 passed",
         note=NO_SUMMARY.format(0),
         evidence="run pytest without these",
     ),
@@ -174,13 +174,13 @@ SUITES = {
         conftest=LEAVE_LATE.format(0),
         command=f"{PYTEST} -n 2",
         verdict=LEFT,
-        column="no summary; until its end: 2 passed",
+        column="no summary; counted so far: 2 passed",
         note=NO_SUMMARY.format(0),
     ),
     "leaves between log and summary with 1": Suite(
         conftest=LEAVE_LATE.format(1),
         verdict=(Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE),
-        column="no summary; until its end: 2 passed",
+        column="no summary; counted so far: 2 passed",
         note=HOOK_DECIDED,
     ),
     "leaves after the summary": Suite(
@@ -192,7 +192,7 @@ SUITES = {
     "summary suppressed": Suite(
         command=f"{PYTEST} -qq",
         verdict=LEFT,
-        column="no summary; until its end: 2 passed",
+        column="no summary; counted so far: 2 passed",
         note=NO_SUMMARY.format(0),
         evidence="`-qq`, `-p no:terminal` or a plugin suppresses the summary",
     ),
@@ -326,7 +326,7 @@ KILLED = {
         command=f"{PYTEST} -s",
         tests=HANGS,
         verdict=(Product.INCOMPLETE, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE),
-        column="no summary; until its end: 1 passed",
+        column="no summary; counted so far: 1 passed",
         note="pytest did not finish; its log has 1 result",
         evidence="the agent ended without a result, exit code 137",
     ),
@@ -334,7 +334,7 @@ KILLED = {
         command=f"{PYTEST} -s",
         tests=HANGS.replace("pass", "assert False"),
         verdict=(Product.FAILED, Harness.INFRASTRUCTURE, ExitCode.PRODUCT_FAILURE),
-        column="no summary; until its end: 1 failed",
+        column="no summary; counted so far: 1 failed",
         note="1 test failed",
         evidence="the agent ended without a result, exit code 137",
     ),
@@ -362,7 +362,7 @@ def test_a_configured_memory_limit_is_the_products(docker_bench: Bench, environm
     suite = Suite(
         tests="def test_a(): pass\ndef test_b(): bytearray(1 << 30)\n",
         verdict=(Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE),
-        column="no summary; until its end: 1 passed",
+        column="no summary; counted so far: 1 passed",
         note="the suite did not finish",
         evidence="for memory: the configured limit is 268,435,456 bytes",
     )

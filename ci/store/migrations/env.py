@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs the migrations on the connection that the store hands over."""
+"""Alembic's entry point: runs the migrations on the connection that the store passes."""
 
 from __future__ import annotations
 

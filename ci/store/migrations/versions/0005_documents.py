@@ -1,7 +1,7 @@
-"""The first tables that are upgraded: a run and its platforms are JSON documents.
+"""The first tables with an upgrade path: a run and its platforms are JSON documents.
 
-Frozen: later versions add a migration of their own. Stores of revisions 0001 to 0004, which had
-columns for every field, are refused with the command that fills a new one.
+Do not change this file: later versions add their own migration. Stores of revisions 0001 to 0004
+had a column for every field. They are refused with the command that fills a new store.
 """
 
 from __future__ import annotations
