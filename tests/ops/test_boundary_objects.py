@@ -1,4 +1,4 @@
-"""What Python objects a parameter takes, and what it says of those that it does not take."""
+"""Which Python objects a parameter takes, and the errors for those that it does not take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def filled(*shape: int) -> torch.Tensor:
 
 
 class Exporter:
-    """Nothing but DLPack's two methods."""
+    """An object with DLPack's two methods only."""
 
     def __init__(self, source: torch.Tensor) -> None:
         self.source = source

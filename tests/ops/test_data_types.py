@@ -19,7 +19,7 @@ FLOAT8 = [data_type for data_type in DATA_TYPES if "float8" in str(data_type)]
 
 
 class Foreign:
-    """An array that is known by its DLPack alone."""
+    """An array that has only DLPack's methods."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor
@@ -32,7 +32,7 @@ class Foreign:
 
 
 def sum_as(data_type: torch.dtype | str) -> str:
-    """Returns what a sum computed in that type says or gives; most types have no sum."""
+    """Returns the sum in a dtype, or its error; most dtypes have no sum."""
     out = torch.zeros(())
     try:
         infini.ops.sum(torch.ones(2), dtype=data_type, out=out)

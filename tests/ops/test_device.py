@@ -1,4 +1,4 @@
-"""What only a device of its own exercises: names, indices, streams, copies and autograd.
+"""Tests that need a device other than the CPU: names, indices, streams, copies and autograd.
 
 Runs where ``--device`` is a simulated one, whose memory ends the process that reads it on the host.
 """
@@ -33,7 +33,7 @@ pytest_generate_tests = on_simulated_devices
 
 
 @pytest.fixture(autouse=True)
-def _what_is_current_stays(device: str) -> Iterator[None]:  # noqa: ARG001 - torch's accelerator
+def _check_current_device_and_streams(device: str) -> Iterator[None]:  # noqa: ARG001 - torch's accelerator
     before = current()
     yield
     assert current() == before
@@ -55,7 +55,7 @@ def in_a_new_process(program: str, *arguments: str) -> list[str]:
 
 
 def message(call: Callable[..., object], *arguments: object, **keywords: object) -> str:
-    """Returns the type and the text of what a call raises."""
+    """Returns the type and the text of the error that a call raises."""
     try:
         call(*arguments, **keywords)
     except Exception as error:
@@ -144,7 +144,7 @@ def test_the_library_may_be_used_before_the_plug_in_is_imported(device: str) -> 
 
 
 class TestIndices:
-    """Tensors on the second device, while the first is the current one."""
+    """Tensors on the second device while the first one is current."""
 
     def test_memory_comes_from_the_device_of_the_tensors(self, device: str) -> None:
         module = getattr(torch, device)
@@ -159,7 +159,7 @@ class TestIndices:
         assert after[1] >= before[1] + out.nbytes
 
     def test_so_do_the_copies_that_the_library_makes(self, device: str) -> None:
-        """``linear`` writes as to a contiguous out, so it gets one."""
+        """``linear`` assumes a contiguous out, so the library gives it one."""
         module = getattr(torch, device)
         x, weight = torch.rand(2, 3), torch.rand(4, 3)
         on_second = [tensor.to(f"{device}:1") for tensor in (x, weight, torch.zeros(4, 2).t())]
@@ -179,7 +179,7 @@ class TestIndices:
 
 
 class Streams(TorchDispatchMode):
-    """Notes the current streams of both devices whenever torch runs something."""
+    """Records the current streams of both devices for every operator that torch runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ class TestMemory:
         assert out.cpu().equal(torch.full((2, 4), 3.0))
 
     def test_copies_for_kernels_that_ignore_strides(self, device: str) -> None:
-        """``src/torch/quirks.cc`` says which kernels get contiguous copies of what."""
+        """``src/torch/quirks.cc`` lists the kernels and arguments that get contiguous copies."""
         for name, inputs, shape in (
             ("reflection_pad2d", (torch.rand(2, 4, 3), [1, 1, 1, 1]), (2, 6, 5)),
             ("internal_log_softmax", (torch.rand(4, 3), 1, False), (4, 3)),
@@ -314,7 +314,7 @@ def transposed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class TestAutograd:
-    """The library is for inference, but its tensors are torch's, which may be trained elsewhere."""
+    """The library is for inference, but other code may train the same torch tensors."""
 
     def test_calls_are_no_part_of_the_graph(self, device: str) -> None:
         x = torch.ones(2, 2, device=device, requires_grad=True)
@@ -367,7 +367,7 @@ class TestNetworks:
         torch.testing.assert_close(gradient, expected_gradient)
 
     def test_attention(self, device: str) -> None:
-        """Torch hands all of it to the device; the library has no operator for the whole."""
+        """Torch passes attention to the device as a whole; the library has no such operator."""
 
         def run(on: str, *, is_causal: bool) -> list[torch.Tensor]:
             query, key, value = (

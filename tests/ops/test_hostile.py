@@ -1,6 +1,6 @@
 """Arguments that a boundary gets wrong: odd memory, odd objects, odd numbers.
 
-Each of these once crashed the process or gave a wrong result in silence. They run on the
+Each of these once crashed the process or silently gave a wrong result. They run on the
 CPU, which every platform has.
 """
 
@@ -179,7 +179,7 @@ class TestNumbers:
 
 
 class TestListsOfAFixedSize:
-    """Some of torch's kernels read as many integers as the schema says, whatever is there."""
+    """Some of torch's kernels read the schema's number of integers, even if fewer are passed."""
 
     @pytest.mark.parametrize("size", [[2, 2], [], [2, 2, 2, 2]])
     def test_another_size(self, size: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""The recorded samples: what their file may hold, how they fit another torch, who has none."""
+"""The recorded samples: the content of the file, other torches, overloads without samples."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_every_sample_fits_this_torch_or_says_why_not(
 
 @only_where_recorded
 def test_no_sample_names_an_argument_at_its_default() -> None:
-    """Another torch need not have it."""
+    """Another torch may lack the argument."""
     for aten, sample in every_sample():
         for argument in aten._schema.arguments:
             if argument.has_default_value() and argument.name in sample.arguments:
@@ -311,7 +311,7 @@ class TestAbsent:
         ("overload", "reason", "message"),
         [
             (torch.ops.aten.requires_grad_.default, SkipReason.NOTHING_TO_COMPARE, "sets a flag"),
-            (torch.ops.aten.miopen_rnn.out, SkipReason.NO_KERNEL, "dispatcher has none of miopen"),
+            (torch.ops.aten.miopen_rnn.out, SkipReason.NO_KERNEL, "dispatcher has no miopen"),
             (torch.ops.aten.add.out, SkipReason.NO_SAMPLE, "add.out was not recorded with torch 2"),
         ],
         ids=["reviewed", "unreachable", "new"],
