@@ -1,5 +1,5 @@
-// A program without Python whose tensors lie on an accelerator; prints the results of its calls. The
-// arguments are the name of the platform and torch's name of its device.
+// A program without Python whose tensors lie on an accelerator; prints the results of its calls.
+// The arguments are the name of the platform and torch's name of its device.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>

@@ -201,7 +201,7 @@ class TestOutsOfAnotherShape:
         torch.testing.assert_close(torch.from_numpy(array), expected)
 
     @pytest.mark.parametrize("loss", ["huber_loss", "soft_margin_loss"])
-    def test_a_loss_of_many_leaves_the_others(self, loss: str) -> None:
+    def test_a_loss_of_many_elements_leaves_the_others_unchanged(self, loss: str) -> None:
         x, y = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1.0, -1.0, 1.0])
         losses = torch.zeros(4)
         getattr(infini.ops, loss)(x, y, out=losses[1])
@@ -232,7 +232,7 @@ class TestOutsOfAnotherShape:
         assert "was resized" in str(caught[0].message)
         assert caught[0].filename == __file__
 
-    def test_an_out_that_another_tensor_takes_the_place_of(self) -> None:
+    def test_an_out_that_torch_replaces_by_another_tensor(self) -> None:
         """Torch's ``_add_relu`` binds ``out`` to a tensor of the common type."""
         out = torch.zeros(2, dtype=torch.float16)
         address = out.data_ptr()

@@ -122,11 +122,11 @@ class TestArrays:
         ],
         ids=["big-endian", "object", "datetime", "text", "structured"],
     )
-    def test_arrays_that_are_no_tensors(self, dtype: Any, why: str) -> None:
+    def test_arrays_without_a_torch_type(self, dtype: Any, why: str) -> None:
         with pytest.raises(TypeError, match=rf"candidates:\n.*\nnot taken:\n  {why}"):
             infini.ops.neg(np.zeros(2, dtype), filled(2))
 
-    def test_what_exports_its_memory(self) -> None:
+    def test_objects_that_export_their_memory(self) -> None:
         out = filled(2, 3)
         infini.ops.pow(Exporter(X), 2, Exporter(out))
         assert torch.equal(out, X**2)

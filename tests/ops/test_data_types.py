@@ -42,7 +42,7 @@ def sum_as(data_type: torch.dtype | str) -> str:
 
 
 @pytest.mark.parametrize("data_type", DATA_TYPES, ids=str)
-def test_the_name_of_a_type_stands_for_it(data_type: torch.dtype) -> None:
+def test_a_parameter_takes_the_name_of_a_type(data_type: torch.dtype) -> None:
     name = str(data_type).removeprefix("torch.")
     assert sum_as(name) == sum_as(data_type)
 

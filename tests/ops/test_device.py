@@ -158,7 +158,7 @@ class TestIndices:
         assert after[0] == before[0]
         assert after[1] >= before[1] + out.nbytes
 
-    def test_so_do_the_copies_that_the_library_makes(self, device: str) -> None:
+    def test_copies_by_the_library_use_the_device_of_the_tensors(self, device: str) -> None:
         """``linear`` assumes a contiguous out, so the library gives it one."""
         module = getattr(torch, device)
         x, weight = torch.rand(2, 3), torch.rand(4, 3)
@@ -171,7 +171,7 @@ class TestIndices:
         assert module.memory_allocated(0) == before
         assert module.max_memory_allocated(0) == peak
 
-    def test_tensors_on_both_are_left_to_torch(self, device: str) -> None:
+    def test_torch_refuses_tensors_on_both_devices(self, device: str) -> None:
         first, second = (torch.ones(2, device=f"{device}:{index}") for index in range(2))
         ours = message(infini.ops.add, first, second, torch.empty_like(first))
         assert ours == message(torch.add, first, second, out=torch.empty_like(first))
@@ -206,7 +206,7 @@ class TestStreams:
             x = torch.ones(2, device=f"{device}:{index}")
             assert self.seen(x, x, x, stream=self.HANDLE) == [expected]
 
-    def test_without_a_handle_it_is_what_the_caller_has(self, device: str) -> None:
+    def test_without_a_handle_the_stream_is_the_callers(self, device: str) -> None:
         x = torch.ones(2, device=device)
         with torch.Stream(device=device) as stream:
             inside = current()
@@ -293,7 +293,7 @@ class TestMemory:
             torch.testing.assert_close(out.cpu(), expected, msg=name)
             assert out.stride() == strides
 
-    def test_an_out_of_which_one_element_stands_for_several(self, device: str) -> None:
+    def test_an_expanded_out(self, device: str) -> None:
         matrix, vector = torch.ones(3, 3, device=device), torch.ones(3, device=device)
         with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
             infini.ops.mv(matrix, vector, torch.zeros(1, device=device).expand(3))

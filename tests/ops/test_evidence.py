@@ -58,7 +58,7 @@ def test_fallbacks_of_a_device_are_found_at_any_depth() -> None:
         ("abs", "XPU", False),  # nothing at all
     ],
 )
-def test_a_kernel_is_told_from_a_fallback_that_is_registered_in_its_place(
+def test_a_fallback_that_is_registered_as_a_kernel_is_detected(
     name: str, key: str, expected: bool
 ) -> None:
     assert is_boxed_fallback(getattr(torch.ops.aten, name).default, key) is expected
@@ -73,7 +73,7 @@ def test_a_kernel_is_told_from_a_fallback_that_is_registered_in_its_place(
         "Op x fallback to CPU",
     ],
 )
-def test_a_warning_of_it_is_found(message: str) -> None:
+def test_a_warning_of_a_fallback_is_found(message: str) -> None:
     with watch_fallbacks(ABS, "cuda") as found:
         warnings.warn(message, stacklevel=1)
         warnings.warn("something else", stacklevel=1)

@@ -123,7 +123,7 @@ class TestCheck:
         with pytest.raises(MismatchError, match=message):
             check(scalar, ABS, refuse, "cpu")
 
-    def test_it_says_where_what_was_written_lies(self) -> None:
+    def test_it_returns_the_device_of_the_outputs(self) -> None:
         outcome = check(ABS_SAMPLE, ABS, partial(invoke, ABS), "cpu")
         assert outcome.ran_device == "cpu"
         assert outcome.arguments["out"].tolist() == [1.0, 2.0, 0.5]
@@ -188,7 +188,7 @@ def test_every_test_of_an_operator_has_an_id_of_its_own() -> None:
     assert len(set(names)) == len(names)
 
 
-class TestTheLibraryRanWhatWasAskedFor:
+class TestTheLibraryRanTheRequestedImplementation:
     def test_another_slot_is_a_failure(self) -> None:
         infini.ops.add(torch.ones(1), torch.ones(1), torch.empty(1), implementation_index=8)
         check_slot("add", 8)

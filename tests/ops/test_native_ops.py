@@ -241,7 +241,7 @@ class TestRefusals:
         ):
             self._expect_refusal(case, device, arguments, wrong)
 
-    def test_an_input_that_lies_in_part_in_the_out(self, case: Case, device: str) -> None:
+    def test_an_input_that_overlaps_the_out_in_part(self, case: Case, device: str) -> None:
         arguments, out = _plain(case)
         name, *_ = arguments
         first = arguments[name][0] if isinstance(arguments[name], list) else arguments[name]
@@ -278,7 +278,7 @@ def _shapes(value: Any) -> str:
     return repr(value)
 
 
-def test_what_no_native_slot_takes_falls_to_torch(shadowing: str, device: str) -> None:
+def test_torch_takes_a_call_that_no_native_slot_takes(shadowing: str, device: str) -> None:
     """Complex numbers, which no native slot takes."""
     arguments, out = _complex(shadowing, device)
     getattr(infini.ops, shadowing)(**arguments, out=out)
@@ -301,7 +301,7 @@ def test_no_slot_of_add_takes_an_alpha_that_torch_does_not(
             infini.ops.add(x, x, alpha=alpha, out=x.clone(), implementation_index=slot)
 
 
-def test_what_no_slot_takes_the_lowest_refuses(alone: str, device: str) -> None:
+def test_the_lowest_slot_refuses_a_call_that_no_slot_takes(alone: str, device: str) -> None:
     arguments, out = _complex(alone, device)
     lowest, *_ = slots_of(alone, device)
     with pytest.raises(ValueError, match=rf"^{alone}: slot {lowest} takes .+; got .+"):
@@ -402,7 +402,7 @@ class _Recording(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_products_by_torchs_kernels_show_no_mode_what_they_do() -> None:
+def test_dispatch_modes_do_not_see_products_by_torchs_kernels() -> None:
     x, bias, out = torch.ones(64, 64), torch.ones(64), torch.zeros(64, 64)
     with _Recording() as mode:
         infini.ops.linear(x, x, bias, out=out, implementation_index=0)

@@ -45,7 +45,7 @@ def with_isa(isa: str) -> Processor:
         ("AVX512_CORE_VNNI", UNNAMED, "onednn_above_avx512_core_vnni"),
     ],
 )
-def test_what_is_lacking_is_named(isa: str, message: str, needs: str) -> None:
+def test_missing_features_are_named(isa: str, message: str, needs: str) -> None:
     assert with_isa(isa).missing_features(message) == needs
 
 
@@ -59,7 +59,7 @@ def test_what_is_lacking_is_named(isa: str, message: str, needs: str) -> None:
         pytest.param("SSE41", "path needs the cpu support avx99 or sse4_1", id="unknown feature"),
     ],
 )
-def test_what_a_processor_has_is_no_reason(isa: str, message: str) -> None:
+def test_features_of_the_processor_are_not_missing(isa: str, message: str) -> None:
     assert with_isa(isa).missing_features(message) is None
 
 
@@ -109,7 +109,7 @@ def test_this_processor_is_described() -> None:
     ],
 )
 @pytest.mark.operators("abs")
-def test_a_refusal_is_excused_only_by_what_the_processor_lacks(
+def test_only_missing_features_of_the_processor_excuse_a_refusal(
     monkeypatch: pytest.MonkeyPatch, isa: str, message: str, reason: SkipReason | None
 ) -> None:
     monkeypatch.setattr(test_torch_ops, "this_processor", lambda: with_isa(isa))

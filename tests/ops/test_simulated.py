@@ -70,7 +70,7 @@ def test_every_test_records_it_and_no_hardware(run: Run, device: str) -> None:
         assert record["against_cpu"] == "agrees"
 
 
-def test_it_is_nobodys_hardware(device: str) -> None:
+def test_it_has_no_vendor_hardware(device: str) -> None:
     assert "Simulated" in getattr(torch, device).get_device_name(0)
     assert ran_platform(device) is None
 

@@ -27,7 +27,7 @@ def declared(kind: type[ast.FunctionDef | ast.ClassDef]) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
-def test_type_checkers_are_told_to_read_it() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     assert (PACKAGE / "py.typed").read_text() == ""
 
 

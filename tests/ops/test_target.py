@@ -30,7 +30,7 @@ def choose(**options: Any) -> tuple[str, str, bool]:
     return option.device, option.platform, option.simulated
 
 
-def test_nothing_is_simulated_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_simulated_unless_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose() == ("cpu", "cpu", False)
     assert choose(device="npu") == ("npu", "ascend", False)
     assert choose(platform="moore", simulated=True) == ("musa", "moore", True)
@@ -50,7 +50,7 @@ def test_the_cpu_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("platform", ["nvidia", "iluvatar", "metax"])
-def test_what_nothing_simulates_is_compiled_only(platform: str) -> None:
+def test_platforms_without_a_simulated_device_are_compiled_only(platform: str) -> None:
     assert choose(platform=platform, simulated=True) == ("cuda", platform, True)
 
 
@@ -65,13 +65,13 @@ def _clear_cache() -> Iterator[None]:
     is_absent.cache_clear()
 
 
-def test_compiled_only_is_for_where_there_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_only_run_refuses_a_present_device(monkeypatch: pytest.MonkeyPatch) -> None:
     without_gpu(monkeypatch, is_available=True)
     with pytest.raises(pytest.UsageError, match="--simulated: got a cuda device, expected none"):
         prepare("cuda", "nvidia", simulated=True)
 
 
-def test_a_build_for_another_platform_was_not_compiled_for_this(
+def test_a_compiled_only_run_refuses_a_build_for_another_platform(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     without_gpu(monkeypatch)
@@ -128,7 +128,7 @@ def test_a_missing_plug_in_has_a_remedy(device: str, monkeypatch: pytest.MonkeyP
         prepare(device, default_platform(device), simulated=True)
 
 
-def test_a_simulated_device_has_to_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_device_does_not_pass_for_a_simulated_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch, "npu", raising=False)
     monkeypatch.setitem(sys.modules, "simulated_device", SimpleNamespace(load=str))
     with pytest.raises(
@@ -137,7 +137,7 @@ def test_a_simulated_device_has_to_say_so(monkeypatch: pytest.MonkeyPatch) -> No
         load_device("npu", simulated=True)
 
 
-def test_what_is_simulated_ran_on_nobodys_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulated_device_records_no_vendor_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     vendor: Any = SimpleNamespace(get_device_name="Ascend910B{}".format)
     monkeypatch.setattr(torch, "npu", vendor, raising=False)
     assert recorded("npu") == {"ran_device": "npu", "ran_platform": "ascend"}
