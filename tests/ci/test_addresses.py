@@ -37,7 +37,7 @@ def find(environ: dict[str, str], **plan: str) -> EngineAddress:
     return find_address(EnginePlan(name="pool", kind="docker", **plan), environ)
 
 
-def test_nobody_says_anything(tmp_path: Path) -> None:
+def test_the_default_address(tmp_path: Path) -> None:
     address = find({"DOCKER_CONFIG": str(tmp_path)})
     assert (address.url, address.named_by, address.tls) == (LOCAL, None, None)
 

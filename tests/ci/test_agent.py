@@ -85,7 +85,7 @@ def test_passing_stages(job: Job) -> None:
     assert job.output() == f"hello {job.workspace}\nout\nerr\n".encode()
 
 
-def test_events_tell_machine_and_measurements(job: Job) -> None:
+def test_events_have_the_machine_and_the_measurements(job: Job) -> None:
     job.python("burn", "import time\nwhile time.process_time() < 0.3: pass")
     job.run()
     assert job.events("run_started")[0]["machine"]["cores"] >= 1
@@ -105,7 +105,7 @@ def test_failing_stage_skips_the_later_ones(job: Job) -> None:
     assert job.events("run_finished")[0]["exit_code"] == 1
 
 
-def test_crash_is_told_by_its_signal(job: Job) -> None:
+def test_crash_is_reported_with_its_signal(job: Job) -> None:
     job.python("crash", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     assert job.run() == 1
     assert job.finished("crash")["exit_code"] == 139
@@ -425,9 +425,7 @@ def test_what_was_asked_to_be_built_is_described(job: Job, monkeypatch: pytest.M
     }
 
 
-def test_the_compiler_that_was_asked_for_is_described(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_requested_compiler_is_described(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = job.workspace / "clang++"
     compiler.write_text("#!/bin/sh\necho clang version 14.0.6 $1\n")
     compiler.chmod(0o755)

@@ -228,7 +228,7 @@ def test_what_the_cache_had() -> None:
     assert found == [False, True, False, True, None, None]
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders() -> None:
+def test_files_of_one_name_are_distinguished_by_their_folders() -> None:
     log = "# ../a/main.cc\ndirect_cache_hit\n# ../b/main.cc\ncache_miss\n"
     outputs = ("a/CMakeFiles/x.dir/main.cc.o", "b/CMakeFiles/y.dir/main.cc.o")
     assert hits_of(log, *outputs, "CMakeFiles/z.dir/main.cc.o") == [True, False, None]
@@ -263,7 +263,7 @@ def test_a_wheel_of_what_is_no_folder_is_not_the_project_s(source: str) -> None:
     assert read_logs([f"Processing {source}\n", created]) == (None, None)
 
 
-def test_numbers_that_cannot_be_are_none() -> None:
+def test_impossible_numbers_are_ignored() -> None:
     lines = [f"-- Configuring done ({'9' * 400}.0s)\n", "Processing /w\n"]
     lines += [f"  Created wheel for own: filename=own.whl size={'9' * 5000} sha256=0\n"]
     assert read_logs(lines) == (None, None)

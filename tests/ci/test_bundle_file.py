@@ -378,7 +378,7 @@ def test_a_password_in_the_configuration_is_refused(project: Path) -> None:
         ("make install", None),
     ],
 )
-def test_what_pip_is_told_to_install(command: str, arguments: list[str] | None) -> None:
+def test_the_requirements_that_pip_gets(command: str, arguments: list[str] | None) -> None:
     stage = StagePlan(
         name="install",
         kind=StageKind.COMMAND,

@@ -280,9 +280,7 @@ def test_a_simulated_run_serves_no_real_platform(
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_what_is_asked_for_and_what_the_tests_saw_have_to_agree(
-    tiny: Tiny, simulated: bool
-) -> None:
+def test_the_requested_device_and_the_recorded_one_must_agree(tiny: Tiny, simulated: bool) -> None:
     tiny.simulate(simulated=simulated)
     suite = tiny.folder / "source" / "test_ops.py"
     if simulated:

@@ -145,7 +145,7 @@ def test_clocks(seconds: int, level: Severity, found: str) -> None:
 # Checks
 
 
-def test_checks_run_at_once_and_are_told_in_their_order() -> None:
+def test_checks_run_in_parallel_and_are_reported_in_order() -> None:
     second_is_there = threading.Event()
 
     def first() -> Iterator[Finding]:
@@ -267,7 +267,7 @@ def test_certificates() -> None:
     assert judge_certificates(path, [], NOW).level is Severity.PROBLEM
 
 
-def test_a_bundle_that_is_none(tmp_path: Path) -> None:
+def test_a_ca_bundle_without_certificates(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
     found = ca_bundle(path)
@@ -291,7 +291,7 @@ def test_wheelhouses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["20.10.24+dfsg1", "27.3.1", "29.0.0-rc.1"])
-def test_an_engine_that_will_do(version: str) -> None:
+def test_a_suitable_engine(version: str) -> None:
     found = judge_engine(ENGINE, {**INFO, "ServerVersion": version})
     assert found.level is Severity.OK
     assert found.found == (
@@ -384,7 +384,7 @@ def test_devices_that_a_run_would_wait_for() -> None:
         assert found.remedy == "A run waits up to 60 s for them (devices.wait_s)."
 
 
-def test_a_named_device_need_not_tell_its_state() -> None:
+def test_a_named_device_may_lack_its_state() -> None:
     plan = policy(uuids=("a",))
     assert judged(plan, device("a", health="unknown", used=None)).found == "a free"
     assert judged(plan, device("a", health="unhealthy")).found == "a unhealthy"
@@ -489,7 +489,7 @@ def doctor(config: Path, *arguments: str) -> int:
     return cli.main(["doctor", *options, *arguments])
 
 
-def test_a_machine_that_is_well_but_for_a_clock(
+def test_a_wrong_clock_is_the_only_warning_of_a_good_machine(
     config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
@@ -571,7 +571,7 @@ def test_all_that_is_wrong_with_the_configuration(
     assert lines[-1] == "2 problems"
 
 
-def test_an_engine_that_nobody_knows_is_said_once(
+def test_an_unknown_engine_is_reported_once(
     config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)

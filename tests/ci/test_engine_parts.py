@@ -211,7 +211,7 @@ def wait_for_server(port: int) -> None:
     pytest.fail(f"nobody serves at port {port}")
 
 
-def test_wheelhouse_of_another_folder_is_not_taken_for_ours(
+def test_wheelhouse_of_another_folder_is_not_used(
     tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wheelhouse_server, "HANDOVER_S", 0.0)
@@ -292,7 +292,7 @@ QUERY = urlencode({"buildargs": json.dumps({"PIP_INDEX_URL": ADDRESS, "TOKEN": "
         pytest.param(ConnectionError(f"retries exceeded with url: /build?{QUERY} (x)"), id="cut"),
     ],
 )
-def test_error_of_a_build_does_not_tell_its_arguments(error: Exception) -> None:
+def test_error_of_a_build_does_not_contain_its_arguments(error: Exception) -> None:
     with (
         pytest.raises(InfrastructureError, match=r"failed: (400|unknown|retries)") as told,
         typed_sdk_errors("the Docker Engine at tcp://lab"),
@@ -319,7 +319,7 @@ def test_image_log_hides_passwords(tmp_path: Path) -> None:
         (OSError(errno.ENOSPC, "No space left on device"), "this machine"),
     ],
 )
-def test_full_disk_is_told_with_its_machine(error: Exception, machine: str) -> None:
+def test_full_disk_is_reported_with_its_machine(error: Exception, machine: str) -> None:
     with (
         pytest.raises(InfrastructureError, match=f"^the disk of {machine} is full: ") as told,
         typed_sdk_errors("the engine at x"),
@@ -339,7 +339,7 @@ def test_full_disk_is_told_with_its_machine(error: Exception, machine: str) -> N
         (OSError(errno.ENOSPC, "full"), False),
     ],
 )
-def test_a_cut_is_told_from_an_answer(error: Exception, cut: bool) -> None:
+def test_a_cut_connection_is_distinguished_from_an_answer(error: Exception, cut: bool) -> None:
     assert is_cut(error) is cut
 
 

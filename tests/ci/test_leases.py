@@ -160,7 +160,7 @@ def test_devices_that_are_not_fit_are_skipped_with_the_reason(
     leases.release()
 
 
-def test_a_device_that_nobody_knows_is_taken_by_its_name_only(machine: Machine) -> None:
+def test_an_undetected_device_is_leased_only_by_its_name(machine: Machine) -> None:
     machine.has(status="unknown", reason="the library does not load")
     leases, _ = machine.leases()
     message = r"device detection failed: the library does not load \(install gpustack-runtime"
@@ -208,7 +208,7 @@ def test_no_device_at_all(machine: Machine) -> None:
         leases.check()
 
 
-def test_a_folder_that_nobody_can_use_says_what_to_do(tmp_path: Path) -> None:
+def test_an_unusable_folder_has_a_remedy(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.folder.write_text("a file")
     leases, _ = machine.leases()
@@ -250,7 +250,7 @@ def test_a_taken_device_says_by_whom(machine: Machine) -> None:
     second.release()
 
 
-def test_waiting_is_told_and_ends_with_the_lease_before(
+def test_waiting_is_reported_and_ends_with_the_earlier_lease(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.has(device(0))
@@ -268,7 +268,7 @@ def test_waiting_is_told_and_ends_with_the_lease_before(
     second.release()
 
 
-def test_who_is_behind_takes_nothing_and_who_needs_two_keeps_none_of_one(machine: Machine) -> None:
+def test_leases_are_taken_in_order_and_all_devices_at_once(machine: Machine) -> None:
     machine.has(device(0), device(1))
     one, _ = machine.leases("one")
     two, _ = machine.leases("two", count=2)

@@ -290,7 +290,7 @@ def old_pythons() -> list[str]:
     return [path for path in found if path and subprocess.run([path, "-c", ""]).returncode == 0]
 
 
-def test_an_old_python_is_told_which_it_needs() -> None:
+def test_an_old_python_gets_the_required_version() -> None:
     pythons = old_pythons()
     if not pythons:
         pytest.skip("this machine has no Python before 3.11")

@@ -200,7 +200,7 @@ def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: str)
     assert note in result.notes
 
 
-def test_a_build_that_takes_too_long_and_says_that_all_is_well(work: Workplace) -> None:
+def test_a_build_that_times_out_and_reports_success(work: Workplace) -> None:
     # Not in Python, which a busy machine may not have started when the time is up.
     work.write("ci.yaml", CONFIG.replace("python build.py", "sh build.sh\n  timeout_s: 1"))
     work.write("build.sh", "trap 'exit 0' TERM\nsleep 600 &\nwait\n")
@@ -351,7 +351,7 @@ def test_resuming_adopts_what_the_engine_still_has(work: Workplace) -> None:
     assert result.platforms[0].notes[1].startswith("resumed: ")
 
 
-def test_resuming_judges_results_that_nobody_judged(work: Workplace) -> None:
+def test_resuming_judges_results_without_a_verdict(work: Workplace) -> None:
     request = _interrupted_before_the_verdict(work)
     result, _ = work.run(request)
     assert work.engine.calls == ["resume cpu"]
@@ -359,7 +359,7 @@ def test_resuming_judges_results_that_nobody_judged(work: Workplace) -> None:
     assert [stage.name for stage in result.platforms[0].stages] == ["build", "pytest"]
 
 
-def test_resuming_begins_anew_where_nothing_is_left(work: Workplace) -> None:
+def test_resuming_starts_over_without_a_container(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     _, run = work.run()
     work.new_engine()
@@ -476,7 +476,7 @@ def test_an_unknown_run_cannot_be_resumed(tmp_path: Path) -> None:
         load_request(tmp_path, "x")
 
 
-def test_a_request_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_request_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "request.json").write_text("{}")
     with pytest.raises(UsageError, match=r"request\.json is not a request"):

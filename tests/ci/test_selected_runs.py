@@ -126,7 +126,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
     return project
 
 
-class TestWhatIsAskedFor:
+class TestRequestedOptions:
     SECTION = SelectionConfig(variable="TINY_OPERATORS")
 
     def asked(

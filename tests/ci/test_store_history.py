@@ -84,9 +84,7 @@ def test_tests_are_kept_in_order_of_their_names_to_the_microsecond(
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e300])
-def test_a_duration_that_is_none_is_refused(
-    seconds: float, published: RunResult, store: Store
-) -> None:
+def test_an_invalid_duration_is_refused(seconds: float, published: RunResult, store: Store) -> None:
     tests = (ended(Outcome.PASSED, seconds=seconds),)
     with pytest.raises(InfrastructureError, match=r"rejects run .*: cannot convert|int too"):
         store.save(published, {"moore": Details(tests=tests)})

@@ -359,7 +359,7 @@ Tensor Kernels::abs(Tensor self) {{
         ),
     ],
 )
-def test_what_macros_hide_is_said(check: Check, text: str, note: str) -> None:
+def test_signatures_that_macros_hide_are_reported(check: Check, text: str, note: str) -> None:
     assert check(text) == [f"kernels.cc:{note}"]
 
 

@@ -492,11 +492,11 @@ _WRONG = {
 
 
 @pytest.mark.parametrize(("text", "expected"), _WRONG.values(), ids=_WRONG.keys())
-def test_what_is_wrong_is_said(refusal: Refusal, text: str, expected: str) -> None:
+def test_an_error_of_the_file_is_reported(refusal: Refusal, text: str, expected: str) -> None:
     assert refusal(text) == f"npu.yaml:{expected}"
 
 
-def test_all_that_is_wrong_is_said_at_once_in_the_order_of_the_file(refusal: Refusal) -> None:
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file(refusal: Refusal) -> None:
     text = """\
 autograd: [no, add.Tensor]
 supported: [abz, add.out]
@@ -524,7 +524,7 @@ fallback: 1
     ]
 
 
-def test_a_bomb_of_aliases_goes_off_in_no_message(refusal: Refusal) -> None:
+def test_a_bomb_of_aliases_gives_short_messages(refusal: Refusal) -> None:
     levels = [f"  - &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12)]
     text = "\n".join([f"{HEAD}non_native:", "  - &l0 [x]", *levels, "supported: [*l11, *l11]"])
     findings = refusal(text).splitlines()

@@ -138,7 +138,7 @@ def test_a_build_for_the_platform_of_the_run(
     assert finished.returncode == 0, finished.stderr
 
 
-def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
+def test_torch_requested_but_missing(root: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=False)
     python = tmp_path / "empty" / "bin" / "python"
     message = configure(

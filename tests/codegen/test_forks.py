@@ -183,7 +183,7 @@ def test_broken_schemas(fork: Path, old: str, new: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_schema_that_stands_twice(fork: Path) -> None:
+def test_a_duplicate_schema(fork: Path) -> None:
     schema_file(fork).write_text(ABS + ABS[ABS.index("- func: abs.out") :])
     message = r":9: torchgen refuses 'abs\.out\(.*duplicate operator abs\.out"
     with pytest.raises(GenerationError, match=message):

@@ -60,7 +60,7 @@ MANIFEST = '{"inputs": "", "summary": "", "notes": %s, "files": %s}'
         *(MANIFEST % ("[]", '["old.h"]'), MANIFEST % ("[]", '{"../old.h": ""}')),
     ],
 )
-def test_a_damaged_manifest_vouches_for_nothing(tmp_path: Path, manifest: str) -> None:
+def test_a_damaged_manifest_removes_no_file(tmp_path: Path, manifest: str) -> None:
     (tmp_path / MANIFEST_NAME).write_text(manifest, errors="surrogateescape")
     (tmp_path / "old.h").write_text("x")
     assert synchronize({"a.h": "1"}, tmp_path).removed == ()

@@ -325,7 +325,7 @@ def test_every_cuda_implementation_is_tested() -> None:
 
 
 @pytest.mark.parametrize(("operator", "dtype"), PARAMETERS)
-def test_values_and_what_lies_between_them(
+def test_values_and_the_memory_between_them(
     emulated: Emulated, operator: Operator, dtype: np.dtype
 ) -> None:
     for seed in range(operator.cases):

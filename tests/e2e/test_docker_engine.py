@@ -44,7 +44,7 @@ def finished(plan: RunPlan) -> dict[str, Any]:
     return next(event for event in map(json.loads, lines) if event["event"] == "stage_finished")
 
 
-def test_image_is_built_once_and_says_what_it_stands_on(docker_bench: Bench) -> None:
+def test_image_is_built_once_and_records_its_base(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "true"))
     docker_bench.engine.prepare(plan, docker_bench.observer)
     again = docker_bench.engine.prepare(plan, docker_bench.observer)
@@ -89,7 +89,7 @@ def test_passwords_stay_in_no_image(docker_bench: Bench, client: DockerClient) -
     assert found == []
 
 
-def test_error_of_a_build_does_not_tell_its_arguments(docker_bench: Bench) -> None:
+def test_error_of_a_build_does_not_contain_its_arguments(docker_bench: Bench) -> None:
     recipe = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\ngarbage\n"
     plan = docker_bench.plan(stage("build", "true"), dockerfile=recipe)
     arguments = {"PIP_INDEX_URL": "https://me:s3cret@index.example/simple", "TOKEN": "s3cret"}

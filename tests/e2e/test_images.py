@@ -190,7 +190,7 @@ def test_a_torch_of_the_vendors_is_kept(site: Site, both: list[tuple[RunPlan, Im
     ]
 
 
-def test_whoever_has_uid_1000_runs_everything(
+def test_any_user_with_uid_1000_runs_everything(
     site: Site, both: list[tuple[RunPlan, ImageFacts]]
 ) -> None:
     program = (
@@ -227,7 +227,7 @@ def test_requirements_that_would_replace_it_stop_the_build(site: Site, vendor_ba
 
 
 @pytest.mark.usefixtures("changed")
-def test_no_image_tells_a_secret(site: Site) -> None:
+def test_no_image_contains_a_secret(site: Site) -> None:
     assert images_with_the_secret(site.client) == []
 
 
@@ -287,7 +287,7 @@ def test_system_packages_by_apt(site: Site) -> None:
     refused(site, site.plan("moore", OFFLINE_BASE, "iniconfig\n", "[less, lesss]"), "lesss")
 
 
-def test_a_base_that_nobody_has(site: Site) -> None:
+def test_a_base_image_that_no_registry_has(site: Site) -> None:
     plan = site.plan("moore", "registry.invalid/musa", "iniconfig\n")
     wanted = r"base image registry\.invalid/musa is not here and cannot be pulled"
     with pytest.raises(InfrastructureError, match=wanted) as error:

@@ -314,7 +314,7 @@ def check(result: PlatformResult, suite: Suite) -> None:
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_what_a_user_is_told(bench: Bench, environment: Path, name: str) -> None:
+def test_the_messages_to_a_user(bench: Bench, environment: Path, name: str) -> None:
     check(judged(bench, plan_of(bench, environment, SUITES[name])), SUITES[name])
 
 

@@ -212,7 +212,7 @@ def test_cut_connection_is_made_again(lab: Bench, machine: Machine) -> None:
     assert "reached the Docker Engine at ssh://lab again" in told
 
 
-def test_machine_that_stays_away_leaves_the_run_to_be_adopted(
+def test_run_on_an_unreachable_machine_can_be_adopted(
     lab: Bench, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "RECONNECT_S", 0.1)

@@ -103,7 +103,7 @@ def things(docker_bench: Bench, tmp_path: Path) -> Iterator[Things]:
     found.clear()
 
 
-def test_gc_removes_what_nobody_uses(
+def test_gc_removes_unused_items(
     docker_bench: Bench, things: Things, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = docker_bench.plan(stage("build", "true"))

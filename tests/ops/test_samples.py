@@ -316,7 +316,9 @@ class TestAbsent:
         ],
         ids=["reviewed", "unreachable", "new"],
     )
-    def test_the_reason_is_specific_to_the_overload(self, overload: Any, reason: SkipReason, message: str) -> None:
+    def test_the_reason_is_specific_to_the_overload(
+        self, overload: Any, reason: SkipReason, message: str
+    ) -> None:
         found, why = why_absent(overload, "cpu")
         assert found is reason
         assert message in why

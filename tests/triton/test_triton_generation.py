@@ -274,7 +274,7 @@ def test_a_triton_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("targets", ["", "sm_80", "80;90", "75"])
-def test_targets_that_are_none(targets: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_targets(targets: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["triton", "--output-dir", "out", "--targets", targets])
     assert re.search(f"argument --targets: got '?{targets}'?; expected ", capsys.readouterr().err)

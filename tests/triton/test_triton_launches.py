@@ -508,7 +508,7 @@ def test_a_device_with_less_shared_memory(workplace: Workplace) -> None:
         "cuLaunchKernel",
     ],
 )
-def test_what_the_driver_refuses_is_told(workplace: Workplace, function: str) -> None:
+def test_errors_of_the_driver_are_reported(workplace: Workplace, function: str) -> None:
     large = gemm(2560, 1280, 512)
     outcomes = workplace.run(large, large, RECORDING_DRIVER_FAIL=f"{function}:719")
     for outcome in outcomes:
