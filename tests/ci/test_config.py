@@ -312,7 +312,7 @@ def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None
         ),
     ],
 )
-def test_no_stage_gets_the_variables_of_another_platform(
+def test_the_configuration_cannot_set_the_platform_of_the_tests(
     write, name: str, text: str, place: str
 ) -> None:
     expected = "expected another variable: this one tells the tests which platform was asked for"

@@ -100,7 +100,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("name", "changes"), CHANGES.items(), ids=CHANGES)
-def test_causes_of_other_times_are_reported(name: str, changes: dict[str, Any]) -> None:
+def test_changes_of_the_environment_are_reported(name: str, changes: dict[str, Any]) -> None:
     now = key_of(**changes)
     [told] = now.changes(key_of())
     assert told.startswith(f"{name} changed: ")

@@ -795,7 +795,7 @@ def test_tests_that_ran_elsewhere_prove_nothing() -> None:
     assert "full suite passed" not in notes(given)
 
 
-def test_the_device_of_the_tests_comes_before_their_outcomes() -> None:
+def test_a_wrong_device_comes_before_the_outcomes_of_the_tests() -> None:
     given = ended(operators(ADD, MUL_FAILED), platform="nvidia", torch_device="cuda")
     assert judge(given).evidence[0].text.startswith("requested cuda; ")
     assert "fact: 1 failed, 0 errors: " in texts(judge(given))

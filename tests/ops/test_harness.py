@@ -232,7 +232,7 @@ class TestTheLibraryRanTheRequestedImplementation:
     ) -> None:
         run = Run(case_of("linalg_pinv.out"), "cpu")
         monkeypatch.setattr(Overload, "_by_keyword", Overload._by_position)
-        with pytest.raises(MismatchError, match=r"takes it for linalg_pinv\.atol_rtol"):
+        with pytest.raises(MismatchError, match=r"took the call for linalg_pinv\.atol_rtol"):
             run.execute(run.case.samples[0], by_keyword=False)
 
     @pytest.mark.operators("linalg_pinv")
