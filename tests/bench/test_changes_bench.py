@@ -74,7 +74,7 @@ def test_the_f1_with_several_annotators(
 
 
 def test_the_covering_with_several_annotators() -> None:
-    # Somebody saw no change: half of the series is the best overlap. For the other all is right.
+    # One annotator saw no change: half of the series is the best overlap. The other one agrees.
     assert score([[], [10]], [10], 20).covering == pytest.approx((0.5 + 1) / 2)
     assert score([[10]], [5], 20).covering == pytest.approx((10 * 0.5 + 10 * 10 / 15) / 20)
 

@@ -24,7 +24,7 @@ from ci.engines.job import agent_modules
 from ci.model.job import PROTOCOL, StageKind
 from ci.util.files import REPOSITORY
 
-# Of the standard library of every Python from 3.8 on; what is added here must be, too.
+# Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = frozenset(
     {
         "collections",
@@ -66,7 +66,7 @@ def running_in(folder: Path) -> list[str]:
     """Return the processes that have ``folder`` as their working directory."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
-        with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
+        with suppress(OSError):  # it has ended, or belongs to another user
             if link.readlink() == folder:
                 found.append(link.parent.name)
     return found
@@ -161,7 +161,7 @@ def test_leftovers_end_with_their_stage(job: Job) -> None:
 
 
 def test_cpu_time_of_orphans_counts(job: Job) -> None:
-    # The grandchild loses its parent at once; the pipe tells when it has ended.
+    # The grandchild loses its parent at once; the pipe closes when it has ended.
     program = """
 import os, time
 read, write = os.pipe()
@@ -287,7 +287,7 @@ def test_flood_is_in_the_log_and_its_end_is_printed(job: Job) -> None:
 
 
 class Output:
-    """A stage's output with a clock of its own, printed to a pipe that nobody empties."""
+    """A stage's output with a clock of its own, printed to a pipe that no one reads."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 0.0

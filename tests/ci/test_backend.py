@@ -1,4 +1,4 @@
-"""A green suite that ran elsewhere is told from one that ran where it was asked to."""
+"""A green suite that ran on another device is distinguished from one on the requested device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build was made of, from what it leaves behind: whole, cut off or somebody else's."""
+"""The facts of a build from its logs: complete, cut off, or of another build."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [10, 300, 320])
 def test_a_part_of_an_archive_counts_for_nothing(tmp_path: Path, length: int) -> None:
-    # What is left of a killed agent's would read as if the sources had shrunk.
+    # The remains of a killed agent's log would look as if the sources had shrunk.
     path = tmp_path / "generated.tar.gz"
     archive(path, {f"generated/{n}.h": os.urandom(50) + b"\n" for n in range(5)})
     path.write_bytes(path.read_bytes()[:length])

@@ -1,4 +1,4 @@
-"""Why a cost changed, told of sides that are made up; and what is never claimed."""
+"""Causes of a changed cost, on invented sides; and causes that are never claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change points told from noise: what is found, when, and what is not."""
+"""Change points in noise: which are found, when, and which are not."""
 
 from __future__ import annotations
 

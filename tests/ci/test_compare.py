@@ -1,4 +1,4 @@
-"""``contract`` and ``compare`` on real runs of a tiny suite: what is planted is what they say."""
+"""``contract`` and ``compare`` on real runs of a tiny suite: they report the planted changes."""
 
 from __future__ import annotations
 

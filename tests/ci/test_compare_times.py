@@ -1,4 +1,4 @@
-"""What ``compare`` makes of times: what is planted in a history of runs is what it says."""
+"""``compare`` on times: it reports the changes planted in a history of runs."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_another_environment_is_reported_and_is_not_a_regression(topic: Project)
     code, said = topic.compare("main", "topic", *STRICT)
     assert code == ExitCode.PASSED
     assert "the environment is another one:\n  compiler changed: g++ 12.2 -> g++ 13.1\n" in said
-    # As soon as something of BASE was run there as well, that is what is compared.
+    # Once runs of BASE exist in that environment too, they are compared.
     topic.run(topic.main, result(100, environment=newer))
     topic.run(topic.main, result(100))
     said = topic.compare("main", "topic")[1]

@@ -1,4 +1,4 @@
-"""How containers get at devices, and what the agent is told about them: pure."""
+"""How containers get access to devices, and the data about them for the agent: pure."""
 
 from __future__ import annotations
 

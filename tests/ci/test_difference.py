@@ -49,7 +49,7 @@ def run(states: dict[str, State], message: str | None = None) -> Outcomes:
 
 
 def counted_only(given: Suite) -> Suite:
-    """As a contract knows it."""
+    """The test in the form of a contract."""
     return Suite(
         device=given.device, operators=given.operators, functions=given.functions, others=None
     )

@@ -1,4 +1,4 @@
-"""What doctor makes of the facts, and what it prints."""
+"""Doctor's findings from facts, and its output."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_times_and_sizes_of_an_engine() -> None:
 
 def test_architectures() -> None:
     assert not list(judge_architecture("image", ["arm64", "amd64"], INFO))
-    assert not list(judge_architecture("image", [], INFO))  # a registry need not say
+    assert not list(judge_architecture("image", [], INFO))  # a registry may omit it
     [found] = judge_architecture("image", ["arm64"], INFO)
     assert found.found == "it is for arm64"
     assert found.expected == "amd64, as the engine on gpu-1 has it"
@@ -477,7 +477,7 @@ def index() -> Iterator[str]:
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "INFINI_CI_SITE"):
         monkeypatch.delenv(name, raising=False)
-    # Settings of this machine's pip would be asked over the network.
+    # The settings of this machine's pip would lead to network requests.
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     path = tmp_path / "ci.yaml"
     path.write_text("project: tiny\nplatforms:\n  cpu: {}\n  moore: {simulated: true}\n")
@@ -508,7 +508,7 @@ def test_what_all_platforms_need_of_this_machine_is_looked_at_once(
     config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
-    available = count(8)  # GB: what is free changes between two looks
+    available = count(8)  # GB: the free space changes between two calls
 
     def memory(**_options: bool) -> Finding:
         return ok("memory", f"{next(available)} GB available")

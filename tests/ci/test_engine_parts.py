@@ -34,7 +34,7 @@ from ci.util.prerequisites import package_manager
 
 
 class Recorder:
-    """Keeps what it is told."""
+    """Keeps the events that it gets."""
 
     def __init__(self) -> None:
         self.events: list[Mapping[str, object]] = []
@@ -161,7 +161,7 @@ def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader
     reader.feed(STREAM[:100])
     reader.restart()
     reader.feed(STREAM[:90])
-    reader.restart()  # cut off again, before what was seen the first time
+    reader.restart()  # cut off again, earlier than the first time
     reader.feed(STREAM)
     assert [event["event"] for event in events(reader)] == EVENTS_OF_STREAM
 
@@ -203,7 +203,7 @@ def test_wheelhouse_outlives_the_run_that_first_served_it(tmp_path: Path, free_p
 
 
 def wait_for_server(port: int) -> None:
-    """Wait until somebody takes the port over, with a guard against waiting for ever."""
+    """Wait until another process takes the port over, with a time limit."""
     deadline = monotonic() + 30
     while monotonic() < deadline:
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
@@ -226,7 +226,7 @@ def test_wheelhouse_of_another_folder_is_not_used(
 
 
 def refuse(door: socket.socket, times: int) -> Thread:
-    """Accept connections in a thread and say nothing; then give the port up."""
+    """Accept connections in a thread without an answer; then release the port."""
 
     def run() -> None:
         with door:
@@ -254,7 +254,7 @@ def test_port_of_a_program_that_says_nothing(
 
 
 def test_wheelhouse_whose_port_changes_hands(tmp_path: Path) -> None:
-    """Seven platforms at once: who has the port ends, and another has it before this one."""
+    """Seven platforms at once: the owner of the port ends, and another one gets it first."""
     door = socket.create_server(("127.0.0.1", 0))
     port = door.getsockname()[1]
     others = refuse(door, 2)

@@ -1,4 +1,4 @@
-"""What environments are told apart by, and by what not."""
+"""The facts that distinguish environments, and those that do not."""
 
 from __future__ import annotations
 

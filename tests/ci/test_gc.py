@@ -127,7 +127,7 @@ def gc(results: Path, *arguments: str) -> int:
 
 @contextmanager
 def holding(command: Sequence[str]) -> Iterator[None]:
-    """A process that has said that it is ready, for as long as the block lasts."""
+    """Run a process that has reported that it is ready, until the end of the block."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"\n"
@@ -309,7 +309,7 @@ def test_an_engine_that_does_not_answer(
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     add_run(results, "old")
     assert gc(results, "--engine=docker") == ExitCode.INFRASTRUCTURE
-    assert names(results) == []  # what is here needs no engine
+    assert names(results) == []  # the items of this machine need no engine
     assert capsys.readouterr().err.startswith("error: no Docker Engine answers")
 
 

@@ -1,4 +1,4 @@
-"""``python -m ci history`` on a store of generated runs: what was planted is what it says."""
+"""``python -m ci history`` on a store of generated runs: it reports the planted changes."""
 
 from __future__ import annotations
 

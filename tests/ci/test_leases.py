@@ -46,7 +46,7 @@ def device(index: int, **changes: object) -> dict[str, Any]:
 
 
 class Machine:
-    """A machine with devices, as its probe tells them, and a lease folder."""
+    """A machine with devices, as its probe lists them, and a lease folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "leases"
@@ -306,7 +306,7 @@ def test_competing_processes_never_share_a_device(tmp_path: Path) -> None:
 
 
 def competed(folder: Path, name: int) -> int:
-    """Compete until the last lease; return how often the process was killed and began anew."""
+    """Compete until the last lease; return how often the process was killed and started again."""
     life = 0
     for life in count():
         command = [sys.executable, competitor.__file__, str(folder), f"{name}-{life}"]
@@ -381,7 +381,7 @@ def test_an_interrupt_ends_the_waiting(machine: Machine, job: Job) -> None:
 def test_a_killed_agent_keeps_its_lease_until_its_stage_has_ended(
     machine: Machine, job: Job, supervised: bool
 ) -> None:
-    """Its supervisor ends the stage; where that was killed too, whoever waits for the device."""
+    """Its supervisor ends the stage; if that was killed too, the next one in the queue does."""
     machine.has(device(0))
     job.devices = machine.policy()
     os.mkfifo(job.workspace / "let-go")
@@ -415,7 +415,7 @@ open("let-go").read()
         wait_for_end(supervisor)
     else:
         impatient = LockFolder(str(machine.folder), {}, grace_s=0)
-        assert impatient.holder("GPU-0") is not None  # told to end, as it was before
+        assert impatient.holder("GPU-0") is not None  # asked to end, as before
         assert impatient.holder("GPU-0") is not None  # killed
     wait_for_end(stage)
     second.take("pytest")

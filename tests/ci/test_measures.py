@@ -75,7 +75,7 @@ def test_a_build_that_failed_has_no_measure() -> None:
     [
         ({"failed": 3, "errors": 2}, True),
         ({"failed": 181}, False),  # of 18,051, which is more than 1 %
-        ({}, False),  # the suite failed, and no test: whatever that was
+        ({}, False),  # the suite failed without a failed test: the cause is unknown
     ],
 )
 def test_a_suite_counts_where_it_failed_little(counts: dict[str, int], counted: bool) -> None:

@@ -217,7 +217,7 @@ def test_engines_that_answer(listening: dict[str, str], tmp_path: Path) -> None:
     answers = prerequisites.docker_answers
     assert answers(listening)
     assert not answers({**listening, "DOCKER_HOST": "tcp://127.0.0.1:1"})
-    assert answers({**listening, "DOCKER_HOST": "ssh://somewhere"})  # left to `run`
+    assert answers({**listening, "DOCKER_HOST": "ssh://somewhere"})  # checked by `run`
     assert answers({"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": str(tmp_path)})
     (tmp_path / "config.json").write_text('{"currentContext": "far"}')
     assert answers({"DOCKER_CONFIG": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""What a history says: regressions by environment, told once, accepted, undone."""
+"""Findings of a history: regressions by environment, reported once, accepted, undone."""
 
 from __future__ import annotations
 

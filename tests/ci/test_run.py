@@ -1,4 +1,4 @@
-"""The coordinator with the real agent: what is planted is what table, JSON and code say."""
+"""The coordinator with the real agent: table, JSON and exit code show the planted outcomes."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_a_fault_of_this_program_is_a_result_like_any_other(work: Workplace) -> 
     result = work.only()
     assert judged(result) == (Product.NOT_RUN, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
     assert result.notes == ("not run: ZeroDivisionError: a bug",)
-    assert "raise self.prepare_error" in work.output()  # for whoever mends it
+    assert "raise self.prepare_error" in work.output()  # for the developer who fixes it
 
 
 def test_an_interrupt_while_the_image_is_built(work: Workplace) -> None:
@@ -417,7 +417,7 @@ class Blind:
 
 
 class EditingEngine(LocalEngine):
-    """Takes so long over the image that somebody edits the sources meanwhile."""
+    """Builds the image so slowly that a user edits the sources meanwhile."""
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         (plan.source / "new.py").touch()

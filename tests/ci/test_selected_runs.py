@@ -1,4 +1,4 @@
-"""``run --select``: what is asked for, and what a run of selected operators proves."""
+"""``run --select``: the request, and the meaning of a run of selected operators."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_of_few_tests_the_one_that_grew_is_no_pace() -> None:
 def test_a_test_that_grew_beyond_all_runs_before_it() -> None:
     head = noisy(20, op7=3.0)
     assert names(head, *BEFORE) == ["op7"]
-    assert names(head, *BEFORE[:-1]) == []  # fewer runs: only what is very large
+    assert names(head, *BEFORE[:-1]) == []  # fewer runs: only very large changes
     assert names(noisy(20, op7=9.0), BEFORE[0]) == ["op7"]
 
 

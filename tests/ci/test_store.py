@@ -120,7 +120,7 @@ def test_a_platform_brings_its_tests_once(published: RunResult, store_url: str) 
         store.save(later, {})
         assert store.load() == later
         kept = [len(store.tests(later.run_id, p.platform)) for p in (first, second)]
-        assert kept == [1, 0]  # of what is no more the same, the tests are not known
+        assert kept == [1, 0]  # the tests of a changed record are unknown
         assert not store.holds(published.run_id, second)
 
 

@@ -1,4 +1,4 @@
-"""What the store tells of many runs, and what it keeps beside their rows."""
+"""Queries over many runs of the store, and the data beside their rows."""
 
 from __future__ import annotations
 

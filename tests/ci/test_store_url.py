@@ -1,4 +1,4 @@
-"""Which database a store is in, and what is said of one that cannot be used."""
+"""The database of a store, and the errors for one that cannot be used."""
 
 from __future__ import annotations
 

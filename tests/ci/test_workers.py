@@ -373,7 +373,7 @@ read_log = vars(ResultFiles)["log"].func
 
 
 def of_moore(function: Callable[..., Any], fault: Exception) -> Callable[..., Any]:
-    """``function``, which fails at what is of one platform."""
+    """``function``, but it fails for one platform."""
 
     def guarded(*arguments: Any, **named: Any) -> Any:
         if "moore" in repr(arguments).lower():

@@ -1,4 +1,4 @@
-"""The YAML file of a backend: what it means, and what is said about what it must not."""
+"""The YAML file of a backend: its meaning, and the errors for wrong content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(tmp_path: Path, functions: NativeFunctions) -> Read:
 
 @pytest.fixture
 def refusal(tmp_path: Path, functions: NativeFunctions, monkeypatch: pytest.MonkeyPatch) -> Refusal:
-    """What is said about npu.yaml with this text; the torch is called "torch X"."""
+    """Return the error for an npu.yaml with this text; the torch is called "torch X"."""
     monkeypatch.chdir(tmp_path)
 
     def refusal(text: str | bytes) -> str:
@@ -209,7 +209,7 @@ def test_a_folder(tmp_path: Path, functions: NativeFunctions) -> None:
     assert str(raised.value) == (f"{tmp_path}: Is a directory; expected the YAML file of a backend")
 
 
-# What is wrong with a file, after "npu.yaml:".
+# The error for a file, after "npu.yaml:".
 _WRONG = {
     "no-backend": (
         "cpp_namespace: torch_npu\nsupported: [abs]\n",
@@ -577,7 +577,7 @@ def _torchgen_reads(
 
     try:
         parsed = parse_backend_yaml(str(path), functions.grouped, dict(functions.backend_indices))
-    except Exception:  # AssertionError, and whatever it trips over
+    except Exception:  # an AssertionError of its checks, or any other error
         return None
     return tuple(  # type: ignore[return-value]
         {str(name): kernel.kernel for name, kernel in parsed.backend_indices[key].index.items()}

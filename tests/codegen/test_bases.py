@@ -1,4 +1,4 @@
-"""Reading the hand-written bases: those of the library, and what is written in another way."""
+"""Reading the hand-written bases: those of the library, and other ways to write them."""
 
 from __future__ import annotations
 

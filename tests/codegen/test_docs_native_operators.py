@@ -1,4 +1,4 @@
-"""What docs/native-operators.md says of operators, slots, options and files is so."""
+"""docs/native-operators.md is right about operators, slots, options and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators are generated: what selections mean, and what a wrong one is told."""
+"""Which operators are generated: the meaning of selections, and the errors for wrong ones."""
 
 from __future__ import annotations
 

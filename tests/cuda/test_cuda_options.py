@@ -1,4 +1,4 @@
-"""What CMake makes of WITH_CUDA_KERNELS, before anything is compiled."""
+"""How CMake handles WITH_CUDA_KERNELS, before it compiles."""
 
 from __future__ import annotations
 

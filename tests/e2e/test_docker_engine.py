@@ -194,7 +194,7 @@ def test_lost_connection_ends_a_build_with_a_typed_error(
 
 @pytest.fixture
 def closed_socket(tmp_path: Path) -> Iterator[Path]:
-    """A socket at which somebody listens, but not to everybody."""
+    """A socket that only its owner may connect to."""
     path = tmp_path / "closed.sock"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
@@ -206,7 +206,7 @@ def closed_socket(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def held_back_by_permissions() -> Iterator[None]:
-    """Be somebody else than root, whom no permission holds back."""
+    """Run as another user than root, since root passes every permission check."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)
@@ -263,6 +263,6 @@ def test_container_whose_name_is_taken(docker_bench: Bench, client: DockerClient
         message = f"platform cpu has a container {plan.container.name} already: .*Conflict"
         with pytest.raises(InfrastructureError, match=message):
             docker_bench.engine.execute(plan, image, docker_bench.observer)
-        other.reload()  # it is somebody else's, and still there
+        other.reload()  # it belongs to another project, and still exists
     finally:
         other.remove()

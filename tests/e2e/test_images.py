@@ -1,6 +1,6 @@
 """The image recipe on bases as vendors have them: a torch of their own, their users, dnf.
 
-The bases are made here, from the offline one, small: a package is its metadata, an SDK a folder.
+The tests build small bases from the offline one: a package is its metadata, an SDK is a folder.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def test_any_user_with_uid_1000_runs_everything(
 
 
 SECRET = uuid.uuid4().hex
-# Nobody listens there, which pip takes for a page without links.
+# No server listens there; pip treats this as a page without links.
 LINKS = f"http://me:{SECRET}@127.0.0.1:9/"
 
 
@@ -211,7 +211,7 @@ LINKS = f"http://me:{SECRET}@127.0.0.1:9/"
 def changed(
     site: Site, vendor_base: str, both: list[tuple[RunPlan, ImageFacts]]
 ) -> tuple[RunPlan, ImageFacts]:
-    """One of the two again, with another requirement and an index that wants a password."""
+    """One of the two again, with another requirement and an index that needs a password."""
     assert all(facts.built for _, facts in both)
     plan = site.plan("metax", vendor_base, "iniconfig\n", PIP_FIND_LINKS=LINKS)
     return plan, site.prepare(plan)

@@ -1,6 +1,6 @@
 """Green means green and red means red: suites with real plugins and hostile hooks.
 
-Each case is a suite that runs on both engines; what is judged is what a user sees: product,
+Each case is a suite that runs on both engines. The test checks what a user sees: product,
 harness, exit code, the `pytest` column and the notes. All cases of an engine share one
 environment.
 """
@@ -90,7 +90,7 @@ AFTER_SUMMARY = (Product.PASSED, Harness.EXIT_AFTER_SUMMARY, ExitCode.PASSED)
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A suite, and what a user must be told about it."""
+    """A suite, and the result that a user must see."""
 
     verdict: tuple[Product, Harness, ExitCode]
     column: str
