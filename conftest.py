@@ -20,7 +20,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main() -> None:
-    """Stops a run whose helpers would assert nothing; pytest itself only warns."""
+    """Stop the run if Python executes no assertions; pytest itself only warns."""
     if not __debug__:
         raise pytest.UsageError(
             "Python executes no assertions: got PYTHONOPTIMIZE or -O (level "

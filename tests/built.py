@@ -1,4 +1,4 @@
-"""What the tests compile: once for all their processes, and from a cache in the next run."""
+"""Builds programs for tests: once per run for all processes, with a cache for later runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path
 
 
 def cached_compiler(request: pytest.FixtureRequest) -> dict[str, str]:
-    """CMake's environment for compilations that the next run in this checkout finds again."""
+    """Return an environment with which CMake caches objects for later runs in this checkout."""
     ccache = shutil.which("ccache")
     cache = request.config.cache
     if ccache is None or cache is None:
@@ -36,7 +36,7 @@ def cached_compiler(request: pytest.FixtureRequest) -> dict[str, str]:
     return {
         "CMAKE_CXX_COMPILER_LAUNCHER": ccache,
         "CCACHE_DIR": str(cache.mkdir("ccache")),
-        # Another folder in each run, which may not count.
+        # Each run has another folder, which must not be part of the cache key.
         "CCACHE_BASEDIR": str(_base(request.getfixturevalue("tmp_path_factory"))),
         "CCACHE_NOHASHDIR": "1",
         "CCACHE_MAXSIZE": "500M",
@@ -44,6 +44,6 @@ def cached_compiler(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def _base(factory: pytest.TempPathFactory) -> Path:
-    """The temporary folder of the whole run: each worker has a folder of its own in it."""
+    """Return the temporary folder of the whole run; each worker has its own folder inside."""
     base = factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

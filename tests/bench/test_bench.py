@@ -99,7 +99,7 @@ class TestReport:
         assert (call["value"], call["error"]) == (None, "the compiler failed:\nline 1")
 
     @pytest.mark.parametrize("failure", [MeasurementError, ProcessError])
-    def test_a_part_that_fails_owes_an_error_for_each_missing_row(
+    def test_a_part_that_fails_reports_an_error_for_each_missing_row(
         self,
         failure: type[Exception],
         context: Context,
@@ -164,7 +164,7 @@ class TestProfile:
         assert (first["output"], first["compiles"]) == ("x.dir/a.cc.o", True)
         assert first["cpu_s"] > 0
 
-    def test_the_dearest_step_is_first_and_the_rest_is_named(self) -> None:
+    def test_the_most_expensive_step_is_first_and_the_rest_is_named(self) -> None:
         records = [
             {"output": "src/CMakeFiles/a.dir/x.cc.o", "cpu_s": 1.0, "peak_rss_mb": 10.0},
             {

@@ -66,13 +66,15 @@ def _write_series(folder: Path, name: str, raw: list[int | None]) -> None:
         ([[10]], [4, 5, 6], 2 / 3),
     ],
 )
-def test_the_f1_of_several_people(marks: list[list[int]], places: list[int], f1: float) -> None:
+def test_the_f1_with_several_annotators(
+    marks: list[list[int]], places: list[int], f1: float
+) -> None:
     """The first three are the examples of TCPDBench's own definition."""
     assert score(marks, places, 100).f1 == pytest.approx(f1)
 
 
-def test_the_covering_of_several_people() -> None:
-    # Somebody saw no change: half of the series is the best overlap. For the other all is right.
+def test_the_covering_with_several_annotators() -> None:
+    # One annotator saw no change: half of the series is the best overlap. The other one agrees.
     assert score([[], [10]], [10], 20).covering == pytest.approx((0.5 + 1) / 2)
     assert score([[10]], [5], 20).covering == pytest.approx((10 * 0.5 + 10 * 10 / 15) / 20)
 

@@ -70,7 +70,7 @@ class Job:
         return [event for event in map(json.loads, lines) if kind in (None, event["event"])]
 
     def output(self) -> bytes:
-        """Return what was printed of the stages' output."""
+        """Return the printed output of the stages."""
         texts = [event["text"] for event in self.printed if event["event"] == "output"]
         return "".join(texts).encode(errors="surrogateescape")
 
@@ -88,7 +88,7 @@ def printed_events(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until a process that is nobody's child here has ended."""
+    """Wait until a process that is not a child of this one has ended."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,7 +1,8 @@
 """``python competitor.py FOLDER NAME-LIFE``: takes leases until 200 are there, or dies.
 
-Whoever holds a device makes its file, which must not be there; only one that is about to be
-killed, which is then written in it, leaves it behind. A killed holder ends with its lock held.
+The holder of a device creates the file of the device, which must not exist yet, and removes it.
+Only a holder that is about to be killed leaves the file, with a note of that inside. A killed
+holder ends with its lock held.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main() -> None:
 
 
 def make_leases(folder: Path, chance: random.Random) -> Leases:
-    def stopped() -> bool:  # asked between two attempts, so also with a place in the line
+    def stopped() -> bool:  # called between two attempts, so also with a place in the queue
         if chance.random() < 0.002:
             die()
         return False
@@ -67,13 +68,13 @@ def make_leases(folder: Path, chance: random.Random) -> Leases:
         run_id=sys.argv[2],
         platform="nvidia",
         environment=os.environ,
-        emit=lambda _: None,  # nobody listens
+        emit=lambda _: None,  # no one listens
         stopped=stopped,
     )
 
 
 def begin(path: Path) -> None:
-    """Own a device, which fails where somebody else does."""
+    """Own a device; fail if another process owns it."""
     if path.exists() and path.read_text() == DOOMED:
         path.unlink()
     with path.open("x"):

@@ -42,7 +42,7 @@ def _no_outside_world(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 @pytest.fixture(autouse=True)
 def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever database the caller's runs go to, those of the tests do not."""
+    """Keep the runs of the tests out of the caller's database."""
     monkeypatch.delenv(STORE_VARIABLE, raising=False)
 
 

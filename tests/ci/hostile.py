@@ -1,4 +1,4 @@
-"""A suite whose test passes, and writes what is no event and no report wherever it can."""
+"""A suite whose test passes, and writes invalid events and reports to every file that it can."""
 
 from __future__ import annotations
 

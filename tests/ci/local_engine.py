@@ -24,7 +24,7 @@ IMAGE = ImageFacts(reference="local", digest=None, built=False, seconds=0.5, rea
 
 @dataclass
 class LocalEngine:
-    """Fails where it is told to; remembers what it was asked, in a file: workers ask it."""
+    """Fails on request; records its calls in a file, because workers call it too."""
 
     record: Path = Path(os.devnull)
     prepare_error: BaseException | None = None

@@ -25,7 +25,7 @@ READY = "database system is ready to accept connections"
 SETTINGS = {
     "listen_addresses": "",  # a Unix socket alone
     "fsync": "off",  # nothing here has to outlive a power failure
-    "log_min_messages": "log",  # nobody reads it later, and a full pipe would stop the server
+    "log_min_messages": "log",  # no one reads it later, and a full pipe would stop the server
     "log_checkpoints": "off",
 }
 

@@ -95,7 +95,7 @@ class Project:
         return git(self.source, "rev-parse", "main")
 
     def commit(self, message: str = "change") -> str:
-        """Make a commit, and the repository where there is none."""
+        """Make a commit, and the repository if it does not exist yet."""
         if not self.source.exists():
             self.source.mkdir()
             git(self.source, "init", "--quiet")
@@ -144,7 +144,7 @@ class Project:
         return self.ci("compare", "--source", str(self.source), *arguments)
 
     def ci(self, command: str, *arguments: str) -> tuple[int, str]:
-        """The exit code, and what is said: on stdout, or as an error."""
+        """Return the exit code and the output: stdout, or the error."""
         out, err = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             code = cli.main([command, "--results", str(self.results), *arguments])

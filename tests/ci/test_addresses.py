@@ -1,4 +1,4 @@
-"""Where an engine is: what plans, environment and the docker command's files say."""
+"""The address of an engine: from plans, environment and the files of the docker command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCAL = "unix:///var/run/docker.sock"
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody with a context ``lab``."""
+    """The environment of a user with a context ``lab``."""
     write(tmp_path, "lab", {"Host": "ssh://me@lab:2222", "SkipTLSVerify": False})
     return {"DOCKER_CONFIG": str(tmp_path)}
 
@@ -37,7 +37,7 @@ def find(environ: dict[str, str], **plan: str) -> EngineAddress:
     return find_address(EnginePlan(name="pool", kind="docker", **plan), environ)
 
 
-def test_nobody_says_anything(tmp_path: Path) -> None:
+def test_the_default_address(tmp_path: Path) -> None:
     address = find({"DOCKER_CONFIG": str(tmp_path)})
     assert (address.url, address.named_by, address.tls) == (LOCAL, None, None)
 

@@ -24,7 +24,7 @@ from ci.engines.job import agent_modules
 from ci.model.job import PROTOCOL, StageKind
 from ci.util.files import REPOSITORY
 
-# Of the standard library of every Python from 3.8 on; what is added here must be, too.
+# Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = frozenset(
     {
         "collections",
@@ -66,7 +66,7 @@ def running_in(folder: Path) -> list[str]:
     """Return the processes that have ``folder`` as their working directory."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
-        with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
+        with suppress(OSError):  # it has ended, or belongs to another user
             if link.readlink() == folder:
                 found.append(link.parent.name)
     return found
@@ -85,7 +85,7 @@ def test_passing_stages(job: Job) -> None:
     assert job.output() == f"hello {job.workspace}\nout\nerr\n".encode()
 
 
-def test_events_tell_machine_and_measurements(job: Job) -> None:
+def test_events_have_the_machine_and_the_measurements(job: Job) -> None:
     job.python("burn", "import time\nwhile time.process_time() < 0.3: pass")
     job.run()
     assert job.events("run_started")[0]["machine"]["cores"] >= 1
@@ -105,7 +105,7 @@ def test_failing_stage_skips_the_later_ones(job: Job) -> None:
     assert job.events("run_finished")[0]["exit_code"] == 1
 
 
-def test_crash_is_told_by_its_signal(job: Job) -> None:
+def test_crash_is_reported_with_its_signal(job: Job) -> None:
     job.python("crash", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     assert job.run() == 1
     assert job.finished("crash")["exit_code"] == 139
@@ -161,7 +161,7 @@ def test_leftovers_end_with_their_stage(job: Job) -> None:
 
 
 def test_cpu_time_of_orphans_counts(job: Job) -> None:
-    # The grandchild loses its parent at once; the pipe tells when it has ended.
+    # The grandchild loses its parent at once; the pipe closes when it has ended.
     program = """
 import os, time
 read, write = os.pipe()
@@ -287,7 +287,7 @@ def test_flood_is_in_the_log_and_its_end_is_printed(job: Job) -> None:
 
 
 class Output:
-    """A stage's output with a clock of its own, printed to a pipe that nobody empties."""
+    """A stage's output with a clock of its own, printed to a pipe that no one reads."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 0.0
@@ -425,9 +425,7 @@ def test_what_was_asked_to_be_built_is_described(job: Job, monkeypatch: pytest.M
     }
 
 
-def test_the_compiler_that_was_asked_for_is_described(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_requested_compiler_is_described(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = job.workspace / "clang++"
     compiler.write_text("#!/bin/sh\necho clang version 14.0.6 $1\n")
     compiler.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A green suite that ran elsewhere is told from one that ran where it was asked to."""
+"""A green suite that ran on another device is distinguished from one on the requested device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_all_is_well() -> None:
     assert found(lines("add.out", **CUDA), skipped) == ()
 
 
-def test_hardware_that_nobody_can_name_is_no_mismatch() -> None:
+def test_unknown_hardware_is_not_a_mismatch() -> None:
     assert found(lines("add.out", **{**CUDA, "ran_platform": None})) == ()
 
 
@@ -75,7 +75,7 @@ def test_a_device_given_by_hand() -> None:
 REAL = {"device": "npu", "platform": "ascend", "ran_platform": "ascend"}
 
 
-def test_a_simulated_device_where_one_was_asked_for() -> None:
+def test_a_simulated_device_that_was_requested() -> None:
     skipped = lines("mul.out", "skipped", **SIMULATED, executed=0, reason="no sample")
     assert on_ascend(lines("add.out", **SIMULATED), skipped, simulated=True) == ()
     assert on_ascend(lines("add.out", **REAL), simulated=False) == ()
@@ -103,7 +103,7 @@ def test_a_run_on_both_kinds_of_device_is_a_run_on_neither(simulated: bool) -> N
     assert f"; 1 of 2 tests were on {wrong}.out-float32-npu-slot8" in line
 
 
-def test_who_says_simulated_needs_a_test_that_saw_it() -> None:
+def test_a_simulated_request_needs_a_test_on_a_simulated_device() -> None:
     assert on_ascend(simulated=True) == ("requested a simulated npu; no test recorded its device",)
     unfinished = parse_log([])
     assert mismatches(unfinished, platform="ascend", torch_device="npu", simulated=True) == ()
@@ -113,7 +113,7 @@ def on_metax(*tests: list[str]) -> tuple[str, ...]:
     return found(*tests, platform="metax", device="cuda", simulated=True)
 
 
-def test_nothing_runs_where_there_is_no_device_and_nothing_stands_in_for_it() -> None:
+def test_nothing_runs_without_a_real_or_simulated_device() -> None:
     assert on_metax(compiled_only("add.out"), compiled_only("mul.out")) == ()
 
 
@@ -176,7 +176,7 @@ def test_a_suite_that_executes_nothing_proves_nothing() -> None:
     assert found(skipped, skipped) == ("no operator test executed a sample, of 1",)
 
 
-def test_failures_and_crashes_are_told_elsewhere() -> None:
+def test_failures_and_crashes_are_reported_elsewhere() -> None:
     failed = lines("add.out", "failed", **{**CUDA, "executed": None})
     assert found(failed) == ()
     skipped = lines("add.out", "skipped", **CUDA, executed=0, reason="no sample")

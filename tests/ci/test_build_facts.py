@@ -1,4 +1,4 @@
-"""What a build was made of, from what it leaves behind: whole, cut off or somebody else's."""
+"""The facts of a build from its logs: complete, cut off, or of another build."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [10, 300, 320])
 def test_a_part_of_an_archive_counts_for_nothing(tmp_path: Path, length: int) -> None:
-    # What is left of a killed agent's would read as if the sources had shrunk.
+    # The remains of a killed agent's log would look as if the sources had shrunk.
     path = tmp_path / "generated.tar.gz"
     archive(path, {f"generated/{n}.h": os.urandom(50) + b"\n" for n in range(5)})
     path.write_bytes(path.read_bytes()[:length])
@@ -228,7 +228,7 @@ def test_what_the_cache_had() -> None:
     assert found == [False, True, False, True, None, None]
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders() -> None:
+def test_files_of_one_name_are_distinguished_by_their_folders() -> None:
     log = "# ../a/main.cc\ndirect_cache_hit\n# ../b/main.cc\ncache_miss\n"
     outputs = ("a/CMakeFiles/x.dir/main.cc.o", "b/CMakeFiles/y.dir/main.cc.o")
     assert hits_of(log, *outputs, "CMakeFiles/z.dir/main.cc.o") == [True, False, None]
@@ -263,7 +263,7 @@ def test_a_wheel_of_what_is_no_folder_is_not_the_project_s(source: str) -> None:
     assert read_logs([f"Processing {source}\n", created]) == (None, None)
 
 
-def test_numbers_that_cannot_be_are_none() -> None:
+def test_impossible_numbers_are_ignored() -> None:
     lines = [f"-- Configuring done ({'9' * 400}.0s)\n", "Processing /w\n"]
     lines += [f"  Created wheel for own: filename=own.whl size={'9' * 5000} sha256=0\n"]
     assert read_logs(lines) == (None, None)

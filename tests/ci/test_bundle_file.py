@@ -1,4 +1,4 @@
-"""Bundles without an engine: what is packed, what is refused, how they are run."""
+"""Bundles without an engine: their content, refusals, and runs with them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_run_is_that_of_the_packed_commit(
 
 
 def interrupted_run(bundle: Path, results: Path) -> str:
-    """A run of which nothing is known but the request."""
+    """A run of which only the request is known."""
     assert run("run", "--bundle", bundle) == ExitCode.PASSED
     folder = (results / "latest").resolve()
     (folder / "results.json").unlink()
@@ -387,7 +387,7 @@ def test_a_password_in_the_configuration_is_refused(project: Path) -> None:
         ("make install", None),
     ],
 )
-def test_what_pip_is_told_to_install(command: str, arguments: list[str] | None) -> None:
+def test_the_requirements_that_pip_gets(command: str, arguments: list[str] | None) -> None:
     stage = StagePlan(
         name="install",
         kind=StageKind.COMMAND,

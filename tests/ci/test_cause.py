@@ -1,4 +1,4 @@
-"""Why a cost changed, told of sides that are made up; and what is never claimed."""
+"""Causes of a changed cost, on invented sides; and causes that are never claimed."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_long_list_is_cut_with_its_count() -> None:
     assert found.causes.endswith(" s in 1 new unit, src/metax/new.cc, and 2 more")
 
 
-def test_several_that_grew_are_told_by_their_common_folder() -> None:
+def test_several_units_that_grew_are_reported_by_their_common_folder() -> None:
     names = [f"kernels/{place}/{name}.cu" for place in "abcd" for name in ("one", "two")]
     small = {f"main/{number}.cc": 1.0 for number in range(9)}
     before = side(details({**small, **dict.fromkeys(names, 4.0)}))
@@ -136,7 +136,7 @@ def test_several_that_grew_are_told_by_their_common_folder() -> None:
     )
 
 
-def test_one_that_is_much_of_it_is_told_apart() -> None:
+def test_a_unit_with_a_large_share_is_reported_separately() -> None:
     grown = {**CPU, "cpu/op9.cc": 36.0, "cpu/op1.cc": 10.0, "cpu/op2.cc": 12.0}
     assert compile_time(BEFORE, side(details(grown))).causes == (
         "15 s of it in src/cpu/op9.cc (6.0 s -> 36 s, 2.0 at a time), "
@@ -247,7 +247,7 @@ def test_a_target_that_was_renamed_is_no_change() -> None:
         (side(wall=100.0), side(wall=200.0), "neither run has a"),
     ],
 )
-def test_where_nothing_is_known_the_remedy_is_said(
+def test_without_a_build_log_the_remedy_is_named(
     before: BuildSide, after: BuildSide, who: str
 ) -> None:
     assert compile_time(before, after).causes == (
@@ -256,14 +256,14 @@ def test_where_nothing_is_known_the_remedy_is_said(
     )
 
 
-def test_a_total_is_told_by_stages_and_by_units() -> None:
+def test_a_total_is_explained_by_stages_and_by_units() -> None:
     after = side(details({**CPU, **FOUR}), stages={"pytest": 112.0})
     found = explain("total.wall_s", BEFORE, after)
     assert found.causes.startswith("31 s of it in 4 new units of the triton backend (")
     assert found.causes.endswith("), 12 s in the pytest stage")
 
 
-def test_generated_lines_are_told_by_files() -> None:
+def test_generated_lines_are_reported_by_files() -> None:
     generated = {"generated/torch/table.cc": 1000, "generated/torch/add.cc": 200}
     more = {**generated, "generated/triton/add.c": 900, "generated/torch/add.cc": 300}
     before = side(details(CPU, generated=generated), generated_lines=1200)
@@ -315,7 +315,7 @@ def seconds_of(seconds: float, *operators: str) -> dict[str, float]:
     }
 
 
-def test_tests_are_told_by_operators() -> None:
+def test_tests_are_reported_by_operators() -> None:
     same = seconds_of(1.0, "add", "mul", "cat", "relu") | {"tests/test_cli.py::test_help": 1.0}
     before = side(details(CPU), tests=same | seconds_of(1.0, "sort"), stages={"pytest": 51.0})
     slower = same | seconds_of(3.0, "sort") | seconds_of(1.5, "fft")
@@ -328,7 +328,7 @@ def test_tests_are_told_by_operators() -> None:
     )
 
 
-def test_nothing_is_said_of_what_did_not_change_or_was_not_measured() -> None:
+def test_unchanged_and_unmeasured_values_are_not_reported() -> None:
     assert compile_time(BEFORE, BEFORE).text == "compile +0.0 s (+0 %)"
     found = explain("link.wall_s", BEFORE, BEFORE)
     assert found.text == "link.wall_s was not measured on both sides"

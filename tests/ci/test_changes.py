@@ -1,4 +1,4 @@
-"""Change points told from noise: what is found, when, and what is not."""
+"""Change points in noise: which are found, when, and which are not."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_spike_is_forgotten() -> None:
     assert look(values).changes == ()
 
 
-def test_steps_smaller_than_the_minimum_are_not_told() -> None:
+def test_steps_smaller_than_the_minimum_are_not_reported() -> None:
     values = noise(60, spread=0.3) + noise(60, level=102, spread=0.3, seed=1)
     assert look(values).changes == ()
 
@@ -196,7 +196,7 @@ def test_exact_measures_have_no_noise() -> None:
     assert change.confirmed
 
 
-def test_what_creeps_is_told_when_it_has_come_far_enough() -> None:
+def test_a_slow_drift_is_reported_once_it_is_large_enough() -> None:
     lines = [10_000.0 + 30 * run for run in range(6)]
     (change,) = analyze({"lines": lines}, exact=["lines"])["lines"].changes
     assert (change.index, change.before, change.after) == (4, 10_000, 10_120)

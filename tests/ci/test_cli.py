@@ -228,7 +228,7 @@ def test_no_option_of_any_command_answers_in_python_s_words(
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_one_form(name: str) -> None:
-    """Its options first, then what is called."""
+    """Its options first, then the command to call."""
     module = import_module(f"ci.commands.{name}")
     own = (it for it in vars(module).values() if getattr(it, "__module__", "") == module.__name__)
     assert next(own) is module.add_options

@@ -1,4 +1,4 @@
-"""``contract`` and ``compare`` on real runs of a tiny suite: what is planted is what they say."""
+"""``contract`` and ``compare`` on real runs of a tiny suite: they report the planted changes."""
 
 from __future__ import annotations
 
@@ -281,9 +281,7 @@ def test_a_simulated_run_serves_no_real_platform(
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_what_is_asked_for_and_what_the_tests_saw_have_to_agree(
-    tiny: Tiny, simulated: bool
-) -> None:
+def test_the_requested_device_and_the_recorded_one_must_agree(tiny: Tiny, simulated: bool) -> None:
     tiny.simulate(simulated=simulated)
     suite = tiny.folder / "source" / "test_ops.py"
     if simulated:

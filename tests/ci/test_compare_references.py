@@ -69,7 +69,7 @@ def test_a_commit_is_its_newest_run_of_each_platform(project: Project) -> None:
     assert "base  run-000/ascend (" in said
 
 
-def test_a_run_that_has_not_begun_stands_for_no_commit(project: Project) -> None:
+def test_a_run_that_has_not_begun_does_not_represent_its_commit(project: Project) -> None:
     commit = project.commit()
     project.run(commit)
     waits = Verdict(product=Product.NOT_RUN, harness=Harness.CLEAN, evidence=())

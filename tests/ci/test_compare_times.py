@@ -1,4 +1,4 @@
-"""What ``compare`` makes of times: what is planted in a history of runs is what it says."""
+"""``compare`` on times: it reports the changes planted in a history of runs."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def test_one_slow_run_is_suspected_and_more_are_a_regression(topic: Project) -> 
     assert "one more: " not in said
 
 
-def test_noise_is_told_with_what_could_have_been_seen(topic: Project) -> None:
+def test_noise_is_reported_with_the_detectable_change(topic: Project) -> None:
     topic.run(head(topic), result(101))
     code, said = topic.compare("main", "topic", *STRICT)
     assert (code, "suspected" in said) == (ExitCode.PASSED, False)
     assert " within noise (detectable from " in said
 
 
-def test_few_runs_are_told(project: Project) -> None:
+def test_few_runs_are_reported(project: Project) -> None:
     project.history([100, 130])
     code, said = project.compare("run-000", "run-001", *STRICT)
     assert (code, "too little data" in said) == (ExitCode.PASSED, True)
@@ -123,14 +123,14 @@ def test_what_is_accepted_does_not_fail(topic: Project) -> None:
     assert re.search(r"; accepted on 20\d\d-\d\d-\d\d: one backend more\n", said)
 
 
-def test_another_environment_is_told_and_no_regression(topic: Project) -> None:
+def test_another_environment_is_reported_and_is_not_a_regression(topic: Project) -> None:
     newer = {**ENVIRONMENT, "compiler": "g++ 13.1"}
     topic.run(head(topic), result(200, environment=newer))
     code, said = topic.compare("main", "topic", *STRICT)
     assert code == ExitCode.PASSED
     told = "times are not compared because the environments differ:\n"
     assert f"{told}  compiler changed: g++ 12.2 -> g++ 13.1\n" in said
-    # As soon as something of BASE was run there as well, that is what is compared.
+    # Once runs of BASE exist in that environment too, they are compared.
     topic.run(topic.main, result(100, environment=newer))
     topic.run(topic.main, result(100))
     said = topic.compare("main", "topic")[1]
@@ -139,7 +139,7 @@ def test_another_environment_is_told_and_no_regression(topic: Project) -> None:
     assert "environments differ" not in said
 
 
-def test_what_has_no_noise_is_told_at_once(project: Project) -> None:
+def test_a_change_without_noise_is_reported_at_once(project: Project) -> None:
     for units, lines in ((15, 1000), (19, 1020), (19, 1024)):
         build = BuildResult(translation_units=units, generated_lines=lines)
         project.run(project.commit(), result(build=build))
@@ -159,7 +159,7 @@ def test_what_has_no_noise_is_told_at_once(project: Project) -> None:
     assert (code, "Infinity" in said) == (ExitCode.REGRESSION, False)
 
 
-def test_the_cause_is_told(topic: Project) -> None:
+def test_the_cause_is_reported(topic: Project) -> None:
     def build(*names: str) -> BuildDetails:
         units = [Unit(output=f"{n}.o", kind=UnitKind.COMPILE, seconds=7) for n in names]
         return BuildDetails(units=tuple(units))

@@ -1,4 +1,4 @@
-"""The compiler cache: what the agent sets, what the tool says, and what the notes make of it."""
+"""The compiler cache: the agent's variables, the tool's statistics, and the notes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ preprocessed_cache_hit\t1
 recache\t1
 stats_updated_timestamp\t1795260983
 """
-# Stands in for a ccache before 4.4, which writes no log: its counters after one more hit.
+# Imitates a ccache before 4.4, which writes no log: its counters after one more hit.
 OLD_CCACHE = """\
 #!/bin/sh
 case "$1" in
@@ -79,7 +79,7 @@ def test_nothing_is_made_of_other_text(text: str) -> None:
 
 
 class Tool:
-    """A stand-in for ccache on a PATH of its own."""
+    """A fake ccache on a PATH of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "cache"

@@ -312,7 +312,9 @@ def test_an_artifact_never_takes_the_place_of_a_record(write, name: str) -> None
         ),
     ],
 )
-def test_no_stage_is_told_of_another_platform(write, name: str, text: str, place: str) -> None:
+def test_the_configuration_cannot_set_the_platform_of_the_tests(
+    write, name: str, text: str, place: str
+) -> None:
     expected = "expected another variable: this one is reserved, tests read the platform from it"
     assert findings(write(text.format(name))) == [
         f"ci.yaml:{place}.environment.{name}: got '{name}', {expected}"
@@ -408,7 +410,7 @@ def test_a_build_for_another_platform_is_a_finding(
         "",
     ],
 )
-def test_a_build_for_the_platform_is_none(write, value: str) -> None:
+def test_a_build_for_the_platform_is_not_a_finding(write, value: str) -> None:
     environment = f'environment: {{SKBUILD_CMAKE_DEFINE: "{value}"}}'
     load_config(write(f"project: t\nplatforms:\n  metax:\n    {environment}\n"))
 

@@ -40,7 +40,7 @@ def test_what_a_vendor_s_library_prints_before_the_answer_is_left_out() -> None:
         ("", "the probe did not answer in JSON: ''"),
     ],
 )
-def test_whatever_goes_wrong_is_unknown(program: str, reason: str) -> None:
+def test_any_error_means_unknown(program: str, reason: str) -> None:
     found = detect(python(program), ENVIRONMENT)
     assert (found.status, found.reason, found.devices) == ("unknown", reason, ())
 

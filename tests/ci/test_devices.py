@@ -1,4 +1,4 @@
-"""How containers get at devices, and what the agent is told about them: pure."""
+"""How containers get access to devices, and the data about them for the agent: pure."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_way_that_the_vendor_has_not(
         check_exposure(name, devices)
 
 
-def test_only_who_asks_for_it_gets_a_privileged_container(tmp_path: Path) -> None:
+def test_only_a_platform_that_requests_it_gets_a_privileged_container(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, "iluvatar", privileged=True)
     assert container_options(plan)["privileged"] is True
     assert "privileged" not in container_options(make_plan(tmp_path, "iluvatar"))
@@ -144,7 +144,7 @@ def test_a_dry_run_shows_the_way(
     assert f"docker run --rm --user 0 --network none \\\n    {leases} \\\n" in text
 
 
-def test_the_agent_is_told_the_policy_and_the_probe(tmp_path: Path) -> None:
+def test_the_agent_gets_the_policy_and_the_probe(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, "cambricon", uuids=["MLU-1"], wait_s=5)
     document = job_of(plan, probe=("python", "devices.py"))
     devices = document["devices"]

@@ -49,7 +49,7 @@ def run(states: dict[str, State], message: str | None = None) -> Outcomes:
 
 
 def counted_only(given: Suite) -> Suite:
-    """As a contract knows it."""
+    """The test in the form of a contract."""
     return Suite(
         device=given.device, operators=given.operators, functions=given.functions, others=None
     )
@@ -152,7 +152,7 @@ def test_runs_that_ended_alike_are_not_looked_at() -> None:
     assert (found.changes, found.unchanged) == ((), 2)
 
 
-def test_failures_are_told_by_their_messages_without_the_numbers() -> None:
+def test_failures_are_grouped_by_their_messages_without_the_numbers() -> None:
     base = run({node_id(f"op{n}"): PASSED for n in range(3)} | {"t.py::test_a": PASSED})
     failing = {node_id("op0"): FAILED, node_id("op1"): FAILED}
     head = outcomes_of(
@@ -173,7 +173,7 @@ def test_failures_are_told_by_their_messages_without_the_numbers() -> None:
     ]
 
 
-def test_many_operators_are_told_by_their_families() -> None:
+def test_many_operators_are_reported_by_their_families() -> None:
     names = [f"fft_{n}.out" for n in range(12)] + [f"linalg_{n}" for n in range(3)]
     names += ["_foreach_add", "add.out", "add_", "addmm", "mul"]
     base = suite({node_id(name): PASSED for name in names})
@@ -181,7 +181,7 @@ def test_many_operators_are_told_by_their_families() -> None:
     assert line.startswith("fft_* (12), linalg_* (3), _foreach_add, add.out, add_ and 2 more (all")
 
 
-def test_slower_tests_are_told_by_operator_and_by_what_they_cost() -> None:
+def test_slower_tests_are_reported_by_operator_and_by_seconds() -> None:
     def change(test: OperatorTest | str, before: float, after: float) -> ChangedTest:
         seconds = (before, after)
         return ChangedTest(
@@ -256,7 +256,7 @@ def test_a_parameter_that_is_renamed_shows_between_runs_only() -> None:
     assert kinds(compare_suites(counted_only(base), head)) == {}
 
 
-def test_tests_of_one_function_are_told_together() -> None:
+def test_tests_of_one_function_are_reported_together() -> None:
     base = suite({f"t.py::test_{name}": PASSED for name in ("a[0]", "a[1]", "a[2]", "b[x]")})
     lines = group_lines([*compare_suites(base, suite({})).changes])
     assert lines == ["t.py: test_a (3), test_b[x] (was passed)"]

@@ -47,7 +47,7 @@ def test_options_exist(page: str, commands: list[str], capsys: pytest.CaptureFix
         with pytest.raises(SystemExit, match=r"^0$"):
             main([command, "--help"])
         known = capsys.readouterr().out
-        # Sessions of nox pass theirs on to `run`.
+        # Sessions of nox pass their arguments on to `run`.
         name = r"noxfile\.py -s release --" if command == "run" else rf"python -m ci {command}"
         shown = re.findall(rf"{name} ([^`#\n]*)", page)
         assert shown

@@ -1,4 +1,4 @@
-"""What doctor makes of the facts, and what it prints."""
+"""Doctor's findings from facts, and its output."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_clocks(seconds: int, level: Severity, found: str) -> None:
 # Checks
 
 
-def test_checks_run_at_once_and_are_told_in_their_order() -> None:
+def test_checks_run_in_parallel_and_are_reported_in_order() -> None:
     second_is_there = threading.Event()
 
     def first() -> Iterator[Finding]:
@@ -267,7 +267,7 @@ def test_certificates() -> None:
     assert judge_certificates(path, [], NOW).level is Severity.PROBLEM
 
 
-def test_a_bundle_that_is_none(tmp_path: Path) -> None:
+def test_a_ca_bundle_without_certificates(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
     found = judge_ca_bundle(path)
@@ -291,7 +291,7 @@ def test_wheelhouses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["20.10.24+dfsg1", "27.3.1", "29.0.0-rc.1"])
-def test_an_engine_that_will_do(version: str) -> None:
+def test_a_suitable_engine(version: str) -> None:
     found = judge_engine(ENGINE, {**INFO, "ServerVersion": version})
     assert found.level is Severity.OK
     assert found.found == (
@@ -319,7 +319,7 @@ def test_times_and_sizes_of_an_engine() -> None:
 
 def test_architectures() -> None:
     assert not list(judge_architecture("image", ["arm64", "amd64"], INFO))
-    assert not list(judge_architecture("image", [], INFO))  # a registry need not say
+    assert not list(judge_architecture("image", [], INFO))  # a registry may omit it
     [found] = judge_architecture("image", ["arm64"], INFO)
     assert found.found == "it is for arm64"
     assert found.expected == "amd64, the architecture of the engine on gpu-1"
@@ -387,7 +387,7 @@ def test_devices_that_a_run_would_wait_for() -> None:
         assert found.remedy == "A run waits up to 60 s for them (devices.wait_s)."
 
 
-def test_a_named_device_need_not_tell_its_state() -> None:
+def test_a_named_device_may_lack_its_state() -> None:
     plan = policy(uuids=("a",))
     assert judged(plan, device("a", health="unknown", used=None)).found == "a free"
     assert judged(plan, device("a", health="unhealthy")).found == "a unhealthy"
@@ -480,7 +480,7 @@ def index() -> Iterator[str]:
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "INFINI_CI_SITE"):
         monkeypatch.delenv(name, raising=False)
-    # Settings of this machine's pip would be asked over the network.
+    # The settings of this machine's pip would lead to network requests.
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     path = tmp_path / "ci.yaml"
     path.write_text("project: tiny\nplatforms:\n  cpu: {}\n  moore: {simulated: true}\n")
@@ -492,7 +492,7 @@ def doctor(config: Path, *arguments: str) -> int:
     return cli.main(["doctor", *options, *arguments])
 
 
-def test_a_machine_that_is_well_but_for_a_clock(
+def test_a_wrong_clock_is_the_only_warning_of_a_good_machine(
     config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
@@ -511,7 +511,7 @@ def test_what_all_platforms_need_of_this_machine_is_looked_at_once(
     config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)
-    available = count(8)  # GB: what is free changes between two looks
+    available = count(8)  # GB: the free space changes between two calls
 
     def memory(**_options: bool) -> Finding:
         return ok("memory", f"{next(available)} GB available")
@@ -574,7 +574,7 @@ def test_all_that_is_wrong_with_the_configuration(
     assert lines[-1] == "2 problems"
 
 
-def test_an_engine_that_nobody_knows_is_said_once(
+def test_an_unknown_engine_is_reported_once(
     config: Path, index: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index)

@@ -34,7 +34,7 @@ from ci.util.prerequisites import package_manager
 
 
 class Recorder:
-    """Keeps what it is told."""
+    """Keeps the events that it gets."""
 
     def __init__(self) -> None:
         self.events: list[Mapping[str, object]] = []
@@ -161,7 +161,7 @@ def test_events_are_passed_once_when_the_stream_starts_again(reader: EventReader
     reader.feed(STREAM[:100])
     reader.restart()
     reader.feed(STREAM[:90])
-    reader.restart()  # cut off again, before what was seen the first time
+    reader.restart()  # cut off again, earlier than the first time
     reader.feed(STREAM)
     assert [event["event"] for event in events(reader)] == EVENTS_OF_STREAM
 
@@ -203,7 +203,7 @@ def test_wheelhouse_outlives_the_run_that_first_served_it(tmp_path: Path, free_p
 
 
 def wait_for_server(port: int) -> None:
-    """Wait until somebody takes the port over, with a guard against waiting for ever."""
+    """Wait until another process takes the port over, with a time limit."""
     deadline = monotonic() + 30
     while monotonic() < deadline:
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
@@ -211,7 +211,7 @@ def wait_for_server(port: int) -> None:
     pytest.fail(f"nobody serves at port {port}")
 
 
-def test_wheelhouse_of_another_folder_is_not_taken_for_ours(
+def test_wheelhouse_of_another_folder_is_not_used(
     tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wheelhouse_server, "HANDOVER_S", 0.0)
@@ -226,7 +226,7 @@ def test_wheelhouse_of_another_folder_is_not_taken_for_ours(
 
 
 def refuse(door: socket.socket, times: int) -> Thread:
-    """Accept connections in a thread and say nothing; then give the port up."""
+    """Accept connections in a thread without an answer; then release the port."""
 
     def run() -> None:
         with door:
@@ -254,7 +254,7 @@ def test_port_of_a_program_that_says_nothing(
 
 
 def test_wheelhouse_whose_port_changes_hands(tmp_path: Path) -> None:
-    """Seven platforms at once: who has the port ends, and another has it before this one."""
+    """Seven platforms at once: the owner of the port ends, and another one gets it first."""
     door = socket.create_server(("127.0.0.1", 0))
     port = door.getsockname()[1]
     others = refuse(door, 2)
@@ -292,7 +292,7 @@ QUERY = urlencode({"buildargs": json.dumps({"PIP_INDEX_URL": ADDRESS, "TOKEN": "
         pytest.param(ConnectionError(f"retries exceeded with url: /build?{QUERY} (x)"), id="cut"),
     ],
 )
-def test_error_of_a_build_does_not_tell_its_arguments(error: Exception) -> None:
+def test_error_of_a_build_does_not_contain_its_arguments(error: Exception) -> None:
     with (
         pytest.raises(InfrastructureError, match=r"failed: (400|unknown|retries)") as told,
         typed_sdk_errors("the Docker Engine at tcp://lab"),
@@ -319,7 +319,7 @@ def test_image_log_hides_passwords(tmp_path: Path) -> None:
         (OSError(errno.ENOSPC, "No space left on device"), "this machine"),
     ],
 )
-def test_full_disk_is_told_with_its_machine(error: Exception, machine: str) -> None:
+def test_full_disk_is_reported_with_its_machine(error: Exception, machine: str) -> None:
     with (
         pytest.raises(InfrastructureError, match=f"^the disk of {machine} is full: ") as told,
         typed_sdk_errors("the engine at x"),
@@ -339,7 +339,7 @@ def test_full_disk_is_told_with_its_machine(error: Exception, machine: str) -> N
         (OSError(errno.ENOSPC, "full"), False),
     ],
 )
-def test_a_cut_is_told_from_an_answer(error: Exception, cut: bool) -> None:
+def test_a_cut_connection_is_distinguished_from_an_answer(error: Exception, cut: bool) -> None:
     assert is_connection_lost(error) is cut
 
 

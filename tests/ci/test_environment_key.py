@@ -1,4 +1,4 @@
-"""What environments are told apart by, and by what not."""
+"""The facts that distinguish environments, and those that do not."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("name", "changes"), CHANGES.items(), ids=CHANGES)
-def test_what_changes_times_is_told(name: str, changes: dict[str, Any]) -> None:
+def test_changes_of_the_environment_are_reported(name: str, changes: dict[str, Any]) -> None:
     now = key_of(**changes)
     [told] = now.changes(key_of())
     assert told.startswith(f"{name} changed: ")
@@ -135,7 +135,7 @@ def test_odd_facts_are_no_error() -> None:
     assert key.devices == "1 x device"
 
 
-def test_a_processor_without_a_model_is_told_by_its_architecture() -> None:
+def test_a_processor_without_a_model_has_its_architecture() -> None:
     machine = {**FACTS["machine"], "cpu_model": None, "architecture": "aarch64"}
     assert key_of(machine=machine).machine == "aarch64, 16 cores, 126 GiB"
 

@@ -155,7 +155,7 @@ def test_nothing_is_an_empty_record() -> None:
     assert parse_events(["", "\n"]) == RunRecord()
 
 
-def test_devices_that_came_or_went_are_no_obstacle() -> None:
+def test_devices_that_appear_or_vanish_do_not_matter() -> None:
     device = {"uuid": "GPU-1", "health": "healthy"}
     taken = event("lease_taken", stage="pytest", waited_s=0, devices=[device])
     released = event("lease_released", devices=[{**device, "health": "failed"}, device])

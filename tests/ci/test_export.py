@@ -190,7 +190,7 @@ def test_nothing_is_no_table(results: Path, capsys: Output) -> None:
     assert not (results / "out").exists()
 
 
-def test_without_pyarrow_the_remedy_is_told(
+def test_without_pyarrow_the_remedy_is_named(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -1,4 +1,4 @@
-"""A fault of this program: exit code 3, whatever it is, and never the product's 1."""
+"""Any fault of this program: exit code 3, and never the product's 1."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_what_is_needed_stays_however_old_and_large() -> None:
     ]
 
 
-def test_of_too_much_the_longest_unused_goes_until_it_is_little_enough() -> None:
+def test_the_longest_unused_items_are_removed_until_the_rest_fits() -> None:
     items = (
         item("newest", 1, size=6 * GB),
         item("needed", 4, size=1 * GB, needed="a container uses it"),
@@ -65,7 +65,7 @@ def test_of_too_much_the_longest_unused_goes_until_it_is_little_enough() -> None
     assert removed(*items) == {"oldest": reason}
 
 
-def test_what_went_for_its_age_counts_for_the_size() -> None:
+def test_items_removed_for_their_age_count_for_the_size() -> None:
     items = (item("old", 20, size=5 * GB), item("a", 2, size=5 * GB), item("b", 1, size=5 * GB))
     assert list(removed(*items)) == ["old"]
 
@@ -127,7 +127,7 @@ def gc(results: Path, *arguments: str) -> int:
 
 @contextmanager
 def holding(command: Sequence[str]) -> Iterator[None]:
-    """A process that has said that it is ready, for as long as the block lasts."""
+    """Run a process that has reported that it is ready, until the end of the block."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"\n"
@@ -233,9 +233,7 @@ def add_work_folder(tmp: Path, run: str) -> Path:
     return folder
 
 
-def test_work_folders_go_when_nobody_uses_them(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unused_work_folders_are_removed(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tmp = Path(tempfile.gettempdir())
     add_run(results, "theirs", project="other")
     dead, theirs, used = (add_work_folder(tmp, run) for run in ("dead", "theirs", "used"))
@@ -313,7 +311,7 @@ def test_an_engine_that_does_not_answer(
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     add_run(results, "old")
     assert gc(results, "--engine=docker") == ExitCode.INFRASTRUCTURE
-    assert names(results) == []  # what is here needs no engine
+    assert names(results) == []  # the items of this machine need no engine
     assert capsys.readouterr().err.startswith("error: no Docker Engine answers")
 
 

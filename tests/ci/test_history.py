@@ -1,4 +1,4 @@
-"""``python -m ci history`` on a store of generated runs: what was planted is what it says."""
+"""``python -m ci history`` on a store of generated runs: it reports the planted changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def regressed(slower: Project, tmp_path: Path) -> Project:
     return slower.copy(tmp_path)
 
 
-def test_check_tells_what_got_worse_and_between_which_commits(regressed: Project) -> None:
+def test_check_reports_the_regression_and_its_commits(regressed: Project) -> None:
     code, said = regressed.ci("history", "cpu", "--check")
     assert code == ExitCode.REGRESSION
     assert "1 open regression\n" in said
@@ -77,7 +77,7 @@ def test_markdown_and_json_say_the_same(regressed: Project) -> None:
     assert shift["changes"][0]["first_run_after"]["run_id"] == "run-012"
 
 
-def test_the_cause_is_told_with_what_got_worse(project: Project) -> None:
+def test_the_cause_is_reported_with_the_regression(project: Project) -> None:
     def build(*units: tuple[str, float]) -> BuildDetails:
         made = [Unit(output=name, kind=UnitKind.COMPILE, seconds=took) for name, took in units]
         return BuildDetails(units=tuple(made))
@@ -145,7 +145,7 @@ def test_the_last_runs_alone(regressed: Project) -> None:
         ),
     ],
 )
-def test_a_wrong_command_line_is_told(
+def test_a_wrong_command_line_is_reported(
     regressed: Project, options: list[str], expected: str
 ) -> None:
     code, said = regressed.ci("history", *options)
@@ -170,7 +170,7 @@ def test_something_from_nothing_has_no_relative_size(project: Project) -> None:
     assert "Infinity" not in project.ci("history", "cpu", "--format", "json")[1]
 
 
-def test_too_few_runs_are_told(project: Project) -> None:
+def test_too_few_runs_are_reported(project: Project) -> None:
     store_runs(project, [result(900), result(1200)])
     code, said = project.ci("history", "cpu", "--check")
     assert code == ExitCode.PASSED
@@ -180,14 +180,14 @@ def test_too_few_runs_are_told(project: Project) -> None:
     )
 
 
-def test_runs_that_measured_nothing_are_told(project: Project) -> None:
+def test_runs_without_measures_are_reported(project: Project) -> None:
     store_runs(project, [result(900, stages=(), total_s=None)])
     code, said = project.ci("history", "cpu", "--check")
     assert code == ExitCode.PRODUCT_FAILURE
     assert "nothing to judge: no stage completed in 1 run" in said
 
 
-def test_a_new_compiler_is_told_and_no_regression(project: Project) -> None:
+def test_a_new_compiler_is_reported_and_is_not_a_regression(project: Project) -> None:
     newer = [result(install, environment=NEWER) for install in noisy(1080, 8, 2)]
     store_runs(project, [*map(result, noisy(900, 12, 1)), *newer])
     for options in (["--check"], []):

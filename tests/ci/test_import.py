@@ -125,7 +125,7 @@ def test_other_results_of_a_known_run_are_refused_unless_they_are_to_win(
         assert store.load(RUN_ID) == changed == read_results(here / RUN_ID / "results.json")
 
 
-def test_what_is_the_same_run_says_so_of_anything_but_its_progress(run: RunResult) -> None:
+def test_only_the_progress_may_differ_between_copies_of_a_run(run: RunResult) -> None:
     for field, value in {"commit": "ff" * 20, "project": "x", "dirty": True}.items():
         other = run.model_copy(update={field: value})
         with pytest.raises(UsageError, match=f"other results: {field} is .* here, {value} there"):
@@ -244,7 +244,7 @@ def test_a_run_that_is_resumed_here_meanwhile_is_left_alone(
     assert read_results(here / RUN_ID / "results.json") == run
 
 
-def test_an_import_that_was_interrupted_is_made_good(
+def test_an_interrupted_import_is_repaired(
     run: RunResult, there: Path, here: Path, capsys: Output
 ) -> None:
     """Between any two of its steps: copying, renaming, storing."""
@@ -261,7 +261,7 @@ def test_an_import_that_was_interrupted_is_made_good(
         assert len(store.tests(RUN_ID, "nvidia")) == 2
 
 
-def test_the_store_is_made_anew_from_the_folders(run: RunResult, there: Path, here: Path) -> None:
+def test_the_store_is_rebuilt_from_the_folders(run: RunResult, there: Path, here: Path) -> None:
     imported(here, there)
     (here / "ci.db").unlink()
     assert imported(here, here) == ExitCode.PASSED
@@ -279,7 +279,7 @@ def test_of_a_run_whose_folder_is_gone_the_store_knows_enough(
     assert ResultFiles(folder=here / RUN_ID / "nvidia").log is not None
 
 
-def test_a_missing_log_is_told(there: Path, here: Path, capsys: Output) -> None:
+def test_a_missing_log_is_reported(there: Path, here: Path, capsys: Output) -> None:
     (there / "nvidia" / "pytest.jsonl").unlink()
     assert imported(here, there) == ExitCode.PASSED
     assert "  nvidia: stored without its tests: their log is missing\n" in capsys.readouterr().out

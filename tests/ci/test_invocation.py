@@ -85,7 +85,7 @@ def test_without_a_session_of_nox_it_is_the_python_of_this_one(
         ({"source": REPOSITORY}, ["run", "cpu"], ""),
     ],
 )
-def test_what_is_not_the_default_is_part_of_it(
+def test_options_other_than_the_default_are_part_of_the_command(
     options: dict[str, object], words: list[str], added: str
 ) -> None:
     with remember_options(given(**options)):

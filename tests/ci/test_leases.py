@@ -46,7 +46,7 @@ def device(index: int, **changes: object) -> dict[str, Any]:
 
 
 class Machine:
-    """A machine with devices, as its probe tells them, and a lease folder."""
+    """A machine with devices, as its probe lists them, and a lease folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "leases"
@@ -160,7 +160,7 @@ def test_devices_that_are_not_fit_are_skipped_with_the_reason(
     leases.release()
 
 
-def test_a_device_that_nobody_knows_is_taken_by_its_name_only(machine: Machine) -> None:
+def test_an_undetected_device_is_leased_only_by_its_name(machine: Machine) -> None:
     machine.has(status="unknown", reason="the library does not load")
     leases, _ = machine.leases()
     message = r"device detection failed: the library does not load \(install gpustack-runtime"
@@ -208,7 +208,7 @@ def test_no_device_at_all(machine: Machine) -> None:
         leases.check()
 
 
-def test_a_folder_that_nobody_can_use_says_what_to_do(tmp_path: Path) -> None:
+def test_an_unusable_folder_has_a_remedy(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.folder.write_text("a file")
     leases, _ = machine.leases()
@@ -250,7 +250,7 @@ def test_a_taken_device_says_by_whom(machine: Machine) -> None:
     second.release()
 
 
-def test_waiting_is_told_and_ends_with_the_lease_before(
+def test_waiting_is_reported_and_ends_with_the_earlier_lease(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.has(device(0))
@@ -268,7 +268,7 @@ def test_waiting_is_told_and_ends_with_the_lease_before(
     second.release()
 
 
-def test_who_is_behind_takes_nothing_and_who_needs_two_keeps_none_of_one(machine: Machine) -> None:
+def test_leases_are_taken_in_order_and_all_devices_at_once(machine: Machine) -> None:
     machine.has(device(0), device(1))
     one, _ = machine.leases("one")
     two, _ = machine.leases("two", count=2)
@@ -306,7 +306,7 @@ def test_competing_processes_never_share_a_device(tmp_path: Path) -> None:
 
 
 def competed(folder: Path, name: int) -> int:
-    """Compete until the last lease; return how often the process was killed and began anew."""
+    """Compete until the last lease; return how often the process was killed and started again."""
     life = 0
     for life in count():
         command = [sys.executable, competitor.__file__, str(folder), f"{name}-{life}"]
@@ -381,7 +381,7 @@ def test_an_interrupt_ends_the_waiting(machine: Machine, job: Job) -> None:
 def test_a_killed_agent_keeps_its_lease_until_its_stage_has_ended(
     machine: Machine, job: Job, supervised: bool
 ) -> None:
-    """Its supervisor ends the stage; where that was killed too, whoever waits for the device."""
+    """Its supervisor ends the stage; if that was killed too, the next one in the queue does."""
     machine.has(device(0))
     job.devices = machine.policy()
     os.mkfifo(job.workspace / "let-go")
@@ -417,7 +417,7 @@ open("let-go").read()
         wait_for_end(supervisor)
     else:
         impatient = LockFolder(str(machine.folder), {}, grace_s=0)
-        assert impatient.holder("GPU-0") is not None  # told to end, as it was before
+        assert impatient.holder("GPU-0") is not None  # asked to end, as before
         assert impatient.holder("GPU-0") is not None  # killed
     wait_for_end(stage)
     second.take("pytest")

@@ -11,7 +11,7 @@ from ci.engines.logs import SHOWN_CHARACTERS, SHOWN_LINES, LiveLogs
 
 
 class Shown:
-    """What a display is told."""
+    """The calls that a display gets."""
 
     def __init__(self) -> None:
         self.events: list[Mapping[str, object]] = []

@@ -59,7 +59,7 @@ def test_an_image_counts_where_it_was_made() -> None:
         assert found.get("image.wall_s") == told
 
 
-def test_cpu_seconds_of_the_total_are_told_where_all_stages_have_some() -> None:
+def test_cpu_seconds_of_the_total_need_those_of_all_stages() -> None:
     cpu = {"cpu_user_s": 2.0, "cpu_system_s": 1.0}
     stages = tuple(stage.model_copy(update=cpu) for stage in ran().stages)
     assert measures_of(ran(stages=stages))["total.cpu_s"] == 6.0
@@ -75,7 +75,7 @@ def test_a_build_that_failed_has_no_measure() -> None:
     [
         ({"failed": 3, "errors": 2}, True),
         ({"failed": 181}, False),  # of 18,051, which is more than 1 %
-        ({}, False),  # the suite failed, and no test: whatever that was
+        ({}, False),  # the suite failed without a failed test: the cause is unknown
     ],
 )
 def test_a_suite_counts_where_it_failed_little(counts: dict[str, int], counted: bool) -> None:
@@ -90,7 +90,7 @@ def test_a_suite_that_did_not_get_to_its_end_has_no_measure(code: int | None) ->
     assert measures_of(result) == INSTALLED | BUILT
 
 
-def test_a_stage_that_is_named_as_a_part_of_the_build_stands_for_it() -> None:
+def test_a_stage_with_the_name_of_a_part_of_the_build_replaces_it() -> None:
     stage = StageResult(name="compile", seconds=40.0, exit_code=0, in_total=True)
     found = measures_of(ran(stages=(*ran().stages, stage)))
     assert found["compile.wall_s"] == 40.0

@@ -1,4 +1,4 @@
-"""What operator tests record, whatever a project records instead; counts of overloads."""
+"""The records of operator tests, invalid records of other projects, and counts of overloads."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_the_platform_and_its_device_are_known() -> None:
     assert (plan().platform, plan().torch_device, plan().simulated) == ("cpu", "cpu", False)
 
 
-def test_stages_are_told_of_a_simulated_device_where_the_configuration_says_so() -> None:
+def test_stages_get_a_simulated_device_from_the_configuration() -> None:
     simulated = plan({**CONFIG, "platforms": {"ascend": {"simulated": True}}})
     assert simulated.simulated
     assert simulated.environment == {
@@ -115,7 +115,7 @@ def test_the_base_image(platform: str, base_image: str | None, expected: str) ->
     assert plan(config, base_image=base_image).needed_image.base_image == expected
 
 
-def test_a_platform_whose_base_image_nobody_knows() -> None:
+def test_a_platform_without_a_configured_base_image() -> None:
     planned = plan({**CONFIG, "platforms": {"iluvatar": {}}})
     with pytest.raises(ConfigError, match=r"platforms\.iluvatar: no base image") as error:
         _ = planned.needed_image
@@ -203,7 +203,7 @@ def test_certificates_are_no_build_argument() -> None:
     assert image.build_arguments == {"PLATFORM": "cpu"}
 
 
-def test_the_offline_base_stands_in_for_the_platforms_own_only() -> None:
+def test_the_offline_base_replaces_only_the_platforms_own_base() -> None:
     own = plan().needed_image
     assert own.base_image == PLATFORMS["cpu"].base_image
     assert own.offline_base_image == OFFLINE_BASE_IMAGE
@@ -212,7 +212,7 @@ def test_the_offline_base_stands_in_for_the_platforms_own_only() -> None:
     assert (sites.offline_base_image, sites.offline_base_command) == (None, None)
 
 
-def test_whoever_names_the_offline_base_gets_it_made() -> None:
+def test_the_offline_base_is_built_if_it_is_named() -> None:
     config = {**CONFIG, "platforms": {"ascend": {}}}
     image = plan(config, base_image=OFFLINE_BASE_IMAGE).needed_image
     assert (image.base_image, image.offline_base_image) == (OFFLINE_BASE_IMAGE,) * 2

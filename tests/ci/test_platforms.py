@@ -1,7 +1,7 @@
-"""The platforms are those of the library's own table, with what else holds on any of them.
+"""The platforms are those of the library's own table; rules that hold on all platforms.
 
-What can follow the table does: the C++ header and CMake's options, ``noxfile.py``, ``bench``. The
-other places that name platforms are compared with it here, so that adding one misses none of them.
+Some places read the table: the C++ header and CMake's options, ``noxfile.py``, ``bench``. The other
+places that name platforms are compared with it here, so that a new platform misses none of them.
 """
 
 from __future__ import annotations

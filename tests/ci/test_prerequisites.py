@@ -219,7 +219,7 @@ def test_engines_that_answer(listening: dict[str, str], tmp_path: Path) -> None:
     answers = prerequisites.docker_answers
     assert answers(listening)
     assert not answers({**listening, "DOCKER_HOST": "tcp://127.0.0.1:1"})
-    assert answers({**listening, "DOCKER_HOST": "ssh://somewhere"})  # left to `run`
+    assert answers({**listening, "DOCKER_HOST": "ssh://somewhere"})  # checked by `run`
     assert answers({"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": str(tmp_path)})
     (tmp_path / "config.json").write_text('{"currentContext": "far"}')
     assert answers({"DOCKER_CONFIG": str(tmp_path)})
@@ -294,7 +294,7 @@ def old_pythons() -> list[str]:
     return [path for path in found if path and subprocess.run([path, "-c", ""]).returncode == 0]
 
 
-def test_an_old_python_is_told_which_it_needs() -> None:
+def test_an_old_python_gets_the_required_version() -> None:
     pythons = old_pythons()
     if not pythons:
         pytest.skip("this machine has no Python before 3.11")

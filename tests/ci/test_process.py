@@ -32,7 +32,7 @@ def test_folder_and_environment(tmp_path: Path) -> None:
     assert result.stdout == f"{tmp_path} 1 False\n"
 
 
-def test_no_program_is_told_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_program_gets_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORE_VARIABLE, "postgresql+psycopg://ci:SECRET@db/ci")
     monkeypatch.setenv("AMBIENT", "yes")
     seen = run(["env"]).stdout

@@ -98,7 +98,7 @@ def test_a_skip_without_proof_breaks_the_contract(
     assert "contract: 1 test pass -> skip: float16 of mm.out" in str(result.notes)
 
 
-def test_a_processor_that_lacks_features_and_passes_is_no_news(work: Workplace) -> None:
+def test_a_pass_on_a_processor_that_lacks_features_adds_no_note(work: Workplace) -> None:
     run(work, SMALL, skips=True)
     write_contract(work)
     result = run(work, SMALL, skips=False)

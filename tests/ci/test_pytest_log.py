@@ -75,7 +75,7 @@ def test_a_worker_crash_is_a_failure_and_named() -> None:
     assert log.running == ()
 
 
-def test_the_cause_of_a_worker_crash_is_told() -> None:
+def test_the_cause_of_a_worker_crash_is_reported() -> None:
     crash = "worker 'gw0' crashed while running 'a::b': no end after 120 s\nTimeout (0:02:00)!"
     log = parse_log([report("a::b", "???", "failed", longrepr=crash)])
     assert log.crashed == ("a::b (no end after 120 s)",)
@@ -256,7 +256,7 @@ def test_a_line_of_any_length_is_counted_with_its_length(tmp_path: Path) -> None
     assert (log.unreadable_lines, log.longest_line) == (1, 64 << 20)
 
 
-def test_a_slot_that_is_none_is_not_taken() -> None:
+def test_an_invalid_slot_is_refused() -> None:
     properties = [["overload", "add"], ["slot", 10**30], ["executed", 1]]
     [test] = parse_log([report("a::b", "call", "failed", user_properties=properties)]).tests
     assert test.operator is not None

@@ -70,7 +70,7 @@ def test_this_project_is_configured_for_all_platforms() -> None:
         assert config.platforms[name].devices == DevicePolicy()
 
 
-def test_the_vendors_packages_are_not_asked_for() -> None:
+def test_the_vendors_packages_are_not_requested() -> None:
     lines = (RECIPE / "requirements-vendor.txt").read_text().splitlines()
     names = {line.partition("==")[0] for line in lines if not line.startswith("#")}
     assert not names & {"torch", "numpy", "triton"}
@@ -139,7 +139,7 @@ def test_labels_hold_no_secrets(folder: Path) -> None:
     assert "s3cret" not in json.dumps(labels(plan(folder, "nvidia", PIP_INDEX_URL=secret)))
 
 
-def test_a_foreign_recipe_has_no_entry_point_of_ours(folder: Path) -> None:
+def test_a_foreign_recipe_does_not_get_our_entry_point(folder: Path) -> None:
     assert plan(folder, "cpu").needed_image.entry == ("/opt/recipe/enter",)
     (folder / "my.Dockerfile").write_text("FROM x\n")
     (folder / "ci.yaml").write_text("project: t\nplatforms:\n  cpu: {recipe: my.Dockerfile}\n")

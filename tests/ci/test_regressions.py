@@ -1,4 +1,4 @@
-"""What a history says: regressions by environment, told once, accepted, undone."""
+"""Findings of a history: regressions by environment, reported once, accepted, undone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def acceptance(measure: str, run: str, level: float, commit: str | None = None) 
     )
 
 
-def test_a_step_is_told_between_the_runs_around_it() -> None:
+def test_a_step_is_reported_between_the_runs_around_it() -> None:
     found = history(runs({"install.wall_s": step()}), KEYS)
     shift = only(found)
     assert found.open == (shift,)
@@ -168,7 +168,7 @@ def test_runs_that_failed_are_gaps() -> None:
     assert (change.before_run.run_id, change.run.run_id) == ("run-17", "run-22")
 
 
-def test_measures_of_one_cause_are_told_once_the_specific_stage_first() -> None:
+def test_measures_of_one_cause_are_reported_once_the_specific_stage_first() -> None:
     together = {
         "install.wall_s": step(200, 240, seed=1),
         "total.wall_s": step(300, 340, seed=2),
@@ -182,7 +182,7 @@ def test_measures_of_one_cause_are_told_once_the_specific_stage_first() -> None:
     assert names == ["compile.wall_s", "install.wall_s", "install.cpu_s", "total.wall_s"]
 
 
-def test_changes_far_from_each_other_are_told_apart() -> None:
+def test_changes_far_from_each_other_are_reported_separately() -> None:
     values = {
         "install.wall_s": step(at=15, since=30, seed=1),
         "pytest.wall_s": step(at=30, since=15, seed=2),
@@ -192,7 +192,7 @@ def test_changes_far_from_each_other_are_told_apart() -> None:
     assert [newest.headline.measure, oldest.headline.measure] == ["pytest.wall_s", "install.wall_s"]
 
 
-def test_a_stage_alone_is_told_with_what_its_own_measures_say() -> None:
+def test_a_single_stage_is_reported_with_its_own_measures() -> None:
     values = {"install.wall_s": step(seed=1), "pytest.wall_s": step(seed=2)}
     found = history(runs(values), KEYS, stage="pytest")
     assert [change.measure for change in only(found).changes] == ["pytest.wall_s"]
@@ -223,7 +223,7 @@ def test_environments_are_never_compared() -> None:
     assert change.changes == ("compiler changed: g++ 12.2 -> g++ 13.1",)
 
 
-def test_a_new_environment_is_told_once_against_the_most_similar_one() -> None:
+def test_a_new_environment_is_compared_once_with_the_most_similar_one() -> None:
     both = replace(NEWER, cache=WARM.cache)
     rows = []
     for at, key in enumerate((KEY, WARM, KEY, WARM, both, KEY, both)):
@@ -291,7 +291,7 @@ def test_an_acceptance_of_something_else_changes_nothing(other: Acceptance) -> N
     assert history(runs({"install.wall_s": step()}), KEYS, [other]).open
 
 
-def test_what_is_not_accepted_is_told_first() -> None:
+def test_changes_that_are_not_accepted_come_first() -> None:
     values = {"install.wall_s": step(seed=1), "pytest.wall_s": step(seed=2)}
     accepted = [acceptance("pytest.wall_s", "run-20", 130)]
     [shift] = history(runs(values), KEYS, accepted).open
@@ -325,7 +325,7 @@ def test_the_stages_that_contain_what_is_accepted_are_accepted_with_it() -> None
 BUSY = {"pytest.wall_s": step(seed=1), "pytest.cpu_s": noisy((180, 32), seed=2)}
 
 
-def test_wall_time_alone_is_told_and_does_not_alarm() -> None:
+def test_wall_time_alone_is_reported_and_does_not_alarm() -> None:
     found = history(runs(BUSY), KEYS)
     change = only(found).headline
     assert change.wall_alone
@@ -352,7 +352,7 @@ def test_counts_alarm_at_once_unless_they_grow_little() -> None:
     assert not lines.is_open
 
 
-def test_a_drift_is_told_with_the_run_that_it_begins_with() -> None:
+def test_a_drift_is_reported_with_its_first_run() -> None:
     values = [value * (1 + n / 200) for n, value in enumerate(noisy((100, 60)))]
     found = history(runs({"install.wall_s": values}), KEYS)
     [series] = found.environments[0].series
@@ -371,6 +371,6 @@ def test_seconds_that_would_be_lost_among_those_of_the_whole_are_not_expected_th
     assert history(runs(values), KEYS).open
 
 
-def test_cpu_seconds_that_nobody_can_judge_excuse_nothing() -> None:
+def test_unknown_cpu_seconds_excuse_nothing() -> None:
     few: list[float | None] = [None] * 30 + [180.0, 181.0]
     assert history(runs({**BUSY, "pytest.cpu_s": few}), KEYS).open

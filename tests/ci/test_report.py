@@ -92,7 +92,7 @@ def test_the_page_has_origin_evidence_and_stages(published: RunResult) -> None:
     assert "| image | 0.4 s | - | - | - | 0 | no |" in text
 
 
-def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult) -> None:
+def test_the_parts_of_a_build_are_shown_below_its_stages(published: RunResult) -> None:
     build = BuildResult(
         configure_s=0.44,
         compile_s=12.224,
@@ -111,7 +111,7 @@ def test_what_a_build_was_made_of_is_told_below_its_stages(published: RunResult)
     assert f"\n\nB{told[1:]}.\n" in ResultsReport(run).markdown()
 
 
-def test_of_a_build_only_what_is_known_is_told() -> None:
+def test_only_known_measures_of_a_build_are_shown() -> None:
     known = BuildResult(link_s=0.0, wheel_bytes=0)
     assert build_text(known) == "build, included in the stages: link 0.0 s, wheel 0.0 MiB"
     assert build_text(BuildResult(compile_s=2.0)) == "build, included in the stages: compile 2.0 s"
@@ -168,7 +168,7 @@ def test_a_page_shows_names_as_they_are(published: RunResult) -> None:
     assert f"| {shown[0].upper()}{shown[1:]}. |" in text
 
 
-def test_a_terminal_is_told_nothing_by_a_name(published: RunResult) -> None:
+def test_names_cannot_control_the_terminal(published: RunResult) -> None:
     text = terminal(hostile(published), width=300)
     plain = "test_x[<img src=x onerror=alert(1)>|**b**|`c`|[d](e)] __f__\N{REPLACEMENT CHARACTER}"
     assert text.count(plain) == 2

@@ -297,7 +297,7 @@ def test_notes(passed: dict[str, str], notes: list[str] | None) -> None:
     )
 
 
-def test_a_note_says_why_there_are_none() -> None:
+def test_a_note_gives_the_reason_for_no_reruns() -> None:
     ended = {"event": "reruns_ended", "reason": "pytest did not finish"}
     assert rerun_notes([], ["a"], record(ended))[-1] == ("no reruns: pytest did not finish")
     assert rerun_notes([], ["a"], record()) == []
@@ -347,7 +347,7 @@ def test_the_command_line_wins_and_a_resumed_run_keeps_it(
 
 
 @pytest.mark.parametrize("number", ["-1", "x", "101"])
-def test_a_number_that_is_none(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_number(number: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["run", "cpu", f"--reruns={number}"])
     assert (

@@ -98,7 +98,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     assert "\n" not in str(it.value)
 
 
-def test_a_number_that_is_none_is_refused(published: RunResult, tmp_path: Path) -> None:
+def test_an_invalid_number_is_refused(published: RunResult, tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(published.to_json().replace("888.75", "1e999"))
     place = r"platforms\.0\.build_install_s: Input should be a finite number, got inf"
@@ -137,7 +137,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_results(tmp_path / "results.json")
 
 
-def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))  # as a disk with a byte of room

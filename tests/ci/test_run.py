@@ -1,4 +1,4 @@
-"""The coordinator with the real agent: what is planted is what table, JSON and code say."""
+"""The coordinator with the real agent: table, JSON and exit code show the planted outcomes."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: str)
     assert note in result.notes
 
 
-def test_a_build_that_takes_too_long_and_says_that_all_is_well(work: Workplace) -> None:
+def test_a_build_that_times_out_and_reports_success(work: Workplace) -> None:
     # Not in Python, which a busy machine may not have started when the time is up.
     work.write("ci.yaml", CONFIG.replace("python build.py", "sh build.sh\n  timeout_s: 1"))
     work.write("build.sh", "trap 'exit 0' TERM\nsleep 600 &\nwait\n")
@@ -298,7 +298,7 @@ def test_a_fault_of_this_program_is_a_result_like_any_other(work: Workplace) -> 
     result = work.only()
     assert judged(result) == (Product.NOT_RUN, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
     assert result.notes == ("not run: ZeroDivisionError: a bug",)
-    assert "raise self.prepare_error" in work.output()  # for whoever mends it
+    assert "raise self.prepare_error" in work.output()  # for the developer who fixes it
 
 
 def test_an_interrupt_while_the_image_is_built(work: Workplace) -> None:
@@ -353,7 +353,7 @@ def test_resuming_adopts_what_the_engine_still_has(work: Workplace) -> None:
     assert result.platforms[0].notes[1].startswith("resumed: ")
 
 
-def test_resuming_judges_results_that_nobody_judged(work: Workplace) -> None:
+def test_resuming_judges_results_without_a_verdict(work: Workplace) -> None:
     request = _interrupted_before_the_verdict(work)
     result, _ = work.run(request)
     assert work.engine.calls == ["resume cpu"]
@@ -376,7 +376,7 @@ def test_resuming_runs_again_what_was_judged_as_incomplete(work: Workplace) -> N
     assert result.platforms[0].verdict.product is Product.PASSED
 
 
-def test_resuming_begins_anew_where_nothing_is_left(work: Workplace) -> None:
+def test_resuming_starts_over_without_a_container(work: Workplace) -> None:
     work.engine.prepare_error = InfrastructureError("no space left")
     _, run = work.run()
     work.new_engine()
@@ -435,7 +435,7 @@ class Blind:
 
 
 class EditingEngine(LocalEngine):
-    """Takes so long over the image that somebody edits the sources meanwhile."""
+    """Builds the image so slowly that a user edits the sources meanwhile."""
 
     def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
         (plan.source / "new.py").touch()
@@ -494,7 +494,7 @@ def test_an_unknown_run_cannot_be_resumed(tmp_path: Path) -> None:
         load_request(tmp_path, "x")
 
 
-def test_a_request_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_request_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "request.json").write_text("{}")
     with pytest.raises(UsageError, match=r"request\.json is not a request"):

@@ -1,4 +1,4 @@
-"""``run --select``: what is asked for, and what a run of selected operators proves."""
+"""``run --select``: the request, and the meaning of a run of selected operators."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
     return project
 
 
-class TestWhatIsAskedFor:
+class TestRequestedOptions:
     SECTION = SelectionConfig(variable="TINY_OPERATORS")
 
     def asked(

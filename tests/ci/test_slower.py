@@ -43,7 +43,7 @@ BEFORE = [noisy(seed) for seed in range(MANY)]
 
 @pytest.mark.parametrize("seed", range(10, 15))
 @pytest.mark.parametrize("pace", [0.2, 1.0, 18.0])
-def test_noise_stalls_and_another_pace_are_no_news(seed: int, pace: float) -> None:
+def test_noise_stalls_and_another_pace_are_not_reported(seed: int, pace: float) -> None:
     assert names(noisy(seed, pace), *BEFORE) == []
     assert names(noisy(seed, pace), BEFORE[0]) == []
 
@@ -57,7 +57,7 @@ def test_of_few_tests_the_one_that_grew_is_no_pace() -> None:
 def test_a_test_that_grew_beyond_all_runs_before_it() -> None:
     head = noisy(20, op7=3.0)
     assert names(head, *BEFORE) == ["op7"]
-    assert names(head, *BEFORE[:-1]) == []  # fewer runs: only what is very large
+    assert names(head, *BEFORE[:-1]) == []  # fewer runs: only very large changes
     assert names(noisy(20, op7=9.0), BEFORE[0]) == ["op7"]
 
 
@@ -66,7 +66,7 @@ def test_one_run_before_it_that_took_as_long_is_enough() -> None:
     assert names(noisy(20, op7=3.0), BEFORE[0], once, *BEFORE[1:]) == []
 
 
-def test_stalls_of_the_whole_run_hide_what_is_not_larger() -> None:
+def test_stalls_of_the_whole_run_hide_smaller_changes() -> None:
     stalled = {f"op{n}": 0.3 for n in range(100, 120)}
     assert names(noisy(20, op7=3.0, **stalled), *BEFORE) == []
     assert names(noisy(20, op7=30.0, **stalled), *BEFORE) == ["op7"]

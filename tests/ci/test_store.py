@@ -55,7 +55,7 @@ def test_a_simulated_device_comes_back_as_one(published: RunResult, store_url: s
         assert store.load(run.run_id) == run
 
 
-def test_all_that_a_result_can_say_comes_back(published: RunResult, store_url: str) -> None:
+def test_every_field_of_a_result_comes_back(published: RunResult, store_url: str) -> None:
     first = published.platforms[0]
     killed = StageResult(name="x", seconds=1e-9, exit_code=-9, in_total=False)
     full = first.model_copy(
@@ -120,7 +120,7 @@ def test_a_platform_brings_its_tests_once(published: RunResult, store_url: str) 
         store.save(later, {})
         assert store.load() == later
         kept = [len(store.tests(later.run_id, p.platform)) for p in (first, second)]
-        assert kept == [1, 0]  # of what is no more the same, the tests are not known
+        assert kept == [1, 0]  # the tests of a changed record are unknown
         assert not store.holds(published.run_id, second)
 
 

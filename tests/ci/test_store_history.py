@@ -1,4 +1,4 @@
-"""What the store tells of many runs, and what it keeps beside their rows."""
+"""Queries over many runs of the store, and the data beside their rows."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ def test_tests_are_kept_in_order_of_their_names_to_the_microsecond(
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e300])
-def test_a_duration_that_is_none_is_refused(
-    seconds: float, published: RunResult, store: Store
-) -> None:
+def test_an_invalid_duration_is_refused(seconds: float, published: RunResult, store: Store) -> None:
     tests = (ended(Outcome.PASSED, seconds=seconds),)
     message = r"the store cannot save run .*: cannot convert|int too"
     with pytest.raises(InfrastructureError, match=message):

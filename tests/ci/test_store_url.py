@@ -1,4 +1,4 @@
-"""Which database a store is in, and what is said of one that cannot be used."""
+"""The database of a store, and the errors for one that cannot be used."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_variable_names_the_store(
     assert not (tmp_path / "results").exists()
 
 
-def test_an_empty_variable_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_counts_as_unset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORE_VARIABLE, "")
     open_store(tmp_path).close()
     assert (tmp_path / "ci.db").is_file()
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_a_typed_error(store_url: str) -> None:
             store.accepted("infini-ops")
 
 
-def test_a_connection_that_was_lost_is_made_anew(published: RunResult, postgresql: Server) -> None:
+def test_a_lost_connection_is_reopened(published: RunResult, postgresql: Server) -> None:
     url = postgresql.new_store()
     with Store(url) as store:
         store.save(published, {})

@@ -1,4 +1,4 @@
-"""Stores and results of other versions of the program: what loads, what is refused and how."""
+"""Stores and results of other versions of the program: which load, and how others are refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def newest() -> str:
 
 
 def make_older(url: str, revision: str) -> None:
-    """A store as a version of before the documents left it, as far as anybody looks."""
+    """A store as a version before the documents wrote it, in all columns that are read."""
     with connected(url) as connection:
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(text(f"INSERT INTO alembic_version VALUES ('{revision}')"))  # noqa: S608
@@ -219,7 +219,7 @@ def test_migrations_are_frozen() -> None:
 
 
 ADDED_FIELD = "energy_j"
-# Saves a run with the new field beside the runs of before, and asks for all of them.
+# Saves a run with the new field beside the earlier runs, and queries all of them.
 LATER = f"""\
 import sys
 from pathlib import Path
@@ -252,7 +252,7 @@ assert main(["export", "--format", "csv", "--output", output, *options]) == 0
 def test_a_new_field_of_a_stage_touches_its_model_alone(
     published: RunResult, tmp_path: Path
 ) -> None:
-    """A later version, whose ``StageResult`` has one field more, on what this one has left."""
+    """A later version, whose ``StageResult`` has one field more, on the store of this one."""
     later, results, elsewhere = (tmp_path / name for name in ("later", "results", "elsewhere"))
     program = shutil.copytree(
         REPOSITORY / "ci", later / "ci", ignore=shutil.ignore_patterns("__pycache__")
@@ -280,7 +280,7 @@ def test_a_new_field_of_a_stage_touches_its_model_alone(
     assert list(rows[0])[-2:] == ["in_total", ADDED_FIELD]
     assert [row[ADDED_FIELD] for row in rows if row["run_id"] != "after"] == [""] * 12
     assert [row[ADDED_FIELD] for row in rows if row["run_id"] == "after"][2] == "9.5"
-    with Store(default_url(results)) as store:  # and this version on what the later one has left
+    with Store(default_url(results)) as store:  # and this version on the store of the later one
         assert {head.run_id for head in store.heads()} == {"before", "after", RUN_ID}
         message = (
             "newer version of this program: run after: got results of version"

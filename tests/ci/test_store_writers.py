@@ -94,7 +94,7 @@ def test_runs_of_several_writers_are_all_there(published: RunResult, store_url: 
 
 
 def test_a_reader_sees_one_state(published: RunResult, postgresql: Server) -> None:
-    """With SQLite, whoever saves waits until nobody reads."""
+    """With SQLite, a writer waits until all readers have ended."""
     url = postgresql.new_store()
     engine = connect(url)
     with Store(url) as store:

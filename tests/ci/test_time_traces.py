@@ -1,4 +1,4 @@
-"""Time traces of compilers: as clang and nvcc wrote them, and as nobody should."""
+"""Time traces of compilers: as clang and nvcc wrote them, and malformed ones."""
 
 from __future__ import annotations
 

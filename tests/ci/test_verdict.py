@@ -793,7 +793,7 @@ def test_tests_that_ran_elsewhere_prove_nothing() -> None:
     assert "full suite passed" not in notes(given)
 
 
-def test_where_tests_ran_comes_before_what_they_said() -> None:
+def test_a_wrong_device_comes_before_the_outcomes_of_the_tests() -> None:
     given = ended(operators(ADD, MUL_FAILED), platform="nvidia", torch_device="cuda")
     assert judge(given).evidence[0].text.startswith("requested cuda; ")
     assert "fact: 1 failed, 0 errors: " in texts(judge(given))
@@ -857,7 +857,7 @@ def test_a_simulated_run_says_so_and_what_its_kernels_are() -> None:
     )
 
 
-def test_a_simulated_run_that_nobody_asked_for_is_a_failure_and_labelled() -> None:
+def test_a_simulated_run_that_was_not_requested_fails_and_is_labelled() -> None:
     given = ended(operators(ADD_SIMULATED, MUL_SIMULATED), **ON_ASCEND)
     assert judge(given).product is Product.FAILED
     assert given.simulated
@@ -902,7 +902,7 @@ def test_what_is_compiled_only_and_runs_nothing_else_proves_nothing() -> None:
     assert judge(given).product is Product.INCOMPLETE
 
 
-def test_no_device_where_one_was_asked_for_is_a_failure() -> None:
+def test_a_requested_device_that_is_missing_is_a_failure() -> None:
     given = ended(operators(OF_NO_OPERATOR, operator_log.compiled_only("add.out")), **ON_METAX)
     assert judge(given).product is Product.FAILED
     assert notes(given).startswith("requested a real cuda; 1 of 1 tests were on a simulated one")
@@ -961,7 +961,7 @@ def test_what_differs_from_the_cpu_is_a_note() -> None:
     assert judge(given).product is Product.PASSED
 
 
-def test_a_contract_that_is_fulfilled_needs_no_word() -> None:
+def test_a_fulfilled_contract_adds_no_note() -> None:
     given = ended(operators(ADD, MUL_SKIPPED), contract=contract(ADD, MUL_SKIPPED))
     assert judge(given).product is Product.PASSED
     assert "contract" not in notes(given) + texts(judge(given))
@@ -997,7 +997,7 @@ def test_a_broken_contract_fails_the_product(
     assert notes(given).startswith(f"contract: {breach}; {command}")
 
 
-def test_a_broken_contract_is_told_beside_failures() -> None:
+def test_a_broken_contract_is_reported_beside_failures() -> None:
     given = ended(replace(operators(MUL_FAILED), exit_status=1), contract=contract(ADD, MUL))
     assert "1 test failed; contract: 1 test vanished: float32 of add.out" in notes(given)
     assert "fact: 1 failed, 0 errors" in texts(judge(given))

@@ -246,7 +246,7 @@ def test_one_interrupt_ends_all(work: Workplace) -> None:
     ]
 
 
-def test_what_heeds_no_interrupt_is_ended_by_the_fourth(work: Workplace) -> None:
+def test_the_fourth_interrupt_ends_a_program_that_ignores_interrupts(work: Workplace) -> None:
     def hang() -> None:
         for _ in range(4):
             try:
@@ -373,7 +373,7 @@ read_log = vars(ResultFiles)["log"].func
 
 
 def of_moore(function: Callable[..., Any], fault: Exception) -> Callable[..., Any]:
-    """``function``, which fails at what is of one platform."""
+    """``function``, but it fails for one platform."""
 
     def guarded(*arguments: Any, **named: Any) -> Any:
         if "moore" in repr(arguments).lower():
@@ -384,7 +384,7 @@ def of_moore(function: Callable[..., Any], fault: Exception) -> Callable[..., An
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
-def test_a_platform_that_nobody_can_judge_is_a_row(
+def test_a_platform_without_a_verdict_is_still_a_row(
     work: Workplace, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     odd(work)
@@ -452,7 +452,7 @@ class Unreadable:
         return int, ("no number",)
 
 
-def test_a_worker_that_nobody_understands_is_ended(work: Workplace) -> None:
+def test_a_worker_that_sends_unreadable_events_is_ended(work: Workplace) -> None:
     class OddlySpoken(OddEngine):
         def prepare(self, plan: RunPlan, observer: Observer) -> ImageFacts:
             if plan.platform == "moore":

@@ -56,7 +56,7 @@ class Workplace:
         self.new_engine()
 
     def new_engine(self) -> None:
-        """One that works, and was asked nothing yet."""
+        """A working engine without calls so far."""
         self.engine = LocalEngine(record=self.folder / "calls")
         self.engine.record.unlink(missing_ok=True)
 

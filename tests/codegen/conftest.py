@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def _all_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the caller's environment narrows is not what is tested."""
+    """Ignore a selection in the caller's environment."""
     monkeypatch.delenv(SELECTION_VARIABLE, raising=False)
 
 

@@ -35,7 +35,7 @@ def test_what_torch_computes_for_any_backend(functions: NativeFunctions) -> None
 
 
 def test_what_the_cpu_computes(bare: Coverage) -> None:
-    """Of what is not composite: what the dispatcher has a CPU kernel for, but for a few."""
+    """Of the operators that are not composite: those with a CPU kernel, except a few."""
     torch = pytest.importorskip("torch")
     has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
     fallback = bare.of(Status.FALLBACK)

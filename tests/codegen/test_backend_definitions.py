@@ -26,7 +26,7 @@ Check = Callable[..., list[str]]
 
 @pytest.fixture
 def check(tmp_path: Path, functions: NativeFunctions, monkeypatch: pytest.MonkeyPatch) -> Check:
-    """What is said of a kernels.cc with this text and a file that lists these operators."""
+    """Return the findings for a kernels.cc with this text and a file with these operators."""
     monkeypatch.chdir(tmp_path)
 
     def check(text: str, *operators: str, symint: str = "") -> list[str]:
@@ -359,7 +359,7 @@ Tensor Kernels::abs(Tensor self) {{
         ),
     ],
 )
-def test_what_macros_hide_is_said(check: Check, text: str, note: str) -> None:
+def test_signatures_that_macros_hide_are_reported(check: Check, text: str, note: str) -> None:
     assert check(text) == [f"kernels.cc:{note}"]
 
 

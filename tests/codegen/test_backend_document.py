@@ -1,4 +1,4 @@
-"""The YAML file of a backend: what it means, and what is said about what it must not."""
+"""The YAML file of a backend: its meaning, and the errors for wrong content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(tmp_path: Path, functions: NativeFunctions) -> Read:
 
 @pytest.fixture
 def refusal(tmp_path: Path, functions: NativeFunctions, monkeypatch: pytest.MonkeyPatch) -> Refusal:
-    """What is said about npu.yaml with this text; the torch is called "torch X"."""
+    """Return the error for an npu.yaml with this text; the torch is called "torch X"."""
     monkeypatch.chdir(tmp_path)
 
     def refusal(text: str | bytes) -> str:
@@ -209,7 +209,7 @@ def test_a_folder(tmp_path: Path, functions: NativeFunctions) -> None:
     assert str(raised.value) == (f"{tmp_path}: Is a directory; expected the YAML file of a backend")
 
 
-# What is wrong with a file, after "npu.yaml:".
+# The error for a file, after "npu.yaml:".
 _WRONG = {
     "no-backend": (
         "cpp_namespace: torch_npu\nsupported: [abs]\n",
@@ -492,11 +492,11 @@ _WRONG = {
 
 
 @pytest.mark.parametrize(("text", "expected"), _WRONG.values(), ids=_WRONG.keys())
-def test_what_is_wrong_is_said(refusal: Refusal, text: str, expected: str) -> None:
+def test_an_error_of_the_file_is_reported(refusal: Refusal, text: str, expected: str) -> None:
     assert refusal(text) == f"npu.yaml:{expected}"
 
 
-def test_all_that_is_wrong_is_said_at_once_in_the_order_of_the_file(refusal: Refusal) -> None:
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file(refusal: Refusal) -> None:
     text = """\
 autograd: [no, add.Tensor]
 supported: [abz, add.out]
@@ -524,7 +524,7 @@ fallback: 1
     ]
 
 
-def test_a_bomb_of_aliases_goes_off_in_no_message(refusal: Refusal) -> None:
+def test_a_bomb_of_aliases_gives_short_messages(refusal: Refusal) -> None:
     levels = [f"  - &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12)]
     text = "\n".join([f"{HEAD}non_native:", "  - &l0 [x]", *levels, "supported: [*l11, *l11]"])
     findings = refusal(text).splitlines()
@@ -577,7 +577,7 @@ def _torchgen_reads(
 
     try:
         parsed = parse_backend_yaml(str(path), functions.grouped, dict(functions.backend_indices))
-    except Exception:  # AssertionError, and whatever it trips over
+    except Exception:  # an AssertionError of its checks, or any other error
         return None
     return tuple(  # type: ignore[return-value]
         {str(name): kernel.kernel for name, kernel in parsed.backend_indices[key].index.items()}

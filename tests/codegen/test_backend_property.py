@@ -1,4 +1,4 @@
-"""Whatever operators a backend supports, what is generated hangs together."""
+"""For any operators of a backend, the generated files are consistent."""
 
 from __future__ import annotations
 

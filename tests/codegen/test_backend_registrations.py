@@ -40,7 +40,7 @@ SUPPORTED = (
     "glu_backward.grad_input",  # functional from out=
     "hardswish.out",  # functional and in-place from out=
     "log_sigmoid_forward.output",  # two outputs, one of them a workspace
-    "masked_select.out",  # nobody knows the size of the result
+    "masked_select.out",  # the size of the result is unknown
     "searchsorted.Tensor_out",  # an optional tensor, an optional string
     "resize_",  # an argument that changes itself
 )
@@ -66,7 +66,7 @@ def backend_file(
 
 
 def only(functions: NativeFunctions, file: BackendFile) -> NativeFunctions:
-    """A torch that has nothing but the operators of the file and their variants."""
+    """A torch that has only the operators of the file and their variants."""
     listed = {functions.by_name[each.name].root_name for each in (*file.supported, *file.autograd)}
     listed |= {"_copy_from_and_resize", "_native_batch_norm_legit", "as_strided", "conj_physical"}
     chosen = tuple(each for each in functions.functions if each.root_name in listed)
@@ -139,7 +139,7 @@ def test_every_key_that_a_file_may_name(functions: NativeFunctions, tmp_path: Pa
 
 
 def derived(functions: NativeFunctions, *supported: str, **changes: Any) -> set[str]:
-    """What is registered beside ``supported``."""
+    """Return the registrations beside ``supported``."""
     text = render_backend(backend_file(supported, (), **changes), functions)
     return registered(text["RegisterPrivateUse1.cpp"]).keys() - set(supported)
 
@@ -151,7 +151,7 @@ def derived(functions: NativeFunctions, *supported: str, **changes: Any) -> set[
         ("add.out", set()),  # structured
         ("abs", {"abs.out"}),  # abs_ checks more than a wrapper
         ("hardswish.out", {"hardswish", "hardswish_"}),
-        ("masked_select.out", set()),  # a size that only values tell
+        ("masked_select.out", set()),  # a size that depends on values
         ("_empty_per_channel_affine_quantized.out", set()),  # a factory, of tensors too
         ("_foreach_add.Scalar", set()),  # torch loops over the tensors
         # Lists, and an argument that is written beside them.

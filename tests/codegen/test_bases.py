@@ -1,4 +1,4 @@
-"""Reading the hand-written bases: those of the library, and what is written in another way."""
+"""Reading the hand-written bases: those of the library, and other ways to write them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_librarys_own(root: Path) -> None:
     assert defaults == [None, None, 1, 0, False, False, None]
 
 
-def test_all_that_a_row_can_say(tmp_path: Path) -> None:
+def test_every_field_of_a_row(tmp_path: Path) -> None:
     assert read(tmp_path, BASE) == (
         "scale.out(Tensor input, Tensor?[] weights, int[2]? dim=None, float factor=-2.5, *, "
         "Tensor(a!) out, Tensor(b!) mask) -> ()"

@@ -138,7 +138,7 @@ def test_a_build_for_the_platform_of_the_run(
     assert finished.returncode == 0, finished.stderr
 
 
-def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
+def test_torch_requested_but_missing(root: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=False)
     python = tmp_path / "empty" / "bin" / "python"
     message = configure(
@@ -150,7 +150,7 @@ def test_torch_asked_for_but_not_there(root: Path, tmp_path: Path) -> None:
 def test_a_torch_of_the_user_is_found_by_an_isolated_build(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """pip hides ``pip install --user torch`` from it; what is installed finds torch there too."""
+    """pip hides ``pip install --user torch`` from the build; the installed library finds it."""
     pytest.importorskip("torchgen", reason="torch is not installed")
     monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path))
     monkeypatch.setenv("INFINI_OPS_TORCH_OPS", "abs")
@@ -176,7 +176,7 @@ def test_a_torch_of_the_user_is_found_by_an_isolated_build(
 
 
 def test_off_is_off_where_torch_is_installed(root: Path, tmp_path: Path) -> None:
-    """Detection fills in only what nobody said."""
+    """Detection fills in only the options that are not set."""
     pytest.importorskip("torchgen", reason="torch is not installed")
     detected = run_cmake(root, tmp_path / "detected")
     assert "enabling WITH_TORCH" in detected.stdout

@@ -190,7 +190,7 @@ def test_schemas_are_checked_by_an_optimized_python(tmp_path: Path, root: Path) 
     assert inspect("-O").stderr.startswith("codegen: error: Python got -O, which skips")
 
 
-def test_what_is_generated_from_counts_and_not_where_it_lies(tmp_path: Path) -> None:
+def test_the_content_of_the_inputs_counts_and_not_their_folder(tmp_path: Path) -> None:
     inputs = Inputs(
         torch=find_torch(), selection=tmp_path / "a.yaml", variable="", base_dir=tmp_path
     )

@@ -70,7 +70,7 @@ def test_every_overload_is_generated_or_skipped(variable: str, schemas: Schemas)
 
 
 def test_the_reasons_are_a_fixed_vocabulary() -> None:
-    """Whoever reads the metadata may rely on them."""
+    """Readers of the metadata may depend on them."""
     assert {reason.value for reason in SkipReason} == {
         "excluded by the selection",
         "not selected",

@@ -1,4 +1,4 @@
-"""What is generated, from the schemas of the installed torch."""
+"""The generated code, from the schemas of the installed torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOLDEN_NAMES = (
     "index_put_",  # a list of optional tensors
     "linear_backward",  # booleans, three outs
     "mean",
-    "normal",  # a generator, overloads that C++ tells apart by their omitted inputs
+    "normal",  # a generator, overloads that C++ distinguishes by their omitted inputs
     "random_",  # a parameter called as a Python keyword
     "topk",
     "upsample_nearest2d",  # optional lists of integers and of floats

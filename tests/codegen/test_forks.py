@@ -1,4 +1,4 @@
-"""Torches that are not the one we know: forks, old ones, and broken ones."""
+"""Versions of torch other than the usual one: forks, old ones, and broken ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from codegen.errors import GenerationError
 TORCHGEN = importlib.util.find_spec("torchgen")
 pytestmark = pytest.mark.skipif(TORCHGEN is None, reason="torch is not installed")
 
-# A schema that torch 2.13 has, so that torchgen takes it and all that hangs on it.
+# A schema of torch 2.13, so that torchgen accepts it and all that depends on it.
 ABS = """\
 - func: abs(Tensor self) -> Tensor
   variants: function, method
@@ -93,7 +93,7 @@ def generate(fork: Path, selection: Path, folder: Path) -> dict[str, Any]:
 def test_a_fork_works_without_edits(
     fork: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It lacks two operators, and adds some of which two have only what we know."""
+    """It lacks two operators, and adds some; only two of these have known types."""
     path = schema_file(fork)
     path.write_text(without(path.read_text(), "logcumsumexp", "_logcumsumexp") + FORK)
     model = fork / "torchgen" / "model.py"
@@ -139,7 +139,7 @@ def test_the_torchgen_of_this_python_is_left_alone(fork: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (  # a type that torchgen does not know
+        (  # a type unknown to torchgen
             "abs.out(Tensor self",
             "abs.out(Tensr self",
             r":6: torchgen refuses 'abs\.out\(Tensr self, .*': RuntimeError: "
@@ -183,7 +183,7 @@ def test_broken_schemas(fork: Path, old: str, new: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_schema_that_stands_twice(fork: Path) -> None:
+def test_a_duplicate_schema(fork: Path) -> None:
     schema_file(fork).write_text(ABS + ABS[ABS.index("- func: abs.out") :])
     message = r":9: torchgen refuses 'abs\.out\(.*duplicate operator abs\.out"
     with pytest.raises(GenerationError, match=message):

@@ -67,7 +67,7 @@ def test_text_says_why_not(schemas: Schemas) -> None:
     assert "[not generated: not selected by INFINI_OPS_TORCH_OPS]" in text
 
 
-def test_json_of_everything_tells_all_overloads(schemas: Schemas) -> None:
+def test_json_of_everything_lists_all_overloads(schemas: Schemas) -> None:
     fields = as_json(schemas, "*")
     texts = [each["schema"] for operator in fields["operators"] for each in operator["overloads"]]
     declared = [str(each.schema) for group in schemas.by_name.values() for each in group]

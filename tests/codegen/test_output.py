@@ -1,4 +1,4 @@
-"""Keeping an output folder equal to what is generated."""
+"""Keeping an output folder equal to the generated files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MANIFEST = '{"inputs": "", "summary": "", "notes": %s, "files": %s}'
         *(MANIFEST % ("[]", '["old.h"]'), MANIFEST % ("[]", '{"../old.h": ""}')),
     ],
 )
-def test_a_damaged_manifest_vouches_for_nothing(tmp_path: Path, manifest: str) -> None:
+def test_a_damaged_manifest_removes_no_file(tmp_path: Path, manifest: str) -> None:
     (tmp_path / MANIFEST_NAME).write_text(manifest, errors="surrogateescape")
     (tmp_path / "old.h").write_text("x")
     assert synchronize({"a.h": "1"}, tmp_path).removed == ()
@@ -81,7 +81,7 @@ def test_an_untouched_folder_is_up_to_date(tmp_path: Path) -> None:
 
 def test_a_run_that_is_cut_off_is_repeated_and_leaves_nothing_behind(tmp_path: Path) -> None:
     synchronize({"a.h": "1"}, tmp_path, inputs="x")
-    (tmp_path / "c.h").mkdir()  # stands in the way of the last of the new files
+    (tmp_path / "c.h").mkdir()  # blocks the path of the last new file
     with pytest.raises(IsADirectoryError, match=r"c\.h"):
         synchronize({"b.h": "2", "c.h": "3"}, tmp_path, inputs="y")
     assert (tmp_path / "b.h").exists()

@@ -1,4 +1,4 @@
-"""Which operators are generated: what selections mean, and what a wrong one is told."""
+"""Which operators are generated: the meaning of selections, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def choose_from_file(folder: Path, text: str, schemas: Schemas, variable: str = 
     return choose([load_selection(write(folder, text)), parse_variable(variable)], schemas)
 
 
-def test_ours_is_everything(root: Path, schemas: Schemas) -> None:
+def test_our_selection_is_everything(root: Path, schemas: Schemas) -> None:
     choice = choose([load_selection(root / "codegen" / "torch_ops.yaml")], schemas)
     assert choice == Choice()
 

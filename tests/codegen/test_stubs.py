@@ -72,7 +72,7 @@ folder: str = infini.ops.include_dir().name + infini.ops.metadata_path().name
 folder = infini.ops.native_metadata_path().name
 """
 
-# What mypy has to say about a line is written at its end.
+# The end of a line names the error of mypy that it must have.
 BAD = """
 import infini.ops
 import torch
@@ -102,7 +102,7 @@ result = infini.ops.abs(x, out)  # func-returns-value
 
 @dataclass(frozen=True)
 class Checked:
-    """What strict mypy said: the error codes by file and line."""
+    """Return the error codes of strict mypy by file and line."""
 
     output: str
 

@@ -1,8 +1,8 @@
-"""Shows which Pythons and which torches the library works with: ``nox -s compat``.
+"""Checks which versions of Python and torch the library works with: ``nox -s compat``.
 
-``pythons``, the default, takes every interpreter that it finds; ``torches`` downloads several
-torches. Nothing of the machine's own Pythons is touched: each Python and each torch gets a folder
-of its own in ``--work-dir``, which the next run uses again.
+``pythons``, the default, checks every interpreter that it finds. ``torches`` downloads several
+versions of torch. The machine's own Pythons stay unchanged: each Python and each torch gets a
+folder of its own in ``--work-dir``, which the next run uses again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.compat.interpreters import find_interpreters, places
 from tests.compat.pythons import PythonOutcome, check_python, supported_versions
 from tests.compat.steps import Step
-from tests.compat.torches import Outcome, check_torch
+from tests.compat.torches import TorchOutcome, check_torch
 
 OLD = ("2.4.1", "2.5.1", "2.6.0")
 NEW = ("2.14.1",)
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _pythons(options: argparse.Namespace) -> int:
-    """A version that was not asked for by name may be missing, but not all of them."""
+    """Check the Pythons; a missing one fails the run if it was named, or if all are missing."""
     work_dir = options.work_dir.resolve()
     outcomes: list[PythonOutcome] = []
     for version in options.versions or supported_versions():
@@ -60,7 +60,7 @@ def _pythons(options: argparse.Namespace) -> int:
 
 
 def _torches(options: argparse.Namespace) -> int:
-    outcomes: list[Outcome] = []
+    outcomes: list[TorchOutcome] = []
     for version in options.versions:
         headers_only = options.headers_only or version in OLD
         folder = options.work_dir.resolve() / version
@@ -81,13 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         required=True,
         metavar="DIR",
-        help="where environments, torches, builds, logs and results lie",
+        help="folder for environments, versions of torch, builds, logs and results",
     )
     commands = parser.add_subparsers(dest="what", metavar="{pythons,torches}")
     defaults = {"what": "pythons", "versions": [], "without_torch": False, "full": False}
-    parser.set_defaults(**defaults)  # takes the place of dest's own
+    parser.set_defaults(**defaults)  # for a command line without a subcommand
     pythons = commands.add_parser(
-        "pythons", help="every interpreter of this machine, without torch and with (the default)"
+        "pythons", help="check this machine's interpreters, without and with torch (the default)"
     )
     pythons.add_argument(
         "versions",
@@ -95,13 +95,15 @@ def _parser() -> argparse.ArgumentParser:
         type=_python_version,
         metavar="VERSION",
         help=f"one of {', '.join(supported_versions())} (default: all); "
-        "one that is missing fails the run",
+        "the run fails if one of them is missing",
     )
     pythons.add_argument(
-        "--without-torch", action="store_true", help="leave out what needs torch: most of the time"
+        "--without-torch",
+        action="store_true",
+        help="leave out the checks with torch, which take most of the time",
     )
     torches = commands.add_parser(
-        "torches", help="other versions of torch, with the Python that runs this"
+        "torches", help="check other versions of torch, with the Python of this environment"
     )
     torches.add_argument(
         "versions",
@@ -114,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     torches.add_argument(
         "--headers-only",
         action="store_true",
-        help=f"compile against the headers, install nothing; always so for {', '.join(OLD)}",
+        help=f"compile against the headers and install nothing; always on for {', '.join(OLD)}",
     )
     for command in (pythons, torches):
         command.add_argument("--full", action="store_true", help="run the whole operator suite")
@@ -124,28 +126,26 @@ def _parser() -> argparse.ArgumentParser:
 def _python_version(text: str) -> str:
     if text not in supported_versions():
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no supported Python; expected one of {', '.join(supported_versions())}"
+            f"got '{text}', expected a supported Python: {', '.join(supported_versions())}"
         )
     return text
 
 
 def _torch_version(text: str) -> str:
     if not re.fullmatch(r"\d+(\.\w+)+", text):
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is no release of torch; expected one like 2.13.0"
-        )
+        raise argparse.ArgumentTypeError(f"got '{text}', expected a release of torch, like 2.13.0")
     return text
 
 
 def _print_failures(what: str, failed: Sequence[Step]) -> None:
     for step in failed:
-        print(f"\n{what}: {step.name} failed; {step.log}:\n{step.last_lines}\n")
+        print(f"\n{what}: {step.name} failed; see {step.log}:\n{step.last_lines}\n")
 
 
 def _write(
     name: str,
     table: Sequence[str],
-    outcomes: Sequence[PythonOutcome] | Sequence[Outcome],
+    outcomes: Sequence[PythonOutcome] | Sequence[TorchOutcome],
     folder: Path,
 ) -> None:
     text = "\n".join(table) + "\n"
@@ -162,7 +162,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [lines[0], "|---" * len(headings) + "|", *lines[1:]]
 
 
-def _torch_row(outcome: Outcome) -> list[str]:
+def _torch_row(outcome: TorchOutcome) -> list[str]:
     steps = {step.name: step for step in outcome.steps}
     counts = (outcome.operators, outcome.overloads, outcome.skipped)
     return [

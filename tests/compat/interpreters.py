@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ci.util.process import ProcessError, run
 
-# Runs in the interpreter that it describes. A launcher and a virtual environment give the Python
-# behind them.
+# Runs in the interpreter that it describes. For a launcher or a virtual environment, it describes
+# the Python behind it.
 _DESCRIBE = """
 import json, os, sys, sysconfig
 print(json.dumps({
@@ -47,7 +47,7 @@ def find_interpreters(version: str) -> list[Interpreter]:
 
 
 def places() -> list[str]:
-    """Return where interpreters are looked for, for messages."""
+    """Return the places that are searched for interpreters, for messages."""
     return ["PATH", "/usr/bin", "/usr/local/bin", str(_pyenv() / "versions"), str(_uv())]
 
 

@@ -1,4 +1,4 @@
-"""Checks one Python: the library without torch, and with torch where a CPU wheel can be had."""
+"""Checks one Python: the library without torch, and with torch where a CPU wheel exists."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FREE_THREADED = "free-threaded: not supported, not checked"
 
 @dataclass(frozen=True, kw_only=True)
 class PythonOutcome:
-    """What is known of one Python; without an executable it is missing."""
+    """The result of one Python; ``executable`` is None if it is missing."""
 
     python: str
     executable: Path | None = None
@@ -50,14 +50,14 @@ def check_python(
 
     Args:
         interpreter: one of 3.10 or later.
-        work_dir: what is kept for all Pythons.
-        with_torch: go on to the second, which takes minutes.
+        work_dir: the folder of environments and builds, kept for the next run.
+        with_torch: also check the library with torch, which takes minutes.
         full: run the whole operator suite with torch, not only its native part.
     """
     outcome = PythonOutcome(python=interpreter.version, executable=interpreter.executable)
     if interpreter.is_free_threaded:
         return replace(outcome, note=FREE_THREADED)
-    # Two interpreters may be of one version.
+    # Two interpreters may have the same version.
     folder = work_dir / "-".join((interpreter.version, *interpreter.executable.parts[1:-2]))
     folder.mkdir(parents=True, exist_ok=True)
     steps = run_steps(_without_torch(interpreter, folder, work_dir / "build"), folder)
@@ -67,7 +67,7 @@ def check_python(
     if not with_torch:
         return outcome
     torch = _cpu_wheel()
-    # Found out without a download: only CPU wheels have this local version.
+    # Search without a download: only CPU wheels have this local version.
     options = ("--dry-run", "--no-deps", "--only-binary=:all:")
     search = pip_install(folder / "venv/bin/python", *options, torch)
     found = run_step("wheel", search, {}, folder / "wheel.log")
@@ -109,8 +109,8 @@ def _with_torch(
 
 
 def _build(python: Path, build: Path, option: str) -> tuple[str | Path, ...]:
-    # One build folder for all Pythons: only what sees Python.h is compiled for each of them.
-    # The answers of CMake's searches are those of another Python.
+    # One build folder for all Pythons: only sources that include Python.h are compiled for each.
+    # The cached results of CMake's searches belong to another Python.
     (build / "CMakeCache.txt").unlink(missing_ok=True)
     defines = (option, "AUTO_DETECT_DEVICES=OFF", "AUTO_DETECT_BACKENDS=OFF")
     return pip_install(

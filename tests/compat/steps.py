@@ -1,4 +1,4 @@
-"""One program after the other, each with a log of its own, up to the first that fails."""
+"""Runs programs in sequence, each with a log of its own, until one fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Planned = tuple[str, Sequence[str | Path], Mapping[str, str]]  # name, command, 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One program that was run for a torch or a Python; CPU-seconds with all that it started."""
+    """The result of one program; its CPU-seconds include all processes that it started."""
 
     name: str
     exit_code: int
@@ -33,7 +33,7 @@ class Step:
 
 
 def run_steps(planned: Iterator[Planned], folder: Path) -> tuple[Step, ...]:
-    """Run what is planned, with logs in ``folder``, up to the first step that fails."""
+    """Run the planned programs, with logs in ``folder``, until one fails."""
     steps: list[Step] = []
     for name, command, environment in planned:
         steps.append(run_step(name, command, environment, folder / f"{name}.log"))
@@ -89,7 +89,7 @@ def project() -> dict[str, Any]:
 
 
 def requirements() -> list[str]:
-    """Return what building without isolation and the operator suite need."""
+    """Return the packages for a build without isolation and for the operator suite."""
     content = project()
     return [
         *content["build-system"]["requires"],

@@ -1,4 +1,4 @@
-"""How ``nox -s compat`` finds Pythons, and what it makes of those that are missing."""
+"""How ``nox -s compat`` finds Pythons, and how it reports missing ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is first on PATH, where no pyenv's and no uv's Pythons are."""
+    """A folder that is first on PATH, on a machine without Pythons of pyenv and uv."""
     folder = tmp_path / "with a space"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/bin")  # a launcher may need a shell
@@ -28,7 +28,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_interpreter_is_found_once(path: Path, tmp_path: Path) -> None:
-    """This one: by a link on PATH, by another among pyenv's, and by the environment it is in."""
+    """This one has a link on PATH, another link in pyenv's folder, and an environment."""
     pyenv = tmp_path / f"pyenv/versions/{VERSION}.0/bin"
     pyenv.mkdir(parents=True)
     for folder in (path, pyenv):
@@ -43,14 +43,14 @@ def test_an_interpreter_is_found_once(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "program", ["#!/bin/sh\nexit 127\n", "#!/bin/no-such-shell\n"], ids=["fails", "no-shell"]
 )
-def test_a_launcher_that_does_not_start_is_no_interpreter(path: Path, program: str) -> None:
+def test_a_launcher_that_does_not_start_is_ignored(path: Path, program: str) -> None:
     launcher = path / "python3.99"
     launcher.write_text(program)
     launcher.chmod(0o755)
     assert find_interpreters("3.99") == []
 
 
-def test_an_interpreter_under_the_name_of_another_version(path: Path) -> None:
+def test_an_interpreter_with_the_name_of_another_version_is_ignored(path: Path) -> None:
     (path / "python3.99").symlink_to(sys.executable)
     assert find_interpreters("3.99") == []
 
@@ -81,7 +81,7 @@ def test_missing_pythons_are_listed_and_never_a_success(
 def test_an_unsupported_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         command.main([f"--work-dir={tmp_path}", "pythons", "3.9"])
-    expected = f"'3.9' is no supported Python; expected one of {', '.join(supported_versions())}"
+    expected = f"got '3.9', expected a supported Python: {', '.join(supported_versions())}"
     assert expected in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""An operator of every kind does on the CPU, bit by bit, what torch does.
+"""An operator of every kind matches torch bit for bit on the CPU.
 
 Runs in the environment of the torch that is checked; ``tests/ops`` has all operators.
 """
@@ -16,7 +16,7 @@ import torch
 
 SLOT = 8
 
-# What is special about a call, the operator, torch's function, inputs, keywords.
+# Name of the case, operator, torch's function, inputs, keywords.
 Case = tuple[str, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 

@@ -1,4 +1,4 @@
-"""Checks one torch, step by step, each with a log of its own."""
+"""Checks one version of torch in steps, each with a log of its own."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.compat.steps import (
 METADATA_NAME = "torch_ops_metadata.json"
 # Wheels of every torch from 2.4 on exist for it, and headers don't differ between Pythons.
 WHEEL_PYTHON = "3.11"
-# What compiling needs of a wheel of 900 MB. CMake finds torch by its `__init__.py`.
+# The files of a 900 MB wheel that compiling needs. CMake finds torch by its `__init__.py`.
 UNPACKED = re.compile(r"torch/(include/|share/cmake/|version\.py$|__init__\.py$)|torchgen/")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What is known of one torch; the counts are None where nothing was generated."""
+class TorchOutcome:
+    """The result of one version of torch; the counts are None if generation failed."""
 
     torch: str
     operators: int | None
@@ -44,18 +44,18 @@ class Outcome:
         return [step for step in self.steps if step.exit_code != 0]
 
 
-def check_torch(version: str, folder: Path, *, headers_only: bool, full: bool) -> Outcome:
+def check_torch(version: str, folder: Path, *, headers_only: bool, full: bool) -> TorchOutcome:
     """Runs the steps up to the first that fails.
 
     Args:
         version: a release, "2.14.1".
-        folder: what is kept for this torch; torch itself is found there again.
-        headers_only: compile the sources that see torch; else install, import and call.
+        folder: the folder of this version, kept for the next run, which reuses torch from it.
+        headers_only: only compile the sources, against the headers; else install, import, call.
         full: run the operator suite as well.
     """
     folder.mkdir(parents=True, exist_ok=True)
     build = folder / "build"
-    shutil.rmtree(build, ignore_errors=True)  # no CPU-second is spared by an earlier run
+    shutil.rmtree(build, ignore_errors=True)  # so that an earlier run saves no CPU-seconds
     planned = (
         _compile_against_headers(version, folder, build)
         if headers_only
@@ -71,7 +71,7 @@ def _compile_against_headers(version: str, folder: Path, build: Path) -> Iterato
         with tempfile.TemporaryDirectory(dir=folder) as downloads:
             yield "download", _download(version, downloads), {}
             _unpack(next(Path(downloads).glob("*.whl")), headers)
-    # So that CMake's search for torch ends at the headers.
+    # CMake's search for torch must find the unpacked headers.
     environment = {"PYTHONPATH": str(headers)}
     options = ("-G", "Ninja", "-DWITH_TORCH=ON", "-DAUTO_DETECT_DEVICES=OFF")
     python = f"-DPython_EXECUTABLE={sys.executable}"
@@ -86,7 +86,7 @@ def _download(version: str, folder: str) -> tuple[str, ...]:
 
 
 def _unpack(wheel: Path, folder: Path) -> None:
-    """Takes the headers out. ``zipfile`` lets no name lead out of the folder."""
+    """Extract the headers; ``zipfile`` keeps every name inside the folder."""
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:
@@ -119,13 +119,13 @@ def _install(version: str, folder: Path, build: Path, *, full: bool) -> Iterator
         yield "suite", (*pytest, "--numprocesses=auto", ROOT / "tests" / "ops"), {}
 
 
-def _outcome(version: str, metadata: Path, steps: Sequence[Step]) -> Outcome:
+def _outcome(version: str, metadata: Path, steps: Sequence[Step]) -> TorchOutcome:
     if not metadata.exists():
-        return Outcome(
+        return TorchOutcome(
             torch=version, operators=None, overloads=None, skipped=None, steps=tuple(steps)
         )
     content = json.loads(metadata.read_bytes())
-    return Outcome(
+    return TorchOutcome(
         torch=content["torch_version"],
         operators=len({entry["name"] for entry in content["ops"]}),
         overloads=len(content["ops"]),

@@ -1,4 +1,4 @@
-// The checks of test_parallel.py, by name. One that fails says where and ends with 1.
+// The checks of test_parallel.py, by name. A failed check prints its place and exits with 1.
 
 #include <sched.h>
 #include <sys/wait.h>
@@ -111,7 +111,7 @@ void Callers() {
   for (std::thread& caller : callers) caller.join();
 }
 
-// The child has none of the threads; other callers are at work while it is made.
+// The child has none of the threads; other callers run during the fork.
 void Fork() {
   std::atomic<bool> is_over{false};
   std::thread other([&] {
@@ -143,8 +143,7 @@ void Exit() {
   std::exit(0);
 }
 
-// Nanoseconds of a call that has nothing to do: in a row, and after the threads fell asleep.
-// Printed.
+// Prints the nanoseconds of a call without work: in a row, and after the threads fell asleep.
 void Latency() {
   using Clock = std::chrono::steady_clock;
   for (const bool sleeps : {false, true}) {

@@ -1,7 +1,7 @@
 """The CUDA implementations, run on host memory by the emulator in tests/cuda/emulator.
 
-Built there with AddressSanitizer, they run in a process of their own, to which a call goes as text
-and the bytes of its arrays. numpy has no bfloat16: its bits travel as uint16.
+They are built there with AddressSanitizer, and run in a process of their own. A call is sent to it
+as text and the bytes of its arrays. numpy has no bfloat16: its bits are sent as uint16.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def owner(array: np.ndarray) -> np.ndarray:
 
 
 class Buffers:
-    """The memory that the arrays of a call lie in, without repetition."""
+    """The memory of the arrays of a call, each block once."""
 
     def __init__(self, arguments: Sequence[Value]) -> None:
         arrays = [array for argument in arguments for array in _arrays(argument)]
@@ -97,7 +97,7 @@ def _arrays(argument: Value) -> Iterator[np.ndarray]:
 
 
 class Emulated:
-    """The process that runs the implementations, started anew after a crash."""
+    """The process that runs the implementations, restarted after a crash."""
 
     def __init__(self, folder: Path) -> None:
         self.program = folder / "operators"

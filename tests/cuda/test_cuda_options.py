@@ -1,4 +1,4 @@
-"""What CMake makes of WITH_CUDA_KERNELS, before anything is compiled."""
+"""How CMake handles WITH_CUDA_KERNELS, before it compiles."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_toolkit_with_nothing_in_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "or set WITH_CUDA_KERNELS to OFF." in message
 
 
-def test_nobody_asked_and_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_without_a_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
     configured = configure(tmp_path / "build", "WITH_NVIDIA=ON")
     assert configured.returncode == 0, configured.stderr
@@ -80,7 +80,7 @@ def test_the_compiler_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("option", "found"),
     [("WITH_CPU=ON", True), ("WITH_CUDA_KERNELS=OFF", False), ("AUTO_DETECT_BACKENDS=OFF", False)],
 )
-def test_nobody_asked_and_there_is_a_toolkit(
+def test_the_default_with_a_toolkit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, found: bool
 ) -> None:
     """The wheels are found beside the Python that builds."""
@@ -93,7 +93,7 @@ def test_nobody_asked_and_there_is_a_toolkit(
     assert ("cuda/add.cu" in (tmp_path / "build.ninja").read_text()) is found
 
 
-def test_an_architecture_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDAARCHS", "80;hopper")
     message = refusal(tmp_path, "WITH_NVIDIA=ON", "WITH_CUDA_KERNELS=ON")
     assert "CMAKE_CUDA_ARCHITECTURES has 'hopper'. Name each architecture by its number" in message

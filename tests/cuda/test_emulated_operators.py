@@ -1,8 +1,8 @@
 """The CUDA implementations on host memory, against numpy in float64.
 
-Kernels are run by the emulator: every element type, operands laid out in the ways that kernels get
-wrong, sizes about those of vectors, warps and blocks. What lies between the elements of an operand
-has to stay as it was.
+The emulator runs the kernels: every element type, operands laid out in the ways that kernels get
+wrong, sizes near those of vectors, warps and blocks. The memory between the elements of an operand
+must not change.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def padded(shape: Shape, dtype: np.dtype) -> np.ndarray:
 
 
 def cropped(shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """No dimension goes on where the next one ends."""
+    """No dimension continues where the next one ends, so none can be merged."""
     larger = contiguous(tuple(size + 1 for size in shape), dtype)
     return larger[tuple(slice(size) for size in shape)]
 
@@ -86,7 +86,7 @@ def reversed_axes(shape: Shape, dtype: np.dtype) -> np.ndarray:
 
 
 def swapped(shape: Shape) -> Shape:
-    """Of matrices, the shape of their transposes."""
+    """Return the shape of transposed matrices."""
     return (*shape[:-2], *shape[:-3:-1])
 
 
@@ -95,7 +95,7 @@ LAYOUTS_BY_RANK = {0: LAYOUTS[:2], 1: LAYOUTS[:5]}
 
 
 class Maker:
-    """Makes operands of a type and their sizes at random."""
+    """Makes random operands of a type, of random sizes."""
 
     def __init__(self, seed: int, dtype: np.dtype) -> None:
         self.random = np.random.default_rng([seed, zlib.crc32(type_name(dtype).encode())])
@@ -325,7 +325,7 @@ def test_every_cuda_implementation_is_tested() -> None:
 
 
 @pytest.mark.parametrize(("operator", "dtype"), PARAMETERS)
-def test_values_and_what_lies_between_them(
+def test_values_and_the_memory_between_them(
     emulated: Emulated, operator: Operator, dtype: np.dtype
 ) -> None:
     for seed in range(operator.cases):

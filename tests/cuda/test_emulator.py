@@ -1,4 +1,4 @@
-"""The emulator runs right kernels, and says what is wrong with others."""
+"""The emulator runs right kernels, and reports the errors of wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CUDA toolkit of the dependency group `cuda`, and what CMake makes of it."""
+"""The CUDA toolkit of the dependency group `cuda`, and how CMake finds it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find_nvcc() -> Path:
 
 
 def find_cuobjdump() -> Path:
-    """Triton's; the toolkit's is in none of the wheels that compile."""
+    """Return Triton's; the wheels of the toolkit do not contain one."""
     spec = importlib.util.find_spec("triton")
     if spec is None or spec.origin is None:
         pytest.skip("the dependency group `triton` is not installed")

@@ -1,4 +1,4 @@
-// Asks the library for NVIDIA what it has, and calls it, on a machine without a GPU.
+// Queries and calls the library for NVIDIA on a machine without a GPU.
 #include <iostream>
 
 #include "base/add.h"

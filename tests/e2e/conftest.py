@@ -115,11 +115,11 @@ def fresh_image(tmp_path_factory: pytest.TempPathFactory) -> str:
 def _no_leftover_folders(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """Whatever an engine puts into the temporary folder must be gone after the test."""
+    """Fail if a file of an engine is left in the temporary folder after the test."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield
     with suppress(ChildProcessError):
-        while True:  # the removal goes on in a child
+        while True:  # a child process finishes the removal
             os.waitpid(-1, 0)
     assert list(folder.iterdir()) == []

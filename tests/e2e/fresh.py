@@ -1,6 +1,6 @@
-"""Machines as newcomers have them: minimal Debian containers with python3 and nothing else.
+"""Machines of new users: minimal Debian containers with python3 only.
 
-What is typed there comes from README's first section: its words are the test's input.
+The commands come from README's first section: its text is the input of the test.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CACHE, CACHE_FOLDER = "infini-ops-fresh-pip", "/var/cache/pip"
 
 @dataclass(frozen=True, kw_only=True)
 class QuickStart:
-    """What README's first section asks for."""
+    """The prerequisites in README's first section."""
 
     packages: tuple[str, ...]
     """Of Debian and Ubuntu."""

@@ -33,7 +33,7 @@ done
 
 @pytest.fixture
 def cache(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[CachePlan]:
-    """A cache that nobody has used yet."""
+    """An unused cache."""
     if bench.engine.name == "host" and not shutil.which("ccache"):
         pytest.skip("this machine has no ccache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(bench.folder / "caches"))
@@ -47,7 +47,7 @@ def cache(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[CachePlan]:
 
 
 def compiled(bench: Bench, cache: CachePlan, results: str) -> dict[str, Any]:
-    """Compile the sources in a new run; return what is said of the cache."""
+    """Compile the sources in a new run; return the note about the cache."""
     plan = bench.plan(stage("build", "sh", "-c", COMPILE), artifacts={"first.o": "first.o"})
     plan = replace(plan, cache=cache, results=bench.folder / results)
     for name, text in SOURCES.items():

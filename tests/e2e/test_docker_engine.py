@@ -44,7 +44,7 @@ def finished(plan: RunPlan) -> dict[str, Any]:
     return next(event for event in map(json.loads, lines) if event["event"] == "stage_finished")
 
 
-def test_image_is_built_once_and_says_what_it_stands_on(docker_bench: Bench) -> None:
+def test_image_is_built_once_and_records_its_base(docker_bench: Bench) -> None:
     plan = docker_bench.plan(stage("build", "true"))
     docker_bench.engine.prepare(plan, docker_bench.observer)
     again = docker_bench.engine.prepare(plan, docker_bench.observer)
@@ -89,7 +89,7 @@ def test_passwords_stay_in_no_image(docker_bench: Bench, client: DockerClient) -
     assert found == []
 
 
-def test_error_of_a_build_does_not_tell_its_arguments(docker_bench: Bench) -> None:
+def test_error_of_a_build_does_not_contain_its_arguments(docker_bench: Bench) -> None:
     recipe = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\ngarbage\n"
     plan = docker_bench.plan(stage("build", "true"), dockerfile=recipe)
     arguments = {"PIP_INDEX_URL": "https://me:s3cret@index.example/simple", "TOKEN": "s3cret"}
@@ -194,7 +194,7 @@ def test_lost_connection_ends_a_build_with_a_typed_error(
 
 @pytest.fixture
 def closed_socket(tmp_path: Path) -> Iterator[Path]:
-    """A socket at which somebody listens, but not to everybody."""
+    """A socket that only its owner may connect to."""
     path = tmp_path / "closed.sock"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
@@ -206,7 +206,7 @@ def closed_socket(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def held_back_by_permissions() -> Iterator[None]:
-    """Be somebody else than root, whom no permission holds back."""
+    """Run as another user than root, since root passes every permission check."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)
@@ -263,6 +263,6 @@ def test_container_whose_name_is_taken(docker_bench: Bench, client: DockerClient
         message = f"platform cpu already has a container {plan.container.name}: .*Conflict"
         with pytest.raises(InfrastructureError, match=message):
             docker_bench.engine.execute(plan, image, docker_bench.observer)
-        other.reload()  # it is somebody else's, and still there
+        other.reload()  # it belongs to another project, and still exists
     finally:
         other.remove()

@@ -79,7 +79,7 @@ def test_interrupt_keeps_what_there_is(bench: Bench) -> None:
     assert facts.exit_code == 130
     first, hang = events(plan, "stage_finished")
     assert (first["exit_code"], hang["interrupted"]) == (0, True)
-    assert bench.engine.resume(plan, bench.observer) is None  # nothing is left
+    assert bench.engine.resume(plan, bench.observer) is None  # no leftovers
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ bench.run(survivor(bench))
 
 
 def survivor(bench: Bench) -> RunPlan:
-    """Plan a run that goes on for a while after its caller has been killed."""
+    """Plan a run that continues for a while after its caller was killed."""
     return bench.plan(
         stage("build", "sh", "-c", "echo begun; sleep 2; echo ended"), stage("later", "true")
     )

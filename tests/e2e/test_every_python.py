@@ -34,7 +34,7 @@ def interpreters(minor: int) -> Iterator[Path]:
         command = [folder / f"python3.{minor}", "-c", WHERE]
         try:
             said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        except OSError:  # there is none, or none for this user
+        except OSError:  # it does not exist, or this user may not run it
             continue
         path = Path(said.rpartition(" ")[2].strip())
         if said.startswith(f"3 {minor} ") and path not in found:

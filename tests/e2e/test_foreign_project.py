@@ -18,7 +18,7 @@ from ci.util.prerequisites import package_manager
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "drive-another-project.md").read_text(encoding="utf-8")
-GREETING = "\n      GREETING: good morning\n"  # what the tiny project asks for
+GREETING = "\n      GREETING: good morning\n"  # the requirement of the tiny project
 
 
 def blocks(language: str) -> list[str]:

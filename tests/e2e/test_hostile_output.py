@@ -60,4 +60,4 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
         assert f"events.jsonl has {length}" in evidence
         assert "the per-test log has " in evidence
     assert bench.observer.named("run_finished")
-    assert bench.engine.resume(plan, bench.observer) is None  # nothing is left
+    assert bench.engine.resume(plan, bench.observer) is None  # no leftovers

@@ -1,6 +1,6 @@
 """The image recipe on bases as vendors have them: a torch of their own, their users, dnf.
 
-The bases are made here, from the offline one, small: a package is its metadata, an SDK a folder.
+The tests build small bases from the offline one: a package is its metadata, an SDK is a folder.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def test_a_torch_of_the_vendors_is_kept(site: Site, both: list[tuple[RunPlan, Im
     ]
 
 
-def test_whoever_has_uid_1000_runs_everything(
+def test_any_user_with_uid_1000_runs_everything(
     site: Site, both: list[tuple[RunPlan, ImageFacts]]
 ) -> None:
     program = (
@@ -203,7 +203,7 @@ def test_whoever_has_uid_1000_runs_everything(
 
 
 SECRET = uuid.uuid4().hex
-# Nobody listens there, which pip takes for a page without links.
+# No server listens there; pip treats this as a page without links.
 LINKS = f"http://me:{SECRET}@127.0.0.1:9/"
 
 
@@ -211,7 +211,7 @@ LINKS = f"http://me:{SECRET}@127.0.0.1:9/"
 def changed(
     site: Site, vendor_base: str, both: list[tuple[RunPlan, ImageFacts]]
 ) -> tuple[RunPlan, ImageFacts]:
-    """One of the two again, with another requirement and an index that wants a password."""
+    """One of the two again, with another requirement and an index that needs a password."""
     assert all(facts.built for _, facts in both)
     plan = site.plan("metax", vendor_base, "iniconfig\n", PIP_FIND_LINKS=LINKS)
     return plan, site.prepare(plan)
@@ -227,7 +227,7 @@ def test_requirements_that_would_replace_it_stop_the_build(site: Site, vendor_ba
 
 
 @pytest.mark.usefixtures("changed")
-def test_no_image_tells_a_secret(site: Site) -> None:
+def test_no_image_contains_a_secret(site: Site) -> None:
     assert images_with_the_secret(site.client) == []
 
 
@@ -287,7 +287,7 @@ def test_system_packages_by_apt(site: Site) -> None:
     refused(site, site.plan("moore", OFFLINE_BASE, "iniconfig\n", "[less, lesss]"), "lesss")
 
 
-def test_a_base_that_nobody_has(site: Site) -> None:
+def test_a_base_image_that_no_registry_has(site: Site) -> None:
     plan = site.plan("moore", "registry.invalid/musa", "iniconfig\n")
     wanted = r"base image registry\.invalid/musa is not on the engine and cannot be pulled"
     with pytest.raises(InfrastructureError, match=wanted) as error:

@@ -1,6 +1,6 @@
 """Green means green and red means red: suites with real plugins and hostile hooks.
 
-Each case is a suite that runs on both engines; what is judged is what a user sees: product,
+Each case is a suite that runs on both engines. The test checks what a user sees: product,
 harness, exit code, the `pytest` column and the notes. All cases of an engine share one
 environment.
 """
@@ -90,7 +90,7 @@ AFTER_SUMMARY = (Product.PASSED, Harness.EXIT_AFTER_SUMMARY, ExitCode.PASSED)
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A suite, and what a user must be told about it."""
+    """A suite, and the result that a user must see."""
 
     verdict: tuple[Product, Harness, ExitCode]
     column: str
@@ -314,7 +314,7 @@ def check(result: PlatformResult, suite: Suite) -> None:
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_what_a_user_is_told(bench: Bench, environment: Path, name: str) -> None:
+def test_the_messages_to_a_user(bench: Bench, environment: Path, name: str) -> None:
     check(judged(bench, plan_of(bench, environment, SUITES[name])), SUITES[name])
 
 

@@ -1,8 +1,8 @@
 """The main job on this project itself: its release, without a vendor's hardware.
 
-With some operators on one platform of each kind; without a Docker Engine on the CPU alone. Where
-complete tests are asked for, with all of them: on seven platforms in seven containers, and on the
-host engine.
+The default is some operators on one platform of each kind, or on the CPU alone without a Docker
+Engine. If complete tests are requested: all operators, on seven platforms in seven containers, and
+on the host engine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Made = tuple[Path, subprocess.CompletedProcess[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What is released, and what has to be there then."""
+    """A release, and the results that it must have."""
 
     name: str
     platforms: tuple[str, ...]
@@ -141,7 +141,7 @@ def row(document: dict[str, Any], platform: Platform) -> Row:
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
-    """What each operator test says of itself."""
+    """Return the properties that each operator test records."""
     reports = map(json.loads, (folder / "pytest.jsonl").read_text().splitlines())
     known = [dict(report["user_properties"]) for report in reports if report.get("when") == "call"]
     return [properties for properties in known if "overload" in properties]

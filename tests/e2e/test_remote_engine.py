@@ -69,7 +69,7 @@ Host lab
 
 
 class Machine:
-    """An sshd, and the ssh configuration that knows it as ``lab``."""
+    """An sshd, and an ssh configuration that names it ``lab``."""
 
     def __init__(self, folder: Path) -> None:
         self._program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -101,7 +101,7 @@ class Machine:
         assert b"listening on 127.0.0.1" in self._sshd.stderr.readline()
 
     def connections(self) -> list[int]:
-        """The processes of its connections; of one that has ended no command line is left."""
+        """Return the processes of its connections; a process that has ended has no command line."""
         pid = self._sshd.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in children if _runs(child)]
@@ -214,7 +214,7 @@ def test_cut_connection_is_made_again(lab: Bench, machine: Machine) -> None:
     assert "reached the Docker Engine at ssh://lab again" in told
 
 
-def test_machine_that_stays_away_leaves_the_run_to_be_adopted(
+def test_run_on_an_unreachable_machine_can_be_adopted(
     lab: Bench, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "RECONNECT_S", 0.1)

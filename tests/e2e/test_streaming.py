@@ -1,4 +1,4 @@
-"""Logs that arrive while their stage runs, wherever it runs, and are complete at its end."""
+"""Logs arrive while their stage runs, on any engine, and are complete at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gc and doctor on a real engine, with things of a project that nobody else has."""
+"""gc and doctor on a real engine, with items of a project of their own."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def things(docker_bench: Bench, tmp_path: Path) -> Iterator[Things]:
     found.clear()
 
 
-def test_gc_removes_what_nobody_uses(
+def test_gc_removes_unused_items(
     docker_bench: Bench, things: Things, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = docker_bench.plan(stage("build", "true"))
@@ -114,7 +114,7 @@ def test_gc_removes_what_nobody_uses(
     things.volume("unused")
     free, named, used = (things.image(name) for name in ("free", "named", "used"))
     mine = f"{things.project}/mine:1"
-    things.client.images.get(named).tag(mine)  # somebody else's name for it stays
+    things.client.images.get(named).tag(mine)  # another project's name for it stays
     things.container(used, "none")
 
     assert things.gc("--older-than=0", "--dry-run") == ExitCode.PASSED

@@ -77,7 +77,7 @@ def test_last(): pass
 )
 
 
-@pytest.fixture(scope="module", params=[("-n", "2"), ()], ids=["two workers", "nothing said"])
+@pytest.fixture(scope="module", params=[("-n", "2"), ()], ids=["two workers", "no option"])
 def everything(request: pytest.FixtureRequest) -> Run:
     return run_suite(EVERYTHING, "--hang-after=2", *request.param)
 
@@ -86,9 +86,9 @@ TESTS = 19
 DEATHS = {
     "segfaults": "Segmentation fault\n",
     "aborts": "Aborted\n",
-    "is_killed": "killed from outside, or ended by a call of exit (no traceback)\n",
-    "exits": "killed from outside, or ended by a call of exit (no traceback)\n",
-    "hangs": "no end after 2 s\n",
+    "is_killed": "killed by another process, or ended by a call of exit() (no traceback)\n",
+    "exits": "killed by another process, or ended by a call of exit() (no traceback)\n",
+    "hangs": "timed out after 2 s\n",
     "breaks_the_device": "the device no longer answers after this test\n",
 }
 NO_REASONS = {
@@ -112,7 +112,7 @@ class TestEverything:
         assert (log.exit_status, everything.exit_status) == (1, 1)
 
     @pytest.mark.parametrize("name", DEATHS)
-    def test_the_report_says_how_it_died(self, everything: Run, name: str) -> None:
+    def test_the_report_says_how_the_test_died(self, everything: Run, name: str) -> None:
         reason = everything.outcome(name).reason
         assert reason
         assert reason.startswith("worker 'gw")
@@ -125,11 +125,11 @@ class TestEverything:
         assert "in test_toy\n" in reason
         assert "pytest" not in reason.partition("To see what it prints: ")[0].partition("\n")[2]
 
-    def test_what_broke_the_device_is_told(self, everything: Run) -> None:
+    def test_the_error_that_broke_the_device_is_reported(self, everything: Run) -> None:
         reason = str(everything.outcome("breaks_the_device").reason)
         assert "RuntimeError: illegal memory access" in reason
 
-    def test_a_dead_test_has_the_properties_that_its_name_tells(self, everything: Run) -> None:
+    def test_a_dead_test_has_the_properties_in_its_name(self, everything: Run) -> None:
         assert everything.properties("segfaults") == {
             "platform": "toy",
             "overload": "segfaults",
@@ -138,17 +138,17 @@ class TestEverything:
             "slot": 8,
         }
 
-    def test_a_failed_test_is_watched_to_its_end(self, everything: Run) -> None:
-        hung = "test_toy.py::test_fails_and_hangs_at_its_end (no end after 2 s)"
+    def test_the_time_limit_covers_the_teardown_of_a_failed_test(self, everything: Run) -> None:
+        hung = "test_toy.py::test_fails_and_hangs_at_its_end (timed out after 2 s)"
         assert hung in everything.log.crashed
 
     @pytest.mark.parametrize("name", NO_REASONS)
     def test_a_skip_outside_of_the_vocabulary_fails(self, everything: Run, name: str) -> None:
         outcome = everything.outcome(name)
         assert outcome.outcome is Outcome.FAILED
-        assert str(outcome.reason).startswith(f"skipped with {NO_REASONS[name]}")
+        assert str(outcome.reason).startswith(f"skip reason: got {NO_REASONS[name]}")
 
-    def test_so_do_the_marks(self, everything: Run) -> None:
+    def test_skip_and_xfail_marks_outside_of_the_vocabulary_fail(self, everything: Run) -> None:
         failed = everything.log.node_ids(Outcome.FAILED, Outcome.ERROR)
         assert {"test_toy.py::test_marked_to_skip", "test_toy.py::test_marked_to_fail"} <= {*failed}
 
@@ -163,15 +163,19 @@ class TestEverything:
 def test_a_module_that_skips_itself_fails() -> None:
     run = run_suite("import pytest\npytest.importorskip('no_such_module')\n")
     assert run.exit_status == 1
-    assert "is no reason of the closed vocabulary" in run.output
+    assert (
+        ", expected 'REASON: detail' with a reason of reasons.py: not in this torch, " in run.output
+    )
 
 
 def test_too_many_deaths_end_the_run_and_fail_it() -> None:
-    """Even where the quarantine foresees each of them."""
+    """Even if the quarantine expects each of them."""
     tests = TOYS + "@pytest.mark.parametrize('number', range(9))\ndef test_toy(number): aborts()\n"
     run = run_suite(tests, "--max-worker-restart=2", quarantine=quarantine_of("test_toy.py*"))
     assert run.log.count(Outcome.SKIPPED) == 3
-    assert "6 of 9 tests did not run. Where too many workers died, the device or" in run.output
+    assert (
+        "6 of 9 tests did not run. If too many workers died, the device or the build " in run.output
+    )
     assert (run.log.exit_status, run.exit_status) == (1, 1)
 
 
@@ -179,11 +183,11 @@ DIES_WHEN_MORE_IS_SENT = """
 
 import threading
 
-GOES_ON = threading.Event()
+WORKER_DIED = threading.Event()
 
 
 def pytest_runtest_logreport(report):
-    # The end of the second test is handled when the worker has died in the third.
+    # Handle the end of the second test only after the worker has died in the third.
     worker = dict(report.user_properties).get("worker")
     if report.when == "teardown" and worker and hasattr(report, "node"):
         os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
@@ -191,24 +195,24 @@ def pytest_runtest_logreport(report):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_from_serializable(data):
-    # The thread that reads what the worker wrote sees that it died later still.
+    # The thread that reads from the worker notices its death even later.
     if "test_third" in data["nodeid"]:
-        GOES_ON.wait()
+        WORKER_DIED.wait()
 
 
 def pytest_runtest_logstart(nodeid):
-    if "test_third" in nodeid:  # the event that follows the end of the second
-        GOES_ON.set()
+    if "test_third" in nodeid:  # the event after the end of the second test
+        WORKER_DIED.set()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish():
-    GOES_ON.set()
+    WORKER_DIED.set()
 """
 
 
 def test_a_death_while_more_tests_are_sent_costs_one_test() -> None:
-    """Of 16, a worker gets four at first (it starts one when it has the next), then more."""
+    """A worker first gets 4 of 16 tests, then more; it starts a test once it has the next."""
     tests = """
 def test_first(): pass
 def test_second(record_property): record_property("worker", os.getpid())
@@ -229,13 +233,13 @@ def test_an_internal_error_of_a_run_is_shown() -> None:
 
 
 @pytest.mark.parametrize("argument", ["-n0", "-s", "--collect-only", "-pno:xdist", "--setup-show"])
-def test_no_worker_for_who_watches(argument: str) -> None:
+def test_options_to_watch_tests_start_no_worker(argument: str) -> None:
     run = run_suite("def test_passes(): pass", argument)
     assert run.exit_status == 0
     assert "worker" not in run.output
 
 
-def test_a_breakpoint_may_take_its_time() -> None:
+def test_a_debugger_is_detected() -> None:
     assert not guards.is_debugged()
     sys.settrace(lambda *_: None)
     try:
@@ -281,32 +285,34 @@ class TestQuarantine:
         [
             ("fails", "vendor defect #1: wrong sum; AssertionError: assert 'torch' == 'library'"),
             ("segfaults", "vendor defect #2: null operand; Segmentation fault"),
-            ("hangs", "vendor defect #3: waits for itself; no end after 2 s"),
+            ("hangs", "vendor defect #3: waits for itself; timed out after 2 s"),
         ],
     )
-    def test_what_it_foresees_is_skipped(self, run: Run, name: str, reason: str) -> None:
+    def test_an_expected_outcome_is_skipped(self, run: Run, name: str, reason: str) -> None:
         assert run.outcome(name).outcome is Outcome.SKIPPED
         assert run.outcome(name).reason == reason
         assert run.properties(name)["reason"] == "vendor defect"
         assert run.properties(name)["quarantine"] == reason.split()[2].strip(":")
 
-    def test_what_passes_passes(self, run: Run) -> None:
+    def test_a_test_that_passes_is_not_skipped(self, run: Run) -> None:
         assert run.outcome("passes").outcome is Outcome.PASSED
 
-    def test_what_does_worse_fails(self, run: Run) -> None:
+    def test_a_worse_outcome_than_expected_fails(self, run: Run) -> None:
         assert run.outcome("aborts").outcome is Outcome.FAILED
-        assert "says that it fails" in str(run.outcome("aborts").reason)
+        assert "The quarantine expects that this test fails: aborts (line 7)." in str(
+            run.outcome("aborts").reason
+        )
         assert run.exit_status == 1
 
-    def test_the_closing_line_tells_what_to_do_with_the_entries(self, run: Run) -> None:
+    def test_the_closing_line_lists_the_entries_to_review(self, run: Run) -> None:
         assert (
-            "quarantine: 3 of 6 entries held; stale: passes (line 6); "
-            "only skipped: skips (line 8); worse than they say: aborts (line 7); "
+            "quarantine: 3 of 6 entries confirmed; stale: passes (line 6); "
+            "only skipped: skips (line 8); worse than expected: aborts (line 7); "
             "without a test: is_killed slot 0 (line 9)\n"
         ) in run.output
 
 
-def test_entries_of_tests_that_were_left_out_are_not_missed() -> None:
+def test_entries_of_deselected_tests_are_not_reported() -> None:
     run = run_suite("def test_toy(): pass\n", "-k", "toy", quarantine=quarantine_of("other"))
     assert run.exit_status == 0
     assert "without a test" not in run.output
@@ -323,8 +329,8 @@ def test_a_wrong_quarantine_is_a_usage_error() -> None:
 
 
 def test_the_stack_of_a_crash_leaves_out_the_interpreter_s_own_frames() -> None:
-    """Of Python 3.14, whose faulthandler shows C frames too; dozens of them are Python's."""
-    last_words = """Fatal Python error: Aborted
+    """Python 3.14's faulthandler shows C frames too; dozens of them are Python's own."""
+    crash_log = """Fatal Python error: Aborted
 
 Current thread 0x00007fabf1fe8200 [python] (most recent call first):
   File "/src/test_toy.py", line 2 in aborts
@@ -337,7 +343,7 @@ Current thread's C stack trace (most recent call first):
   Binary file "/usr/lib/libpython3.14.so.1.0", at Py_RunMain+0x3aa [0x7376aa]
   Binary file "/ci/bin/python3.14" [0x743494]
 """
-    kept = guards._stack(last_words).splitlines()
+    kept = guards._stack(crash_log).splitlines()
     frames = [line.split("/")[-1] for line in kept if line.startswith("  ")]
     assert [frame.partition('"')[0] for frame in frames] == [
         *("test_toy.py", "libc.so.6", "libinfini_ops.so"),

@@ -1,4 +1,4 @@
-"""The quarantine file: read strictly, matched by overload or by a pattern of the id."""
+"""The quarantine file is read strictly; entries match by overload or by a pattern of the id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTRY = {
 }
 
 
-def written(folder: Path, *entries: dict[str, str]) -> Path:
+def write_quarantine(folder: Path, *entries: dict[str, str]) -> Path:
     """Writes a quarantine of the CPU; the n-th entry begins in line 2 + 5 * n."""
     lines = ["cpu:"]
     for entry in entries:
@@ -30,8 +30,8 @@ def written(folder: Path, *entries: dict[str, str]) -> Path:
     return path
 
 
-def test_an_entry_has_all_that_was_written(tmp_path: Path) -> None:
-    path = written(tmp_path, ENTRY | {"dtypes": "[int64, float32]", "slot": "8"})
+def test_an_entry_has_all_that_was_write_quarantine(tmp_path: Path) -> None:
+    path = write_quarantine(tmp_path, ENTRY | {"dtypes": "[int64, float32]", "slot": "8"})
     assert load(path, PLATFORMS) == {
         "cpu": (
             Entry(
@@ -51,7 +51,7 @@ def test_an_entry_has_all_that_was_written(tmp_path: Path) -> None:
     ("key", "value", "message"),
     [
         ("dtyps", "[float32]", r":7: unknown key dtyps; did you mean dtypes\?"),
-        ("colour", "red", ":7: unknown key colour; there are test, "),
+        ("colour", "red", ":7: unknown key colour; expected one of test, "),
         ("test", "1", ":2: test: expected a text, got 1"),
         ("reason", "' '", ":4: reason: expected a text, got ' '"),
         ("outcome", "dies", ":3: outcome: expected fails, crashes, hangs; got 'dies'"),
@@ -66,9 +66,9 @@ def test_an_entry_has_all_that_was_written(tmp_path: Path) -> None:
         ("reference", "!!python/object:os.system {}", ":6: reference: could not determine"),
     ],
 )
-def test_a_wrong_value_is_told(tmp_path: Path, key: str, value: str, message: str) -> None:
+def test_a_wrong_value_is_reported(tmp_path: Path, key: str, value: str, message: str) -> None:
     with pytest.raises(QuarantineError, match=f"^quarantine.yaml{message}[^\n]*$"):
-        load(written(tmp_path, ENTRY | {key: value}), PLATFORMS)
+        load(write_quarantine(tmp_path, ENTRY | {key: value}), PLATFORMS)
 
 
 @pytest.mark.parametrize(
@@ -79,26 +79,26 @@ def test_a_wrong_value_is_told(tmp_path: Path, key: str, value: str, message: st
         ("cpu: {}", ":1: expected a list of entries; an empty one is "),
         ("cpu:", ":1: expected a list of entries; an empty one is "),
         ("cpu: [add]", ":1: expected an entry with the keys test, "),
-        ("cpu: []\ncpu: []", ":2: platform cpu for the second time"),
+        ("cpu: []\ncpu: []", ":2: duplicate platform cpu"),
         ("nvidea: []", r":1: unknown platform nvidea; did you mean nvidia\?"),
         ("cpu: [", ":1: cannot be read: "),
         ("cpu: \x00", ":1: cannot be read: "),
     ],
 )
-def test_a_wrong_file_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_file_is_reported(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "quarantine.yaml"
     path.write_text(text)
     with pytest.raises(QuarantineError, match=f"^quarantine.yaml{message}"):
         load(path, PLATFORMS)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(QuarantineError, match="No such file or directory"):
         load(tmp_path / "quarantine.yaml", PLATFORMS)
 
 
-def test_all_errors_are_told_together(tmp_path: Path) -> None:
-    path = written(tmp_path, {"test": "add.out"}, ENTRY | {"slot": "x"}, ENTRY, ENTRY)
+def test_all_errors_are_reported_together(tmp_path: Path) -> None:
+    path = write_quarantine(tmp_path, {"test": "add.out"}, ENTRY | {"slot": "x"}, ENTRY, ENTRY)
     with pytest.raises(QuarantineError) as caught:
         load(path, PLATFORMS)
     assert str(caught.value).splitlines() == [
@@ -107,7 +107,7 @@ def test_all_errors_are_told_together(tmp_path: Path) -> None:
         "quarantine.yaml:2: the entry has no reason",
         "quarantine.yaml:2: the entry has no reference",
         "quarantine.yaml:8: slot: expected a slot from 0 to 9, got 'x'",
-        "quarantine.yaml:14: add.out has an entry already, in line 9",
+        "quarantine.yaml:14: duplicate entry add.out; the first one is in line 9",
     ]
 
 
@@ -148,10 +148,10 @@ def test_an_entry_does_not_match(keys: dict[str, object], node_id: str) -> None:
     assert not entry(**keys).matches(TestName(node_id))
 
 
-def test_an_id_says_what_it_was_made_of() -> None:
-    asked = {"overload": "add.out", "dtype": "float32", "device": "cpu", "slot": 8}
-    assert operator_test_id(**asked) == "add.out-float32-cpu-slot8"  # type: ignore[arg-type]
-    assert TestName(FLOAT32).properties == asked
+def test_the_parts_of_an_id_are_read_back() -> None:
+    parts = {"overload": "add.out", "dtype": "float32", "device": "cpu", "slot": 8}
+    assert operator_test_id(**parts) == "add.out-float32-cpu-slot8"  # type: ignore[arg-type]
+    assert TestName(FLOAT32).properties == parts
     assert TestName(OTHER).properties == {}
 
 

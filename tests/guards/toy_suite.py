@@ -49,13 +49,13 @@ def pytest_configure(config):
     )
 """
 
-# Any other exit status of pytest says that it failed itself, or was ended.
+# Any other exit status means that pytest itself failed or was stopped.
 EXPECTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.USAGE_ERROR)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a run of pytest left behind."""
+    """The results of a run of pytest."""
 
     exit_status: int
     output: str
@@ -68,7 +68,7 @@ class Run:
         return outcome
 
     def properties(self, name: str) -> dict[str, Any]:
-        """What the last report of a test says about it."""
+        """Return the properties in the last report of a test."""
         *_, report = [report for report in self.reports if f"[{name}-" in report["nodeid"]]
         return dict(report["user_properties"])
 
@@ -86,7 +86,7 @@ def run_suite(tests: str, *arguments: str, quarantine: str = "toy: []", hooks: s
 
 def _run_pytest(folder: Path, *arguments: str) -> Run:
     command = [sys.executable, "-m", "pytest", "--report-log=log.jsonl", "--junitxml=junit.xml"]
-    # Without what an outer pytest with workers of its own leaves in the environment.
+    # Without the variables that an outer pytest sets for its workers.
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
     }

@@ -1,8 +1,9 @@
 """Runs the operator suite as on other machines: ``nox -s machines``.
 
-The library is built once. Then the suite runs on every machine that the one at hand can be made
-into, and has to do what it does here: a difference needs its reason, which is that the processor
-lacks what torch's refusal asks for. A machine that cannot be made is listed as not available.
+The library is built once. Then this machine imitates other machines, one after the other, and runs
+the suite on each. The outcomes must be the same as on this machine without limits. The only
+accepted difference is a test that skips because the processor lacks instructions that torch names
+in its refusal. A machine that cannot be imitated here is listed as not available.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from ci.model.tests import INSTRUCTION_SET, Outcome, PytestLog, TestOutcome
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 from ci.util.process import run
 from codegen.errors import GenerationError
-from tests.machines.rows import SEED, Machine, NotAvailableError, Place, Row, rows
+from tests.machines.rows import SEED, Machine, NotAvailableError, Row, RunContext, rows
 from tests.mutants.plan import ROOT
 from tests.mutants.sandbox import JOBS, SUITE, Sandbox, environment_with, work_folder
 
 EXIT_ALIKE, EXIT_DIFFERENT, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
 TIMEOUT_S = 3600  # of one row; all together take 20 minutes
 COLUMNS = ("machine", "result", "other outcomes", "s")
-# Products and convolutions are what oneDNN computes; the kernels of src/cpu have an instruction
-# set of their own; and what the suite itself says of processors.
+# The tests that depend on the processor: oneDNN computes products and convolutions, the kernels of
+# src/cpu choose their own instruction set, and test_processor tests the detection itself.
 FAST = "test_native_ops or test_processor or test_torch_ops and (mm or conv or linear)"
 ALONE = 5  # tests
-MOST_SHOWN = 10  # lines: what differs on one machine mostly differs for one reason
+MOST_SHOWN = 10  # lines: the differences on one machine mostly have one cause
 NOTHING = "none"
 TESTS_FAILED = 1  # pytest's exit status
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowResult:
-    """What the suite did on one machine."""
+    """The results of the suite on one machine."""
 
     name: str
     summary: str
     reasoned: int = 0
     """Tests that skip because of instructions that this machine lacks."""
     differences: tuple[str, ...] = ()
-    """Tests that end otherwise than on the machine at hand, without a reason."""
+    """Tests whose outcome differs from the baseline without a known reason."""
     seconds: float | None = None
-    """``None``: it is not available."""
+    """``None``: the machine is not available."""
     is_broken: bool = False
     """The suite did not finish."""
 
@@ -61,13 +62,13 @@ class RowResult:
 
 
 class NoResultError(Exception):
-    """The suite did not finish, or fails without any limit."""
+    """The suite did not finish, or fails on this machine without limits."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if all machines that can be made agree, 1 if one differs, 2 if one has no result.
+    """Return 0 if all available machines agree, 1 if one differs, 2 if one has no result.
 
-    A machine that was asked for by name has to be available.
+    A machine that ``--only`` names must be available.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code(results: Sequence[RowResult], *, named: Sequence[str] = ()) -> int:
-    """The exit code of ``main``; ``node_ids`` are the machines that were asked for by name."""
+    """Return the exit code of ``main``; ``named`` are the machines that ``--only`` names."""
     missing = {result.name for result in results if result.seconds is None}
     if any(result.is_broken for result in results) or missing.intersection(named):
         return EXIT_ERROR
@@ -95,7 +96,7 @@ def exit_code(results: Sequence[RowResult], *, named: Sequence[str] = ()) -> int
 
 
 def _run(folder: Path, options: argparse.Namespace) -> list[RowResult]:
-    _say("building the library")
+    _print_progress("building the library")
     sandbox = Sandbox(folder)
     sandbox.prepare()
     here, *others = rows()
@@ -103,13 +104,15 @@ def _run(folder: Path, options: argparse.Namespace) -> list[RowResult]:
     results = [suite.measure(here)]
     for row in others:
         if row.name in options.only if options.only else row.fast or not options.fast:
-            _say(f"{results[-1].name}: {results[-1].summary}; others: {results[-1].others}")
+            _print_progress(
+                f"{results[-1].name}: {results[-1].summary}; other outcomes: {results[-1].others}"
+            )
             results.append(suite.compare(row))
     return results
 
 
 class Suite:
-    """The suite of an installed library, and what it does on the machine at hand."""
+    """The suite of an installed library, with the outcomes of this machine as the baseline."""
 
     def __init__(self, sandbox: Sandbox, selection: tuple[str, ...]) -> None:
         self._sandbox = sandbox
@@ -117,67 +120,68 @@ class Suite:
         self._logs = sandbox.folder / "logs"
         self._logs.mkdir()
         self._logs.chmod(0o1777)  # an ordinary user writes there, too
-        self._usual: dict[str, TestOutcome] = {}
-        self._place = Place(folder=sandbox.folder, site=sandbox.folder / "site", processor={})
+        self._baseline: dict[str, TestOutcome] = {}
+        self._place = RunContext(folder=sandbox.folder, site=sandbox.folder / "site", processor={})
 
     def measure(self, row: Row) -> RowResult:
-        """Run on the machine at hand; raises ``NoResultError`` where the suite fails on it."""
+        """Run on this machine without limits; raise ``NoResultError`` if the suite fails."""
         start = monotonic()
-        log, summary = self._tested(row, row.make(self._place), [*self._selection, SUITE])
+        log, summary = self._run_tests(row, row.make(self._place), [*self._selection, SUITE])
         if bad := log.node_ids(Outcome.FAILED, Outcome.ERROR):
             failed = "\n".join(bad[:MOST_SHOWN])
-            raise NoResultError(f"the suite fails without any limit:\n{failed}")
+            raise NoResultError(f"the suite fails on this machine without limits:\n{failed}")
         if log.processor is None:
-            raise NoResultError("no test records what the processor can do")
-        self._usual = {test.node_id: test for test in log.tests}
+            raise NoResultError("no test recorded the features of the processor")
+        self._baseline = {test.node_id: test for test in log.tests}
         self._place = replace(self._place, processor=log.processor.facts)
         return RowResult(name=row.name, summary=summary, seconds=monotonic() - start)
 
     def compare(self, row: Row) -> RowResult:
-        """Run on another machine."""
+        """Run as on another machine, and compare the outcomes with the baseline."""
         start = monotonic()
         try:
             machine = row.make(self._place)
-            tested = self._alone(row, machine) if row.alone else self._all(row, machine)
+            compare = self._compare_single_tests if row.alone else self._compare_suite
+            tested = compare(row, machine)
         except NotAvailableError as error:
             return RowResult(name=row.name, summary=f"not available: {error}")
         except NoResultError as error:
             return RowResult(name=row.name, summary=f"no result: {error}", is_broken=True)
         return replace(tested, seconds=monotonic() - start)
 
-    def _all(self, row: Row, machine: Machine) -> RowResult:
+    def _compare_suite(self, row: Row, machine: Machine) -> RowResult:
         selection = ("-k", FAST) if row.selected else self._selection
-        log, summary = self._tested(row, machine, [*selection, SUITE])
+        log, summary = self._run_tests(row, machine, [*selection, SUITE])
         for name, expected in machine.processor.items():
             if log.processor is None or log.processor.facts[name] != expected:
-                raise NotAvailableError(f"it does not limit {name} to {expected}")
-        usual = self._usual
+                raise NotAvailableError(f"the setting does not limit {name} to {expected}")
+        baseline = self._baseline
         if row.selected:
-            names = self._collected(selection)
-            usual = {name: test for name, test in usual.items() if name in names}
-        reasoned, differences = compared(log, usual)
+            names = self._collect(selection)
+            baseline = {name: test for name, test in baseline.items() if name in names}
+        reasoned, differences = compare_outcomes(log, baseline)
         return RowResult(name=row.name, summary=summary, reasoned=reasoned, differences=differences)
 
-    def _alone(self, row: Row, machine: Machine) -> RowResult:
-        passed = sorted(n for n, test in self._usual.items() if test.outcome is Outcome.PASSED)
+    def _compare_single_tests(self, row: Row, machine: Machine) -> RowResult:
+        passed = sorted(n for n, test in self._baseline.items() if test.outcome is Outcome.PASSED)
         chosen = random.Random(SEED).sample(passed, ALONE)  # noqa: S311
         differences: list[str] = []
         for number, name in enumerate(chosen):
-            log, _ = self._tested(row, machine, [name], suffix=f"-{number}")
-            differences += compared(log, {name: self._usual[name]})[1]
+            log, _ = self._run_tests(row, machine, [name], suffix=f"-{number}")
+            differences += compare_outcomes(log, {name: self._baseline[name]})[1]
         return RowResult(
             name=row.name,
             summary=f"{ALONE} tests, each in a process of its own",
             differences=tuple(differences),
         )
 
-    def _collected(self, selection: Sequence[str]) -> set[str]:
-        """The node ids that a selection has on the machine at hand."""
+    def _collect(self, selection: Sequence[str]) -> set[str]:
+        """Return the node ids of a selection on this machine."""
         pytest = [sys.executable, "-m", "pytest", "-q", "--collect-only", *selection, SUITE]
         done = run(pytest, cwd=self._sandbox.tree, environment=environment_with(self._place.site))
         return {line for line in done.stdout.splitlines() if "::" in line}
 
-    def _tested(
+    def _run_tests(
         self, row: Row, machine: Machine, tests: Sequence[str], suffix: str = ""
     ) -> tuple[PytestLog, str]:
         """Run tests on a machine; return their log, and pytest's closing summary."""
@@ -187,7 +191,7 @@ class Suite:
         done = run(
             [*machine.prefix, *pytest, *machine.options, f"--report-log={report}", *tests],
             cwd=self._sandbox.tree,
-            environment=_joined(environment_with(self._place.site), machine.environment),
+            environment=_merge(environment_with(self._place.site), machine.environment),
             timeout_s=TIMEOUT_S,
             check=False,
         )
@@ -202,18 +206,20 @@ class Suite:
         return log, summary.text
 
 
-def compared(log: PytestLog, usual: Mapping[str, TestOutcome]) -> tuple[int, tuple[str, ...]]:
-    """How many outcomes differ for a reason, and in words those that have none."""
+def compare_outcomes(
+    log: PytestLog, baseline: Mapping[str, TestOutcome]
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many outcomes differ for a known reason, and a text for each other one."""
     reasoned, differences = 0, []
     found = {test.node_id: test for test in log.tests}
-    for name in sorted(usual.keys() | found.keys()):
-        here, there = usual.get(name), found.get(name)
+    for name in sorted(baseline.keys() | found.keys()):
+        here, there = baseline.get(name), found.get(name)
         if _outcome(here) == _outcome(there):
             continue
         if _lacks_instructions(there, log):
             reasoned += 1
         else:
-            differences.append(f"{name}: {_outcome(here)}, there {_outcome(there)}")
+            differences.append(f"{name}: got {_outcome(there)}, expected {_outcome(here)}")
     return reasoned, tuple(differences)
 
 
@@ -224,25 +230,25 @@ def _outcome(test: TestOutcome | None) -> str:
 
 
 def _lacks_instructions(test: TestOutcome | None, log: PytestLog) -> bool:
-    """Whether a test skips for features that its processor does not have."""
+    """Whether a test skips because its processor lacks the features that it needs."""
     if test is None or test.skip_reason != INSTRUCTION_SET or log.processor is None:
         return False
     needs = test.operator.needs if test.operator else None
     return needs is not None and not log.processor.has(needs)
 
 
-def _joined(usual: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    """An environment with more; what has a path finds it before the usual one."""
+def _merge(environment: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with variables added; added paths come first."""
     paths = {
-        name: f"{added[name]}{os.pathsep}{usual[name]}"
+        name: f"{added[name]}{os.pathsep}{environment[name]}"
         for name in ("PYTHONPATH",)
-        if name in added and name in usual
+        if name in added and name in environment
     }
-    return {**usual, **added, **paths}
+    return {**environment, **added, **paths}
 
 
 def table(results: Sequence[RowResult]) -> Iterator[str]:
-    """The results as Markdown, and below them what differs without a reason."""
+    """Yield the results as Markdown, then the differences without a known reason."""
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|---" * (len(COLUMNS) - 1) + "|---:|"
     for result in results:
@@ -259,7 +265,7 @@ def table(results: Sequence[RowResult]) -> Iterator[str]:
             yield from [f"* and {more} more"] if more > 0 else []
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(f"machines: {text}", file=sys.stderr, flush=True)
 
 
@@ -270,28 +276,28 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fast",
         action="store_true",
-        help="a few machines, and of the suite what can differ on them: 2 minutes on 2 cores",
+        help="run only a few machines and the tests that depend on them: 2 minutes on 2 cores",
     )
     parser.add_argument(
         "--only",
         action="append",
         choices=[row.name for row in rows()][1:],
         metavar="MACHINE",
-        help="this machine beside the one at hand; may be repeated: "
+        help="imitate only this machine; may be repeated: "
         + ", ".join([row.name for row in rows()][1:]),
     )
     parser.add_argument(
         "--work-dir",
         type=Path,
         metavar="DIR",
-        help="build there and keep it with the tests' logs (default: a folder that is removed)",
+        help="build in this folder and keep it, with the logs (default: a temporary folder)",
     )
     parser.add_argument(
         "--output-dir",
         type=Path,
         default=ROOT / "results" / "machines",
         metavar="DIR",
-        help="for machines.md (default: results/machines)",
+        help="folder of machines.md (default: results/machines)",
     )
     return parser
 

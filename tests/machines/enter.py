@@ -1,4 +1,4 @@
-"""Changes mounts, then becomes the command behind ``--``; run in mounts of its own."""
+"""Changes mounts, then becomes the command after ``--``. Run it in a mount namespace of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import subprocess
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--read-only", metavar="FOLDER", help="let nothing write there")
-    parser.add_argument("--shared-memory", metavar="SIZE", help="let /dev/shm hold no more")
+    parser.add_argument("--read-only", metavar="FOLDER", help="mount this folder read-only")
+    parser.add_argument("--shared-memory", metavar="SIZE", help="limit /dev/shm to this size")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     if folder := options.read_only:

@@ -1,7 +1,7 @@
-"""The machines that the one at hand can be made into, each a row of the table.
+"""The machines that this machine can imitate, each a row of the table.
 
-A row is what is put before the command that runs the suite, into its environment and after it; or
-the reason why this machine cannot be made into that one.
+A row gives the prefix, the environment and the options of the command that runs the suite, or the
+reason why this machine cannot imitate the other one.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ USER = "nobody"
 SHARED_MEMORY = "512m"
 TURKISH = "tr_TR"
 SEED = 1
-# The instruction sets of oneDNN (tests/ops/processor.py) and of ATen that are tried, the least
-# first. AVX512_CORE_FP16 and AMX are Intel's only.
+# The instruction sets of oneDNN (tests/ops/processor.py) and of ATen to try, the smallest first.
+# Only Intel's processors have AVX512_CORE_FP16 and AMX.
 ONEDNN = ("SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_FP16", "AVX512_CORE_AMX")
 ATEN = ("default", "avx2", "avx512")
-OWN = ("baseline", "avx2", "avx512")  # of src/cpu/isa.h
+KERNEL_ISAS = ("baseline", "avx2", "avx512")  # of src/cpu/isa.h
 CORES = (1, 2, 4)
-# AVX2 and SSE4.2, by qemu. Its 7.2 knows nothing of AVX-512, and shows AVX2 to any later model.
+# AVX2 and SSE4.2, by qemu. qemu 7.2 lacks AVX-512, and gives later models AVX2 only.
 EMULATED = ("Haswell", "Nehalem")
 
-# For a Python that is not started as the one of this environment.
+# For a Python that starts outside of this virtual environment.
 PACKAGES = {"PYTHONPATH": sysconfig.get_path("purelib")}
 
 
 class NotAvailableError(Exception):
-    """This machine cannot be made into that one; the message says why."""
+    """This machine cannot imitate the other one; the message has the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where the suite is run, and by what."""
+class RunContext:
+    """The folders of a run, and the processor without limits."""
 
     folder: Path
-    """Logs, and whatever a row needs; may be removed when all is done."""
+    """Holds logs and the files of rows; may be removed after the run."""
     site: Path
     """The installed library."""
     processor: Mapping[str, Any]
-    """As the suite records it when nothing limits it: ``torch``, ``onednn``, ``features``."""
+    """The facts that the suite records without limits: ``torch``, ``onednn``, ``features``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """How the suite is run on one machine."""
+    """How to run the suite as on one machine."""
 
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
-    """Of pytest."""
+    """Options of pytest."""
     python: str = sys.executable
     processor: Mapping[str, str] = field(default_factory=dict)
-    """What the suite then has to record of the processor."""
+    """The facts that the suite must then record about the processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,57 +70,57 @@ class Row:
     """One machine; ``make`` raises ``NotAvailableError``."""
 
     name: str
-    make: Callable[[Place], Machine]
+    make: Callable[[RunContext], Machine]
     fast: bool = False
-    """Whether it belongs to the selection that every change is checked with."""
+    """Whether it is in the fast selection, which checks every change."""
     selected: bool = False
-    """Whether only what can differ by processor runs, as the whole suite would take too long."""
+    """Whether only the tests that depend on the processor run: the whole suite takes too long."""
     alone: bool = False
     """Whether a few tests run, each in a process of its own."""
 
 
 def rows() -> Iterator[Row]:
-    """All machines, the one at hand first."""
+    """Yield all machines, this one first."""
     yield Row(name="as it is", make=lambda _: Machine(), fast=True)
     for isa in ONEDNN:
         fast = isa in ("SSE41", "AVX512_CORE")
-        yield _limited("ONEDNN_MAX_CPU_ISA", isa, _has_onednn, fast=fast, recorded="onednn")
+        yield _limit_by("ONEDNN_MAX_CPU_ISA", isa, _has_onednn, fast=fast, recorded="onednn")
     for capability in ATEN:
         fast = capability == "default"
-        yield _limited("ATEN_CPU_CAPABILITY", capability, _has_aten, fast=fast, recorded="torch")
-    for isa in OWN:
-        yield _limited("INFINI_OPS_CPU_ISA", isa, _has_own, fast=isa == "baseline")
+        yield _limit_by("ATEN_CPU_CAPABILITY", capability, _has_aten, fast=fast, recorded="torch")
+    for isa in KERNEL_ISAS:
+        yield _limit_by("INFINI_OPS_CPU_ISA", isa, _has_kernel_isa, fast=isa == "baseline")
     for cores in CORES:
-        yield Row(name=_counted(cores), make=_on_cores(cores), fast=cores == 1)
+        yield Row(name=_format_cores(cores), make=_on_cores(cores), fast=cores == 1)
     one_thread = Machine(environment={"OMP_NUM_THREADS": "1"})
     yield Row(name="OMP_NUM_THREADS=1", make=lambda _: one_thread)
     yield Row(name="an ordinary user", make=_ordinary_user, fast=True)
     read_only = "read-only installation"
-    yield Row(name=read_only, make=lambda place: _mounted("--read-only", str(place.site)))
+    yield Row(name=read_only, make=lambda place: _change_mounts("--read-only", str(place.site)))
     little = f"{SHARED_MEMORY} of shared memory"
-    yield Row(name=little, make=lambda _: _mounted("--shared-memory", SHARED_MEMORY))
+    yield Row(name=little, make=lambda _: _change_mounts("--shared-memory", SHARED_MEMORY))
     yield Row(name="Turkish locale", make=_turkish, fast=True)
     yield Row(name="random order", make=_random_order)
     for model in EMULATED:
-        yield Row(name=f"emulated {model}", make=_emulated(model), selected=True)
+        yield Row(name=f"emulated {model}", make=_emulate(model), selected=True)
     yield Row(name="one test alone", make=lambda _: Machine(), alone=True)
 
 
-def _counted(cores: int) -> str:
+def _format_cores(cores: int) -> str:
     return f"{cores} core{'s' if cores > 1 else ''}"
 
 
-def _limited(
+def _limit_by(
     variable: str,
     value: str,
-    available: Callable[[str, Place], bool],
+    available: Callable[[str, RunContext], bool],
     *,
     fast: bool,
     recorded: str | None = None,
 ) -> Row:
-    """A row of a variable; ``recorded`` names what of the processor it limits."""
+    """Return the row of a variable; ``recorded`` is the fact of the processor that it limits."""
 
-    def make(place: Place) -> Machine:
+    def make(place: RunContext) -> Machine:
         if not available(value, place):
             raise NotAvailableError(f"this processor has less than {value}")
         limited = {recorded: value.upper()} if recorded else {}
@@ -129,37 +129,37 @@ def _limited(
     return Row(name=f"{variable}={value}", make=make, fast=fast)
 
 
-def _has_onednn(isa: str, place: Place) -> bool:
+def _has_onednn(isa: str, place: RunContext) -> bool:
     return isa == place.processor["onednn"] or f"onednn_above_{isa.lower()}" in _features(place)
 
 
-def _has_aten(capability: str, place: Place) -> bool:
+def _has_aten(capability: str, place: RunContext) -> bool:
     has = place.processor["torch"].lower()
-    return has in ATEN and ATEN.index(capability) <= ATEN.index(has)  # others: of other processors
+    return has in ATEN and ATEN.index(capability) <= ATEN.index(has)  # others: not x86
 
 
-def _has_own(isa: str, place: Place) -> bool:
+def _has_kernel_isa(isa: str, place: RunContext) -> bool:
     needs = {"baseline": "", "avx2": "avx2", "avx512": "avx512f avx512bw avx512dq avx512vl"}
     return _features(place).issuperset(needs[isa].split())
 
 
-def _features(place: Place) -> set[str]:
+def _features(place: RunContext) -> set[str]:
     return set(place.processor["features"])
 
 
-def _on_cores(count: int) -> Callable[[Place], Machine]:
-    def make(_: Place) -> Machine:
+def _on_cores(count: int) -> Callable[[RunContext], Machine]:
+    def make(_: RunContext) -> Machine:
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < count:
-            raise NotAvailableError(f"this machine has {_counted(len(cores))}")
+            raise NotAvailableError(f"this machine has {_format_cores(len(cores))}")
         chosen = ",".join(map(str, cores[:count]))
         return Machine(prefix=("taskset", "--cpu-list", chosen), options=("-n", str(count)))
 
     return make
 
 
-def _ordinary_user(place: Place) -> Machine:
-    if os.getuid() != 0:  # it is one
+def _ordinary_user(place: RunContext) -> Machine:
+    if os.getuid() != 0:  # already an ordinary user
         return Machine()
     home = place.folder / "home"
     home.mkdir(exist_ok=True)
@@ -167,8 +167,8 @@ def _ordinary_user(place: Place) -> Machine:
     os.chown(home, entry.pw_uid, entry.pw_gid)
     become = ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups")
     variables = {"HOME": str(home), "TMPDIR": str(home)}
-    # root's own folder is closed to others, and with it a Python that lies there. `setpriv` itself
-    # may start it still, but its child may not.
+    # Other users cannot read root's home folder, nor a Python inside it. `setpriv` can still start
+    # that Python, but its child processes cannot.
     again = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
     if _runs([*become, sys.executable, "-c", again]):
         return Machine(prefix=become, environment=variables)
@@ -177,18 +177,18 @@ def _ordinary_user(place: Place) -> Machine:
     if _runs([*become, system, "-c", again]):
         variables |= PACKAGES
         return Machine(prefix=become, environment=variables, python=system)
-    raise NotAvailableError(f"there is no {version} that {USER} may run")
+    raise NotAvailableError(f"no {version} that user {USER} can run")
 
 
 def _runs(command: Sequence[str]) -> bool:
     try:
         return run(command, cwd=Path("/"), check=False).exit_code == 0
-    except ProcessError:  # there is no such program
+    except ProcessError:  # no such program
         return False
 
 
-def _emulated(model: str) -> Callable[[Place], Machine]:
-    def make(_: Place) -> Machine:
+def _emulate(model: str) -> Callable[[RunContext], Machine]:
+    def make(_: RunContext) -> Machine:
         python, prefix = os.path.realpath(sys.executable), ("qemu-x86_64", "-cpu", model)
         if platform.machine() != "x86_64" or not _runs([*prefix, python, "-c", ""]):
             raise NotAvailableError("no qemu-x86_64 that runs this Python (Debian: qemu-user)")
@@ -198,8 +198,8 @@ def _emulated(model: str) -> Callable[[Place], Machine]:
     return make
 
 
-def _mounted(*options: str) -> Machine:
-    """In mounts of its own, which end with it."""
+def _change_mounts(*options: str) -> Machine:
+    """Return a machine in a mount namespace of its own, which ends with the run."""
     enter = (sys.executable, str(HERE / "enter.py"), *options, "--")
     prefix = ("unshare", "--mount", "--propagation", "private", *enter)
     if not _runs([*prefix, "true"]):
@@ -207,8 +207,8 @@ def _mounted(*options: str) -> Machine:
     return Machine(prefix=prefix)
 
 
-def _turkish(place: Place) -> Machine:
-    """Its small letter of `I` is not an ASCII letter, and its decimal point is a comma."""
+def _turkish(place: RunContext) -> Machine:
+    """In Turkish, lower-case `I` is not an ASCII letter, and the decimal point is a comma."""
     locales = place.folder / "locales"
     locales.mkdir(exist_ok=True)
     name = f"{TURKISH}.UTF-8"
@@ -218,12 +218,14 @@ def _turkish(place: Place) -> Machine:
         raise NotAvailableError(str(error)) from None
     variables = {"LOCPATH": str(locales), "LC_ALL": name}
     check = "import locale; locale.setlocale(locale.LC_ALL, ''); print(locale.str(0.5))"
-    said = run([sys.executable, "-c", check], environment={**os.environ, **variables}, check=False)
-    if said.stdout.strip() != "0,5":
-        raise NotAvailableError(f"the locale {name} cannot be made here (Debian: locales)")
+    checked = run(
+        [sys.executable, "-c", check], environment={**os.environ, **variables}, check=False
+    )
+    if checked.stdout.strip() != "0,5":
+        raise NotAvailableError(f"the locale {name} cannot be built here (Debian: locales)")
     return Machine(environment=variables)
 
 
-def _random_order(_: Place) -> Machine:
+def _random_order(_: RunContext) -> Machine:
     variables = {"PYTHONPATH": str(HERE), "INFINI_OPS_TEST_ORDER": str(SEED)}
     return Machine(environment=variables, options=("-p", "random_order"))

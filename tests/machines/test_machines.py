@@ -1,4 +1,4 @@
-"""What ``nox -s machines`` makes of outcomes, and of machines that it cannot make."""
+"""How ``nox -s machines`` judges outcomes, and which machines it cannot imitate."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ci.model.tests import (
     PytestLog,
     TestOutcome,
 )
-from tests.machines.__main__ import RowResult, compared, exit_code, table
-from tests.machines.rows import NotAvailableError, Place, rows
+from tests.machines.__main__ import RowResult, compare_outcomes, exit_code, table
+from tests.machines.rows import NotAvailableError, RunContext, rows
 
 AVX2 = Processor(torch="AVX2", onednn="AVX2", features=frozenset({"avx2", "onednn_above_sse41"}))
 
@@ -37,39 +37,43 @@ def log(*tests: TestOutcome, processor: Processor | None = AVX2) -> PytestLog:
     )
 
 
-USUAL = {"t::a": outcome("t::a"), "t::b": outcome("t::b")}
+BASELINE = {"t::a": outcome("t::a"), "t::b": outcome("t::b")}
 
 
 @pytest.mark.parametrize(
     ("there", "reasoned", "differences"),
     [
         ([outcome("t::a"), outcome("t::b")], 0, []),
-        ([outcome("t::a")], 0, ["t::b: passed, there not run"]),
-        ([*USUAL.values(), outcome("t::c")], 0, ["t::c: not run, there passed"]),
-        ([outcome("t::a"), outcome("t::b", Outcome.FAILED)], 0, ["t::b: passed, there failed"]),
+        ([outcome("t::a")], 0, ["t::b: got not run, expected passed"]),
+        ([*BASELINE.values(), outcome("t::c")], 0, ["t::c: got passed, expected not run"]),
+        (
+            [outcome("t::a"), outcome("t::b", Outcome.FAILED)],
+            0,
+            ["t::b: got failed, expected passed"],
+        ),
         (
             [outcome("t::a"), outcome("t::b", Outcome.SKIPPED, "no sample")],
             0,
-            ["t::b: passed, there skipped: no sample"],
+            ["t::b: got skipped: no sample, expected passed"],
         ),
         ([outcome("t::a"), outcome("t::b", Outcome.SKIPPED, INSTRUCTION_SET, "avx512bw")], 1, []),
         (
             [outcome("t::a"), outcome("t::b", Outcome.SKIPPED, INSTRUCTION_SET, "avx2")],
             0,
-            [f"t::b: passed, there skipped: {INSTRUCTION_SET}"],
+            [f"t::b: got skipped: {INSTRUCTION_SET}, expected passed"],
         ),
     ],
     ids=["alike", "vanished", "new", "fails", "skips", "lacks it", "has it and skips"],
 )
-def test_only_missing_instructions_are_a_reason(
+def test_only_missing_instructions_explain_a_difference(
     there: list[TestOutcome], reasoned: int, differences: list[str]
 ) -> None:
-    assert compared(log(*there), USUAL) == (reasoned, tuple(differences))
+    assert compare_outcomes(log(*there), BASELINE) == (reasoned, tuple(differences))
 
 
-def test_a_run_that_does_not_record_its_processor_proves_no_reason() -> None:
+def test_a_run_that_does_not_record_its_processor_explains_no_difference() -> None:
     skipped = outcome("t::b", Outcome.SKIPPED, INSTRUCTION_SET, "avx512bw")
-    assert compared(log(USUAL["t::a"], skipped, processor=None), USUAL)[0] == 0
+    assert compare_outcomes(log(BASELINE["t::a"], skipped, processor=None), BASELINE)[0] == 0
 
 
 def result(**changes: Any) -> RowResult:
@@ -81,7 +85,7 @@ def result(**changes: Any) -> RowResult:
     ("row", "named", "code"),
     [
         (result(reasoned=2), (), 0),
-        (result(differences=("t::a: passed, there failed",)), (), 1),
+        (result(differences=("t::a: got failed, expected passed",)), (), 1),
         (result(is_broken=True), (), 2),
         (result(seconds=None), (), 0),
         (result(seconds=None), ("1 core",), 2),
@@ -92,16 +96,16 @@ def test_exit_codes(row: RowResult, named: tuple[str, ...], code: int) -> None:
     assert exit_code([result(), row], named=named) == code
 
 
-def test_the_table_names_what_differs() -> None:
-    lines = list(table([result(reasoned=2, differences=("t::a: passed, there failed",))]))
+def test_the_table_lists_the_differences() -> None:
+    lines = list(table([result(reasoned=2, differences=("t::a: got failed, expected passed",))]))
     assert lines[2] == (
         "| 1 core | 2 passed in 1s | 2 for missing instructions, 1 without a reason | 1 |"
     )
-    assert lines[-1] == "* t::a: passed, there failed"
+    assert lines[-1] == "* t::a: got failed, expected passed"
 
 
-def test_a_smaller_processor_cannot_be_made_into_a_larger_one(tmp_path: Path) -> None:
-    place = Place(folder=tmp_path, site=tmp_path, processor=AVX2.facts)
+def test_a_processor_cannot_imitate_a_larger_one(tmp_path: Path) -> None:
+    place = RunContext(folder=tmp_path, site=tmp_path, processor=AVX2.facts)
     limits = {row.name: row for row in rows() if "=" in row.name and "OMP" not in row.name}
     made = {}
     for name, row in limits.items():
@@ -119,7 +123,7 @@ def test_a_smaller_processor_cannot_be_made_into_a_larger_one(tmp_path: Path) ->
 
 def test_a_processor_of_another_kind_has_no_limits(tmp_path: Path) -> None:
     facts: dict[str, Any] = {"torch": "SVE256", "onednn": None, "features": []}
-    place = Place(folder=tmp_path, site=tmp_path, processor=facts)
+    place = RunContext(folder=tmp_path, site=tmp_path, processor=facts)
     for row in rows():
         if row.name.startswith(("ONEDNN", "ATEN")):
             with pytest.raises(NotAvailableError, match="less than"):

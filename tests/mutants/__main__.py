@@ -1,6 +1,6 @@
-"""Tells whether the operator suite catches faults in generated code: ``nox -s mutants``.
+"""Checks whether the operator suite catches faults in generated code: ``nox -s mutants``.
 
-Faults are planted in a copy of the tree, one after the other; the tree itself stays as it is.
+Faults are planted in a copy of the tree, one after the other. The tree itself does not change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codegen.errors import GenerationError
 from tests.mutants.faults import FAULTS, PlantingError, Sources
 from tests.mutants.plan import ROOT, Mutant, plan, read_sources
 from tests.mutants.report import Verdict, as_markdown, write_report
-from tests.mutants.sandbox import SUITE, Outcome, Sandbox, about, stages, work_folder
+from tests.mutants.sandbox import SUITE, Sandbox, SuiteOutcome, failures_about, stages, work_folder
 
 DEFAULT_SEED = 1
 EXIT_CAUGHT, EXIT_SURVIVED, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -48,15 +48,15 @@ def _run(
     sources: Sources, mutants: Sequence[Mutant], options: argparse.Namespace, sandbox: Sandbox
 ) -> int:
     start = monotonic()
-    _say("building, and running the suite without a fault")
+    _print_progress("building, and running the suite without a fault")
     sandbox.prepare()
     baseline = sandbox.test(SUITE, report="baseline")
     if baseline.failures:
         raise PlantingError(
-            "the suite fails without a fault, so it proves nothing about one:\n"
+            "the suite fails without a fault, so a failure with a fault would prove nothing:\n"
             + "\n".join(sorted(baseline.failures))
         )
-    _say(f"{len(baseline.tests)} tests in {monotonic() - start:.0f} s")
+    _print_progress(f"{len(baseline.tests)} tests in {monotonic() - start:.0f} s")
     verdicts = [_judge(sources, mutant, sandbox, baseline) for mutant in mutants]
     text = as_markdown(
         verdicts,
@@ -71,7 +71,7 @@ def _run(
     return EXIT_CAUGHT if all(verdict.is_caught for verdict in verdicts) else EXIT_SURVIVED
 
 
-def _judge(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: Outcome) -> Verdict:
+def _judge(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: SuiteOutcome) -> Verdict:
     start = monotonic()
     caught_by: list[str] = []
     error = ""
@@ -83,21 +83,25 @@ def _judge(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: Outcome
     verdict = Verdict(
         mutant=mutant, caught_by=tuple(caught_by), error=error, seconds=monotonic() - start
     )
-    _say(f"{mutant.fault}: {mutant.site.subject}: {verdict.said} ({verdict.seconds:.0f} s)")
+    _print_progress(
+        f"{mutant.fault}: {mutant.site.subject}: {verdict.summary} ({verdict.seconds:.0f} s)"
+    )
     return verdict
 
 
-def _caught_by(sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: Outcome) -> list[str]:
-    """The tests about the mutant that fail, in the first stage that has any."""
+def _caught_by(
+    sources: Sources, mutant: Mutant, sandbox: Sandbox, baseline: SuiteOutcome
+) -> list[str]:
+    """Return the failed tests about the mutant, from the first stage that has any."""
     overloads = frozenset(each.schema.full_name for each in sources.library.overloads)
     for number, stage in enumerate(stages(mutant, baseline.tests, overloads)):
         outcome = sandbox.test(*stage, report=f"{mutant.fault}-{number}")
-        if caught_by := about(mutant, outcome):
+        if caught_by := failures_about(mutant, outcome):
             return caught_by
     return []
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(f"mutants: {text}", file=sys.stderr, flush=True)
 
 
@@ -110,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=DEFAULT_SEED,
         metavar="N",
-        help="which operators get the faults (default: %(default)s)",
+        help="chooses the operators that get the faults (default: %(default)s)",
     )
     parser.add_argument(
         "--only",
@@ -124,14 +128,14 @@ def _parser() -> argparse.ArgumentParser:
         "--work-dir",
         type=Path,
         metavar="DIR",
-        help="build there and keep it with the tests' logs (default: a folder that is removed)",
+        help="build in this folder and keep it, with the logs (default: a temporary folder)",
     )
     parser.add_argument(
         "--output-dir",
         type=Path,
         default=ROOT / "results" / "mutants",
         metavar="DIR",
-        help="for mutants.md (default: results/mutants)",
+        help="folder of mutants.md (default: results/mutants)",
     )
     return parser
 

@@ -1,7 +1,7 @@
-"""The faults that are planted: what a generator, or a table beside it, can get wrong.
+"""The faults to plant: mistakes that a generator, or a hand-written table, can have.
 
-Faults of the model are in everything that is generated, so that table, kernels, metadata, stub and
-headers agree in being wrong; others are in one file alone.
+A fault in the model reaches everything that is generated: table, kernels, metadata, stub and
+headers have the same mistake. Other faults are in one file only.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ KERNELS = "torch/kernels.cc"
 
 
 class PlantingError(Exception):
-    """A fault that does not fit the sources, or a mutant that shows nothing."""
+    """A fault does not fit the sources, or a mutant proves nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What faults are planted in. ``sampled`` holds the overloads that the suite executes."""
+    """The sources that get faults; ``sampled`` has the overloads that the suite executes."""
 
     root: Path
     library: Library
@@ -42,9 +42,9 @@ class Sources:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One place that a fault fits; ``plant`` gives the changed files, relative to the tree.
+    """One place for a fault; ``plant`` returns the changed files by path relative to the tree.
 
-    ``operator`` is the operator that the fault is about; of what all operators share, it is None.
+    ``operator`` is the operator with the fault, or None if all operators share the place.
     """
 
     subject: str
@@ -61,13 +61,13 @@ class Fault:
     sites: Callable[[Sources], Iterator[Site]]
 
 
-Change = tuple[str, tuple[Parameter, ...]]  # what is wrong, and the parameters that are
+Change = tuple[str, tuple[Parameter, ...]]  # description, and the wrong parameters
 
 
 def in_model(
     changes: Callable[[Overload], Iterator[Change]],
 ) -> Callable[[Sources], Iterator[Site]]:
-    """A fault in everything that is generated for an overload."""
+    """Return the sites of a fault in everything that is generated for an overload."""
 
     def sites(sources: Sources) -> Iterator[Site]:
         for operator, overload in _sampled(sources):
@@ -109,7 +109,7 @@ def _rendered(
 
 
 def _with(overload: Overload, index: int, *parameters: Parameter) -> tuple[Parameter, ...]:
-    """The parameters with others from ``index`` on."""
+    """Return the parameters with others in place of those from ``index`` on."""
     kept = overload.parameters
     return (*kept[:index], *parameters, *kept[index + len(parameters) :])
 
@@ -123,8 +123,8 @@ def _type(parameter: Parameter, **fields: Any) -> Parameter:
     return _argument(parameter, type=replace(parameter.argument.type, **fields))
 
 
-def _neighbours(overload: Overload) -> Iterator[tuple[int, Parameter, Parameter]]:
-    """Inputs that stand side by side and can't be told apart by their type."""
+def _adjacent_inputs(overload: Overload) -> Iterator[tuple[int, Parameter, Parameter]]:
+    """Yield adjacent inputs of the same type."""
     inputs = overload.inputs
     for index, (left, right) in enumerate(pairwise(inputs)):
         if cpp.argument_type(left) == cpp.argument_type(right) and not right.is_out:
@@ -132,9 +132,9 @@ def _neighbours(overload: Overload) -> Iterator[tuple[int, Parameter, Parameter]
 
 
 def exchanged_arguments(overload: Overload) -> Iterator[Change]:
-    for index, left, right in _neighbours(overload):
+    for index, left, right in _adjacent_inputs(overload):
         if (left.aten_default is None) == (right.aten_default is None) and not left.is_out:
-            what = f"{left.name} and {right.name} change places"
+            what = f"{left.name} and {right.name} are swapped"
             yield what, _with(overload, index, right, left)
 
 
@@ -147,7 +147,7 @@ def wrong_default(overload: Overload) -> Iterator[Change]:
 
 
 def _with_wrong_default(parameter: Parameter) -> Parameter | None:
-    """The parameter with another default, where that is a number."""
+    """Return the parameter with another default, or None if its default is not a number."""
     value = parameter.default
     if parameter.aten_default is None or not isinstance(value, int | float):
         return None
@@ -210,7 +210,7 @@ def output_as_input(overload: Overload) -> Iterator[Change]:
 
 
 def dropped_out(sources: Sources) -> Iterator[Site]:
-    """The table alone says that an output is an input."""
+    """The table has an output as an input; the other files are right."""
     for operator, overload in _sampled(sources):
         rows = [f"    {cpp.parameter_row(each)},\n" for each in overload.parameters]
         head = f"    // {overload.schema.full_name}\n"
@@ -225,7 +225,7 @@ def dropped_out(sources: Sources) -> Iterator[Site]:
 
 
 def wrong_overload(sources: Sources) -> Iterator[Site]:
-    """Two rows of the table change names."""
+    """A row of the table has the name of another overload."""
     for operator, overload, other in _siblings(sources):
         what = f"its row is called {other.schema.overload_name!r}"
         row = '{{"{}", "{}", kParameters'
@@ -242,11 +242,11 @@ def _siblings(sources: Sources) -> Iterator[tuple[Operator, Overload, Overload]]
 
 
 def wrong_kernel(sources: Sources) -> Iterator[Site]:
-    """Another operator of one input and one output, which computes something else."""
+    """The kernel of another operator with one input and one output, and other results."""
     outcomes = {
         overload.schema.full_name: (operator, overload, outcome)
         for operator, overload in _sampled(sources)
-        if (outcome := _outcome(overload)) is not None
+        if (outcome := _results(overload)) is not None
     }
     for operator, overload, outcome in outcomes.values():
         for _, other, another in outcomes.values():
@@ -261,8 +261,8 @@ def _kernel_site(sources: Sources, operator: Operator, overload: Overload, other
 
 
 @cache
-def _outcome(overload: Overload) -> str | None:
-    """What torch computes of some numbers; operators with equal outcomes may be aliases."""
+def _results(overload: Overload) -> str | None:
+    """Return torch's results for some numbers; operators with equal results may be aliases."""
     import torch
 
     kinds = [(each.kind, each.is_list, each.is_out) for each in overload.parameters]
@@ -280,7 +280,7 @@ def _outcome(overload: Overload) -> str | None:
 
 
 def kernel_of_another_overload(sources: Sources) -> Iterator[Site]:
-    """The kernel takes a tensor for a number, or a number for a tensor."""
+    """The kernel of an overload that takes a number in place of a tensor, or the reverse."""
     for operator, overload, other in _siblings(sources):
         kinds, others = ([each.kind for each in one.parameters] for one in (overload, other))
         if len(kinds) != len(others):
@@ -291,7 +291,7 @@ def kernel_of_another_overload(sources: Sources) -> Iterator[Site]:
 
 
 def _calls(sources: Sources) -> Iterator[tuple[Operator, cpp.Form]]:
-    """The forms of ``Call`` in generated headers."""
+    """Yield the forms of ``Call`` in generated headers."""
     for operator in sources.library.operators:
         if operator.name in sources.hand_written:
             continue
@@ -300,7 +300,7 @@ def _calls(sources: Sources) -> Iterator[tuple[Operator, cpp.Form]]:
 
 
 def _call(overload: Overload, arguments: Sequence[str]) -> str:
-    """What a form of ``Call`` does; once in a header."""
+    """Return the body of a form of ``Call``, which a header has once."""
     return (
         f'FindOverload(kName, "{overload.schema.overload_name}");\n'
         f"    Dispatch(overload, {{{', '.join(arguments)}}}, options);"
@@ -315,7 +315,7 @@ def _call_site(sources: Sources, operator: Operator, form: cpp.Form, what: str, 
 
 def exchanged_in_call(sources: Sources) -> Iterator[Site]:
     for operator, form in _calls(sources):
-        for index, left, right in _neighbours(form.overload):
+        for index, left, right in _adjacent_inputs(form.overload):
             arguments = form.arguments
             if arguments[index : index + 2] == [left.name, right.name]:
                 arguments[index : index + 2] = [right.name, left.name]
@@ -354,7 +354,7 @@ def wrong_overload_in_call(sources: Sources) -> Iterator[Site]:
 
 
 def _edit(sources: Sources, name: str, old: str, new: str) -> Callable[[], Mapping[str, str]]:
-    """Replaces a text that a generated file has once."""
+    """Return a function that replaces a text that a generated file has once."""
     path = f"{GENERATED}/{name}"
     return lambda: {path: replace_once(sources.generated[name], old, new, path)}
 
@@ -362,16 +362,16 @@ def _edit(sources: Sources, name: str, old: str, new: str) -> Callable[[], Mappi
 def replace_once(text: str, old: str, new: str, path: str) -> str:
     if text.count(old) != 1:
         raise PlantingError(
-            f"{path} has this text {text.count(old)} times, expected once:\n{old}\n"
-            "Bring tests/mutants/faults.py up to date with it."
+            f"{path}: found this text {text.count(old)} times, expected once:\n{old}\n"
+            "Update tests/mutants/faults.py to match the file."
         )
     return text.replace(old, new)
 
 
-def by_hand(
+def in_hand_written_sources(
     *edits: tuple[str, str, str, str],
 ) -> Callable[[Sources], Iterator[Site]]:
-    """Edits of hand-written sources, as (what, path, old text, new text)."""
+    """Return the sites of edits of hand-written sources: (what, path, old text, new text)."""
 
     def sites(sources: Sources) -> Iterator[Site]:
         for what, path, old, new in edits:
@@ -391,19 +391,19 @@ def _edited_source(root: Path, path: str, old: str, new: str) -> Mapping[str, st
 
 WRONG_DATA_TYPES = (
     (
-        "int16 and float16 change names",
+        "the names of int16 and float16 are swapped",
         "src/core/types.cc",
         '{"int16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"float16", 2},',
         '{"float16", 2},\n    {"int32", 4},\n    {"int64", 8},\n    {"int16", 2},',
     ),
     (
-        "an array of float16 is one of bfloat16",
+        "an array of float16 is taken for one of bfloat16",
         "src/bindings/convert.cc",
         "{nb::dlpack::dtype_code::Float, 16, DataType::kFloat16}",
         "{nb::dlpack::dtype_code::Float, 16, DataType::kBFloat16}",
     ),
     (
-        "an array of int64 is one of uint64",
+        "an array of int64 is taken for one of uint64",
         "src/bindings/convert.cc",
         "{nb::dlpack::dtype_code::Int, 64, DataType::kInt64}",
         "{nb::dlpack::dtype_code::Int, 64, DataType::kUInt64}",
@@ -423,19 +423,19 @@ WRONG_DATA_TYPES = (
 )
 LOST_STRIDES = (
     (
-        "a wrapped array is contiguous",
+        "a wrapped array is taken as contiguous",
         "src/torch/shells.cc",
         "      .strides(ToTorch(view.strides()))\n",
         "",
     ),
     (
-        "an array in a wrapper that is used again is contiguous",
+        "an array in a reused wrapper is taken as contiguous",
         "src/torch/shells.cc",
         "->set_sizes_and_strides(shape, strides, 0);",
         "->set_sizes_contiguous(shape);",
     ),
     (
-        "the view of a torch tensor is contiguous",
+        "the view of a torch tensor is taken as contiguous",
         "src/torch/kernel.cc",
         "          {strides.data(), strides.size()},\n",
         "",
@@ -449,7 +449,7 @@ WRONG_NATIVE_KERNELS = (
         "const std::int64_t visible = to.size - rows + (i + 1) % rows + 1;",
     ),
     (
-        "the weight of rms_norm is contiguous",
+        "the weight of rms_norm is taken as contiguous",
         "src/cpu/rms_norm.cc",
         "to.size, weight.strides()[0], &weight_buffer);",
         "to.size, 1, &weight_buffer);",
@@ -481,7 +481,7 @@ FAULTS = (
     Fault(name="wrong-default-in-call", sites=wrong_default_in_call),
     Fault(name="wrong-overload-in-call", sites=wrong_overload_in_call),
     Fault(name="dropped-out-in-call", sites=dropped_out_in_call),
-    Fault(name="wrong-data-type", sites=by_hand(*WRONG_DATA_TYPES)),
-    Fault(name="lost-stride", sites=by_hand(*LOST_STRIDES)),
-    Fault(name="wrong-native-kernel", sites=by_hand(*WRONG_NATIVE_KERNELS)),
+    Fault(name="wrong-data-type", sites=in_hand_written_sources(*WRONG_DATA_TYPES)),
+    Fault(name="lost-stride", sites=in_hand_written_sources(*LOST_STRIDES)),
+    Fault(name="wrong-native-kernel", sites=in_hand_written_sources(*WRONG_NATIVE_KERNELS)),
 )

@@ -1,4 +1,4 @@
-"""Which faults a seed plants, and where."""
+"""Chooses the faults to plant and their sites, by a seed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mutant:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a test that is about the mutated operator speaks of; empty: any test is."""
+        """The names that mark a test as one about the mutated operator; empty: all tests are."""
         operator = self.site.operator
         return (self.site.subject, operator.name, operator.class_name) if operator else ()
 
@@ -45,7 +45,7 @@ class Mutant:
 
 
 def read_sources(root: Path = ROOT) -> Sources:
-    """Reads everything that faults are planted in; generates from the installed torch."""
+    """Read all sources that get faults, and generate code from the installed torch."""
     inputs = Inputs(
         torch=find_torch(),
         selection=root / "codegen" / "torch_ops.yaml",
@@ -65,25 +65,25 @@ def read_sources(root: Path = ROOT) -> Sources:
 
 
 def plan(sources: Sources, seed: int, faults: Sequence[Fault] = FAULTS) -> list[Mutant]:
-    """One mutant of each kind; which of a kind's sites, says the seed."""
-    return [make_mutant(sources, fault.name, chosen(sources, fault, seed)) for fault in faults]
+    """Return one mutant for each fault; the seed chooses its site."""
+    return [make_mutant(sources, fault.name, choose_site(sources, fault, seed)) for fault in faults]
 
 
-def chosen(sources: Sources, fault: Fault, seed: int) -> Site:
-    """A site of its own for each fault and seed, whatever other faults there are."""
+def choose_site(sources: Sources, fault: Fault, seed: int) -> Site:
+    """Choose a site by fault and seed, independent of the other faults."""
     sites = list(fault.sites(sources))
     if not sites:
-        raise PlantingError(f"{fault.name} fits nowhere. Bring tests/mutants/faults.py up to date.")
+        raise PlantingError(f"{fault.name}: found no site. Update tests/mutants/faults.py.")
     random = Random(f"{seed} {fault.name}")  # noqa: S311 - reproducible, not secret
     while True:
         site = random.choice(sites)
-        # Loading such a mutant would end the process: a base contradicts its table.
+        # A mutant whose base contradicts its table ends the process that loads it.
         if site.operator is None or site.operator.name not in sources.hand_written:
             return site
 
 
 def make_mutant(sources: Sources, fault: str, site: Site) -> Mutant:
-    """Plants a fault; raises where nothing is different then."""
+    """Plant a fault; raise ``PlantingError`` if it changes nothing."""
     files = site.plant()
     originals = {path: _original(sources, path) for path in files}
     if not any(files[path] != originals[path] for path in files):

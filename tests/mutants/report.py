@@ -1,4 +1,4 @@
-"""What became of the mutants."""
+"""The report on the mutants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = ("mutant", "where", "change", "caught by", "s")
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of one mutant: the tests that failed for it, or why it could not be tried."""
+    """The result of one mutant: the tests that caught it, or the error that stopped the check."""
 
     mutant: Mutant
     caught_by: tuple[str, ...] = ()
@@ -26,11 +26,11 @@ class Verdict:
         return bool(self.caught_by) and not self.error
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         if self.error:
             return f"error: {self.error.partition(chr(10))[0]}"
         if not self.caught_by:
-            return "nothing: it survives"
+            return "nothing: the mutant survives"
         others = len(self.caught_by) - 1
         return f"{self.caught_by[0].removeprefix('tests/ops/')}" + (
             f" and {others} more" if others else ""
@@ -38,7 +38,7 @@ class Verdict:
 
 
 def as_markdown(verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: float) -> str:
-    """The table, and the exact change of every mutant that was not caught."""
+    """Return the table, and the exact change of every mutant that was not caught."""
     caught = sum(verdict.is_caught for verdict in verdicts)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     lines = ["# Mutation check", ""]
@@ -51,12 +51,12 @@ def as_markdown(verdicts: Sequence[Verdict], *, seed: int, torch: str, seconds: 
     ]
     for verdict in verdicts:
         site = verdict.mutant.site
-        texts = (verdict.mutant.fault, site.subject, site.what, verdict.said)
+        texts = (verdict.mutant.fault, site.subject, site.what, verdict.summary)
         cells = [cell.replace("|", r"\|").replace("\n", " ") for cell in texts]
         lines.append(f"| {' | '.join([*cells, f'{verdict.seconds:.1f}'])} |")
     for verdict in verdicts:
         if not verdict.is_caught:
-            lines += ["", f"## {verdict.mutant.fault}: {verdict.said}", ""]
+            lines += ["", f"## {verdict.mutant.fault}: {verdict.summary}", ""]
             lines += ["```diff", verdict.mutant.diff().rstrip("\n"), "```"]
             lines += ["", verdict.error] if verdict.error else []
     return "\n".join([*lines, ""])

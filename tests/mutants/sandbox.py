@@ -24,19 +24,19 @@ from tests.mutants.plan import ROOT, Mutant
 PARTS = ("CMakeLists.txt", "codegen", "examples", "pyproject.toml", "src", "tests/ops")
 SUITE = "tests/ops"
 JOBS = str(os.cpu_count() or 1)
-TIMEOUT_S = 900  # a test that hangs is ended after 120 s, by tests/ops/guards.py
+TIMEOUT_S = 900  # tests/ops/guards.py ends a test that hangs after 120 s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a run of the suite reported: the tests that ran, and the texts of those that failed."""
+class SuiteOutcome:
+    """The outcome of a run: the tests that ran, and the reports of those that failed."""
 
     tests: frozenset[str]
     failures: Mapping[str, str]
 
 
 class Sandbox:
-    """Leaves the tree that it is a copy of as it is."""
+    """A copy of the tree; the tree itself does not change."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,12 +65,14 @@ class Sandbox:
         """Installs the library with a fault, and takes the fault out of the tree again.
 
         Raises:
-            PlantingError: the fault is not in what was installed.
+            PlantingError: the installed library does not have the fault.
             ProcessError: the mutant does not compile.
         """
         for path, original in mutant.originals.items():
             if (self.tree / path).read_text(encoding="utf-8") != original:
-                raise PlantingError(f"{path} in {self.tree} is not what the fault was planned for")
+                raise PlantingError(
+                    f"{path} in {self.tree} has changed since the fault was planned"
+                )
         try:
             self._write(mutant.files)
             self._build()
@@ -79,8 +81,8 @@ class Sandbox:
         finally:
             self._write(mutant.originals)
 
-    def test(self, *tests: str, report: str) -> Outcome:
-        """Runs tests; a process that dies costs the one that it ran."""
+    def test(self, *tests: str, report: str) -> SuiteOutcome:
+        """Run tests; if a worker process dies, only its current test fails."""
         log = self.folder / f"{report}.jsonl"
         pytest = (sys.executable, "-m", "pytest", "-q", "-n", JOBS, "-p", "no:cacheprovider")
         result = self._run(*pytest, f"--report-log={log}", *tests, check=False)
@@ -89,7 +91,7 @@ class Sandbox:
         if not (outcome.failures or result.exit_code == 0):
             last = (result.stdout + result.stderr).strip().splitlines()[-LAST_LINES:]
             raise PlantingError(
-                f"pytest ended with {result.exit_code} and names no test that failed:\n"
+                f"pytest ended with exit code {result.exit_code} but reported no failed test:\n"
                 + "\n".join(last)
             )
         return outcome
@@ -97,7 +99,7 @@ class Sandbox:
     def _write(self, files: Mapping[str, str]) -> None:
         for path, text in files.items():
             (self.tree / path).write_text(text, encoding="utf-8")
-        # Python takes a file of the same length and second for the one it has compiled.
+        # Python keeps stale bytecode if the new file has the same length and the same second.
         for compiled in [*self.folder.rglob("__pycache__")]:
             shutil.rmtree(compiled)
 
@@ -108,12 +110,12 @@ class Sandbox:
     def _check(self, mutant: Mutant) -> None:
         for path, text in mutant.files.items():
             if (self.tree / path).read_text(encoding="utf-8") != text:
-                raise PlantingError(f"building has taken the fault out of {path}")
+                raise PlantingError(f"the build overwrote the fault in {path}")
         if self._digest() == self._clean:
-            raise PlantingError("the installed library is the same without the fault")
+            raise PlantingError("the fault does not change the installed library")
 
     def _digest(self) -> str:
-        """One digest of all that is installed."""
+        """Return one digest of all installed files."""
         digest = hashlib.sha256()
         for path in sorted(self.package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -133,19 +135,21 @@ class Sandbox:
 
 @contextmanager
 def work_folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder asked for, which has to be empty, or a temporary one; others may read it."""
+    """Provide the given folder, which must be empty, or a temporary one that all users can read."""
     if wanted is None:
         with tempfile.TemporaryDirectory(prefix="infini-ops-") as folder:
             Path(folder).chmod(0o755)
             yield Path(folder)
         return
     if wanted.exists() and any(wanted.iterdir()):
-        raise UsageError(f"--work-dir {wanted} is not empty. Name one that is, or none")
+        raise UsageError(
+            f"--work-dir {wanted} is not empty. Pass an empty folder, or omit --work-dir"
+        )
     yield wanted.resolve()
 
 
 def environment_with(site: Path) -> dict[str, str]:
-    """This Python's programs and torch, with the library in ``site``."""
+    """Return an environment with the programs of this Python and the library in ``site``."""
     kept = {name: value for name, value in os.environ.items() if name != SELECTION_VARIABLE}
     programs = Path(sys.executable).parent
     return kept | {
@@ -154,8 +158,8 @@ def environment_with(site: Path) -> dict[str, str]:
     }
 
 
-def read_report(log: Path) -> Outcome:
-    """Reads what pytest-reportlog wrote."""
+def read_report(log: Path) -> SuiteOutcome:
+    """Read a log of pytest-reportlog."""
     tests, failures = set(), {}
     for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
         report = json.loads(line)
@@ -164,7 +168,7 @@ def read_report(log: Path) -> Outcome:
         tests.add(report["nodeid"])
         if report["outcome"] == "failed":
             failures[report["nodeid"]] = json.dumps([report["longrepr"], report["sections"]])
-    return Outcome(tests=frozenset(tests), failures=failures)
+    return SuiteOutcome(tests=frozenset(tests), failures=failures)
 
 
 def subject_of(test: str) -> str | None:
@@ -176,10 +180,10 @@ def subject_of(test: str) -> str | None:
 def stages(
     mutant: Mutant, tests: frozenset[str], overloads: frozenset[str]
 ) -> list[tuple[str, ...]]:
-    """What to run, until something fails: the overload's own tests, general ones, the suite."""
-    about_overloads = {test for test in tests if subject_of(test) in overloads}
-    own = {test for test in about_overloads if subject_of(test) == mutant.site.subject}
-    lists = {_file_of(test) for test in about_overloads}
+    """Return the stages to run until a test fails: the overload's tests, general ones, all."""
+    of_overloads = {test for test in tests if subject_of(test) in overloads}
+    own = {test for test in of_overloads if subject_of(test) == mutant.site.subject}
+    lists = {_file_of(test) for test in of_overloads}
     general = {_file_of(test) for test in tests} - lists
     return [tuple(sorted(stage)) for stage in (own, general, {SUITE}) if stage]
 
@@ -188,9 +192,9 @@ def _file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
-def about(mutant: Mutant, outcome: Outcome) -> list[str]:
-    """The failed tests that speak of what was mutated, its own first."""
+def failures_about(mutant: Mutant, outcome: SuiteOutcome) -> list[str]:
+    """Return the failed tests that name the mutated operator, its own tests first."""
     names = [re.escape(name) for name in mutant.names]
-    spoken = re.compile(rf"(?<![\w.])(?:{'|'.join(names)})(?![\w.])") if names else re.compile("")
-    failed = [test for test, text in outcome.failures.items() if spoken.search(test + text)]
+    mention = re.compile(rf"(?<![\w.])(?:{'|'.join(names)})(?![\w.])") if names else re.compile("")
+    failed = [test for test, text in outcome.failures.items() if mention.search(test + text)]
     return sorted(failed, key=lambda test: (subject_of(test) != mutant.site.subject, test))

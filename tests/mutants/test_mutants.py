@@ -1,4 +1,4 @@
-"""The mutation check itself: its plan, and what it takes for proof."""
+"""The mutation check itself: its plan, and which failures count as proof."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.mutants.__main__ import main
 from tests.mutants.faults import FAULTS, Fault, PlantingError, Site, Sources, replace_once
 from tests.mutants.plan import Mutant, make_mutant, plan, read_sources
 from tests.mutants.report import Verdict, as_markdown
-from tests.mutants.sandbox import Outcome, about, read_report, stages, subject_of
+from tests.mutants.sandbox import SuiteOutcome, failures_about, read_report, stages, subject_of
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +69,11 @@ class TestPlan:
 
 class TestRefusals:
     def test_a_text_that_has_changed_is_named(self) -> None:
-        with pytest.raises(PlantingError, match=r"shells\.cc has this text 0 times"):
+        with pytest.raises(PlantingError, match=r"shells\.cc: found this text 0 times"):
             replace_once("a new text", "an old text", "", "src/torch/shells.cc")
 
     def test_a_text_that_is_there_twice_is_named(self) -> None:
-        with pytest.raises(PlantingError, match="has this text 2 times"):
+        with pytest.raises(PlantingError, match="found this text 2 times"):
             replace_once("twice twice", "twice", "once", "a.cc")
 
     def test_a_fault_that_changes_nothing_is_no_mutant(self, sources: Sources) -> None:
@@ -85,7 +85,7 @@ class TestRefusals:
             make_mutant(sources, "idle", site)
 
     def test_a_fault_that_fits_nowhere_is_named(self, sources: Sources) -> None:
-        with pytest.raises(PlantingError, match="nowhere fits nowhere"):
+        with pytest.raises(PlantingError, match="nowhere: found no site"):
             plan(sources, 1, [Fault(name="nowhere", sites=lambda _: iter(()))])
 
     def test_a_folder_that_is_in_use_is_left_alone(
@@ -130,7 +130,7 @@ class TestProof:
             "a.py::test_longer_name": f"un{name}ed",
             f"b.py::test[{mutant.site.subject}-int]": "expected 1, got 2",
         }
-        caught = about(mutant, Outcome(tests=frozenset(failures), failures=failures))
+        caught = failures_about(mutant, SuiteOutcome(tests=frozenset(failures), failures=failures))
         assert caught == [f"b.py::test[{mutant.site.subject}-int]", "a.py::test_all"]
 
     def test_a_test_whose_process_died_has_failed(self, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ class TestProof:
         text = as_markdown([caught, survivor], seed=1, torch="2.13.0", seconds=61)
         assert "1 of 2 mutants caught in 61 s" in text
         assert "| a.py::test and 1 more |" in text
-        assert f"## {mutants[1].fault}: nothing: it survives\n\n```diff\n--- " in text
+        assert f"## {mutants[1].fault}: nothing: the mutant survives\n\n```diff\n--- " in text
         assert mutants[1].diff() in text
 
     def test_a_mutant_that_could_not_be_tried_is_not_caught(self, mutants: list[Mutant]) -> None:

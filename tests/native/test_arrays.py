@@ -26,7 +26,7 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 WIDE_INTEGERS = ("int32", "int64")
 ANY = (*FLOATS, *INTEGERS, "bool")
 GARBAGE = 77
-FACTOR = 4  # operands of floating point are at most so large
+FACTOR = 4  # the largest value of a floating-point operand
 
 Array = np.ndarray
 Make = Callable[..., Array]
@@ -61,7 +61,7 @@ def exact_causal_softmax(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Operator:
-    """How one operator is called, and what it computes of its inputs in float64 or int64."""
+    """How to call one operator, and its exact result in float64 or int64."""
 
     name: str
     operands: Callable[[Make], tuple[Array, ...]]
@@ -236,7 +236,7 @@ def ones(*shape: int) -> Array:
         (0.0, TypeError, "implementation_index: expected an int or None"),
     ],
 )
-def test_implementation_index_that_is_no_slot(
+def test_an_implementation_index_that_is_not_a_slot(
     index: object, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -271,10 +271,10 @@ def read_only() -> Array:
 )
 def test_refused_calls(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        infini.ops.add(*arguments, implementation_index=0)  # torch's slot takes some of them
+        infini.ops.add(*arguments, implementation_index=0)  # the torch slot accepts some of them
 
 
-def test_an_error_of_the_exporting_object_is_its_own() -> None:
+def test_an_error_of_the_exporting_object_is_raised_unchanged() -> None:
     class Broken:
         def __dlpack__(self, **_: object) -> object:
             raise RuntimeError("no array today")

@@ -33,19 +33,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--platform",
         choices=sorted(PLATFORMS),
-        help=f"whose hardware it is; default ${PLATFORM}, or what the library was built for",
+        help=f"platform to test; default ${PLATFORM}, or the one that the library was built for",
     )
     group.addoption(
         "--device",
         choices=DEVICES,
-        help=f"torch device type; default ${DEVICE}, or the platform's, or cpu",
+        help=f"torch device type; default ${DEVICE}, or that of --platform, or cpu",
     )
     group.addoption(
         "--simulated",
         action="store_true",
         help=f"run without the vendor's hardware: on a simulated {', '.join(SIMULATED_DEVICES)}; "
-        "for other devices what runs without one, the rest skips with the reason 'no device'; "
-        f"default ${SIMULATED}, 0 or 1",
+        "for other devices, run the tests that need no device, and skip the others with the "
+        f"reason 'no device'; default ${SIMULATED}, 0 or 1",
     )
     group.addoption(
         "--slot",
@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     entries = guards.platform_quarantine(SUITE / "quarantine.yaml", option.platform, PLATFORMS)
     guards.register(
         config,
-        # They are defects of a vendor's, none of which is here without its hardware.
+        # The entries are defects of a vendor, and do not occur without the vendor's hardware.
         entries=() if origin(option.device) else entries,
         folder=SUITE,
         properties={"platform": option.platform, **origin(option.device)},
@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(tally)
     # The operands are small and the suite runs one process per core.
     torch.set_num_threads(1)
-    # NNPACK's operators fail in a process where nobody has asked for it: asking initialises it.
+    # NNPACK's operators fail in a process that has not initialized NNPACK; this query does it.
     torch.backends.nnpack.is_available()
 
 
@@ -94,7 +94,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("slot")
-    # Without cases, pytest makes one test that skips: there is nothing that it could say.
+    # Without cases, pytest makes one test that skips; drop it, since it checks nothing.
     items[:] = [item for item in items if not item.name.endswith("[NOTSET]")]
     if wanted is None:
         return
@@ -108,7 +108,7 @@ _PROCESSOR_RECORDED = pytest.StashKey[bool]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Has the first test of every process record what the processor can do."""
+    """Makes the first test of every process record the features of the processor."""
     if not item.config.stash.get(_PROCESSOR_RECORDED, False):
         item.config.stash[_PROCESSOR_RECORDED] = True
         item.user_properties.append(("processor", this_processor().record()))
@@ -129,6 +129,6 @@ def device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def record(record_property: Callable[[str, object], None], pytestconfig: pytest.Config) -> Record:
-    """Writes what every operator test records."""
+    """The writer of the properties that every operator test records."""
     option = pytestconfig.option
     return Record(property=record_property, device=option.device, platform=option.platform)

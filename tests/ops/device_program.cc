@@ -1,5 +1,5 @@
-// A program without Python whose tensors lie on an accelerator; prints what its calls do. The
-// arguments are the name of the platform and torch's name of its device.
+// A program without Python whose tensors lie on an accelerator; prints the results of its calls.
+// The arguments are the name of the platform and torch's name of its device.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
@@ -91,7 +91,7 @@ void RunValues() {
   Print("nothing", out);
 }
 
-// The tensors that are put around views are kept for the calls to come.
+// The library keeps the tensors that wrap views for later calls.
 void RunDevicesInTurn() {
   const Memory first(2, 0), second(2, 1);
   float on_cpu[2] = {-1, -2};
@@ -152,7 +152,7 @@ void RunOptions() {
   PrintError("device 9", [&] { Neg::Call(nowhere, nowhere); });
 }
 
-// What a native kernel is told to run on.
+// Prints the device and the stream that a native kernel gets.
 void PrintRun(const Invocation& invocation, const void*) {
   std::printf("native: device %d, stream %ld\n", invocation.device.index(),
               reinterpret_cast<long>(invocation.stream));

@@ -1,4 +1,4 @@
-"""What torch's dispatcher has for an overload on a device."""
+"""Finds the kernels that torch's dispatcher has for an overload on a device."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ _KINDS = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
 def has_kernel(overload: Any, device: str) -> bool:
     """Says whether there is a kernel for strided tensors: the device's own or a composite one.
 
-    What torch generated needs what it calls, too. A fallback to the CPU is no kernel.
+    A generated overload also needs the kernel of the overload that it calls. A fallback to the CPU
+    is not a kernel.
     """
-    return all(_has(each, _key(device), *_COMPOSITE) for each in _made_of(overload))
+    return all(_has(each, _key(device), *_COMPOSITE) for each in _overload_and_callee(overload))
 
 
 @cache
 def has_own_kernel(overload: Any, device: str) -> bool:
-    """Says whether the device has a kernel of its own, for whatever kind of tensors.
+    """Says whether the device has a kernel of its own, for any kind of tensors.
 
-    Its fallback is none, even where it is registered for the operator.
+    The device's fallback does not count, even if it is registered for the operator.
     """
     keys = [kind + _key(device) for kind in _KINDS]
     return any(
-        _has(each, key) and not is_for_any_operator(each, key)
-        for each in _made_of(overload)
+        _has(each, key) and not is_boxed_fallback(each, key)
+        for each in _overload_and_callee(overload)
         for key in keys
     )
 
@@ -45,23 +46,25 @@ def kernel_of(overload: Any, device: str) -> str:
     """Returns what a call on the device runs: "own", "composite" or "fallback"."""
     if has_own_kernel(overload, device):
         return "own"
-    falls_back = any(is_for_any_operator(each, _key(device)) for each in _made_of(overload))
+    falls_back = any(
+        is_boxed_fallback(each, _key(device)) for each in _overload_and_callee(overload)
+    )
     return "composite" if has_kernel(overload, device) and not falls_back else "fallback"
 
 
-def is_for_any_operator(overload: Any, key: str) -> bool:
-    """Says whether what is registered under a key is a boxed function in C++.
+def is_boxed_fallback(overload: Any, key: str) -> bool:
+    """Says whether the function under a key is boxed and from C++: a fallback, not a kernel.
 
-    A kernel has the types of its operator; a fallback has none, and devices register theirs for
-    single operators, too, whose composite kernel asks for a CPU or CUDA. What Python registers is
-    boxed and can be a kernel all the same.
+    A kernel has the argument types of its operator; a fallback has none. Devices also register
+    their fallback for single operators whose composite kernel accepts only the CPU or CUDA. A
+    function from Python is boxed too, but can be a kernel.
     """
     kernel = rf"^{key}: registered at (?!\S+\.py:).* :: \(none\) \[ boxed \]$"
     return re.search(kernel, torch._C._dispatch_dump(overload.name()), re.MULTILINE) is not None
 
 
 def has_fallback(device: str) -> bool:
-    """Says whether a device does anything at all for operators that it has no kernel for."""
+    """Says whether a device has a fallback for operators that it has no kernel for."""
     key = getattr(torch._C.DispatchKey, _key(device))
     return bool(torch._C._dispatch_has_backend_fallback(key))
 
@@ -75,8 +78,8 @@ def _has(overload: Any, *keys: str) -> bool:
     return any(has(overload.name(), key) for key in keys)
 
 
-def _made_of(overload: Any) -> Iterator[Any]:
-    """Yields the overload and, where torch generated it, the one of the same inputs it calls."""
+def _overload_and_callee(overload: Any) -> Iterator[Any]:
+    """Yields the overload and, if torch generated it, the one with equal inputs that it calls."""
     yield overload
     if torch.Tag.generated not in overload.tags:
         return
@@ -94,5 +97,5 @@ def _inputs(overload: Any) -> list[tuple[str, str]]:
 
 
 def _describes_output(argument: Any) -> bool:
-    """Says whether it is an output, or what a factory without outputs has in its place."""
+    """Says whether it is an output, or describes the output of a factory without ``out``."""
     return argument.is_out or argument.name in ("dtype", "layout", "device", "pin_memory")

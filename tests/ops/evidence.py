@@ -1,12 +1,13 @@
-"""Evidence of where a call really ran: on hardware, and whether it left its device for the CPU.
+"""Evidence of where a call really ran: on hardware or not, and whether it fell back to the CPU.
 
-A vendor's plug-in sends what it has no kernel for to the CPU, through one function for all
-operators that is registered as the fallback of its dispatch key; torch's own CUDA has none.
-torch's function (``at::native::cpu_fallback``, which the plug-ins use or copy) brings the tensors
-over with ``aten::_to_cpu``, so counting its calls finds a fallback at any depth. A device's own
-kernel may call it for other ends, as for a few elements, and proves that the device computes.
+A vendor's plug-in runs an operator without a kernel on the CPU. It does so by one function for all
+operators, registered as the fallback of its dispatch key; torch's own CUDA has no fallback. torch's
+function (``at::native::cpu_fallback``, which the plug-ins use or copy) copies the tensors with
+``aten::_to_cpu``, so counting the calls of ``_to_cpu`` finds a fallback at any depth. A device's
+own kernel may call ``_to_cpu`` for other purposes, as for a few elements. Such a kernel proves that
+the device computes.
 
-A simulated device has no hardware that a call could leave: the CPU is where it computes.
+A simulated device always computes on the CPU, so a call cannot fall back.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from torch.autograd.profiler_legacy import profile
 import torch
 
 _WARNING = re.compile(r"fall(?:s|ing)?[ -]?back to (?:run on )?(?:the )?cpu", re.IGNORECASE)
-_TO_CPU = ("push", "aten::_to_cpu")  # the begin of a call, to the profiler
+_TO_CPU = ("push", "aten::_to_cpu")  # the start of a call, as the profiler records it
 _COPIED = "tensors were copied to the CPU by its fallback"
 
 
 def is_simulated(device: str) -> bool:
-    """Says whether a device is a simulated one, whatever the command line asked for."""
+    """Says whether a device is a simulated one, independent of the command line."""
     return getattr(getattr(torch, device, None), "is_simulated", False) is True
 
 
 @cache
 def is_absent(device: str) -> bool:
-    """Says whether torch knows a device type of which there is no device here."""
+    """Says whether torch knows a device type but this machine has no such device."""
     is_available = getattr(getattr(torch, device, None), "is_available", None)
     return is_available is not None and not is_available()
 
 
 @contextmanager
 def watch_fallbacks(overload: Any, device: str) -> Iterator[list[str]]:
-    """Gives what proves that a call of an overload, made inside, went to the CPU instead."""
+    """Collects the evidence that a call of an overload inside the block fell back to the CPU."""
     found: list[str] = []
     if device == "cpu" or is_simulated(device):
         yield found
@@ -61,10 +62,10 @@ def watch_fallbacks(overload: Any, device: str) -> Iterator[list[str]]:
 
 @contextmanager
 def _watch_copies() -> Iterator[list[str]]:
-    """Gives a line for each time that what is called inside copied its tensors to the CPU.
+    """Collects a line for each copy of tensors to the CPU inside the block.
 
-    torch's profiler sees the calls, for 0.1 ms. A kernel in Python in the place of ``_to_cpu``
-    would be given the number of ``sub.Scalar``, which is a tensor to the fallback, as a number.
+    torch's profiler sees the copies, and costs 0.1 ms. A Python kernel in place of ``_to_cpu``
+    would get the number of ``sub.Scalar`` as a number, but the fallback needs it as a tensor.
     """
     found: list[str] = []
     torch.autograd._enable_profiler_legacy(profile().config())

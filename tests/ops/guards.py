@@ -1,9 +1,9 @@
-"""What keeps one bad kernel from costing more than its own test, and every test honest.
+"""Guards of the operator suite: a bad kernel costs only its own test, and every skip has a reason.
 
-A test runs in a worker process of pytest-xdist, which starts another one where that dies. A
-dying worker leaves its last words in a file of the run: the signal and the Python stack. From
-these the controlling process names the test and how it ended. Here are the hooks of both
-processes; ``conftest`` adds them, ``quarantine`` and ``reasons`` are the rules they apply.
+A test runs in a worker process of pytest-xdist, which starts another worker if that one dies. A
+dying worker writes the signal and the Python stack into its crash log, a file of the run. From
+this log the controlling process reports the test and how it ended. This module has the hooks of
+both processes; ``conftest`` adds them. They apply the rules of ``quarantine`` and ``reasons``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from reasons import SkipReason, reason_of, skip_message
 
 HANG_AFTER = 120  # seconds; the slowest test of the CPU takes 6
 EXPECTED_HANG_AFTER = 10  # for a test whose quarantine entry says that it hangs
-WORKER_DEATHS = 100  # with more of them, the device or the build is broken, not a kernel
+WORKER_DEATHS = 100  # more deaths mean a broken device or build, not a bad kernel
 
 NO_ANSWER = "the device no longer answers after this test"
-NO_TRACEBACK = "killed from outside, or ended by a call of exit (no traceback)"
+NO_TRACEBACK = "killed by another process, or ended by a call of exit() (no traceback)"
 
-# Options with which somebody watches the tests, or none is run: no worker process then.
+# Options for watching the tests, or for running none: they start no worker process.
 _WATCHED = ("usepdb", "trace", "collectonly", "showfixtures", "show_fixtures_per_test")
 _SETUP_SHOWN = ("setuponly", "setupshow", "setupplan")
 # Options that leave out a part of the suite.
 _NARROWING = ("keyword", "markexpr", "deselect", "lf", "ignore", "ignore_glob", "slot")
 
-# Frames of what runs the test are no part of the answer, nor are those of the interpreter, which
+# Frames to leave out of a stack: those of the test runner, and those of the interpreter, which
 # faulthandler adds since Python 3.14.
 _MACHINERY = re.compile(
     r'\bFile ".*/(_pytest|pluggy|pytest|xdist|execnet)/|\bFile "<|'
@@ -59,7 +59,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def use_a_worker(config: pytest.Config) -> None:
-    """Has the tests run in a worker process, where the command line says nothing about it.
+    """Runs the tests in a worker process, unless the command line decides otherwise.
 
     Called in ``pytest_cmdline_main``, before pytest-xdist reads the options.
     """
@@ -84,13 +84,13 @@ def register(
     properties: dict[str, Any],
     device_answers: Callable[[], bool],
 ) -> None:
-    """Adds the hooks for the process that this is.
+    """Adds the hooks for this process: the controlling one, a worker, or the only one.
 
     Args:
         entries: the platform's quarantine.
-        folder: of the suite, to tell whether all of it was collected.
-        properties: what is recorded for a test that could not record it itself.
-        device_answers: says whether the device still works; asked after a failure.
+        folder: the folder of the suite, to check whether all of it was collected.
+        properties: recorded for a test whose process died before it recorded them.
+        device_answers: returns whether the device still works; called after a failure.
     """
     quarantine = Quarantine(entries)
     if not hasattr(config, "workerinput"):
@@ -102,7 +102,7 @@ def register(
 
 
 def platform_quarantine(path: Path, platform: str, platforms: Iterable[str]) -> tuple[Entry, ...]:
-    """Reads the quarantine of a platform; what is wrong in the file is a usage error."""
+    """Reads the quarantine of a platform; an error in the file is a usage error."""
     try:
         return load(path, tuple(platforms)).get(platform, ())
     except QuarantineError as error:
@@ -121,7 +121,7 @@ class Quarantine:
         return next((entry for entry in self.entries if entry.matches(test)), None)
 
     def hang_limit(self, config: pytest.Config, node_id: str) -> float:
-        """Returns the seconds that a test may take; 0: any."""
+        """Returns the time limit of a test in seconds; 0: no limit."""
         limit: float = config.getoption("hang_after")
         entry = self.entry_of(node_id)
         expected = entry is not None and entry.outcome is Outcome.HANGS
@@ -139,22 +139,22 @@ class TestGuards:
         self._config = config
         self._quarantine = quarantine
         self._device_answers = device_answers
-        self._last_words: Any = None
+        self._crash_log: Any = None
 
     def pytest_sessionstart(self) -> None:
-        """Opens the file of the last words; pytest's own faulthandler plug-in came before."""
+        """Opens the crash log, after pytest's own faulthandler plug-in has started."""
         workerinput = getattr(self._config, "workerinput", None)
         if workerinput is not None:
-            path = Path(workerinput["last_words"], workerinput["workerid"])
-            self._last_words = path.open("w", encoding="utf-8")
-            faulthandler.enable(self._last_words)
+            path = Path(workerinput["crash_log"], workerinput["workerid"])
+            self._crash_log = path.open("w", encoding="utf-8")
+            faulthandler.enable(self._crash_log)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         entry = self._quarantine.entry_of(item.nodeid)
         if entry is not None:
             item.user_properties.append(("quarantine", entry.reference))
-        self._start_watch(item)
+        self._start_timer(item)
         try:
             return (yield)
         finally:
@@ -162,20 +162,20 @@ class TestGuards:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        # pytest's own plug-in cancels every watch once a test has failed.
-        self._start_watch(item)
+        # pytest's own plug-in cancels every timer once a test has failed.
+        self._start_timer(item)
 
-    def _start_watch(self, item: pytest.Item) -> None:
-        """Sets the clock that ends the process.
+    def _start_timer(self, item: pytest.Item) -> None:
+        """Starts the timer that ends the process.
 
-        A thread of faulthandler's in C, since a kernel that hangs may hold the interpreter
-        lock, which every watch written in Python needs (pytest-timeout). pytest 9's own
-        ``faulthandler_exit_on_timeout`` is this too, but not in 8.4, which vendor images have;
-        it has one limit for all tests, and its last words go where nobody keeps them.
+        The timer is a C thread of faulthandler: a kernel that hangs may hold the interpreter
+        lock, which a timer in Python (pytest-timeout) needs. pytest 9 has the same timer,
+        ``faulthandler_exit_on_timeout``, but pytest 8.4, which vendor images have, does not.
+        That option also has one limit for all tests, and does not keep its output in a file.
         """
         limit = self._quarantine.hang_limit(self._config, item.nodeid)
-        if limit and self._last_words and not is_debugged():
-            faulthandler.dump_traceback_later(limit, exit=True, file=self._last_words)
+        if limit and self._crash_log and not is_debugged():
+            faulthandler.dump_traceback_later(limit, exit=True, file=self._crash_log)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -198,24 +198,24 @@ class TestGuards:
         return report
 
     def pytest_unconfigure(self) -> None:
-        if self._last_words is not None:
+        if self._crash_log is not None:
             faulthandler.disable()
-            self._last_words.close()
+            self._crash_log.close()
 
     def _check_device(self, report: pytest.TestReport) -> None:
-        """Ends the worker where the device is left unusable: the other tests get a fresh one."""
+        """Ends the worker if the device is unusable, so that other tests get a fresh process."""
         if self._device_answers():
             return
-        if self._last_words is None:
+        if self._crash_log is None:
             report.longrepr = f"{NO_ANSWER}; it failed with\n{report.longreprtext}"
             return
-        # The report of the dead worker takes this one's place.
-        self._last_words.write(f"{NO_ANSWER}; it failed with\n{report.longreprtext}\n")
-        self._last_words.flush()
+        # The report of the dead worker replaces this one.
+        self._crash_log.write(f"{NO_ANSWER}; it failed with\n{report.longreprtext}\n")
+        self._crash_log.flush()
         os._exit(1)
 
     def _excuse(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        """A failure that the quarantine foresees is a skip; its teardown must work."""
+        """Turns a failure that the quarantine expects into a skip; the teardown must work."""
         entry = self._quarantine.entry_of(item.nodeid)
         if entry is not None and report.when != "teardown":
             crash = getattr(report.longrepr, "reprcrash", None)
@@ -223,7 +223,7 @@ class TestGuards:
 
 
 def is_debugged() -> bool:
-    """Says whether somebody may be looking at a breakpoint, for as long as they like."""
+    """Says whether a debugger is active: a test may then wait at a breakpoint for any time."""
     monitoring = getattr(sys, "monitoring", None)  # since Python 3.12
     return bool(sys.gettrace() or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID)))
 
@@ -245,7 +245,7 @@ def _judge_skip(report: Any) -> SkipReason | None:
         vars(report).pop("wasxfail", None)
         report.outcome = "failed"
         report.longrepr = (
-            f"skipped with {message!r}, which is no reason of the closed vocabulary (reasons.py): "
+            f"skip reason: got {message!r}, expected 'REASON: detail' with a reason of reasons.py: "
             + ", ".join(reason.value for reason in SkipReason)
         )
     return reason
@@ -253,15 +253,15 @@ def _judge_skip(report: Any) -> SkipReason | None:
 
 def _turn_into_skip(report: pytest.TestReport, entry: Entry, what: str) -> None:
     path, line, _ = report.location
-    said = what.strip().partition("\n")[0]
-    detail = f"{entry.reference}: {entry.reason}; {said}"
+    first_line = what.strip().partition("\n")[0]
+    detail = f"{entry.reference}: {entry.reason}; {first_line}"
     message = skip_message(SkipReason.VENDOR_DEFECT, detail)
     report.outcome = "skipped"
     report.longrepr = (path, (line or 0) + 1, f"Skipped: {message}")
 
 
 class DeathReports:
-    """The hooks of the controlling process: how a worker died, and what its test is to be."""
+    """The hooks of the controlling process: they report how a worker died during a test."""
 
     def __init__(
         self, config: pytest.Config, quarantine: Quarantine, properties: dict[str, Any]
@@ -276,14 +276,14 @@ class DeathReports:
         self._ended: set[str] = set()
 
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["last_words"] = self._folder.name
-        node.sendcommand = _send_while_it_lives(node.sendcommand)
+        node.workerinput["crash_log"] = self._folder.name
+        node.sendcommand = _ignore_dead_worker(node.sendcommand)
 
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
-        words = Path(self._folder.name, report.node.gateway.id)
-        text = words.read_text(encoding="utf-8", errors="replace") if words.exists() else ""
+        log = Path(self._folder.name, report.node.gateway.id)
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         limit = self._quarantine.hang_limit(self._config, crashitem)
-        outcome, cause = how_it_died(text, limit)
+        outcome, cause = parse_crash_log(text, limit)
         file, _, name = crashitem.partition("::")
         report.location = (file, None, name)
         properties = TestName(crashitem).properties
@@ -301,7 +301,7 @@ class DeathReports:
             _turn_into_skip(report, entry, cause)
         else:
             report.longrepr += (
-                f"\nIts quarantine entry, {entry}, says that it {entry.outcome.value}."
+                f"\nThe quarantine expects that this test {entry.outcome.value}: {entry}."
             )
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
@@ -315,7 +315,7 @@ class DeathReports:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Too many deaths end pytest-xdist's loop early, which must not look like success."""
+        """Counts tests that did not run as failures: many deaths end pytest-xdist's loop early."""
         result = yield
         session.testsfailed += len(self._collected - self._ended)
         return result
@@ -324,42 +324,42 @@ class DeathReports:
         missing = len(self._collected - self._ended)
         if missing:
             terminalreporter.write_line(
-                f"{missing} of {len(self._collected)} tests did not run. Where too many workers "
-                "died, the device or the build is broken, or see --max-worker-restart "
-                f"(default {WORKER_DEATHS})."
+                f"{missing} of {len(self._collected)} tests did not run. If too many workers died, "
+                "the device or the build is broken. To allow more deaths, pass "
+                f"--max-worker-restart=N (default {WORKER_DEATHS})."
             )
 
 
-def _send_while_it_lives(send: Callable[..., None]) -> Callable[..., None]:
-    """What cannot be sent to a worker is lost with it, and no error of the whole run.
+def _ignore_dead_worker(send: Callable[..., None]) -> Callable[..., None]:
+    """Wraps ``send`` so that a failure to send to a dead worker does not end the run.
 
-    pytest-xdist sends more tests when one has ended, and the worker may have died in the next one
-    by then: a broken pipe, which ends the run as an internal error (pytest-xdist 3.8). Its death
-    is the next event of that worker's, which gives back the tests that it had or was sent.
+    pytest-xdist sends more tests when one has ended. By then the worker may have died in the next
+    one, and the broken pipe would end the run as an internal error (pytest-xdist 3.8). The next
+    event of that worker is its death, which returns all its tests to the queue.
     """
 
-    def send_while_it_lives(name: str, **arguments: Any) -> None:
+    def send_to_worker(name: str, **arguments: Any) -> None:
         with suppress(OSError):
             send(name, **arguments)
 
-    return send_while_it_lives
+    return send_to_worker
 
 
-def how_it_died(last_words: str, limit: float) -> tuple[Outcome, str]:
-    """Reads from what a worker left behind how it ended."""
-    if last_words.startswith(NO_ANSWER):
+def parse_crash_log(crash_log: str, limit: float) -> tuple[Outcome, str]:
+    """Returns how a worker died, in the terms of the quarantine and as a message."""
+    if crash_log.startswith(NO_ANSWER):
         return Outcome.CRASHES, NO_ANSWER
-    if fatal := _FATAL.search(last_words):
+    if fatal := _FATAL.search(crash_log):
         return Outcome.CRASHES, fatal[1]
-    if "Timeout (" in last_words:
-        return Outcome.HANGS, f"no end after {limit:g} s"
+    if "Timeout (" in crash_log:
+        return Outcome.HANGS, f"timed out after {limit:g} s"
     return Outcome.CRASHES, NO_TRACEBACK
 
 
-def _stack(last_words: str) -> str:
-    """Leaves out the frames of pytest, and threads that have no other."""
+def _stack(crash_log: str) -> str:
+    """Returns the stacks without pytest's frames, and without threads that have no other."""
     kept: list[str] = []
-    for line in [*last_words.splitlines(), ""]:
+    for line in [*crash_log.splitlines(), ""]:
         if _MACHINERY.search(line) or line.startswith("Extension modules:"):
             continue
         if kept and kept[-1].endswith("(most recent call first):") and not line.startswith("  "):
@@ -370,7 +370,7 @@ def _stack(last_words: str) -> str:
 
 
 class QuarantineReport:
-    """Says at the end which entries held, for those who look after the file."""
+    """Reports at the end which entries were confirmed, for the maintainers of the file."""
 
     def __init__(self, config: pytest.Config, quarantine: Quarantine, folder: Path) -> None:
         self._quarantine = quarantine
@@ -395,7 +395,7 @@ class QuarantineReport:
         if entry is None or (report.passed and report.when != "call"):
             return
         defect = dict(report.user_properties).get("reason") == SkipReason.VENDOR_DEFECT.value
-        self._results[entry]["held" if report.skipped and defect else report.outcome] += 1
+        self._results[entry]["confirmed" if report.skipped and defect else report.outcome] += 1
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for line in self.lines():
@@ -406,7 +406,7 @@ class QuarantineReport:
         notes = {
             "stale": [entry for entry in results if results[entry]["passed"]],
             "only skipped": [entry for entry in results if results[entry].keys() == {"skipped"}],
-            "worse than they say": [entry for entry in results if results[entry]["failed"]],
+            "worse than expected": [entry for entry in results if results[entry]["failed"]],
         }
         if self._whole_suite and self._collected:
             notes["without a test"] = [
@@ -414,11 +414,11 @@ class QuarantineReport:
             ]
         if not results and not any(notes.values()):
             return []
-        held = sum(result.keys() == {"held"} for result in results.values())
+        confirmed = sum(result.keys() == {"confirmed"} for result in results.values())
         return [
             "; ".join(
                 [
-                    f"quarantine: {held} of {len(results)} entries held",
+                    f"quarantine: {confirmed} of {len(results)} entries confirmed",
                     *(
                         f"{what}: {', '.join(map(str, found))}"
                         for what, found in notes.items()

@@ -1,8 +1,8 @@
-"""Runs one sample twice, as torch would and as the library does, and compares the outcomes.
+"""Runs one sample twice, with torch and with the library, and compares the outcomes.
 
-The outputs handed to the library are poisoned: they differ from the expected value in
-every element, so a call that writes nothing cannot pass, and they lie between guard elements,
-so that one that writes too much cannot either. Values are compared bit by bit, except that any
+The library's outputs are pre-filled with garbage that differs from the expected value in every
+element, so a call that writes nothing cannot pass. They lie between guard elements, so a call
+that writes too much cannot pass either. Values are compared bit by bit, except that any
 NaN equals any other and -0.0 equals +0.0.
 """
 
@@ -30,7 +30,7 @@ GUARD = 64
 GUARD_BYTE = 0xA5
 
 
-# torch has no addition for these, but for the signed type of the same width.
+# torch cannot add these types, but can add the signed type of the same width.
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
@@ -47,31 +47,31 @@ class RefusedError(Exception):
 
 
 class VacuousError(Exception):
-    """The call, left out, would have the same outcome: the sample proves nothing."""
+    """The sample proves nothing: the outcome would be the same without the call."""
 
 
 class FallbackError(Exception):
-    """The library did what torch does, but on the CPU: the device has no kernel for it."""
+    """The library's result is right, but it ran on the CPU: the device has no kernel for it."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a call that passed left behind: every argument, and where those written to lie."""
+class CallOutcome:
+    """The outcome of a call that passed: all arguments, and the device of the outputs."""
 
     arguments: Arguments
     ran_device: str
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a tensor lies: what a call may change only where torch does."""
+class MemoryLayout:
+    """The memory of a tensor, which a call may change only if torch does."""
 
     address: int
     storage_bytes: int
     strides: tuple[int, ...]
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Place:
+    def of(cls, tensor: torch.Tensor) -> MemoryLayout:
         return cls(tensor.data_ptr(), tensor.untyped_storage().nbytes(), tensor.stride())
 
 
@@ -85,13 +85,13 @@ def invoke(overload: Any, arguments: Arguments) -> Any:
 
 def check(
     sample: Sample, overload: Any, call: Call, device: str, *, versions: bool = True
-) -> Outcome:
-    """Passes if ``call`` does to its arguments exactly what the ATen overload does to its own.
+) -> CallOutcome:
+    """Checks that ``call`` changes its arguments exactly as the ATen overload does.
 
-    Every tensor among the arguments is compared, inputs too: value, dtype and shape. A
-    tensor's memory may move, change its size or its strides only where torch does that too, and
-    what torch declares as written, that alone, counts as changed where autograd looks (if
-    ``versions``: torch's own kernels do not all keep to it).
+    Every tensor among the arguments is compared, inputs too: value, dtype and shape. The address,
+    size and strides of a tensor's memory may change only if torch changes them too. With
+    ``versions``, the version that autograd checks must change for exactly the arguments that torch
+    declares as written; not all of torch's own kernels keep to this.
 
     Raises:
         RefusedError: torch raises for this sample, and so does ``call``.
@@ -102,14 +102,16 @@ def check(
     """
     try:
         expected = sample.bind(overload._schema, device)  # not every device has every layout
-        places = _places(expected)
+        layouts = _memory_layouts(expected)
         seeded(partial(invoke, overload), expected)
     except UnboundArgumentError:
         raise
     except Exception as error:
         _check_refusal(sample, overload, call, device, error)
         raise RefusedError(error) from error
-    may_move = [before != after for before, after in zip(places, _places(expected), strict=True)]
+    may_move = [
+        before != after for before, after in zip(layouts, _memory_layouts(expected), strict=True)
+    ]
 
     poisoned = _Poisoned()
     fresh = sample.bind(overload._schema, device)
@@ -119,12 +121,12 @@ def check(
     }
     if _same_values(expected, actual):
         raise VacuousError(f"{sample.overload} changes nothing in this sample")
-    places, old_versions = _places(actual), _versions(actual)
+    layouts, old_versions = _memory_layouts(actual), _versions(actual)
     with watch_fallbacks(overload, device) as fallbacks:
         seeded(call, actual)
     difference = (
         _first_difference(expected, actual)
-        or _first_move(actual, places, may_move)
+        or _first_move(actual, layouts, may_move)
         or poisoned.first_overrun()
         or (_first_wrong_version(overload, actual, old_versions) if versions else None)
     )
@@ -132,7 +134,7 @@ def check(
         raise MismatchError(difference)
     if fallbacks:
         raise FallbackError(fallbacks[0])
-    return Outcome(actual, _device_of(overload, actual))
+    return CallOutcome(actual, _device_of(overload, actual))
 
 
 def _first_wrong_version(overload: Any, actual: Arguments, before: list[int]) -> str | None:
@@ -140,7 +142,7 @@ def _first_wrong_version(overload: Any, actual: Arguments, before: list[int]) ->
     versions = zip(tensors(actual), before, _versions(actual), strict=True)
     for (name, _), earlier, version in versions:
         if (version > earlier) != (name in written):
-            return f"{name}: its version went from {earlier} to {version}"
+            return f"{name}: its autograd version went from {earlier} to {version}"
     return None
 
 
@@ -149,7 +151,9 @@ def _check_refusal(
 ) -> None:
     error = error_of(lambda _: call(sample.bind(overload._schema, device)), {})
     if error is None:
-        raise MismatchError(f"torch refuses this call, the library did not; torch says: {expected}")
+        raise MismatchError(
+            f"torch refuses this call, but the library runs it. torch's error: {expected}"
+        )
     if type(error) is not type(expected):
         raise MismatchError(
             f"torch refuses this call with {type(expected).__name__}, the library with "
@@ -158,7 +162,7 @@ def _check_refusal(
 
 
 def _device_of(overload: Any, arguments: Arguments) -> str:
-    """Returns the device type of what was written; the CPU's where a part of it lies there."""
+    """Returns the device type of the outputs; "cpu" if one of them lies on the CPU."""
     written = {
         name for name in written_names(overload) if not is_on_the_cpu(overload._schema.name, name)
     }
@@ -200,10 +204,10 @@ def tensors(arguments: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
                 yield name, leaf
 
 
-def _places(arguments: Arguments) -> list[Place | None]:
-    """Returns where the strided tensors lie."""
+def _memory_layouts(arguments: Arguments) -> list[MemoryLayout | None]:
+    """Returns the memory of the strided tensors, and None for the others."""
     return [
-        Place.of(tensor) if tensor.layout == torch.strided else None
+        MemoryLayout.of(tensor) if tensor.layout == torch.strided else None
         for _, tensor in tensors(arguments)
     ]
 
@@ -219,24 +223,24 @@ def _versions(arguments: Arguments) -> list[int]:
 
 
 def _first_move(
-    arguments: Arguments, before: list[Place | None], may_move: list[bool]
+    arguments: Arguments, before: list[MemoryLayout | None], may_move: list[bool]
 ) -> str | None:
     names = [name for name, _ in tensors(arguments)]
-    after = _places(arguments)
+    after = _memory_layouts(arguments)
     for name, old, new, allowed in zip(names, before, after, may_move, strict=True):
         if old != new and not allowed:
-            return f"{name}: its memory moved or was laid out anew: {old}, now {new}"
+            return f"{name}: its memory moved or its layout changed: expected {old}, got {new}"
     return None
 
 
 class _Poisoned:
-    """The poisoned outputs of a call, each between guard elements that nothing may touch."""
+    """The pre-filled outputs of a call, each between guard elements that no call may change."""
 
     def __init__(self) -> None:
         self._guarded: list[tuple[str, torch.Tensor, int]] = []
 
     def in_place_of(self, recorded: Value, expected: Any, fresh: Any) -> Any:
-        """Returns ``fresh`` with every output that was recorded as blank poisoned."""
+        """Returns ``fresh`` with garbage in every output that was recorded as blank."""
         if isinstance(recorded, list):
             return [self.in_place_of(*each) for each in zip(recorded, expected, fresh, strict=True)]
         if isinstance(recorded, BlankValue):
@@ -247,7 +251,7 @@ class _Poisoned:
         if tensor.layout != torch.strided or tensor.is_quantized:
             return tensor
         beside = torch.full((GUARD * tensor.element_size(),), GUARD_BYTE, dtype=torch.uint8)
-        # Copied as bytes: of a bool that is neither 0 nor 1 a copy may be 1.
+        # Copied as bytes: a copy of a bool that is neither 0 nor 1 may be 1.
         memory = torch.cat([beside, _bytes(tensor.cpu()), beside]).to(tensor.device)
         self._guarded.append((str(tuple(tensor.shape)), memory, len(beside)))
         return memory.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), GUARD)
@@ -276,7 +280,7 @@ def poison(expected: torch.Tensor) -> torch.Tensor:
 
 
 def _same_values(expected: Arguments, actual: Arguments) -> bool:
-    """Like ``_first_difference``, without the text, which would be half of a sample's time."""
+    """Like ``_first_difference``, but without the text, which takes half of a sample's time."""
     pairs = zip(_dense_tensors(expected), _dense_tensors(actual), strict=True)
     return all(
         wanted.dtype == got.dtype and wanted.shape == got.shape and equal(wanted, got)

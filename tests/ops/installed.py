@@ -23,7 +23,7 @@ TRITON_SLOT = 9
 
 
 class WrongImplementationError(AssertionError):
-    """The library ran something else than was asked for."""
+    """The library ran another implementation than the requested one."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Overload:
     overload_name: str
     parameters: tuple[Parameter, ...]
     is_selected: bool = True
-    """Whether this build has it; of one that it has not, names and samples are known."""
+    """Whether this build has it. Names and samples are known either way."""
 
     @property
     def qualified_name(self) -> str:
@@ -73,9 +73,9 @@ class Overload:
         return getattr(packet, self.overload_name or "default", None)
 
     def samples(self) -> list[Sample]:
-        """Recorded calls of one dtype, float32 if possible, that this torch can be given.
+        """Returns recorded calls of one dtype, float32 if possible, that fit this torch.
 
-        Those of strided tensors only: what is sparse or quantized has no memory to be odd.
+        Only calls with strided tensors: the memory of sparse and quantized ones has no variants.
         """
         aten = self.aten()
         groups = load().samples.get(self.qualified_name, {})
@@ -89,7 +89,7 @@ class Overload:
     def call(self, slot: int, *, by_keyword: bool) -> Call:
         """Returns a call of the library that takes the arguments under their ATen names.
 
-        It raises WrongImplementationError where the library says that it ran another slot.
+        The call raises WrongImplementationError if the library reports that it ran another slot.
         """
         style = self._by_keyword if by_keyword else self._by_position
 
@@ -101,7 +101,7 @@ class Overload:
         return call
 
     def _by_keyword(self, arguments: Arguments) -> tuple[list[Any], dict[str, Any]]:
-        """Leaves out what is at its default, which the library has to fill in."""
+        """Leaves out arguments at their default, which the library must fill in."""
         names = {parameter.aten_name(arguments): parameter.name for parameter in self.parameters}
         given = without_defaults(self.aten()._schema, arguments)
         return [], {names[aten_name]: value for aten_name, value in given.items()}
@@ -143,7 +143,7 @@ def check_slot(name: str, slot: int) -> None:
     ran = infini.ops.last_call()
     if ran is None or (ran.operator, ran.slot) != (name, slot):
         raise WrongImplementationError(
-            f"slot {slot} of {name} was asked for, the library ran {ran}"
+            f"{name}: expected a call of slot {slot}, the library ran {ran}"
         )
 
 
@@ -214,7 +214,7 @@ def overloads() -> tuple[Overload, ...]:
 
 
 def selection() -> dict[str, Any] | None:
-    """What the build was narrowed to, as the metadata has it; None: it has every operator."""
+    """The operators selected for the build, from its metadata; None: it has all of them."""
     if not METADATA_FILE.exists():  # built without torch
         return None
     found: dict[str, Any] | None = metadata().get("selection")

@@ -1,4 +1,4 @@
-"""The ids of tests: how an operator test is named, and what a node id says about its test."""
+"""Test ids: builds the id of an operator test, and reads the parts of a node id."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _OPERATOR_TEST = re.compile(r"(?P<overload>[^-]+)-(?P<dtype>\w+)-(?P<device>\w+)
 
 
 def operator_test_id(*, overload: str, dtype: str, device: str, slot: int) -> str:
-    """Returns what stands in the brackets: "add.out-float32-cpu-slot8"."""
+    """Returns the part of the node id in brackets: "add.out-float32-cpu-slot8"."""
     return f"{overload}-{dtype}-{device}-slot{slot}"
 
 
 @dataclass(frozen=True)
 class TestName:
-    """What a test's node id says about it: "tests/ops/test_torch_ops.py::test_overload[...]"."""
+    """A node id and its parts: "tests/ops/test_torch_ops.py::test_overload[...]"."""
 
     __test__ = False  # not a test class, whatever its name
 
@@ -25,7 +25,7 @@ class TestName:
 
     @cached_property
     def parameters(self) -> str:
-        """What is in the brackets."""
+        """The part in brackets."""
         return self.node_id.partition("[")[2].removesuffix("]")
 
     @cached_property
@@ -36,7 +36,7 @@ class TestName:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What an entry of the quarantine may call the test."""
+        """The names that an entry of the quarantine may use for the test."""
         return (
             self.properties.get("overload", ""),
             self.parameters,

@@ -1,9 +1,9 @@
-"""What of the suite a library of selected operators is too narrow for.
+"""Skips or leaves out the tests of operators that were not selected for the build.
 
-A plug-in of pytest; ``conftest`` adds it. ``INFINI_OPS_TORCH_OPS`` narrows a build, whose metadata
-says to what. A test that calls an operator which was not selected skips with that reason, whichever
-way it gets at it. Tests of single overloads are left out and counted by function, and so are those
-that take seconds whatever is selected.
+A plug-in of pytest; ``conftest`` adds it. ``INFINI_OPS_TORCH_OPS`` selects the operators of a
+build, and the metadata lists them. A test that calls an operator that was not selected, in any way,
+skips with that reason. Tests of single overloads that were not selected are left out and counted by
+function. So are tests of the full suite, which take seconds with any selection.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _RECORDED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    text = f"{MARKER}(*names): operators that the test needs; without names any of torch's"
+    text = f"{MARKER}(*names): operators that the test needs; without names: any operator of torch"
     config.addinivalue_line("markers", text)
-    text = f"{FULL}: takes seconds and is of no single operator; left out where some are selected"
+    text = f"{FULL}: takes seconds, tests no single operator; left out if operators are selected"
     config.addinivalue_line("markers", text)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what a selected run does not need."""
+    """Leaves out the tests that a build with selected operators does not need."""
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_left_out(item: pytest.Item) -> bool:
-    """Whether a test is of an operator that was not selected, or of a full suite only."""
+    """Says whether a test is of an operator that was not selected, or of the full suite only."""
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params if callspec else {}
     names = (parameters.get("shadowing"), parameters.get("alone"))
@@ -62,16 +62,16 @@ def _is_left_out(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Has the first test of every process record what was selected."""
+    """Makes the first test of every process record the selection; skips by the markers."""
     narrowed = selection()
     if narrowed is not None and not item.config.stash.get(_RECORDED, False):
         item.config.stash[_RECORDED] = True
         recorded = {**narrowed, "left_out": item.config.stash[_LEFT_OUT]}
         item.user_properties.append(("selection", recorded))
     for marker in item.iter_markers(MARKER):
-        _need(marker.args)
+        _require(marker.args)
         if not marker.args and not overloads():
-            skip(SkipReason.NOT_SELECTED, "this library was built without any of torch's")
+            skip(SkipReason.NOT_SELECTED, "this library was built without any operator of torch")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -80,12 +80,12 @@ def pytest_runtest_call() -> Generator[None, Any, Any]:
         return (yield)
     except AttributeError as error:
         if error.obj is infini.ops and error.name is not None:
-            _need([error.name])
+            _require([error.name])
         raise
 
 
-def _need(names: Iterable[str]) -> None:
-    """Skips the test where one of the operators, or its class, was not selected."""
+def _require(names: Iterable[str]) -> None:
+    """Skips the test if one of the operators, or its class, was not selected."""
     if selection() is None:
         return
     for name in names:
@@ -106,6 +106,6 @@ def left_out_names() -> frozenset[str]:
 
 
 def _public_names(aten_name: str) -> Iterable[str]:
-    """Its name where it is in place, and where it is not."""
+    """Returns the public names of its out-of-place form and of its in-place form."""
     core = ("internal_" if aten_name.startswith("_") else "") + aten_name.strip("_")
     return (core, f"{core}_inplace")

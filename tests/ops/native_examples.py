@@ -1,7 +1,7 @@
-"""What the tests know of every operator with a hand-written implementation: calls and results.
+"""Example calls and results of every operator with a hand-written implementation.
 
-What is expected is computed in float64, of integers exactly: torch has five of these operators
-not at all. What no implementation may take is in ``wrong_calls``.
+Expected results are computed in float64, or exactly for integers, because torch lacks five of these
+operators. The calls that no implementation may accept are the ``wrong`` ones of each operator.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ import torch
 Arguments = dict[str, Any]
 Examples = Iterator[Example]
 
-# What every implementation takes; whether it takes others is its own affair.
+# The dtypes that every implementation must accept; it may accept others.
 COMMON = (torch.float32, torch.float16, torch.bfloat16)
 ANY = (*FLOATS, *INTEGERS, torch.bool)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One operator: what it is tried with, and what no implementation may take.
+    """One operator: example calls, and calls that no implementation may accept.
 
-    The examples begin with a plain one; one of them, "large", is worth several threads.
+    The first example is a plain one. One of them, "large", is large enough for several threads.
     """
 
     examples: Callable[[torch.dtype], Examples]
@@ -123,7 +123,7 @@ def elementwise(
 
 def cast_examples(dtype: torch.dtype) -> Examples:
     for target in ANY:
-        # Below 0, what C++ makes of a float as an unsigned integer is anything.
+        # C++ does not define the conversion of a negative float to an unsigned integer.
         make = Maker(dtype, 0 if target is torch.uint8 else -100, 100)
         into = Maker(target)
         for layout in LAYOUTS:
@@ -390,7 +390,7 @@ def cat_examples(dtype: torch.dtype) -> Examples:
     yield example("large", 1, make(3, 20_011), make(3, 33), make(3, 30_001), make(3, 50_045))
 
 
-# What does not fit, into an out of (3, 4).
+# Wrong operands for an out of (3, 4).
 
 
 def operands_of(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:

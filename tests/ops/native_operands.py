@@ -1,7 +1,7 @@
 """Operands of hand-written implementations, laid out in the ways that such kernels get wrong.
 
-Strided, broadcast, empty, at odd addresses and of odd sizes, in memory whose margins nobody may
-touch.
+Strided, broadcast, empty, at odd addresses and of odd sizes, in memory with margins that no kernel
+may change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 MARGIN = 64  # elements around every operand, which no kernel may touch
 INFINITY, NAN = float("inf"), float("nan")
-HOSTILE = (INFINITY, -INFINITY, NAN, 0.0, -0.0, 1.5, -3.0)  # floats have rules for them
+HOSTILE = (
+    INFINITY,
+    -INFINITY,
+    NAN,
+    0.0,
+    -0.0,
+    1.5,
+    -3.0,
+)  # special values, which floats have rules for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +37,15 @@ class Tolerance:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One call: the arguments by name, the memory of the out, and what has to be in it."""
+    """One call: the arguments by name, the memory of the out, and the expected values."""
 
     title: str
     arguments: dict[str, Any]
     out: torch.Tensor
     expected: torch.Tensor
     tolerance: Tolerance = field(default_factory=Tolerance)
-    keeps_out: bool = False  # what is in ``out`` counts; else it is overwritten before
-    is_optional: bool = False  # an implementation may leave it to others
+    keeps_out: bool = False  # the call reads ``out``; else it is pre-filled with garbage
+    is_optional: bool = False  # an implementation may refuse the call
 
 
 def in_margin(values: torch.Tensor) -> torch.Tensor:
@@ -70,9 +78,9 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def tolerance(dtype: torch.dtype, *, ulps: float = 2.0, size: float = 0.0) -> Tolerance:
-    """Returns that of computing in float32 at least and rounding once.
+    """Returns the tolerance of a result that is computed in float32 or wider and rounded once.
 
-    ``ulps`` are relative to the result, ``size`` is how large the terms are that it is a sum of.
+    ``ulps`` are relative to the result; ``size`` is the size of the terms if it is a sum.
     """
     if not dtype.is_floating_point:
         return Tolerance()
@@ -80,13 +88,13 @@ def tolerance(dtype: torch.dtype, *, ulps: float = 2.0, size: float = 0.0) -> To
     own = torch.finfo(dtype)
     return Tolerance(
         rtol=max(2 * own.eps, ulps * computed),
-        # At least what float32 may flush to zero, and the smallest number there is.
+        # At least what float32 may flush to zero, and the smallest number of the dtype.
         atol=max(torch.finfo(torch.float32).tiny, own.tiny * own.eps, size * computed),
     )
 
 
 class Mover:
-    """Puts operands onto a device with their strides, and those that share memory into one."""
+    """Copies operands to a device with their strides; those that share memory still do."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -112,7 +120,7 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def outside(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns what lies in a tensor's memory beside its elements, with zeros for these."""
+    """Returns the memory of a tensor with zeros in place of its elements."""
     memory = memory_of(tensor).cpu()
     memory = memory.clone() if memory.data_ptr() == memory_of(tensor).data_ptr() else memory
     memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).zero_()
@@ -166,7 +174,7 @@ def empty(make: Maker) -> Operands:
 
 
 def unaligned(make: Maker) -> Operands:
-    """Each at another distance from an address that vectors like."""
+    """Each at another distance from an address that is aligned for vectors."""
     return make(70)[1:68], make(70)[2:69], make(70)[3:]
 
 

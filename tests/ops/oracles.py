@@ -1,9 +1,9 @@
-"""The second oracle: a device against the CPU, within tolerance. It reports, it never fails.
+"""The second oracle: compares a device with the CPU, within tolerance. It reports and never fails.
 
-Two right answers can differ: singular vectors in their sign, equal values in their place, random
-numbers altogether. So not the outputs are compared but what every right answer shares: the
-matrix that the factors make, the values that the indices pick. ``SHARED`` says which overloads
-share what; the others share their outputs.
+Two right answers can differ: singular vectors in their sign, equal values in their order, random
+numbers in everything. So the comparison uses what all right answers share: the product of the
+factors, the values that the indices pick. ``SHARED`` has the function for each of these overloads.
+The other overloads are compared by their outputs.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ TOLERANCES = {
 }
 OF_OTHER_FLOATS = 0.25  # one step of the coarsest: two bits of mantissa
 
-# Their values are whatever the memory held.
+# Their values are uninitialized memory.
 UNINITIALIZED = ("empty", "new_empty", "resize", "_resize")
 
 Tensors = list[Tensor]
-# From the inputs and the outputs, all on the CPU, to what all right answers share.
+# Computes, from inputs and outputs on the CPU, what all right answers share.
 Shared = Callable[[Arguments, Tensors], dict[str, Tensor]]
 
 
 def against_cpu(sample: Sample, overload: Any, actual: Arguments) -> str:
-    """Compares what a call left on its device with what ATen computes on the CPU."""
+    """Compares the results of a call on its device with ATen's results on the CPU."""
     inputs = sample.bind(overload._schema, "cpu")
     expected = sample.bind(overload._schema, "cpu")
     try:
@@ -54,7 +54,7 @@ def against_cpu(sample: Sample, overload: Any, actual: Arguments) -> str:
 
 
 def compare(overload: Any, inputs: Arguments, expected: Arguments, actual: Arguments) -> str:
-    """Says whether two outcomes of one call are both right, if the first one is."""
+    """Says whether the second outcome of a call is right, if the first one is."""
     names = written_names(overload)
     wanted, got = _written(names, expected), _written(names, actual)
     base = overload._schema.name.removeprefix("aten::").rstrip("_")
@@ -68,10 +68,10 @@ def compare(overload: Any, inputs: Arguments, expected: Arguments, actual: Argum
     try:
         wanted_parts, got_parts = shared(inputs, wanted), shared(inputs, got)
     except Exception as error:
-        # The CPU's own outcome says whether it is the comparison that cannot be made.
+        # If this fails for the CPU's own outcome too, the comparison is impossible.
         if _fails(shared, inputs, wanted):
             return f"{NOT_COMPARABLE}: {_line(error)}"
-        return f"{DIFFERS}: what it computed cannot be put together: {_line(error)}"
+        return f"{DIFFERS}: its outputs cannot be combined: {_line(error)}"
     for name, part in wanted_parts.items():
         difference = _difference(part, got_parts[name], scaled=shared is not _outputs)
         if difference is not None:
@@ -152,7 +152,7 @@ def _largest(tensor: Tensor) -> float:
 
 
 def _like(tensor: Tensor, computed: Tensor) -> Tensor:
-    """Returns what was computed precisely in the type that decides on the tolerance."""
+    """Returns a precise result in the dtype of ``tensor``, which decides on the tolerance."""
     return computed.to(tensor.dtype)
 
 
@@ -252,7 +252,7 @@ def _lu(_: Arguments, outputs: Tensors) -> dict[str, Tensor]:
 
 
 def _by_lu(count: int) -> Shared:
-    """A result with the factors it came from; these may be the transposed matrix's."""
+    """A result and its factors, which may be those of the transposed matrix."""
 
     def shared(inputs: Arguments, outputs: Tensors) -> dict[str, Tensor]:
         factors = outputs[count]
@@ -273,7 +273,7 @@ def _ldl(inputs: Arguments, outputs: Tensors) -> dict[str, Tensor]:
 
 
 def _lstsq(inputs: Arguments, outputs: Tensors) -> dict[str, Tensor]:
-    """Drivers differ by device, and with them what is given beside the solution."""
+    """Only the solution: the other outputs depend on the driver, which differs by device."""
     right = inputs["b"]
     solution = outputs[0]
     if right.dim() == inputs["self"].dim() - 1:
@@ -282,9 +282,9 @@ def _lstsq(inputs: Arguments, outputs: Tensors) -> dict[str, Tensor]:
 
 
 def _picks(inputs: Arguments, outputs: Tensors) -> dict[str, Tensor]:
-    """The indices come last, into ``self`` along ``dim``, or into all of it."""
+    """The last output has indices into ``self``, along ``dim`` or into all elements."""
     *values, indices = outputs
-    if "dim" not in inputs:  # of two tensors, or of all elements: not where, but what
+    if "dim" not in inputs:  # of two tensors, or of all elements: values only, no indices
         return _outputs(inputs, outputs)
     return _outputs(inputs, values) | {"picked": _pick(inputs["self"], indices, inputs.get("dim"))}
 
@@ -309,7 +309,7 @@ def _permutes(inputs: Arguments, outputs: Tensors) -> dict[str, Tensor]:
 
 
 def _pools(axes: int) -> Shared:
-    """The indices go into the last axes taken together."""
+    """The indices count the elements of the last axes taken together."""
 
     def shared(inputs: Arguments, outputs: Tensors) -> dict[str, Tensor]:
         values, indices = outputs
@@ -320,7 +320,7 @@ def _pools(axes: int) -> Shared:
 
 
 def _unique(_: Arguments, outputs: Tensors) -> dict[str, Tensor]:
-    """In any order; the places are not computed where nobody asks for them."""
+    """In any order; indices and counts are empty unless the call requests them."""
     values, places, *counts = outputs
     ordered = values.sort()
     parts = {"values": ordered.values}

@@ -1,7 +1,7 @@
 """The platforms of the library, and what their hardware is called.
 
-Three vendors present their devices to torch as ``cuda``. Which of them a run is for, the build
-of the library says; which of them really computed, only the hardware does.
+Three vendors present their devices to torch as ``cuda``. The build of the library determines which
+of them a run is for. Only the name of the hardware shows which one really computed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from evidence import is_simulated
 import infini.ops
 import torch
 
-SIMULATOR = "simulated_device"  # what brings a simulated device, in place of a vendor's plug-in
+SIMULATOR = "simulated_device"  # the module of simulated devices, in place of a vendor's plug-in
 
 
 class DeviceError(Exception):
-    """What brings a device to torch is missing, or is something else than was asked for."""
+    """The module that adds a device to torch is missing, or the device is not as requested."""
 
 
 PLATFORMS = {platform.name: platform for platform in infini.ops.platforms()}
 DEVICES = tuple(dict.fromkeys(platform.torch_device for platform in PLATFORMS.values()))
 SIMULATED_DEVICES = tuple(each.torch_device for each in PLATFORMS.values() if each.torch_plugin)
 
-# Matches what the devices of a platform answer to ``get_device_name``.
+# Patterns for the names that ``get_device_name`` returns on each platform.
 HARDWARE = {
     "nvidia": r"nvidia|tesla|geforce|quadro|titan|\brtx\b|^[abhlv]\d{2,3}\b",
     "iluvatar": r"iluvatar|\b(bi|mr)-?v\d+",
@@ -39,9 +39,9 @@ HARDWARE = {
 
 
 def default_platform(device: str) -> str:
-    """Returns the platform that this build of the library means by a torch device type.
+    """Returns the platform of this build of the library that uses a torch device type.
 
-    Where the build has none, the only platform with that device type, or the first of several.
+    If the build has no such platform, returns the first platform with that device type.
     """
     of_device = [
         platform.name for platform in PLATFORMS.values() if platform.torch_device == device
@@ -51,19 +51,19 @@ def default_platform(device: str) -> str:
 
 
 def load_device(device: str, *, simulated: bool) -> None:
-    """Imports what brings torch the device type, where torch does not have it itself.
+    """Imports the module that adds the device type to torch, unless torch has it itself.
 
     Raises:
-        DeviceError: it is not installed, or what is to be simulated is not.
+        DeviceError: the module is not installed, or a device to simulate is not simulated.
     """
     if simulated:
         _import(SIMULATOR, "run `pip install ./tests/simulated --no-build-isolation`").load(device)
         if not is_simulated(device):
-            raise DeviceError(f"torch.{device} does not say that it is simulated")
+            raise DeviceError(f"torch.{device}: got a real device, expected a simulated one")
         return
     plugin = PLATFORMS[default_platform(device)].torch_plugin
     if plugin is not None:
-        _import(plugin, f"without the vendor's device, --simulated runs on a simulated {device}")
+        _import(plugin, f"install it, or pass --simulated to run on a simulated {device}")
 
 
 def _import(module: str, remedy: str) -> Any:
@@ -76,7 +76,7 @@ def _import(module: str, remedy: str) -> Any:
 
 
 def identify(device: str, hardware_name: str) -> str | None:
-    """Returns the platform with this device type whose hardware has such a name."""
+    """Returns the platform with this device type whose hardware has this name."""
     names = [
         name
         for name, pattern in HARDWARE.items()
@@ -88,10 +88,10 @@ def identify(device: str, hardware_name: str) -> str | None:
 
 @cache
 def ran_platform(device: str) -> str | None:
-    """Returns the platform that the hardware behind a torch device type says it is.
+    """Returns the platform of the hardware behind a torch device type, by the hardware's name.
 
-    None where it does not say, or says something that no platform is known by; and on a simulated
-    device, behind which is no hardware.
+    None if the hardware has no name or an unknown one, and for a simulated device, which has no
+    hardware.
     """
     if device == "cpu":
         return "cpu"
@@ -101,6 +101,6 @@ def ran_platform(device: str) -> str | None:
     try:
         name = str(name_of(0)) if name_of else ""
     except Exception:
-        # Plug-ins differ in what they raise; the tests of the operators say whether they work.
+        # Each plug-in raises other errors; the operator tests show whether it works.
         return None
     return identify(device, name)

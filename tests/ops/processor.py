@@ -1,8 +1,8 @@
-"""What the processor can do, and what a call that torch refuses lacks of it.
+"""The features of the processor, and those that a call needs which torch refuses.
 
 torch asks oneDNN, which asks the processor (``cpuid``) and takes no more than
 ``ONEDNN_MAX_CPU_ISA`` allows. So the features that count are those that oneDNN may use.
-``/proc/cpuinfo`` is not asked: under an emulator it describes the machine around it.
+``/proc/cpuinfo`` is not read: under an emulator it describes the host machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FEATURES = {
     feature.replace("_", ""): feature for features in ONEDNN_ISAS.values() for feature in features
 }
 _NAMED = re.compile(r"path needs the cpu support (?P<alternatives>[\w ,]+)")
-# What oneDNN says where no implementation of its own fits types and instruction set.
+# oneDNN's message if none of its implementations fits the types and the instruction set.
 _UNNAMED = "could not create a primitive"
 
 
@@ -54,25 +54,25 @@ class Processor:
     """The capabilities that a process runs with."""
 
     torch: str
-    """Of ATen's own kernels: ``torch.backends.cpu.get_cpu_capability()``."""
+    """The capability of ATen's own kernels: ``torch.backends.cpu.get_cpu_capability()``."""
     onednn: str | None
-    """The instruction set that oneDNN uses, one of ``ONEDNN_ISAS``; ``None``: of no x86."""
+    """The instruction set that oneDNN uses, one of ``ONEDNN_ISAS``; ``None``: not x86."""
     features: frozenset[str]
-    """What oneDNN may use, and ``onednn_above_<isa>`` for each instruction set below its own."""
+    """The features that oneDNN may use, and ``onednn_above_<isa>`` for each smaller set."""
 
     def __str__(self) -> str:
         return f"a processor with {self.torch} for torch, {self.onednn or 'nothing'} for oneDNN"
 
     def record(self) -> dict[str, object]:
-        """Returns what the per-test log has of it, once per process."""
+        """Returns the entry of the per-test log, recorded once per process."""
         return {"torch": self.torch, "onednn": self.onednn, "features": sorted(self.features)}
 
-    def lacks(self, message: str) -> str | None:
-        """Returns what a refused call needs and the processor does not have.
+    def missing_features(self, message: str) -> str | None:
+        """Returns the features that a refused call needs and the processor lacks.
 
         Alternatives are separated by " or ", features that go together by spaces:
-        ``avx_ne_convert or avx512bw avx512vl avx512dq``. ``None``: the message names no lack of
-        instructions, or one that this processor does not have, which is an error of torch's.
+        ``avx_ne_convert or avx512bw avx512vl avx512dq``. ``None``: the message names no
+        missing instructions, or some that this processor has, which is an error of torch's.
         """
         if named := _NAMED.search(message):
             alternatives = [

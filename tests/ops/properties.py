@@ -1,4 +1,4 @@
-"""What every operator test records; pytest-reportlog carries it to whoever judges the run."""
+"""The properties of operator tests; pytest-reportlog stores them for the verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import infini.ops
 
 
 def origin(device: str) -> dict[str, bool]:
-    """Returns what every test without a vendor's hardware records, and none on it."""
+    """Returns the property of tests without a vendor's hardware; empty on hardware."""
     return {"simulated": True} if is_simulated(device) or is_absent(device) else {}
 
 
@@ -23,10 +23,10 @@ class Record:
     """Writes the properties of the running test."""
 
     property: Callable[[str, object], None]
-    device: str  # that was asked for
+    device: str  # the requested one
     platform: str
 
-    def asked(self, *, overload: str, dtype: str, slot: int, active: bool) -> None:
+    def write_request(self, *, overload: str, dtype: str, slot: int, active: bool) -> None:
         self.property("overload", overload)
         self.property("dtype", dtype)
         self.property("slot", slot)
@@ -36,17 +36,17 @@ class Record:
         for name, value in origin(self.device).items():
             self.property(name, value)
 
-    def kernel(self, overload: Any) -> None:
-        """Says what a simulated device has for an ATen overload; a real one's calls are watched."""
+    def write_kernel(self, overload: Any) -> None:
+        """Writes the kind of kernel on a simulated device; on a real one, calls are watched."""
         if is_simulated(self.device):
             self.property("kernel", kernel_of(overload, self.device))
 
-    def lacks(self, needs: str) -> None:
-        """Names the features that a skipped call needs: see ``processor.Processor.lacks``."""
+    def write_missing_features(self, needs: str) -> None:
+        """Writes the features that a skipped call needs: ``Processor.missing_features``."""
         self.property("needs", needs)
 
-    def ran(self, *, executed: int, device: str | None) -> None:
-        """Says how many samples ran, where if that is known, and on which slot."""
+    def write_run(self, *, executed: int, device: str | None) -> None:
+        """Writes how many samples ran, on which slot, and on which device if that is known."""
         self.property("executed", executed)
         ran = infini.ops.last_call()
         if executed and ran is not None:

@@ -66,7 +66,7 @@ def load(path: Path, platforms: Collection[str]) -> dict[str, tuple[Entry, ...]]
     """Reads the entries of every platform.
 
     Raises:
-        QuarantineError: with all that is wrong in the file.
+        QuarantineError: with all errors of the file.
     """
     reader = _Reader(path.name)
     try:
@@ -82,7 +82,7 @@ def load(path: Path, platforms: Collection[str]) -> dict[str, tuple[Entry, ...]]
 
 
 class _Reader:
-    """Turns YAML nodes, which know their lines, into entries, and gathers what is wrong."""
+    """Turns YAML nodes, which know their lines, into entries, and collects all errors."""
 
     def __init__(self, file: str) -> None:
         self.errors: list[str] = []
@@ -92,7 +92,7 @@ class _Reader:
         self, root: yaml.Node | None, known: Collection[str]
     ) -> dict[str, tuple[Entry, ...]]:
         if not isinstance(root, yaml.MappingNode):
-            self._complain(root, "expected a list of entries per platform, like `cpu: []`")
+            self._add_error(root, "expected a list of entries per platform, like `cpu: []`")
             return {}
         return {
             name: tuple(self._entries(node))
@@ -101,7 +101,7 @@ class _Reader:
 
     def _entries(self, node: yaml.Node) -> Iterator[Entry]:
         if not isinstance(node, yaml.SequenceNode):
-            self._complain(node, "expected a list of entries; an empty one is []")
+            self._add_error(node, "expected a list of entries; an empty one is []")
             return
         seen: dict[tuple[object, ...], int] = {}
         for item in node.value:
@@ -110,17 +110,19 @@ class _Reader:
                 continue
             first = seen.setdefault((entry.test, entry.dtypes, entry.slot), entry.line)
             if first != entry.line:
-                self._complain(item, f"{entry.test} has an entry already, in line {first}")
+                self._add_error(
+                    item, f"duplicate entry {entry.test}; the first one is in line {first}"
+                )
             yield entry
 
     def _entry(self, node: yaml.Node) -> Entry | None:
         if not isinstance(node, yaml.MappingNode):
-            self._complain(node, f"expected an entry with the keys {', '.join(_KEYS)}")
+            self._add_error(node, f"expected an entry with the keys {', '.join(_KEYS)}")
             return None
         errors = len(self.errors)
         items = self._items(node, "key", _KEYS)
         for key in sorted(_REQUIRED - items.keys()):
-            self._complain(node, f"the entry has no {key}")
+            self._add_error(node, f"the entry has no {key}")
         values = {key: self._value(key, item) for key, item in items.items()}
         if len(self.errors) > errors:
             return None
@@ -134,10 +136,10 @@ class _Reader:
             key = str(key_node.value)
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-                self._complain(key_node, f"unknown {what} {key}; {hint}")
+                hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
+                self._add_error(key_node, f"unknown {what} {key}; {hint}")
             elif key in items:
-                self._complain(key_node, f"{what} {key} for the second time")
+                self._add_error(key_node, f"duplicate {what} {key}")
             else:
                 items[key] = value
         return items
@@ -146,10 +148,10 @@ class _Reader:
         try:
             return _KEYS[key](_plain(node))
         except (ValueError, yaml.YAMLError) as error:
-            self._complain(node, f"{key}: {getattr(error, 'problem', error)}")
+            self._add_error(node, f"{key}: {getattr(error, 'problem', error)}")
             return None
 
-    def _complain(self, node: yaml.Node | None, text: str) -> None:
+    def _add_error(self, node: yaml.Node | None, text: str) -> None:
         line = node.start_mark.line + 1 if node else 1
         self.errors.append(f"{self._file}:{line}: {text}")
 
@@ -175,7 +177,7 @@ def _outcome(value: object) -> Outcome:
 
 
 def _date(value: object) -> datetime.date:
-    # A datetime is a date to Python.
+    # In Python, a datetime is a date too.
     if type(value) is not datetime.date:
         raise ValueError(f"expected a day like 2026-11-21, got {value!r}")
     return value
@@ -188,7 +190,7 @@ def _dtypes(value: object) -> tuple[str, ...]:
 
 
 def _slot(value: object) -> int:
-    # True is an int to Python.
+    # In Python, True is an int too.
     if type(value) is not int or value not in range(10):
         raise ValueError(f"expected a slot from 0 to 9, got {value!r}")
     return value

@@ -1,6 +1,6 @@
-"""The closed vocabulary of reasons for which a test may skip.
+"""The closed vocabulary of skip reasons.
 
-Whatever none of these covers is a failure; ``guards`` sees to it.
+``guards`` turns a skip with any other reason into a failure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def skip_message(reason: SkipReason, detail: str) -> str:
 
 
 def reason_of(message: str) -> SkipReason | None:
-    """Returns the reason that a skip's message begins with, or None if it is not one of these."""
+    """Returns the reason at the start of a skip's message, or None if there is none."""
     head, _, detail = message.partition(": ")
     if not detail.strip():
         return None
@@ -51,16 +51,16 @@ def reason_of(message: str) -> SkipReason | None:
 
 # Phrases with which torch and its vendors refuse a call, in the order in which they are tried.
 _PHRASES = (
-    # The dispatcher, on every device: nobody has registered a kernel.
+    # The dispatcher, on every device: no kernel is registered.
     (SkipReason.NO_KERNEL, "Could not run 'aten::"),
     (SkipReason.NO_KERNEL, "There were no tensor arguments to this function"),
     (SkipReason.NO_KERNEL, "is not implemented for the device"),
     (SkipReason.NO_KERNEL, "You are likely triggering this with tensor backend other than"),
     # The fallback to the CPU of devices outside of torch, for a view.
     (SkipReason.NO_KERNEL, "but it has no implementation for the backend"),
-    # It again: what it computed is in a layout that lies on the CPU alone.
+    # The same fallback: its result has a layout that only the CPU has.
     (SkipReason.NO_KERNEL, "Unsupported device type for mkldnn layout"),
-    # A library that this build of torch is without: cuDNN, MIOpen, MKLDNN, MAGMA, LAPACK.
+    # A library that this build of torch lacks: cuDNN, MIOpen, MKLDNN, MAGMA, LAPACK.
     (SkipReason.NO_KERNEL, "ATen not compiled with "),
     (SkipReason.NO_KERNEL, "requires compiling PyTorch with "),
     # AT_DISPATCH and its kin: "abs_cuda" not implemented for 'Half'.
@@ -74,7 +74,7 @@ _PHRASES = (
 
 
 def classify(error: Exception) -> SkipReason | None:
-    """Says why torch itself refuses a recorded call, or None where that is unexpected."""
+    """Returns the reason why torch refuses a recorded call, or None for an unknown error."""
     message = str(error)
     return next((reason for reason, phrase in _PHRASES if phrase in message), None)
 

@@ -18,7 +18,7 @@ Properties = dict[str, Any]  # what one test recorded, and whether it "passed" o
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
-    """Says how much of what is active was executed, after everything but pytest's last line."""
+    """Prints how many active overloads were executed, right before pytest's last line."""
     yield
     if terminalreporter.config.option.collectonly:
         return
@@ -41,7 +41,7 @@ class Tally:
     def add(self, entry: Properties) -> None:
         overload = entry["overload"]
         self.compiled_only = _has_no_device(entry)
-        if entry.get("active", True):  # unknown where the test failed before it could ask
+        if entry.get("active", True):  # missing if the test failed too early to record it
             self.active.add(overload)
         if entry.get("executed"):
             self.executed.add(overload)
@@ -74,7 +74,7 @@ class Tally:
 def report_properties(reports: Iterable[Any]) -> list[Properties]:
     """Returns what the operator tests recorded, one entry per test.
 
-    The report of a crash is not of the call, and a fixture can fail or skip too.
+    Reports of other phases count if they did not pass: a crash, a fixture that fails or skips.
     """
     return [
         {**dict(report.user_properties), "passed": report.passed, "failed": report.failed}
@@ -85,7 +85,7 @@ def report_properties(reports: Iterable[Any]) -> list[Properties]:
 
 
 def closing_lines(entries: list[Properties]) -> Iterator[str]:
-    """Says what was executed on each slot and device, and how it compares with the CPU."""
+    """Yields what was executed on each slot and device, and the comparison with the CPU."""
     tallies: dict[tuple[int, str], Tally] = {}
     for entry in entries:
         tallies.setdefault((entry["slot"], _device(entry)), Tally()).add(entry)
@@ -107,7 +107,7 @@ def _has_no_device(entry: Properties) -> bool:
 
 
 def _against_cpu(entries: list[Properties]) -> Iterator[str]:
-    """An overload differs where one of its tests does, and agrees where all that compare do."""
+    """An overload differs if one of its tests does, and agrees if all compared tests do."""
     compared = [entry for entry in entries if "against_cpu" in entry]
     if not compared:
         return

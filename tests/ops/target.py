@@ -1,4 +1,4 @@
-"""What a run is asked to test, and on what: from the command line, the environment or the build."""
+"""The platform and the device of a run: from the command line, the environment or the build."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from reasons import SkipReason, skip
 import infini.ops
 import torch
 
-# What `python -m ci run` sets for every stage.
+# The variables that `python -m ci run` sets for every stage.
 PLATFORM, DEVICE = "INFINI_CI_PLATFORM", "INFINI_CI_TORCH_DEVICE"
 SIMULATED = "INFINI_CI_SIMULATED"
 
 
 def choose_target(option: Any) -> None:
-    """Fills in what the command line leaves open."""
+    """Fills in the options that the command line does not set."""
     option.platform = option.platform or _from_environment(PLATFORM, sorted(PLATFORMS))
     option.device = option.device or _from_environment(DEVICE, DEVICES)
     if option.device is None:
@@ -36,25 +36,25 @@ def choose_target(option: Any) -> None:
     option.simulated = option.simulated or _from_environment(SIMULATED, ("0", "1")) == "1"
     if option.simulated and option.device == "cpu":
         raise pytest.UsageError(
-            f"--simulated or ${SIMULATED} asks for a run without a vendor's device, and the device "
-            f"is cpu; expected one of {', '.join(each for each in DEVICES if each != 'cpu')}"
+            f"--simulated and ${SIMULATED} test a vendor's platform without its device: got device "
+            f"cpu, expected one of {', '.join(each for each in DEVICES if each != 'cpu')}"
         )
 
 
 def _from_environment(name: str, known: Collection[str]) -> str | None:
     value = os.environ.get(name) or None
     if value is not None and value not in known:
-        raise pytest.UsageError(f"${name} is {value!r}; expected one of {', '.join(known)}")
+        raise pytest.UsageError(f"${name}: got {value!r}, expected one of {', '.join(known)}")
     return value
 
 
 def on_simulated_devices(metafunc: pytest.Metafunc) -> None:
-    """Makes a case of ``--device`` if it is simulated; ``conftest.py`` drops tests without any."""
+    """Makes a case of ``--device`` if it is simulated; ``conftest.py`` drops tests without one."""
     _on_devices(metafunc, is_simulated)
 
 
 def without_device(metafunc: pytest.Metafunc) -> None:
-    """Makes a case of ``--device`` if there is none here, so that the build is compiled only."""
+    """Makes a case of ``--device`` if this machine lacks it: the build is compiled only."""
     _on_devices(metafunc, is_absent)
 
 
@@ -76,12 +76,12 @@ def answers(device: str) -> bool:
     try:
         return bool(torch.tensor([1, 2]).to(device).cpu().tolist() == [1, 2])
     except Exception:
-        # Whatever it raises: torch, its plug-ins and the drivers have no error in common.
+        # Any error counts: torch, its plug-ins and the drivers have no base class in common.
         return False
 
 
 def prepare(device: str, platform: str, *, simulated: bool) -> None:
-    """Imports what brings the device; stops where torch or the library cannot use the device."""
+    """Imports the module of the device; stops if torch or the library cannot use the device."""
     try:
         if simulated and device not in SIMULATED_DEVICES:
             _check_compiled(device, platform)
@@ -92,15 +92,15 @@ def prepare(device: str, platform: str, *, simulated: bool) -> None:
             raise DeviceError(f"the library was built for {', '.join(infini.ops.devices())}")
     except Exception as error:
         raise pytest.UsageError(
-            f"device {device} cannot be used here: {error}. It was asked for by the first of "
+            f"device {device} cannot be used here: {error}. The device comes from the first of "
             f"--device, ${DEVICE}, --platform and ${PLATFORM} that is set"
         ) from error
 
 
 def _check_compiled(device: str, platform: str) -> None:
-    """Raises where a run without device is not what its name says."""
+    """Raises if the device is present, or the library is built for another platform."""
     if not is_absent(device):
-        raise DeviceError(f"--simulated is for where there is no {device} device, and one is here")
+        raise DeviceError(f"--simulated: got a {device} device, expected none. Omit --simulated")
     if platform not in infini.ops.devices():
         has = ", ".join(infini.ops.devices())
         raise DeviceError(f"the library was built for {has}, expected {platform}")

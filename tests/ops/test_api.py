@@ -77,7 +77,7 @@ class TestMetadata:
 
 
 class TestNativeMetadata:
-    """What the generator read from the sources is what the library has."""
+    """The library has what the generator read from the sources."""
 
     def test_it_has_the_keys_of_the_contract(self) -> None:
         assert infini.ops.native_metadata_path() == NATIVE_METADATA_FILE
@@ -270,7 +270,7 @@ class TestCalls:
 
     @pytest.mark.parametrize("name", ["matmul", "linalg_matmul", "linear"])
     def test_parameters_are_inputs_like_others(self, name: str) -> None:
-        """Torch's own call refuses them beside an out."""
+        """torch's own call refuses parameters that require gradients beside an out."""
         x, parameter, out = torch.ones(2, 2), torch.nn.Parameter(torch.ones(2, 2)), filled(2, 2)
         getattr(infini.ops, name)(x, parameter, out=out)
         assert not out.requires_grad

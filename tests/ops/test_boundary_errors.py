@@ -1,4 +1,4 @@
-"""A wrong call raises the exception that torch raises for it, whichever operator it is."""
+"""A wrong call of any operator raises the exception that torch raises for it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# Torch 2.13 reads or writes beside memory: for another type, for dimensions that do not exist.
+# torch 2.13 reads or writes out of bounds, with another type or a missing dimension.
 _UNSAFE = {"_logcumsumexp.out", "_fft_c2c.out", "_fft_c2r.out", "_fft_r2c.out"}
-# Without what is at its default, another overload takes the call.
+# Without the arguments at their default, another overload takes the call.
 _SHADOWED = {"bernoulli.float_out", "range.out"}
 
 Break = Callable[[Any], Any]

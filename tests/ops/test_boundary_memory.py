@@ -1,8 +1,8 @@
-"""Memory laid out in odd ways: strides, overlaps, outputs of another shape, memory of others.
+"""Odd memory layouts: strides, overlaps, outputs of another shape, borrowed memory.
 
-Whatever the layout, a call gives the right values or a clear error. Torch's own kernels do not
-all do that: ``src/torch/quirks.cc`` lists those that need help, and a sweep over every overload
-finds the ones that it lacks. All on the CPU, which every platform has.
+With any layout, a call gives the right values or a clear error. Some of torch's own kernels do not:
+``src/torch/quirks.cc`` lists those that need help, and a sweep over every overload finds missing
+entries. All tests run on the CPU, which every platform has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# What these do depends on the strides by definition; "empty" leaves what lies in memory.
+# Their results depend on the strides by definition; "empty" returns uninitialized memory.
 _ABOUT_STRIDES = {"_reshape_alias_copy", "as_strided", "empty", "resize", "resize_as"}
 # Singular, so that the sign is rounding noise.
 _IMPRECISE = {"slogdet.out", "_linalg_slogdet.sign"}
@@ -78,7 +78,7 @@ def test_tensors_of_any_strides(overload: Overload) -> None:
     for sample in _samples_of(overload):
         expected = sample.bind(aten._schema, "cpu")
         if error_of(partial(invoke, aten), expected):
-            continue  # what torch refuses anyway proves nothing here
+            continue  # a call that torch refuses anyway proves nothing here
         for name, layout in _layouts(aten._schema, expected):
             actual = sample.bind(aten._schema, "cpu")
             actual[name] = layout(_like_expected(aten, name, actual[name], expected[name]))
@@ -88,7 +88,7 @@ def test_tensors_of_any_strides(overload: Overload) -> None:
 
 
 def _check_between(tensor: torch.Tensor) -> None:
-    """What lies between the elements is not theirs; ``strided`` puts zeros there."""
+    """The call must not change the memory between the elements, where ``strided`` puts zeros."""
     base = tensor._base
     if base is not None and base.numel() == tensor.numel() << tensor.dim():
         assert _comparable(base).bool().sum() == _comparable(tensor).bool().sum()
@@ -134,7 +134,7 @@ def _comparable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class TestOverlap:
-    """NumPy's rule: an overlap gives what it would give without one."""
+    """NumPy's rule: a call with overlapping operands gives the result without an overlap."""
 
     @pytest.mark.parametrize("slot", [TORCH_SLOT, None])
     def test_an_input_that_the_out_overlaps_in_part(self, slot: int | None) -> None:
@@ -188,7 +188,7 @@ class TestOutsOfAnotherShape:
         ["binary_cross_entropy", "mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"],
     )
     def test_losses(self, loss: str, reduction: int) -> None:
-        """They compute in ``out`` before they reduce it."""
+        """Losses compute in ``out`` before they reduce it."""
         x, y = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1.0, 0.0, 1.0])
         name = ("none", "mean", "sum")[reduction]
         expected = getattr(torch.nn.functional, loss)(x, y, reduction=name)
@@ -201,7 +201,7 @@ class TestOutsOfAnotherShape:
         torch.testing.assert_close(torch.from_numpy(array), expected)
 
     @pytest.mark.parametrize("loss", ["huber_loss", "soft_margin_loss"])
-    def test_a_loss_of_many_leaves_the_others(self, loss: str) -> None:
+    def test_a_loss_of_many_elements_leaves_the_others_unchanged(self, loss: str) -> None:
         x, y = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1.0, -1.0, 1.0])
         losses = torch.zeros(4)
         getattr(infini.ops, loss)(x, y, out=losses[1])
@@ -232,7 +232,7 @@ class TestOutsOfAnotherShape:
         assert "was resized" in str(caught[0].message)
         assert caught[0].filename == __file__
 
-    def test_an_out_that_another_tensor_takes_the_place_of(self) -> None:
+    def test_an_out_that_torch_replaces_by_another_tensor(self) -> None:
         """Torch's ``_add_relu`` binds ``out`` to a tensor of the common type."""
         out = torch.zeros(2, dtype=torch.float16)
         address = out.data_ptr()
@@ -280,7 +280,7 @@ class TestBorrowedMemory:
     @pytest.mark.full_suite  # modes import TorchDynamo
     @pytest.mark.parametrize("fails", [False, True])
     def test_a_dispatch_mode_keeps_copies(self, fails: bool) -> None:
-        """It sees the tensors around the arrays, and may keep them also when the call fails."""
+        """A mode sees the tensors around the arrays, and may keep them even if the call fails."""
 
         class Keeper(TorchDispatchMode):
             kept: ClassVar[list[torch.Tensor]] = []
@@ -304,7 +304,7 @@ class TestBorrowedMemory:
 
     @pytest.mark.full_suite  # as above
     def test_inference_mode_ends_with_the_call(self) -> None:
-        """Its tensors can't be written outside of it; those around arrays are used again."""
+        """Its tensors can't be written outside of it, but those around arrays are reused."""
 
         class Spy(TorchDispatchMode):
             modes: ClassVar[list[bool]] = []
@@ -348,7 +348,7 @@ def test_integers_wrap_around(dtype: torch.dtype) -> None:
 
 
 def test_memory_that_is_not_aligned() -> None:
-    """Torch takes it; the native code reads whole elements."""
+    """Torch accepts it; the native code reads whole elements."""
     data = np.zeros(4 * 4 + 1, np.uint8)[1:].view(np.float32)
     assert not data.flags.aligned
     with pytest.raises(ValueError, match="takes aligned"):

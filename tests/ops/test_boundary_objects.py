@@ -1,4 +1,4 @@
-"""What Python objects a parameter takes, and what it says of those that it does not take."""
+"""Which Python objects a parameter takes, and the errors for those that it does not take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def filled(*shape: int) -> torch.Tensor:
 
 
 class Exporter:
-    """Nothing but DLPack's two methods."""
+    """An object with DLPack's two methods only."""
 
     def __init__(self, source: torch.Tensor) -> None:
         self.source = source
@@ -122,11 +122,11 @@ class TestArrays:
         ],
         ids=["big-endian", "object", "datetime", "text", "structured"],
     )
-    def test_arrays_that_are_no_tensors(self, dtype: Any, why: str) -> None:
+    def test_arrays_without_a_torch_type(self, dtype: Any, why: str) -> None:
         with pytest.raises(TypeError, match=rf"candidates:\n.*\nnot taken:\n  {why}"):
             infini.ops.neg(np.zeros(2, dtype), filled(2))
 
-    def test_what_exports_its_memory(self) -> None:
+    def test_objects_that_export_their_memory(self) -> None:
         out = filled(2, 3)
         infini.ops.pow(Exporter(X), 2, Exporter(out))
         assert torch.equal(out, X**2)

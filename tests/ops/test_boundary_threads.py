@@ -20,7 +20,7 @@ import torch
 
 @pytest.fixture
 def _no_forced_switches() -> Iterator[None]:
-    """The interpreter takes the lock from no thread: only who gives it away loses it."""
+    """Disable forced switches: a thread keeps the interpreter lock until it releases it."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     yield
@@ -42,11 +42,11 @@ def test_another_thread_runs_while_a_kernel_does(*, as_array: bool) -> None:
     thread = threading.Thread(target=other)
     thread.start()
     gate.release()
-    for _ in range(1000):  # nothing else in this loop gives the lock away
+    for _ in range(1000):  # nothing else in this loop releases the lock
         infini.ops.mm(*operands)
         if ran:
             break
-    assert ran, "1000 matrix products, and the other thread never had the lock"
+    assert ran, "the other thread never got the lock during 1000 matrix products"
     thread.join()
 
 
@@ -73,7 +73,7 @@ def test_eight_threads_compute_what_one_does() -> None:
 def _work() -> Iterator[tuple[Overload, Sample]]:
     for overload in overloads():
         samples = overload.samples()
-        # One random generator is common to all threads, and memory that nobody wrote is random.
+        # All threads share one random generator, and uninitialized memory is random.
         if samples and not _is_random(overload.aten()) and "empty" not in overload.name:
             yield overload, samples[0]
 

@@ -21,7 +21,7 @@ PACKAGE = INCLUDE.parent
 COMPILER = ("c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}")
 LINK = (str(PACKAGE / "libinfini_ops.so"), f"-Wl,-rpath,{PACKAGE}")
 
-# What a newcomer writes for an argument of each ATen type.
+# The literal that a new user writes for an argument of each ATen type.
 LITERALS = {
     "Tensor": "tensor",
     "Scalar": "1",
@@ -63,7 +63,7 @@ def test_the_example_runs_without_python(tmp_path: Path) -> None:
 @pytest.mark.full_suite
 @pytest.mark.operators("add", "clamp", "mean")
 def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> None:
-    # As `pip install --target` and `--user` leave it: the files of the wheel.
+    # As `pip install --target` and `--user` install it: the files of the wheel.
     package, program = tmp_path / "infini" / "ops", tmp_path / "operators"
     shutil.copytree(PACKAGE, package)
     link = (package / "libinfini_ops.so", f"-Wl,-rpath,{package}")
@@ -75,7 +75,7 @@ def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> Non
 
 @pytest.mark.operators("addmm", "div", "linalg_matrix_norm", "triu_inplace")
 def test_defaults_that_are_left_out_are_those_of_the_schema(tmp_path: Path) -> None:
-    """Numbers, a list and a text: the defaults are those of the schema."""
+    """The defaults of numbers, of a list and of a text are those of the schema."""
     source = tmp_path / "program.cc"
     source.write_text("""
 #include <cstdio>
@@ -198,7 +198,7 @@ def call_type(type_: str) -> str:
 
 
 def number(place: int, type_: str) -> object:
-    """Returns what ``Value`` in the program below makes for a parameter."""
+    """Returns the value that ``Value`` in the program below creates for a parameter."""
     element, is_list, _ = parts(type_)
     if element == "Generator":
         return None
@@ -207,7 +207,7 @@ def number(place: int, type_: str) -> object:
 
 
 def forms(name: str) -> Iterator[tuple[str, list[object]]]:
-    """Yields the types of every ``Call`` of an operator, and what torch's schema makes of it.
+    """Yields the types of every ``Call`` of an operator, and its arguments by torch's schema.
 
     Inputs with defaults may be left out from the last on; the first form of equal types counts.
     """
@@ -234,7 +234,7 @@ using namespace infini::ops;
 
 char memory[200];
 
-// A value that says at which place it was given.
+// A value that encodes its position among the arguments.
 template <typename T>
 struct Value {
   static T At(int place) { return static_cast<T>(100 + place); }
@@ -348,7 +348,7 @@ int main() {
 @pytest.mark.full_suite
 @pytest.mark.operators
 def test_every_form_of_call_dispatches_what_the_schema_says(tmp_path: Path) -> None:
-    """The program has a ``Dispatch`` of its own, which prints what every ``Call`` hands to it."""
+    """The program has its own ``Dispatch``, which prints the arguments of every ``Call``."""
     expected = [(name, types, told) for name in operator_names() for types, told in forms(name)]
     source = tmp_path / "program.cc"
     includes = "\n".join(f"#include <infini/ops/base/{name}.h>" for name in operator_names())

@@ -19,7 +19,7 @@ FLOAT8 = [data_type for data_type in DATA_TYPES if "float8" in str(data_type)]
 
 
 class Foreign:
-    """An array that is known by its DLPack alone."""
+    """An array that has only DLPack's methods."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor
@@ -32,7 +32,7 @@ class Foreign:
 
 
 def sum_as(data_type: torch.dtype | str) -> str:
-    """Returns what a sum computed in that type says or gives; most types have no sum."""
+    """Returns the sum in a dtype, or its error; most dtypes have no sum."""
     out = torch.zeros(())
     try:
         infini.ops.sum(torch.ones(2), dtype=data_type, out=out)
@@ -42,7 +42,7 @@ def sum_as(data_type: torch.dtype | str) -> str:
 
 
 @pytest.mark.parametrize("data_type", DATA_TYPES, ids=str)
-def test_the_name_of_a_type_stands_for_it(data_type: torch.dtype) -> None:
+def test_a_parameter_takes_the_name_of_a_type(data_type: torch.dtype) -> None:
     name = str(data_type).removeprefix("torch.")
     assert sum_as(name) == sum_as(data_type)
 

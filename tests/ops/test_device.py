@@ -1,4 +1,4 @@
-"""What only a device of its own exercises: names, indices, streams, copies and autograd.
+"""Tests that need a device other than the CPU: names, indices, streams, copies and autograd.
 
 Runs where ``--device`` is a simulated one, whose memory ends the process that reads it on the host.
 """
@@ -33,7 +33,7 @@ pytest_generate_tests = on_simulated_devices
 
 
 @pytest.fixture(autouse=True)
-def _what_is_current_stays(device: str) -> Iterator[None]:  # noqa: ARG001 - torch's accelerator
+def _check_current_device_and_streams(device: str) -> Iterator[None]:  # noqa: ARG001 - torch's accelerator
     before = current()
     yield
     assert current() == before
@@ -55,7 +55,7 @@ def in_a_new_process(program: str, *arguments: str) -> list[str]:
 
 
 def message(call: Callable[..., object], *arguments: object, **keywords: object) -> str:
-    """Returns the type and the text of what a call raises."""
+    """Returns the type and the text of the error that a call raises."""
     try:
         call(*arguments, **keywords)
     except Exception as error:
@@ -144,7 +144,7 @@ def test_the_library_may_be_used_before_the_plug_in_is_imported(device: str) -> 
 
 
 class TestIndices:
-    """Tensors on the second device, while the first is the current one."""
+    """Tensors on the second device while the first one is current."""
 
     def test_memory_comes_from_the_device_of_the_tensors(self, device: str) -> None:
         module = getattr(torch, device)
@@ -158,8 +158,8 @@ class TestIndices:
         assert after[0] == before[0]
         assert after[1] >= before[1] + out.nbytes
 
-    def test_so_do_the_copies_that_the_library_makes(self, device: str) -> None:
-        """``linear`` writes as to a contiguous out, so it gets one."""
+    def test_copies_by_the_library_use_the_device_of_the_tensors(self, device: str) -> None:
+        """``linear`` assumes a contiguous out, so the library gives it one."""
         module = getattr(torch, device)
         x, weight = torch.rand(2, 3), torch.rand(4, 3)
         on_second = [tensor.to(f"{device}:1") for tensor in (x, weight, torch.zeros(4, 2).t())]
@@ -171,7 +171,7 @@ class TestIndices:
         assert module.memory_allocated(0) == before
         assert module.max_memory_allocated(0) == peak
 
-    def test_tensors_on_both_are_left_to_torch(self, device: str) -> None:
+    def test_torch_refuses_tensors_on_both_devices(self, device: str) -> None:
         first, second = (torch.ones(2, device=f"{device}:{index}") for index in range(2))
         ours = message(infini.ops.add, first, second, torch.empty_like(first))
         assert ours == message(torch.add, first, second, out=torch.empty_like(first))
@@ -179,7 +179,7 @@ class TestIndices:
 
 
 class Streams(TorchDispatchMode):
-    """Notes the current streams of both devices whenever torch runs something."""
+    """Records the current streams of both devices for every operator that torch runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class TestStreams:
             x = torch.ones(2, device=f"{device}:{index}")
             assert self.seen(x, x, x, stream=self.HANDLE) == [expected]
 
-    def test_without_a_handle_it_is_what_the_caller_has(self, device: str) -> None:
+    def test_without_a_handle_the_stream_is_the_callers(self, device: str) -> None:
         x = torch.ones(2, device=device)
         with torch.Stream(device=device) as stream:
             inside = current()
@@ -274,7 +274,7 @@ class TestMemory:
         assert out.cpu().equal(torch.full((2, 4), 3.0))
 
     def test_copies_for_kernels_that_ignore_strides(self, device: str) -> None:
-        """``src/torch/quirks.cc`` says which kernels get contiguous copies of what."""
+        """``src/torch/quirks.cc`` lists the kernels and arguments that get contiguous copies."""
         for name, inputs, shape in (
             ("reflection_pad2d", (torch.rand(2, 4, 3), [1, 1, 1, 1]), (2, 6, 5)),
             ("internal_log_softmax", (torch.rand(4, 3), 1, False), (4, 3)),
@@ -293,7 +293,7 @@ class TestMemory:
             torch.testing.assert_close(out.cpu(), expected, msg=name)
             assert out.stride() == strides
 
-    def test_an_out_of_which_one_element_stands_for_several(self, device: str) -> None:
+    def test_an_expanded_out(self, device: str) -> None:
         matrix, vector = torch.ones(3, 3, device=device), torch.ones(3, device=device)
         with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
             infini.ops.mv(matrix, vector, torch.zeros(1, device=device).expand(3))
@@ -314,7 +314,7 @@ def transposed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class TestAutograd:
-    """The library is for inference, but its tensors are torch's, which may be trained elsewhere."""
+    """The library is for inference, but other code may train the same torch tensors."""
 
     def test_calls_are_no_part_of_the_graph(self, device: str) -> None:
         x = torch.ones(2, 2, device=device, requires_grad=True)
@@ -367,7 +367,7 @@ class TestNetworks:
         torch.testing.assert_close(gradient, expected_gradient)
 
     def test_attention(self, device: str) -> None:
-        """Torch hands all of it to the device; the library has no operator for the whole."""
+        """Torch passes attention to the device as a whole; the library has no such operator."""
 
         def run(on: str, *, is_causal: bool) -> list[torch.Tensor]:
             query, key, value = (

@@ -1,4 +1,4 @@
-"""The library in another folder than torch's, as ``pip install --target`` and ``--user`` leave it.
+"""The library in another folder than torch's: ``pip install --target`` and ``--user``.
 
 Such a folder has the files of the wheel, so a copy of the installed package is the same.
 """
@@ -20,7 +20,7 @@ PACKAGE = infini.ops.include_dir().parent
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder for PYTHONPATH that has the library and nothing else."""
+    """A folder for PYTHONPATH that has only the library."""
     shutil.copytree(PACKAGE, tmp_path / "infini" / "ops")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""A call that left its device for the CPU is found out."""
+"""A call that fell back to the CPU is detected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch.utils.backend_registration
-from dispatcher import is_for_any_operator
+from dispatcher import is_boxed_fallback
 from evidence import watch_fallbacks
 from harness import FallbackError
 from installed import overloads
@@ -33,7 +33,7 @@ def test_fallbacks_of_a_device_are_found_at_any_depth() -> None:
         "neg": "composite",  # torch's own composite kernel, which calls neg.out
         "relu": "fallback",
         "silu": "composite",
-        "sign": "own",  # and copies to the CPU for its own ends
+        "sign": "own",  # and copies to the CPU for its own purposes
     }
     evidence = {
         "neg": f" | {COPIED}",
@@ -44,24 +44,24 @@ def test_fallbacks_of_a_device_are_found_at_any_depth() -> None:
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     calls = {name: f"{name}: {kernel}" for name, kernel in kernels.items()}
     real = [call + evidence.get(name, "") for name, call in calls.items()]
-    # A simulated device has nothing but the CPU to compute on.
+    # A simulated device computes on the CPU only.
     assert output.splitlines() == [*real, *calls.values()]
 
 
 @pytest.mark.parametrize(
     ("name", "key", "expected"),
     [
-        ("rrelu", "FuncTorchVmapMode", True),  # an error for whatever draws random numbers
+        ("rrelu", "FuncTorchVmapMode", True),  # an error for all operators that draw random numbers
         ("relu", "FuncTorchBatched", False),
         ("resize_", "CPU", False),  # takes symbolic numbers: boxed, but with types
         ("abs", "Meta", False),  # from Python
         ("abs", "XPU", False),  # nothing at all
     ],
 )
-def test_a_kernel_is_told_from_a_fallback_that_is_registered_in_its_place(
+def test_a_fallback_that_is_registered_as_a_kernel_is_detected(
     name: str, key: str, expected: bool
 ) -> None:
-    assert is_for_any_operator(getattr(torch.ops.aten, name).default, key) is expected
+    assert is_boxed_fallback(getattr(torch.ops.aten, name).default, key) is expected
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_kernel_is_told_from_a_fallback_that_is_registered_in_its_place(
         "Op x fallback to CPU",
     ],
 )
-def test_a_warning_of_it_is_found(message: str) -> None:
+def test_a_warning_of_a_fallback_is_found(message: str) -> None:
     with watch_fallbacks(ABS, "cuda") as found:
         warnings.warn(message, stacklevel=1)
         warnings.warn("something else", stacklevel=1)

@@ -1,6 +1,6 @@
 """Arguments that a boundary gets wrong: odd memory, odd objects, odd numbers.
 
-Each of these once crashed the process or gave a wrong result in silence. They run on the
+Each of these once crashed the process or silently gave a wrong result. They run on the
 CPU, which every platform has.
 """
 
@@ -179,7 +179,7 @@ class TestNumbers:
 
 
 class TestListsOfAFixedSize:
-    """Some of torch's kernels read as many integers as the schema says, whatever is there."""
+    """Some of torch's kernels read the schema's number of integers, even if fewer are passed."""
 
     @pytest.mark.parametrize("size", [[2, 2], [], [2, 2, 2, 2]])
     def test_another_size(self, size: list[int]) -> None:
@@ -188,7 +188,7 @@ class TestListsOfAFixedSize:
             infini.ops.fractional_max_pool3d_backward(x, x, [1, 1, 1], size, indices, filled(1))
 
     @pytest.mark.parametrize("size", [2, [2], [2, 2]])
-    def test_one_stands_for_all(self, size: object) -> None:
+    def test_one_integer_stands_for_all(self, size: object) -> None:
         out = filled(1, 2, 2)
         infini.ops.avg_pool2d(torch.ones(1, 4, 4), size, [], out=out)
         assert out.tolist() == [[[1, 1], [1, 1]]]
@@ -234,6 +234,6 @@ def test_a_default_device_without_memory(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu:128", "cpu:-1", "cpu:", "cpu:1x"])
-def test_a_device_that_is_none(device: str) -> None:
+def test_none_is_not_a_device(device: str) -> None:
     with pytest.raises(TypeError, match="no overload takes"):
         infini.ops.internal_pin_memory(filled(2), device, filled(2))

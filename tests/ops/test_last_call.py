@@ -1,4 +1,4 @@
-"""The library says what it really ran."""
+"""The library reports the implementation that really ran."""
 
 from __future__ import annotations
 

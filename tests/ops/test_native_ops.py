@@ -1,8 +1,8 @@
 """Hand-written implementations, slots 0 to 7 and 9, against exact results within tolerance.
 
 Recorded samples come from torch's own tests; here the operands are laid out in the ways
-that hand-written kernels get wrong: strided, broadcast and empty, inputs and outputs. What is
-recorded for the same overload runs too, where the implementation says that it takes it.
+that hand-written kernels get wrong: strided, broadcast and empty, inputs and outputs. Recorded
+calls of the same overload run too, if the implementation accepts them.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Case:
     dtype: torch.dtype = torch.float32
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What id and record say of the test."""
+    def properties(self) -> dict[str, Any]:
+        """The properties in the test's id and record."""
         return {"overload": self.name, "dtype": dtype_name(self.dtype), "slot": self.slot}
 
     @property
     def may_refuse(self) -> bool:
-        """Whether it may leave calls to other slots. Triton's kernels are made for few layouts."""
+        """Whether it may refuse calls. Triton's kernels support only a few layouts."""
         return self.slot == TRITON_SLOT or not self.is_required
 
     @property
@@ -79,7 +79,7 @@ def slots_of(name: str, device: str) -> list[int]:
 
 
 def unselected_slots_of(name: str, device: str) -> list[int]:
-    """Returns the slots that it would have if it had been selected."""
+    """Returns the slots of an operator that was not selected for the build."""
     platforms = {each.name for each in infini.ops.platforms() if each.torch_device == device}
     return [
         entry["slot"]
@@ -88,7 +88,7 @@ def unselected_slots_of(name: str, device: str) -> list[int]:
     ]
 
 
-# Finite, but not in the type.
+# Finite, but too large for the dtype.
 TOO_LARGE_FACTORS = ((torch.float16, 65505.0), (torch.bfloat16, 3.39e38), (torch.float32, 3.5e38))
 
 
@@ -98,7 +98,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [name for name in OPERATORS if slots[name]]
     if metafunc.function is test_native:
         cases = list(_cases(device, metafunc.config.getoption("slot") or []))
-        ids = [operator_test_id(device=device, **case.asked) for case in cases]
+        ids = [operator_test_id(device=device, **case.properties) for case in cases]
         metafunc.parametrize("case", cases, ids=ids)
     elif "case" in metafunc.fixturenames:
         cases = [Case(name, slot) for name in names for slot in slots[name]]
@@ -114,10 +114,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("alone", [name for name in names if not OPERATORS[name].recorded])
 
 
-def _cases(device: str, asked: list[int]) -> Iterator[Case]:
-    """Yields the slots that the library has on the device, and those that were asked for."""
+def _cases(device: str, requested: list[int]) -> Iterator[Case]:
+    """Yields the slots that the library has on the device, and those of ``--slot``."""
     for name, operator in OPERATORS.items():
-        wanted = {slot for slot in asked if slot in HAND_WRITTEN_SLOTS}
+        wanted = {slot for slot in requested if slot in HAND_WRITTEN_SLOTS}
         for slot in sorted({*slots_of(name, device), *wanted}):
             for dtype in operator.dtypes:
                 yield Case(name, slot, dtype)
@@ -129,7 +129,7 @@ def test_every_native_operator_is_tested() -> None:
 
 def test_native(case: Case, record: Record) -> None:
     active = case.slot in slots_of(case.name, record.device)
-    record.asked(**case.asked, active=active)
+    record.write_request(**case.properties, active=active)
     if not active:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}")
     skip_without_device(record.device, record.platform)
@@ -138,7 +138,7 @@ def test_native(case: Case, record: Record) -> None:
         run.execute(example)
     for example in _recorded(case):
         run.execute(example)
-    record.ran(executed=run.executed, device=run.ran_device)
+    record.write_run(executed=run.executed, device=run.ran_device)
     assert not run.failures, "\n".join(run.failures)
     if not run.executed:
         assert not case.is_required, run.refusal
@@ -146,7 +146,7 @@ def test_native(case: Case, record: Record) -> None:
 
 
 class Run:
-    """What one case executed, and what of it failed."""
+    """The calls of one case: how many ran, and which failed."""
 
     def __init__(self, case: Case, device: str) -> None:
         self._case = case
@@ -161,7 +161,7 @@ class Run:
         try:
             self._check(example)
         except ValueError as error:
-            # What the implementation does not take, it says.
+            # The implementation names the calls that it takes.
             if may_refuse and f"slot {self._case.slot} takes " in str(error):
                 self.refusal = str(error)
                 return
@@ -194,7 +194,7 @@ def compare(actual: torch.Tensor, example: Example) -> None:
 
 
 def _recorded(case: Case) -> Iterator[Example]:
-    """Yields the recorded calls of one dtype, with what torch makes of them."""
+    """Yields the recorded calls of one dtype, with torch's results."""
     recorded = OPERATORS[case.name].recorded
     for overload in overloads():
         if overload.qualified_name != recorded:
@@ -225,7 +225,7 @@ def _of_torch(dtype: torch.dtype) -> Tolerance:
 
 
 class TestRefusals:
-    """What does not fit is refused with what the slot takes and what it got."""
+    """A refusal names what the slot takes and what it got."""
 
     def test_inputs_that_do_not_fit(self, case: Case, device: str) -> None:
         for arguments in OPERATORS[case.name].wrong():
@@ -241,7 +241,7 @@ class TestRefusals:
         ):
             self._expect_refusal(case, device, arguments, wrong)
 
-    def test_an_input_that_lies_in_part_in_the_out(self, case: Case, device: str) -> None:
+    def test_an_input_that_overlaps_the_out_in_part(self, case: Case, device: str) -> None:
         arguments, out = _plain(case)
         name, *_ = arguments
         first = arguments[name][0] if isinstance(arguments[name], list) else arguments[name]
@@ -258,7 +258,7 @@ class TestRefusals:
         move = Mover(device)
         moved = {name: move(value) for name, value in arguments.items()}
         form = rf"^{case.name}: slot {case.slot} takes .+; got .+"
-        print(f"{_shapes(arguments)} into {_shapes(out)}")  # for whoever reads of a failure
+        print(f"{_shapes(arguments)} into {_shapes(out)}")  # shown if the test fails
         with pytest.raises(ValueError, match=form):
             case.call(moved, move(out))
 
@@ -278,8 +278,8 @@ def _shapes(value: Any) -> str:
     return repr(value)
 
 
-def test_what_no_native_slot_takes_falls_to_torch(shadowing: str, device: str) -> None:
-    """Complex numbers, of which cat could take any."""
+def test_torch_takes_a_call_that_no_native_slot_takes(shadowing: str, device: str) -> None:
+    """Complex numbers, which no native slot takes."""
     arguments, out = _complex(shadowing, device)
     getattr(infini.ops, shadowing)(**arguments, out=out)
     ran = infini.ops.last_call()
@@ -301,7 +301,7 @@ def test_no_slot_of_add_takes_an_alpha_that_torch_does_not(
             infini.ops.add(x, x, alpha=alpha, out=x.clone(), implementation_index=slot)
 
 
-def test_what_no_slot_takes_the_lowest_refuses(alone: str, device: str) -> None:
+def test_the_lowest_slot_refuses_a_call_that_no_slot_takes(alone: str, device: str) -> None:
     arguments, out = _complex(alone, device)
     lowest, *_ = slots_of(alone, device)
     with pytest.raises(ValueError, match=rf"^{alone}: slot {lowest} takes .+; got .+"):
@@ -324,7 +324,7 @@ def _complex(name: str, device: str) -> tuple[dict[str, Any], torch.Tensor]:
 
 @pytest.fixture
 def _two_threads() -> Iterator[None]:
-    """The suite runs with one, a process for each core."""
+    """Sets two threads for torch; the suite uses one thread in a process for each core."""
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
@@ -361,7 +361,7 @@ TASKS = Path("/proc/self/task")
 
 
 def test_torch_says_how_many_threads_there_are() -> None:
-    """Those of the library are started by the first call that may use them."""
+    """The library's threads start with the first call that can use them."""
     x, weight, out = torch.ones(1024, 1024), torch.ones(1024), torch.zeros(1024, 1024)
     started = []
     try:
@@ -402,7 +402,7 @@ class _Recording(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_products_by_torchs_kernels_show_no_mode_what_they_do() -> None:
+def test_dispatch_modes_do_not_see_products_by_torchs_kernels() -> None:
     x, bias, out = torch.ones(64, 64), torch.ones(64), torch.zeros(64, 64)
     with _Recording() as mode:
         infini.ops.linear(x, x, bias, out=out, implementation_index=0)

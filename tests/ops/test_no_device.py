@@ -1,7 +1,7 @@
-"""A build whose device is not here: all that it has for the device, short of running on it.
+"""A build for a device that this machine lacks: everything except running on the device.
 
-Runs where torch knows ``--device`` and there is none. Torch's fake tensors stand in for tensors on
-it: they have its name, shapes and dtypes, and no memory.
+Runs if torch knows ``--device`` but the machine has no such device. torch's fake tensors replace
+its tensors: they have its name, shapes and dtypes, but no memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def platform(pytestconfig: pytest.Config) -> str:
 
 @pytest.fixture
 def _fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    # It logs the stack of every refusal.
+    # Fake mode logs the stack of every refusal.
     monkeypatch.setattr(logging.getLogger(FakeTensorMode.__module__), "disabled", True)
     with FakeTensorMode():
         yield
@@ -75,7 +75,7 @@ def test_what_needs_the_device_is_refused_with_torchs_words(device: str, platfor
 
 
 def message(call: Callable[..., object], *arguments: object, **keywords: object) -> str:
-    """Returns the first line of what a call raises, with its type."""
+    """Returns the type and the first line of the error that a call raises."""
     try:
         call(*arguments, **keywords)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The comparison with the CPU: it takes every right answer for one, and no wrong answer."""
+"""The comparison with the CPU accepts every right answer and no wrong answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 ATEN = torch.ops.aten
 SQUARE = torch.tensor([[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 2.0]])
 UNEVEN = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0], [2.0, 0.0]])
-# Equal elements: which of them an index picks is free.
+# Equal elements: an index may pick any of them.
 TIES = torch.tensor([[2.0, 5.0, 5.0, 1.0], [3.0, 3.0, 0.0, 3.0]])
 
 Change = Callable[[Arguments], None]
@@ -153,7 +153,7 @@ WRONG: list[tuple[Any, Arguments, Change, str]] = [
     (ATEN.linalg_lu_factor.out, LU_FACTOR, put("LU", (0, 0), 1), "P L U"),
     (ATEN.linalg_ldl_factor.out, LDL, put("LD", (0, 0), 1), "inverse"),
     (ATEN.max.dim_max, MAX, put("max_values", (0,), 0), "picked"),
-    (ATEN.max.dim_max, MAX, put("max_values", (0,), 99), "cannot be put together"),
+    (ATEN.max.dim_max, MAX, put("max_values", (0,), 99), "its outputs cannot be combined"),
     (ATEN.sort.values, SORT, put("indices", (0, 0), 0), "picked"),
     (
         ATEN.sort.values,

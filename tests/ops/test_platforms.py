@@ -34,7 +34,7 @@ def test_hardware_is_known_by_its_name(device: str, name: str, platform: str) ->
     assert identify(device, name) == platform
 
 
-def test_unknown_hardware_is_nobodys() -> None:
+def test_unknown_hardware_has_no_platform() -> None:
     assert identify("cuda", "Radeon PRO") is None
     assert identify("cuda", "") is None
     assert identify("npu", "MLU370-X8") is None

@@ -1,4 +1,4 @@
-"""What a refusal of torch's lacks of a processor, and what this one has."""
+"""The features that a call refused by torch needs, and those of this processor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from test_torch_ops import Run, cases_of
 
 import torch
 
-# As torch 2.13 and 2.4 say it, and what oneDNN says where no implementation fits.
+# Messages of torch 2.13, of torch 2.4, and of oneDNN if no implementation fits.
 BF16 = (
     "mkldnn_convolution: bf16 path needs the cpu support avx_ne_convert or avx512bw, avx512vl and"
     " avx512dq"
@@ -29,7 +29,7 @@ UNNAMED = (
 
 
 def with_isa(isa: str) -> Processor:
-    """A processor of which oneDNN uses one of its instruction sets."""
+    """Returns a processor on which oneDNN uses one of its instruction sets."""
     onednn, features = processor._onednn(frozenset(ONEDNN_ISAS[isa]), None)
     assert onednn == isa
     return Processor("DEFAULT", onednn, features)
@@ -45,8 +45,8 @@ def with_isa(isa: str) -> Processor:
         ("AVX512_CORE_VNNI", UNNAMED, "onednn_above_avx512_core_vnni"),
     ],
 )
-def test_what_is_lacking_is_named(isa: str, message: str, needs: str) -> None:
-    assert with_isa(isa).lacks(message) == needs
+def test_missing_features_are_named(isa: str, message: str, needs: str) -> None:
+    assert with_isa(isa).missing_features(message) == needs
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_what_is_lacking_is_named(isa: str, message: str, needs: str) -> None:
         pytest.param("SSE41", "path needs the cpu support avx99 or sse4_1", id="unknown feature"),
     ],
 )
-def test_what_a_processor_has_is_no_reason(isa: str, message: str) -> None:
-    assert with_isa(isa).lacks(message) is None
+def test_features_of_the_processor_are_not_missing(isa: str, message: str) -> None:
+    assert with_isa(isa).missing_features(message) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_this_processor_is_described() -> None:
     ],
 )
 @pytest.mark.operators("abs")
-def test_a_refusal_is_excused_only_by_what_the_processor_lacks(
+def test_only_missing_features_of_the_processor_excuse_a_refusal(
     monkeypatch: pytest.MonkeyPatch, isa: str, message: str, reason: SkipReason | None
 ) -> None:
     monkeypatch.setattr(test_torch_ops, "this_processor", lambda: with_isa(isa))

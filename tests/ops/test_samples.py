@@ -1,4 +1,4 @@
-"""The recorded samples: what their file may hold, how they fit another torch, who has none."""
+"""The recorded samples: the content of the file, other torches, overloads without samples."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class TestDtypes:
         ("dtype", "expected"),
         [("float16", [-1.0, 2.0, 0.5]), ("int64", [-4, 8, 2]), ("bool", [False, True, True])],
     )
-    def test_what_tells_elements_apart_survives(self, dtype: str, expected: list[Any]) -> None:
+    def test_different_elements_stay_different(self, dtype: str, expected: list[Any]) -> None:
         converted = VECTOR.with_dtype(dtype).materialize("cpu")
         assert str(converted.dtype) == f"torch.{dtype}"
         assert converted.tolist() == expected
@@ -196,7 +196,7 @@ class TestBinding:
             self.sample.bind(newer, "cpu")
 
     @pytest.mark.parametrize("name", ["_foreach_addcmul.Tensor_out", "_foreach_addcmul_.Tensor"])
-    def test_what_torch_wants_on_the_cpu_stays_there(self, name: str) -> None:
+    def test_tensors_that_torch_expects_on_the_cpu_stay_there(self, name: str) -> None:
         packet, _, overload = name.partition(".")
         aten = getattr(getattr(torch.ops.aten, packet), overload)
         bound = load().samples[name]["float32"][0].bind(aten._schema, "meta")
@@ -273,7 +273,7 @@ def test_every_sample_fits_this_torch_or_says_why_not(
 
 @only_where_recorded
 def test_no_sample_names_an_argument_at_its_default() -> None:
-    """Another torch need not have it."""
+    """Another torch may lack the argument."""
     for aten, sample in every_sample():
         for argument in aten._schema.arguments:
             if argument.has_default_value() and argument.name in sample.arguments:
@@ -291,7 +291,7 @@ def test_every_output_is_named() -> None:
 
 class TestAbsent:
     @only_where_recorded
-    def test_whoever_has_no_sample_has_a_reason(self) -> None:
+    def test_every_overload_without_a_sample_has_a_reason(self) -> None:
         explained = load().samples.keys() | REVIEWED.keys()
         unexplained = [
             overload.qualified_name
@@ -301,7 +301,7 @@ class TestAbsent:
         assert not unexplained, "record them, or review them in samples/absent.py"
 
     @only_where_recorded
-    def test_whoever_has_a_reason_needs_it(self) -> None:
+    def test_no_overload_with_a_sample_has_a_reason(self) -> None:
         known = {overload.qualified_name: overload for overload in all_overloads()}
         assert REVIEWED.keys() <= known.keys()
         assert not REVIEWED.keys() & load().samples.keys()
@@ -311,12 +311,14 @@ class TestAbsent:
         ("overload", "reason", "message"),
         [
             (torch.ops.aten.requires_grad_.default, SkipReason.NOTHING_TO_COMPARE, "sets a flag"),
-            (torch.ops.aten.miopen_rnn.out, SkipReason.NO_KERNEL, "dispatcher has none of miopen"),
+            (torch.ops.aten.miopen_rnn.out, SkipReason.NO_KERNEL, "dispatcher has no miopen"),
             (torch.ops.aten.add.out, SkipReason.NO_SAMPLE, "add.out was not recorded with torch 2"),
         ],
         ids=["reviewed", "unreachable", "new"],
     )
-    def test_the_reason_is_its_own(self, overload: Any, reason: SkipReason, message: str) -> None:
+    def test_the_reason_is_specific_to_the_overload(
+        self, overload: Any, reason: SkipReason, message: str
+    ) -> None:
         found, why = why_absent(overload, "cpu")
         assert found is reason
         assert message in why

@@ -1,7 +1,7 @@
-"""What the library says of every overload is what torch says: types, names, defaults, outs.
+"""The library's signature of every overload is torch's: types, names, defaults, outs.
 
-Samples can't show all of it: they give every argument, so a wrong default passes, and an output
-that the library takes for an input is written all the same.
+Samples cannot show all of it. They pass every argument, so a wrong default goes unnoticed. An
+output that the library declares as an input is still written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import infini.ops
 Signature = list[tuple[str, str, object]]  # type, name and default of each parameter
 
 REQUIRED = "no default"
-# Defaults that native_functions.yaml has as enumerators.
+# Defaults that are enumerators in native_functions.yaml.
 ENUMERATORS = {"Mean": 1, "contiguous_format": 0}
 # The library's names of the types that ATen has several names for.
 TABLE_TYPES = {"SymInt": "int", "DeviceIndex": "int", "ScalarType": "DataType"}
@@ -55,7 +55,7 @@ def default_of(argument: Any) -> object:
 
 
 def written(overload: Overload) -> list[str]:
-    """Returns the names of what torch declares as written."""
+    """Returns the names of the arguments that torch declares as written."""
     arguments = overload.aten()._schema.arguments
     return [
         python_name(argument.name)
@@ -114,7 +114,7 @@ def test_the_table_has_the_schemas_of_torch() -> None:
 
 
 def test_the_table_has_what_hand_written_bases_say() -> None:
-    """The generator reads the text of the bases, the compiler what it means."""
+    """The generator reads the text of the bases, the compiler their meaning."""
     for operator in native_operators():
         expected = as_in_table(in_metadata(operator))
         outs = ", ".join(each.name for each in operator.parameters if each.is_out)

@@ -1,4 +1,4 @@
-"""A run on a simulated device says so wherever it says anything.
+"""A run on a simulated device says so in all its output.
 
 Runs where ``--device`` is a simulated one.
 """
@@ -21,7 +21,7 @@ from target import on_simulated_devices
 import torch
 
 SUITE = Path(__file__).parent
-# One of the device's own, one that torch makes of others, and one that only the CPU has.
+# A kernel of the device, a composite kernel of torch, and one that only the CPU has.
 KERNELS = {"add.out": "own", "sub_.Tensor": "composite", "exp.out": "fallback"}
 
 Run = tuple[list[str], list[dict[str, Any]]]
@@ -32,7 +32,7 @@ pytest_generate_tests = on_simulated_devices
 
 @pytest.fixture(scope="module")
 def run(device: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Returns what a run of three overloads prints, and what each of its tests recorded."""
+    """Returns the output of a run of three overloads, and the properties of each test."""
     log = tmp_path_factory.mktemp("simulated") / "pytest.jsonl"
     tests = [
         f"{SUITE}/test_torch_ops.py::test_overload[{operator_test_id(device=device, **case)}]"
@@ -70,20 +70,20 @@ def test_every_test_records_it_and_no_hardware(run: Run, device: str) -> None:
         assert record["against_cpu"] == "agrees"
 
 
-def test_it_is_nobodys_hardware(device: str) -> None:
+def test_it_has_no_vendor_hardware(device: str) -> None:
     assert "Simulated" in getattr(torch, device).get_device_name(0)
     assert ran_platform(device) is None
 
 
 def test_a_fallback_in_the_place_of_a_kernel_is_a_fallback(device: str) -> None:
-    # torch's own kernel for all devices asks for a CPU or CUDA.
+    # torch's composite kernel accepts only the CPU or CUDA.
     assert kernel_of(torch.ops.aten.mode.values, device) == "fallback"
 
 
 def test_the_watch_for_fallbacks_lets_numbers_pass(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # To the fallback they are tensors, whose type gives way to that of the others.
+    # The fallback sees them as tensors; their dtype yields to that of the other operands.
     monkeypatch.setattr(getattr(torch, device), "is_simulated", False)
     tensor = torch.ones((), dtype=torch.bfloat16, device=device)
     with watch_fallbacks(torch.ops.aten.xlogy.Scalar_Other, device) as found:

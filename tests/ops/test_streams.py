@@ -19,7 +19,7 @@ import infini.ops
 import torch
 
 ROWS, COLUMNS = 256, 512
-# Long against the launch of a kernel: half a second on a device of 2 GHz.
+# Much longer than the launch of a kernel: half a second on a device of 2 GHz.
 DELAY_CYCLES = 1_000_000_000
 
 
@@ -103,7 +103,7 @@ def _kernels(device: str) -> Iterator[Kernel]:
 
 
 def test_it_runs_on_the_stream_that_is_given(device: str, kernel: Kernel) -> None:
-    """On another one it would not wait for the inputs, and compute with old values."""
+    """On another stream, the kernel would not wait for the inputs and would use old values."""
     operands = kernel.operands(device)
     stream = torch.cuda.Stream(device)
     torch.cuda.synchronize()
@@ -144,7 +144,7 @@ def test_eight_threads_compute_what_one_does(device: str, kernel: Kernel) -> Non
 
 def test_a_graph_replays_it(device: str, kernel: Kernel) -> None:
     operands = kernel.operands(device)
-    operands.call()  # loads the kernel and what it keeps between calls
+    operands.call()  # loads the kernel and its state between calls
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         operands.call()

@@ -1,4 +1,4 @@
-"""The installed stub says what the installed module has; tests/codegen checks it with mypy."""
+"""The installed stub matches the installed module; tests/codegen checks it with mypy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def declared(kind: type[ast.FunctionDef | ast.ClassDef]) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
-def test_type_checkers_are_told_to_read_it() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     assert (PACKAGE / "py.typed").read_text() == ""
 
 
@@ -50,7 +50,7 @@ def test_it_takes_the_parameters_of_every_overload() -> None:
             taken.setdefault(node.name, []).append(names)
     for overload in (*overloads(), *native_operators()):
         names = {parameter.name for parameter in overload.parameters} | CALL_OPTIONS
-        # More than its own where an overload with defaults takes its calls too.
+        # More than its own if an overload with defaults takes its calls too.
         assert any(names <= each for each in taken[overload.name]), overload
 
 

@@ -74,7 +74,7 @@ def test_the_comparison_with_the_cpu_names_what_differs() -> None:
     )[1:] == ["against the CPU: 1 overloads agree, 1 differ: neg.out"]
 
 
-def test_a_simulated_device_is_called_so_with_what_its_kernels_are() -> None:
+def test_the_lines_name_a_simulated_device_and_its_kinds_of_kernels() -> None:
     of_npu = {"device": "npu", "simulated": True, "active": True, "executed": 1}
     assert lines(
         entry("abs.out", "passed", kernel="own", against_cpu="agrees", **of_npu),
@@ -90,7 +90,7 @@ def test_a_simulated_device_is_called_so_with_what_its_kernels_are() -> None:
     ]
 
 
-def test_what_was_compiled_only_is_called_so() -> None:
+def test_the_lines_name_a_compiled_only_device() -> None:
     of_cuda = {"device": "cuda", "simulated": True, "active": True, "reason": "no device"}
     assert lines(
         entry("abs.out", "skipped", **of_cuda),
@@ -130,7 +130,7 @@ def test_fails_after_the_call(record_property, broken_later):
 
 @pytest.mark.full_suite
 @pytest.mark.parametrize("options", [(), ("-q",), ("-n", "1"), ("-v", "-rA")])
-def test_the_lines_stand_right_before_the_last(
+def test_the_lines_come_right_before_the_last_line(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(SUITE)

@@ -1,4 +1,4 @@
-"""What a run tests, and on what; a simulated device is never taken for a real one."""
+"""The platform and the device of a run; a simulated device never counts as a real one."""
 
 from __future__ import annotations
 
@@ -18,42 +18,40 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PLATFORM", "TORCH_DEVICE", "SIMULATED"):
         monkeypatch.delenv(f"INFINI_CI_{name}", raising=False)
 
 
-def chosen(**options: Any) -> tuple[str, str, bool]:
+def choose(**options: Any) -> tuple[str, str, bool]:
     option = SimpleNamespace(platform=None, device=None, simulated=False)
     vars(option).update(options)
     choose_target(option)
     return option.device, option.platform, option.simulated
 
 
-def test_nothing_is_simulated_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen() == ("cpu", "cpu", False)
-    assert chosen(device="npu") == ("npu", "ascend", False)
-    assert chosen(platform="moore", simulated=True) == ("musa", "moore", True)
+def test_nothing_is_simulated_unless_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose() == ("cpu", "cpu", False)
+    assert choose(device="npu") == ("npu", "ascend", False)
+    assert choose(platform="moore", simulated=True) == ("musa", "moore", True)
     monkeypatch.setenv("INFINI_CI_SIMULATED", "1")
-    assert chosen(device="mlu") == ("mlu", "cambricon", True)
+    assert choose(device="mlu") == ("mlu", "cambricon", True)
     monkeypatch.setenv("INFINI_CI_SIMULATED", "0")
-    assert chosen(device="mlu") == ("mlu", "cambricon", False)
+    assert choose(device="mlu") == ("mlu", "cambricon", False)
 
 
 def test_the_cpu_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = (
-        r"asks for a run without a vendor's device, and the device is cpu; expected one of cuda, "
-    )
-    with pytest.raises(pytest.UsageError, match=wanted):
-        chosen(device="cpu", simulated=True)
+    expected = r"a vendor's platform without its device: got device cpu, expected one of cuda, "
+    with pytest.raises(pytest.UsageError, match=expected):
+        choose(device="cpu", simulated=True)
     monkeypatch.setenv("INFINI_CI_SIMULATED", "1")
-    with pytest.raises(pytest.UsageError, match=wanted):
-        chosen()
+    with pytest.raises(pytest.UsageError, match=expected):
+        choose()
 
 
 @pytest.mark.parametrize("platform", ["nvidia", "iluvatar", "metax"])
-def test_what_nothing_simulates_is_compiled_only(platform: str) -> None:
-    assert chosen(platform=platform, simulated=True) == ("cuda", platform, True)
+def test_platforms_without_a_simulated_device_are_compiled_only(platform: str) -> None:
+    assert choose(platform=platform, simulated=True) == ("cuda", platform, True)
 
 
 def without_gpu(monkeypatch: pytest.MonkeyPatch, *, is_available: bool = False) -> None:
@@ -62,18 +60,18 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch, *, is_available: bool = False) 
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
+def _clear_cache() -> Iterator[None]:
     yield
     is_absent.cache_clear()
 
 
-def test_compiled_only_is_for_where_there_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_only_run_refuses_a_present_device(monkeypatch: pytest.MonkeyPatch) -> None:
     without_gpu(monkeypatch, is_available=True)
-    with pytest.raises(pytest.UsageError, match="there is no cuda device, and one is here"):
+    with pytest.raises(pytest.UsageError, match="--simulated: got a cuda device, expected none"):
         prepare("cuda", "nvidia", simulated=True)
 
 
-def test_a_build_for_another_platform_was_not_compiled_for_this(
+def test_a_compiled_only_run_refuses_a_build_for_another_platform(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     without_gpu(monkeypatch)
@@ -96,8 +94,8 @@ def refuse(*_: object, **__: object) -> None:
 
 def test_without_its_device_a_test_skips_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     without_gpu(monkeypatch)
-    told = "^no device: no cuda device is here, the build for metax was compiled only$"
-    with pytest.raises(pytest.skip.Exception, match=told):
+    expected = "^no device: no cuda device is here, the build for metax was compiled only$"
+    with pytest.raises(pytest.skip.Exception, match=expected):
         skip_without_device("cuda", "metax")
     assert origin("cuda") == {"simulated": True}
     without_gpu(monkeypatch, is_available=True)
@@ -107,8 +105,10 @@ def test_without_its_device_a_test_skips_with_the_reason(monkeypatch: pytest.Mon
 
 def test_the_environment_is_read_strictly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFINI_CI_SIMULATED", "yes")
-    with pytest.raises(pytest.UsageError, match=r"\$INFINI_CI_SIMULATED is 'yes'; .* 0, 1"):
-        chosen(device="npu")
+    with pytest.raises(
+        pytest.UsageError, match=r"\$INFINI_CI_SIMULATED: got 'yes', expected one of 0, 1"
+    ):
+        choose(device="npu")
 
 
 @pytest.mark.parametrize("device", SIMULATED_DEVICES)
@@ -117,7 +117,8 @@ def test_a_missing_plug_in_has_a_remedy(device: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, f"torch_{device}", None)
     with pytest.raises(
         pytest.UsageError,
-        match=f"torch_{device} is not installed; .*--simulated runs on a simulated {device}",
+        match=f"torch_{device} is not installed; install it, or pass --simulated to run on a "
+        f"simulated {device}",
     ):
         prepare(device, default_platform(device), simulated=False)
     with pytest.raises(
@@ -127,14 +128,16 @@ def test_a_missing_plug_in_has_a_remedy(device: str, monkeypatch: pytest.MonkeyP
         prepare(device, default_platform(device), simulated=True)
 
 
-def test_a_simulated_device_has_to_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_device_does_not_pass_for_a_simulated_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch, "npu", raising=False)
     monkeypatch.setitem(sys.modules, "simulated_device", SimpleNamespace(load=str))
-    with pytest.raises(DeviceError, match=r"torch\.npu does not say that it is simulated"):
+    with pytest.raises(
+        DeviceError, match=r"torch\.npu: got a real device, expected a simulated one"
+    ):
         load_device("npu", simulated=True)
 
 
-def test_what_is_simulated_ran_on_nobodys_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulated_device_records_no_vendor_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     vendor: Any = SimpleNamespace(get_device_name="Ascend910B{}".format)
     monkeypatch.setattr(torch, "npu", vendor, raising=False)
     assert recorded("npu") == {"ran_device": "npu", "ran_platform": "ascend"}
@@ -143,12 +146,12 @@ def test_what_is_simulated_ran_on_nobodys_hardware(monkeypatch: pytest.MonkeyPat
 
 
 def recorded(device: str) -> dict[str, object]:
-    """Returns what a test that ran on a device records about that."""
+    """Returns the properties that a test records about the device that it ran on."""
     ran_platform.cache_clear()
     written: dict[str, object] = {}
     record = Record(property=written.__setitem__, device=device, platform="ascend")
-    record.asked(overload="abs.out", dtype="float32", slot=8, active=True)
-    record.ran(executed=1, device=device)
+    record.write_request(overload="abs.out", dtype="float32", slot=8, active=True)
+    record.write_run(executed=1, device=device)
     ran_platform.cache_clear()
     return {
         name: written[name] for name in written.keys() & {"simulated", "ran_device", "ran_platform"}

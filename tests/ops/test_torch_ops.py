@@ -1,4 +1,4 @@
-"""Every generated overload on slot 8 does exactly what ATen does on the same device."""
+"""Every generated overload on slot 8 matches ATen on the same device bit for bit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import oracles
 import pytest
 from harness import (
+    CallOutcome,
     FallbackError,
     MismatchError,
-    Outcome,
     RefusedError,
     VacuousError,
     check,
@@ -33,7 +33,7 @@ from target import skip_without_device
 
 import infini.ops
 
-# What torch has to say about a sample is not the library's doing.
+# torch itself warns about some samples.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 NO_DTYPE = "nosample"
@@ -49,8 +49,8 @@ class Case:
     slot: int = TORCH_SLOT
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What id and record say of the test."""
+    def properties(self) -> dict[str, Any]:
+        """The properties in the test's id and record."""
         name = self.overload.qualified_name
         return {"overload": name, "dtype": self.dtype, "slot": self.slot}
 
@@ -58,7 +58,7 @@ class Case:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     device = metafunc.config.getoption("device")
     cases = [case for overload in overloads() for case in cases_of(overload)]
-    ids = [operator_test_id(device=device, **case.asked) for case in cases]
+    ids = [operator_test_id(device=device, **case.properties) for case in cases]
     metafunc.parametrize("case", cases, ids=ids)
 
 
@@ -75,23 +75,23 @@ _SAMPLES = load().samples
 
 def test_overload(case: Case, record: Record) -> None:
     slots = case.overload.active_slots(record.device)
-    record.asked(**case.asked, active=case.slot in slots)
+    record.write_request(**case.properties, active=case.slot in slots)
     if case.slot not in slots:
         skip(SkipReason.SLOT_NOT_ACTIVE, f"slot {case.slot} on {record.device}; active: {slots}")
     skip_without_device(record.device, record.platform)
     _skip_what_cannot_run(case, record.device)
-    record.kernel(case.overload.aten())
+    record.write_kernel(case.overload.aten())
     run = Run(case, record.device)
     try:
         for number, sample in enumerate(case.samples):
             run.execute(sample, by_keyword=number % 2 == 1)
     finally:
-        record.ran(executed=run.executed, device=run.ran_device)
+        record.write_run(executed=run.executed, device=run.ran_device)
     if record.device != "cpu" and run.executed:
         record.property("against_cpu", oracles.summary(run.verdicts))
     if not run.executed:
         if run.needs is not None:
-            record.lacks(run.needs)
+            record.write_missing_features(run.needs)
         skip(*run.refusals[0])
 
 
@@ -112,14 +112,14 @@ class Run:
         self.ran_device: str | None = None
         self.refusals: list[tuple[SkipReason, str]] = []
         self.needs: str | None = None
-        """What the processor lacks for the first sample that was refused, if that is why."""
+        """The missing features of the processor if the first refused sample needs them."""
         self.verdicts: list[str] = []
 
     def execute(self, sample: Sample, *, by_keyword: bool) -> None:
         try:
             outcome = self._check(sample, by_keyword=by_keyword)
         except RefusedError as error:
-            needs = this_processor().lacks(str(error))
+            needs = this_processor().missing_features(str(error))
             reason = SkipReason.INSTRUCTION_SET if needs else classify(error.cause)
             if reason is None:
                 raise
@@ -127,7 +127,7 @@ class Run:
                 self.needs = needs
             self.refusals.append((reason, str(error)))
         except FallbackError as error:
-            # Where another sample ran on the device, that is what the test executed.
+            # If another sample ran on the device, the test counts as run there.
             self.ran_device = self.ran_device or "cpu"
             self.refusals.append((SkipReason.NO_KERNEL, f"fell back to the CPU: {error}"))
         except (UnboundArgumentError, VacuousError) as error:
@@ -144,8 +144,8 @@ class Run:
                 aten = self.case.overload.aten()
                 self.verdicts.append(oracles.against_cpu(sample, aten, outcome.arguments))
 
-    def _check(self, sample: Sample, *, by_keyword: bool) -> Outcome:
-        """Runs a sample; the other way too, where the library took it for another overload."""
+    def _check(self, sample: Sample, *, by_keyword: bool) -> CallOutcome:
+        """Runs a sample; if the library picks another overload, passes it the other way too."""
         overload = self.case.overload
         for style in (by_keyword, not by_keyword):
             call = overload.call(self.case.slot, by_keyword=style)
@@ -158,7 +158,7 @@ class Run:
                 check_device(self._device)
                 if _ran_overload() == overload.overload_name:
                     return outcome
-        raise MismatchError(f"the library takes it for {overload.aten_name}.{_ran_overload()}")
+        raise MismatchError(f"the library took the call for {overload.aten_name}.{_ran_overload()}")
 
 
 def _ran_overload() -> str:

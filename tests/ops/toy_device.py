@@ -1,7 +1,7 @@
 """A device without hardware, made in Python: kernels for ``abs`` and ``sign``, and a fallback.
 
-A program, because a device type can be named once per process. Prints what the evidence says of
-the calls that are given as arguments: as of a real device, then as of a simulated one.
+A program, because a device type can be named once per process. Prints the
+evidence of the calls named by the arguments, for a real device and then for a simulated one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def empty(size: list[int], *_: object, dtype: torch.dtype | None = None, **__: o
 
 
 def fall_back(overload: Any, tensor: torch.Tensor, *, out: torch.Tensor | None = None) -> Any:
-    """Does what ``at::native::cpu_fallback`` does, for the operators that are called below."""
+    """Replaces ``at::native::cpu_fallback`` for the operators that are called below."""
     (on_cpu,) = ATEN._to_cpu([tensor])
     if out is None:
         return to_device(overload(on_cpu))

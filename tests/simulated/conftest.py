@@ -7,7 +7,7 @@ import simulated_device
 
 import torch
 
-NAME = "musa"  # as good as the others: once per process
+NAME = "musa"  # any name works; a process can load one
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""What torch and its users ask of a device: its name, guards, streams, generators, copies."""
+"""torch's interface to the device: its name, guards, streams, generators and copies."""
 
 from __future__ import annotations
 

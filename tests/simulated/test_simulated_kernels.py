@@ -1,4 +1,4 @@
-"""What the device computes, and what it leaves to the CPU, against the CPU."""
+"""The device's own kernels and its fallback to the CPU, compared with the CPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def randoms(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
 
 
 def check(function: Function, inputs: Sequence[torch.Tensor]) -> None:
-    """A function of the device must be that of the CPU, and so must its gradients."""
+    """Check that a function and its gradients are the same on the device and the CPU."""
     here = [tensor.clone().requires_grad_() for tensor in inputs]
     there = [tensor.to(NAME).requires_grad_() for tensor in inputs]
     expected, actual = function(*here), function(*there)
@@ -114,7 +114,7 @@ def test_a_small_network_learns() -> None:
 
 
 class TestVariants:
-    """Those that are derived from the kernel that was written."""
+    """The variants that are derived from a hand-written kernel."""
 
     @pytest.mark.parametrize("operator", ["add", "mul"])
     def test_of_a_binary_operator(self, operator: str) -> None:
@@ -183,7 +183,7 @@ class TestMisuse:
         assert (torch.ones(2, device=NAME) + torch.tensor(1)).tolist() == [2, 2]
         assert (torch.tensor(3) * torch.ones(2, device=NAME)).tolist() == [3, 3]
 
-    def test_a_tensor_that_the_host_wants_to_read(self) -> None:
+    def test_a_tensor_that_the_host_reads(self) -> None:
         with pytest.raises(TypeError, match=f"can't convert {NAME}:0 device type tensor to numpy"):
             torch.ones(2, device=NAME).numpy()
 
@@ -196,7 +196,7 @@ def has_kernel(overload: str, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{overload}", key))
 
 
-def test_who_computes_is_what_the_file_says() -> None:
+def test_each_operator_runs_where_the_file_says() -> None:
     for overload in ("add.out", "mul.Tensor", "mul.out", "mul_.Tensor", "empty.memory_format"):
         assert has_kernel(overload, "PrivateUse1")
     assert not has_kernel("atan2.out", "PrivateUse1")

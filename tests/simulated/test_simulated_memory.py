@@ -1,4 +1,4 @@
-"""The memory of the device: out of the host's reach, reused, and limited."""
+"""The memory of the device: not accessible to the host, reused, and limited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def endings() -> dict[str, int]:
-    """How each way of touching the device's memory ended."""
+    """The signal that each way of accessing the device's memory ended with."""
     program = [sys.executable, "-W", "ignore", Path(trespass.__file__)]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
     return {way: int(ending) for way, ending in map(str.split, done.stdout.splitlines())}
@@ -42,7 +42,7 @@ def test_memory_comes_in_blocks_and_goes_back() -> None:
     assert runtime.memory_allocated() == before
 
 
-def test_nothing_is_nowhere() -> None:
+def test_an_empty_tensor_has_no_address() -> None:
     before = runtime.memory_allocated()
     tensor = torch.empty(0, device=NAME)
     assert tensor.data_ptr() == 0
@@ -75,7 +75,7 @@ def test_neighbours_that_were_freed_are_one_block_again() -> None:
     assert torch.empty(total, dtype=torch.uint8, device=f"{NAME}:1").nbytes == total
 
 
-def test_too_much_is_an_error_of_memory_and_nothing_worse() -> None:
+def test_a_too_large_tensor_is_an_out_of_memory_error() -> None:
     _, total = runtime.mem_get_info()
     message = rf"{NAME} out of memory. Tried to allocate {2 * total} bytes on device 0, which is "
     with pytest.raises(torch.OutOfMemoryError, match=message + rf"simulated and has {total} bytes"):
@@ -84,7 +84,7 @@ def test_too_much_is_an_error_of_memory_and_nothing_worse() -> None:
 
 
 def test_freed_memory_is_not_what_it_was() -> None:
-    """Large blocks give their pages back, so that a program's peak is its own."""
+    """Large blocks return their pages, so that a program's peak is its own."""
     tensor = torch.ones(4 * MIB, dtype=torch.uint8, device=NAME)
     address = tensor.data_ptr()
     del tensor
@@ -97,7 +97,7 @@ def test_blocks_do_not_overlap() -> None:
     tensors: dict[int, torch.Tensor] = {}
     for step in range(500):
         if step % 5 > 2:
-            # Not in the order in which they came, so that there are holes.
+            # Freed in another order than allocated, so that there are holes.
             number = step * 7 % len(tensors)
             value = list(tensors)[number]
             assert (tensors.pop(value) == value).all()

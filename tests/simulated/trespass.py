@@ -1,4 +1,4 @@
-"""A program of host code that touches memory of the device, in every way that it should not.
+"""A program whose host code accesses memory of the device, in every forbidden way.
 
 Each way is a process of its own, forked from this one. Prints how each ended: the number of the
 signal, or 0.
@@ -21,7 +21,7 @@ def read(address: int) -> None:
 
 
 def of_the_host() -> None:
-    """What is allowed, to show that reading is not what crashes."""
+    """Read allowed memory, to show that reading itself does not crash."""
     read(torch.ones(4).data_ptr())
 
 

@@ -1,4 +1,4 @@
-// Calls operators on memory that is said to be a device's, for tests that have a C interface only.
+// Calls operators on memory that is declared as a device's, for tests through a C interface.
 
 #include <infini/ops/operator.h>
 

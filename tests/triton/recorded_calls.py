@@ -1,7 +1,7 @@
-"""Calls of the Triton backend on host memory, and what NVIDIA's driver would have been told.
+"""Calls of the Triton backend on host memory, and the resulting calls of NVIDIA's driver.
 
-Runs in a process of its own, whose driver is the recording one: reads calls as JSON and writes what
-became of them.
+Runs in a process of its own with the recording driver: reads calls as JSON and writes their
+results.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Calls:
         return f"{kind}: {message.value.decode()}" if kind else None
 
     def recorded(self, operator: str, arguments: Mapping[str, Any], stream: int = 0) -> Record:
-        """What a call does: its error, and what the driver was told."""
+        """The result of a call: its error, and the calls of the driver."""
         before = self._size()
         error = self.call(operator, arguments, stream)
         return {"error": error, "driver": list(self._lines(before))}

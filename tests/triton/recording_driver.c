@@ -1,10 +1,10 @@
-// Stands in for NVIDIA's driver, libcuda.so.1, as far as src/triton/driver.c uses it: checks what
+// Replaces the part of NVIDIA's driver, libcuda.so.1, that src/triton/driver.c uses: checks what
 // the driver would check, runs nothing, and appends every call as a line of JSON to the file
 // RECORDING_DRIVER_LOG. The devices have the compute capabilities RECORDING_DRIVER_DEVICES
 // ("8.0,9.0"); RECORDING_DRIVER_FAIL ("cuLaunchKernel:719") lets a function fail.
 //
-// What a kernel is called, takes and requires is read from the machine code itself, not from what
-// the generator believes; it is kept beside the file of calls, as `<file>.<library>.cubin`.
+// The name, the parameters and the requirements of a kernel are read from the machine code itself,
+// not from the generator. The code is kept beside the file of calls, as `<file>.<library>.cubin`.
 
 #define _GNU_SOURCE
 #include <elf.h>
@@ -51,7 +51,7 @@ typedef struct Kernel {
   const struct Library* library;
   unsigned parameter_count;
   unsigned parameter_sizes[kMaxParameters];
-  unsigned required_block[3];  // 0 where any will do
+  unsigned required_block[3];  // 0: any
   unsigned shared_limit[kMaxDevices];
 } Kernel;
 
@@ -69,7 +69,7 @@ static Library libraries[kMaxLibraries];
 static __thread Context* stack[kDepth];
 static __thread int depth;
 
-// The call that is being recorded: what is known of it beside its name and result.
+// The details of the call that is being recorded, beside its name and result.
 static __thread char details[16384];
 
 static void Detail(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -93,7 +93,7 @@ static int Record(const char* name, int result) {
   return result;
 }
 
-// What RECORDING_DRIVER_FAIL says of the function.
+// The error of the function in RECORDING_DRIVER_FAIL.
 static int Demanded(const char* name) {
   const char* demand = getenv("RECORDING_DRIVER_FAIL");
   const size_t size = strlen(name);
@@ -131,8 +131,8 @@ static bool IsLibrary(const Library* library) {
   return libraries <= library && library < libraries + kMaxLibraries && library->used;
 }
 
-// Machine code runs on later minor versions of its major one; from 9.0 on Triton's is for one
-// version alone (sm_90a).
+// Machine code runs on later minor versions of its major one; from 9.0 on, Triton's code is for one
+// version only (sm_90a).
 static bool Runs(const Library* library, const Context* context) {
   const int architecture = library->architecture;
   if (architecture >= 90) return architecture == context->capability;
@@ -289,7 +289,7 @@ static void ReadKernel(const uint8_t* image, const char* name, Kernel* kernel) {
   }
 }
 
-// The entry points are the functions that the symbol table marks so.
+// The entry points are the functions with this mark in the symbol table.
 static void ReadKernels(const uint8_t* image, const Elf64_Shdr* symbols, Library* library) {
   enum { kEntry = 0x10 };
   const char* names = (const char*)image + Section(image, symbols->sh_link)->sh_offset;
@@ -319,7 +319,7 @@ static int ReadLibrary(const uint8_t* image, Library* library) {
   return kSuccess;
 }
 
-// The machine code without what follows it in memory: to the end of the last section or table.
+// The machine code only, to the end of its last section or table: other data follows in memory.
 static size_t ImageSize(const uint8_t* image) {
   const Elf64_Ehdr* header = (const Elf64_Ehdr*)image;
   size_t size = header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;

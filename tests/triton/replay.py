@@ -1,7 +1,7 @@
-"""Runs what launches would run: the kernels, interpreted, with the parameters that were recorded.
+"""Replays launches: runs their kernels in Triton's interpreter with the recorded parameters.
 
 The examples are those of the operator tests. Their tensors lie in this process's memory, which the
-library is told is a device's; Triton's interpreter then runs the launched variant over it.
+library takes for a device's. Triton's interpreter then runs the launched variant on that memory.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Replay:
 
 
 def parameters(row: Record, launch: Record) -> dict[str, Any]:
-    """The parameters by name; those behind them are pointers to scratch memory, of which none is.
+    """Return the parameters by name; the ones behind them are null pointers to scratch memory.
 
-    Raises ValueError where their number or their widths are others than the kernel's.
+    Raises ValueError if their number or their widths differ from the kernel's.
     """
     pairs = zip(row["parameters"].items(), launch["parameters"], strict=False)
     values = {name: value_of(type_, bytes.fromhex(text)) for (name, type_), text in pairs}
@@ -99,7 +99,7 @@ def value_of(type_: str, data: bytes) -> Any:
     (address,) = struct.unpack("<Q", data)
     dtype = DTYPES[type_]
     if not address:
-        return torch.empty(1, dtype=dtype)  # of an empty tensor, which nobody reads
+        return torch.empty(1, dtype=dtype)  # of an empty tensor, which is never read
     memory = (ctypes.c_char * dtype.itemsize).from_address(address)
     return torch.frombuffer(memory, dtype=dtype)
 
@@ -146,7 +146,7 @@ def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
             yield dtype, example
 
 
-# What is worth a variant of its own: aligned operands, of sizes from one table to the next.
+# Cases with a variant of their own: aligned operands, of sizes from one table to the next.
 
 ROW_SIZES = (48, 128, 144, 1024, 1040, 4096, 4112, 16384, 16400)
 

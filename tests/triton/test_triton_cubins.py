@@ -19,7 +19,7 @@ SIZES |= {"int8_t": 1, "bool": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """What cuobjdump says of a cubin."""
+    """Return the output of cuobjdump for a cubin."""
 
     entries: list[str]
     architecture: str
@@ -104,7 +104,7 @@ def test_launchers_match_the_machine_code(
         # own in each block, which is not counted in what a block may have.
         reserved = 1024 if row["target"] >= 90 and row["shared_bytes"] else 0
         assert code.static_shared == reserved, row
-        # From 9.0 on code for one version alone, which the driver's choice of a target knows.
+        # From 9.0 on, code is for one version only; the driver's choice of a target considers this.
         assert code.architecture == f"{row['target']}{'a' if row['target'] >= 90 else ''}", row
 
 

@@ -33,7 +33,7 @@ def driver() -> str:
 
 
 def types(parameters: str) -> list[str]:
-    """The types of a prototype's parameters, with enumerations as what C makes of them."""
+    """Return the types of a prototype's parameters, with enumerations as C's integers."""
     parameters = re.sub(rf"\b({'|'.join(ENUMERATIONS)})\b", "int", parameters)
     parameters = parameters.replace("unsigned int", "unsigned")
     return [re.sub(r"\w+$", "", each.strip()).replace(" ", "") for each in parameters.split(",")]

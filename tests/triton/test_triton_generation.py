@@ -1,4 +1,4 @@
-"""``python -m codegen triton``: what is compiled when, and what is said of mistakes."""
+"""``python -m codegen triton``: what it compiles and when, and the errors for mistakes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_only_what_changed_is_compiled(run: Generate, tree: Path, tmp_path: Path
     assert first.summary.endswith(": 1 operator, 2 kernels for sm_80, 2 compiled")
     names = {"triton/scale.c", "triton/scale.h", "triton/targets.h", "triton/kernels.json"}
     assert set(first.written) == names
-    # The folder is as it should be: the cache, too, is left alone.
+    # The folder is up to date, so the cache is not touched either.
     (tmp_path / "cache").rename(tmp_path / "kept")
     assert set(run().unchanged) == names
     assert not (tmp_path / "cache").exists()
@@ -257,7 +257,7 @@ def test_a_python_without_triton(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_triton")
 def test_an_isolated_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As pip's, which hides what is installed by a module that its variable lets Python find."""
+    """A build like pip's: a module that its variable adds to the path hides installed packages."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nsys.path = [path for path in sys.path if 'site-packages' not in path]\n"
     )
@@ -274,7 +274,7 @@ def test_a_triton_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("targets", ["", "sm_80", "80;90", "75"])
-def test_targets_that_are_none(targets: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_targets(targets: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["triton", "--output-dir", "out", "--targets", targets])
     assert re.search(f"argument --targets: got '?{targets}'?; expected ", capsys.readouterr().err)

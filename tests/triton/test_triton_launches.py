@@ -1,4 +1,4 @@
-"""What the Triton backend tells NVIDIA's driver, by a library with the driver's interface."""
+"""The Triton backend's calls of NVIDIA's driver, recorded by a library with its interface."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Workplace:
         current: int | None = None,
         **environment: str,
     ) -> list[Json]:
-        """Makes calls in a process of their own; returns what became of each."""
+        """Makes calls in a process of their own; returns their results."""
         job = {
             "library": str(self.calls),
             "calls": calls,
@@ -118,7 +118,7 @@ def workplace(calls: Path, driver: Path, generated: Generated, tmp_path: Path) -
 
 
 def address_of(name: str) -> int:
-    """Nobody reads it: where a tensor would be, aligned."""
+    """An aligned address for a tensor that is never read."""
     return PLACES[name] << 40
 
 
@@ -160,7 +160,7 @@ class Expected:
     grid: int  # along x, the only dimension that kernels use
     request: Json
     target: int | None = None  # None: the same for all
-    parameters: Json = field(default_factory=dict)  # of which there may be more
+    parameters: Json = field(default_factory=dict)  # there may be more of them
 
 
 def case(
@@ -491,7 +491,7 @@ def test_a_device_that_no_kernel_is_for(workplace: Workplace, capability: str) -
 
 @on_all_targets
 def test_a_device_with_less_shared_memory(workplace: Workplace) -> None:
-    """8.6 runs the code for 8.0, all of which fits."""
+    """8.6 runs the code for 8.0: every kernel fits."""
     (outcome,) = workplace.run(gemm(1280, 1280, 512), devices="8.6")
     (launch,) = launches(outcome)
     assert workplace.variant(launch, 80)["variant"] == "float16_large_nn"
@@ -508,7 +508,7 @@ def test_a_device_with_less_shared_memory(workplace: Workplace) -> None:
         "cuLaunchKernel",
     ],
 )
-def test_what_the_driver_refuses_is_told(workplace: Workplace, function: str) -> None:
+def test_errors_of_the_driver_are_reported(workplace: Workplace, function: str) -> None:
     large = gemm(2560, 1280, 512)
     outcomes = workplace.run(large, large, RECORDING_DRIVER_FAIL=f"{function}:719")
     for outcome in outcomes:

@@ -23,7 +23,7 @@ on_each_build = pytest.mark.parametrize("generated", [ONE, ALL], indirect=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Generated:
-    """An output folder and what lies in it."""
+    """An output folder and its files."""
 
     folder: Path
     cache: Path

@@ -9,7 +9,8 @@
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
-// Arguments are checked as the library's reference says: https://docs.nvidia.com/cuda/cublas
+// Arguments are checked by the rules of the library's reference:
+// https://docs.nvidia.com/cuda/cublas
 struct cublasContext {
   int device = 0;
   cudaStream_t stream = nullptr;
@@ -34,7 +35,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 
 namespace {
 
-// A matrix in columns; transposed, in rows.
+// A matrix stored by columns, or by rows if transposed.
 struct Matrix {
   cublasOperation_t operation;
   cudaDataType type;

@@ -5,7 +5,7 @@
 
 #include "cublas_v2.h"
 
-// What src/cuda uses of cuBLASLt: one product with a bias.
+// The part of cuBLASLt that src/cuda uses: one product with a bias.
 
 enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
@@ -27,7 +27,7 @@ using cublasLtMatmulDesc_t = struct cublasLtMatmulDescOpaque_t*;
 using cublasLtMatrixLayout_t = struct cublasLtMatrixLayoutOpaque_t*;
 using cublasLtMatmulPreference_t = struct cublasLtMatmulPreferenceOpaque_t*;
 
-// For which problem and alignments it was chosen, for which alone it is good.
+// The problem and the alignments that it was chosen for, and is valid for.
 struct cublasLtMatmulAlgo_t {
   std::uint64_t data[16];
 };

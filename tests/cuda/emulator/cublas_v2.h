@@ -5,7 +5,7 @@
 
 #include "cuda_runtime.h"
 
-// What src/cuda uses of cuBLAS: columns, as in Fortran, on host memory, by naive loops.
+// The part of cuBLAS that src/cuda uses: columns, as in Fortran, on host memory, by naive loops.
 
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,

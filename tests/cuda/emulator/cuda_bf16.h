@@ -5,7 +5,7 @@
 
 #include "cpu/half.h"
 
-// What src/cuda uses of the vendor's header of this name.
+// The part of the vendor's header of this name that src/cuda uses.
 class __nv_bfloat16 {
  public:
   __nv_bfloat16() = default;

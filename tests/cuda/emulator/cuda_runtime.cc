@@ -38,7 +38,7 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-// Few, so that kernels that size their grid by it have to loop.
+// Few, so that kernels that size their grid by it must loop.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = 2;
   return cudaSuccess;

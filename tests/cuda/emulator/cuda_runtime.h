@@ -9,8 +9,8 @@
 
 #include "emulator.h"
 
-// What src/cuda uses of the vendor's header of this name. There is no <<<>>> and nothing that
-// synchronizes, which a CUDA graph would not capture.
+// The part of the vendor's header of this name that src/cuda uses. There is no <<<>>> and nothing
+// that synchronizes, which a CUDA graph would not capture.
 
 #define __global__
 #define __device__
@@ -67,7 +67,7 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribut
 
 namespace emulator {
 
-// True for what cudaMalloc has given on the device, of so many bytes at least.
+// True for memory of cudaMalloc on the device, of at least so many bytes.
 bool HasMemory(int device, const void* memory, std::size_t bytes);
 
 cudaError_t RunHere(Launch launch, const std::function<void()>& kernel);
@@ -118,7 +118,7 @@ T Shuffle(const Place& place, unsigned mask, const T& value, unsigned source) {
 
 }  // namespace emulator
 
-// As in CUDA, lanes see the others of their `width` lanes only; one past these is the calling one.
+// As in CUDA, a lane sees only its group of `width` lanes; an index past these means itself.
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize, EMULATED_CALLER) {
   const unsigned lane = emulator::Lane(), source = lane ^ lane_mask;

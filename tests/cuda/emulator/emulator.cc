@@ -17,7 +17,7 @@
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-// Where the linker puts all that is __shared__; null where nothing is.
+// The section where the linker puts __shared__ variables; null if there are none.
 extern char __start_emulated_shared[] __attribute__((weak));
 extern char __stop_emulated_shared[] __attribute__((weak));
 
@@ -30,7 +30,7 @@ constexpr std::size_t kStackBytes = 64 << 10;
 constexpr std::size_t kDefaultSharedLimit = 48 << 10;
 constexpr std::size_t kLargestSharedLimit = 227 << 10;  // of sm_90
 
-// A stack to switch to. AddressSanitizer is told of every switch.
+// A stack to switch to. AddressSanitizer gets a notice of every switch.
 struct Fiber {
   ucontext_t context = {};
   std::unique_ptr<char[]> stack;
@@ -56,7 +56,7 @@ std::vector<Launch> launches;
 std::map<const void*, std::size_t> shared_limits;
 
 Fiber scheduler;
-std::deque<Fiber> fibers;  // a deque, whose elements stay where they are
+std::deque<Fiber> fibers;  // a deque, whose elements keep their addresses
 std::vector<Fiber*> idle;  // of these
 Fiber* running = &scheduler;
 
@@ -86,7 +86,7 @@ void FiberMain() {
 
 Fiber& MakeFiber() {
   Fiber& fiber = fibers.emplace_back();
-  fiber.stack.reset(new char[kStackBytes]);  // not make_unique, which would write all of it
+  fiber.stack.reset(new char[kStackBytes]);  // not make_unique, which would initialize all of it
   fiber.bottom = fiber.stack.get();
   fiber.size = kStackBytes;
   getcontext(&fiber.context);
@@ -139,8 +139,8 @@ std::string Describe(const Thread& thread) {
   throw Misuse(text);
 }
 
-// The threads of the warp of `thread` that take part in its exchange; none while one of its mask is
-// elsewhere.
+// The threads of the warp of `thread` that take part in its exchange; none until all threads of its
+// mask have arrived.
 std::vector<Thread*> Participants(const Thread& thread) {
   const std::size_t first = (&thread - threads.data()) / kWarpSize * kWarpSize;
   std::vector<Thread*> participants;
@@ -156,7 +156,7 @@ std::vector<Thread*> Participants(const Thread& thread) {
   return participants;
 }
 
-// Lets those go on that have met at the exchange of `thread`.
+// Resumes the threads that have met at the exchange of `thread`.
 bool ReleaseExchange(const Thread& thread) {
   const std::vector<Thread*> participants = Participants(thread);
   for (Thread* receiver : participants) {
@@ -181,7 +181,7 @@ std::vector<unsigned> Order(unsigned count) {
   return result;
 }
 
-// As far as the warp comes without the others: a warp may be that fast.
+// Runs the warp as far as it gets without the other warps: a warp may be that fast.
 void RunWarp(std::size_t first, std::size_t size) {
   bool goes_on = true;
   while (goes_on) {
@@ -196,7 +196,7 @@ void RunWarp(std::size_t first, std::size_t size) {
   }
 }
 
-// Lets the threads go on, which are to be at one barrier; false where all have left.
+// Resumes the threads, which must be at one barrier; false if all have left the kernel.
 bool ReleaseBarrier() {
   const auto has_left = [](const Thread& t) { return t.state == Thread::State::kDone; };
   if (std::all_of(threads.begin(), threads.end(), has_left)) return false;
@@ -214,8 +214,8 @@ uint3 At(unsigned linear, const Index& size) {
   return {linear % size.x, linear / size.x % size.y, linear / size.x / size.y};
 }
 
-// Shared memory starts as NaNs: a GPU leaves there what it likes. Not by memset, which
-// AddressSanitizer watches for writes between variables.
+// Shared memory starts as NaNs, since on a GPU it is uninitialized. Not by memset, which
+// AddressSanitizer checks for writes between variables.
 __attribute__((no_sanitize_address)) void SpoilShared() {
   for (char* p = __start_emulated_shared; p != __stop_emulated_shared; ++p) *p = '\xff';
   std::fill(dynamic_shared.begin(), dynamic_shared.end(), ~std::uint64_t{0});
@@ -281,7 +281,7 @@ bool Run(const Launch& launch, const std::function<void()>& body) {
       RunBlock(launch.block);
     }
   } catch (const Misuse&) {
-    fibers.clear();  // some are in the midst of the kernel
+    fibers.clear();  // some are in the middle of the kernel
     idle.clear();
     throw;
   }

@@ -9,8 +9,8 @@
 #include <vector>
 
 // Runs CUDA kernels on host memory: the blocks one after another, and in each one fiber per thread,
-// which runs until it waits for others. What a GPU would turn into a hang or a wrong result, a
-// thread that others wait for in vain for instance, is an error here that says which and where.
+// which runs until it waits for others. A mistake that makes a GPU hang or give a wrong result, as
+// a thread that never reaches a barrier, is an error here that names the thread and the place.
 namespace emulator {
 
 struct Index {
@@ -25,7 +25,7 @@ struct Launch {
   int device = 0;  // the current one
 };
 
-// What a kernel did that a GPU need not notice.
+// A mistake of a kernel that a GPU may not detect.
 struct Misuse : std::logic_error {
   using logic_error::logic_error;
 };
@@ -34,16 +34,16 @@ inline constexpr int kDeviceCount = 2;
 inline constexpr int kWarpSize = 32;
 
 // The order of the blocks, and of a block's threads between two barriers: ascending with seed 0,
-// else random, which shows what only the order kept right.
+// else random, which reveals kernels that depend on the order.
 void SetOrder(unsigned seed);
 
-// Notes a launch that does not go through `Run`.
+// Records a launch that does not go through `Run`.
 void Record(const Launch& launch);
 
 // Every launch since the last call of `TakeLaunches`.
 std::vector<Launch> TakeLaunches();
 
-// False where a GPU would refuse the configuration. Throws `Misuse`.
+// False if a GPU would refuse the configuration. Throws `Misuse`.
 bool Run(const Launch& launch, const std::function<void()>& kernel);
 
 // Dynamic shared memory that a kernel may have: 48 KiB unless raised, as by cudaFuncSetAttribute.

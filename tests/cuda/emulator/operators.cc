@@ -8,9 +8,9 @@
 #include "cuda_runtime.h"
 #include "infini/ops/operator.h"
 
-// Calls the CUDA implementations as tests/cuda/emulated.py asks on standard input, which says what
-// is read here, and answers on standard output. Each buffer is an allocation of just its size: what
-// an access beside it does, AddressSanitizer says.
+// Calls the CUDA implementations by the requests of tests/cuda/emulated.py on standard input, which
+// defines their format, and answers on standard output. Each buffer is an allocation of exactly its
+// size, so that AddressSanitizer reports every access beside it.
 namespace infini::ops {
 namespace {
 

@@ -7,8 +7,8 @@
 #include "cublas_v2.h"
 #include "cuda_runtime.h"
 
-// Kernels right and wrong, of which the argument names one: shows that the emulator runs the right
-// one and notices what is wrong with the others.
+// Right and wrong kernels; the argument names one of them. Shows that the emulator runs the right
+// ones and reports the mistakes of the others.
 namespace {
 
 constexpr int kBlock = 96;

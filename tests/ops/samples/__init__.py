@@ -25,7 +25,7 @@ SAMPLES_FILE = Path(__file__).parent / "samples.zip"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-# Tensors that torch wants on the CPU, on whatever device the others are; by operator and argument.
+# Tensors that torch expects on the CPU, for any device of the others; by operator and argument.
 _ON_THE_CPU = {
     ("_foreach_addcdiv", "scalars"),
     ("_foreach_addcmul", "scalars"),
@@ -48,12 +48,12 @@ class Sample:
     arguments: dict[str, Value]
 
     def is_strided(self) -> bool:
-        """Says whether every tensor is: none is sparse, quantized or opaque."""
+        """Says whether every tensor is strided: none is sparse, quantized or opaque."""
         found = (leaf for value in self.arguments.values() for leaf in leaves(value))
         return not any(isinstance(leaf, CompositeValue) for leaf in found)
 
     def fits(self, schema: Any) -> bool:
-        """Says whether ``bind`` can: another torch may have other arguments."""
+        """Says whether ``bind`` works: another torch may have other arguments."""
         needed = {each.name for each in schema.arguments if not each.has_default_value()}
         return needed <= self.arguments.keys() and not self._unknown(schema)
 
@@ -68,7 +68,7 @@ class Sample:
         }
 
     def _unknown(self, schema: Any) -> list[str]:
-        """Names what ``schema`` lacks and this call needs: an argument of None it does not."""
+        """Returns the arguments, other than None, that ``schema`` lacks."""
         names = {argument.name for argument in schema.arguments}
         given = {name for name, value in self.arguments.items() if value is not None}
         return sorted(given - names)

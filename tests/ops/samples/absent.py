@@ -1,4 +1,4 @@
-"""Why an overload has no sample: reviewed by hand, or what the dispatcher says.
+"""Why an overload has no sample: a reason reviewed by hand, or one from the dispatcher.
 
 Kept out of ``samples`` itself, which needs nothing but torch.
 """
@@ -18,7 +18,7 @@ _REVIEWED: dict[SkipReason, dict[str, str]] = {
     SkipReason.NOTHING_TO_COMPARE: {
         "detach_": "forgets how a tensor came about, and leaves its values",
         "mkldnn_rnn_layer.out": "leaves part of the workspace that it writes uninitialized",
-        "requires_grad_": "sets a flag of autograd, and leaves the values",
+        "requires_grad_": "sets a flag of autograd, and does not change the values",
     },
     SkipReason.OPERAND_NOT_RECORDABLE: {
         "_fw_primal_copy.out": "takes tensors of inference mode only",
@@ -26,7 +26,7 @@ _REVIEWED: dict[SkipReason, dict[str, str]] = {
         "from_file.out": "takes the name of a file",
         "mkldnn_rnn_layer_backward.out": "takes a workspace of oneDNN's for this processor only",
     },
-    # The dispatcher has one, which refuses whatever it is given.
+    # The dispatcher has a kernel, which refuses all arguments.
     SkipReason.NO_KERNEL: {
         "_indices_copy.out": _VIEW,
         "_nested_from_padded.out": _NESTED,
@@ -35,14 +35,14 @@ _REVIEWED: dict[SkipReason, dict[str, str]] = {
         "_nested_tensor_from_tensor_list.out": _NESTED,
         "_nested_view_from_buffer_copy.out": _NESTED,
         "_nested_view_from_jagged_copy.out": _NESTED,
-        "_pin_memory.out": "copies what lies on the CPU into an accelerator's pinned memory",
+        "_pin_memory.out": "copies a tensor of the CPU into an accelerator's pinned memory",
         "_resize_output.out": "resizes tensors without memory only",
         "_sparse_broadcast_to_copy.out": _VIEW,
         "_values_copy.out": _VIEW,
         "indices_copy.out": _VIEW,
         "values_copy.out": _VIEW,
     },
-    # With the reference first.
+    # The reference comes first.
     SkipReason.VENDOR_DEFECT: {
         "_compute_linear_combination.out": (
             "pytorch: adds to out instead of writing it (torch 2.13)"
@@ -62,6 +62,6 @@ def why_absent(overload: Any, device: str) -> tuple[SkipReason, str]:
     if name in REVIEWED:
         return REVIEWED[name]
     if not has_kernel(overload, device):
-        return SkipReason.NO_KERNEL, f"torch's dispatcher has none of {name} for strided tensors"
+        return SkipReason.NO_KERNEL, f"torch's dispatcher has no {name} for strided tensors"
     recorded_with = load().header["torch_version"]
     return SkipReason.NO_SAMPLE, f"{name} was not recorded with torch {recorded_with}"

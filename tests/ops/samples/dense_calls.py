@@ -246,7 +246,7 @@ def _others() -> Rows:
 
 
 def _uninitialized() -> Rows:
-    """What these hand out has no defined values: they get none to hand out, or write none."""
+    """Overloads with undefined results: these calls have no elements, or write none."""
     out = {"out": torch.randn(3, 4)}
     yield "empty.out", {"size": [2, 3]} | out
     none = {"self": torch.randn(0, 3), "size": [0, 3], "stride": [3, 1], "physical_layout": [1, 0]}

@@ -39,7 +39,7 @@ def _table() -> dict[str, list[Call]]:
     return table
 
 
-# What a ``_foreach_`` overload is given for an argument, by its type in the schema.
+# The value of an argument of a ``_foreach_`` overload, by its type in the schema.
 _FOREACH: dict[str, Callable[[], Any]] = {
     "List[Tensor]": lambda: [torch.rand(3, 2) + 0.25, torch.rand(4) + 0.25],
     "List[number]": lambda: [0.5, 0.75],

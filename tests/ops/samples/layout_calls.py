@@ -1,6 +1,6 @@
 """Calls written by hand, of overloads that take or give sparse, quantized or opaque tensors.
 
-These name their outputs too: torch does not change the layout of one that it is given.
+The calls name their outputs too, because torch does not change the layout of a given output.
 """
 
 from __future__ import annotations

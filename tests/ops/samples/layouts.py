@@ -15,7 +15,7 @@ def kind_of(tensor: torch.Tensor) -> str:
 
 
 def take_apart(tensor: torch.Tensor) -> Parts:
-    """Returns the dense tensors that hold all there is to know but the shape; values first."""
+    """Returns dense tensors with all content but the shape; values first."""
     kind = kind_of(tensor)
     if kind == "sparse_coo":
         return tensor._values(), tensor._indices(), torch.tensor(tensor.is_coalesced())
@@ -56,7 +56,7 @@ def put_together(kind: str, shape: Sequence[int], parts: Parts) -> torch.Tensor:
 
 
 def dense_parts(tensor: torch.Tensor) -> Parts:
-    """Returns dense tensors that are equal where two tensors of one kind are."""
+    """Returns dense tensors, which are equal if two tensors of one kind are equal."""
     if kind_of(tensor) == "strided":
         return (tensor,)
     # Copied, because a sparse tensor has more memory than elements in use.

@@ -1,4 +1,4 @@
-"""Records samples.zip anew: ``nox -s samples``.
+"""Re-records samples.zip: ``nox -s samples``.
 
 Needs torch with ``torch.testing._internal`` (and its dependency ``expecttest``), takes a few
 minutes on one core, and prints which overloads remain without a sample. Run it by hand when
@@ -28,7 +28,7 @@ from samples.siblings import Target, direct_candidates, family_candidates, targe
 # The order is also that of the test ids.
 DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "int64", "bool")
 
-# These hand out, or depend on, uninitialized memory: two calls agree by chance only. (The
+# These return, or depend on, uninitialized memory: two calls agree only by chance. (The
 # pivots that ``linalg_lstsq`` gives to LAPACK's gelsy are not initialized.)
 _UNINITIALIZED = re.compile(r"empty|^_?resize|^linalg_lstsq")
 

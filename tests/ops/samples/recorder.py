@@ -22,7 +22,7 @@ from .values import BlankValue, CompositeValue, DeviceValue, NamedValue, TensorV
 MAX_ELEMENTS = 4096
 SEED = 0
 
-# A call beyond this many per overload and dtype is not even looked at. It bounds memory.
+# Calls beyond this number per overload and dtype are ignored, to limit memory.
 _MAX_CALLS = 48
 _MAX_SAMPLES_PER_OPINFO = 60
 
@@ -92,7 +92,7 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if result is NotImplemented:
             result = func(*args, **kwargs)
         if "empty" in func._schema.name:
-            result.zero_()  # or whatever lay in memory would be recorded as the next argument
+            result.zero_()  # or the next call would be recorded with uninitialized values
         return result
 
     def _observe(self, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ MAX_SAMPLES = 3
 # Of many candidates with the same features, trying more than this finds nothing new.
 _MAX_ATTEMPTS = 30
 
-# Recorded tensors above this are taken only where no smaller ones show the same.
+# Larger recorded tensors are used only if no smaller ones have the same features.
 _LARGE_BYTES = 4096
 
 # How often a sample must give the same result: some calls read uninitialized memory.
@@ -61,7 +61,7 @@ def _first_converted(target: Target, dtype: str, chosen: dict[str, list[Sample]]
 
 
 def _convert(target: Target, sample: Sample, dtype: str) -> Sample | None:
-    """Returns the sample in another dtype, with outputs found anew, or None if torch refuses."""
+    """Returns the sample in another dtype, with new outputs, or None if torch refuses."""
     given = {
         name: value
         for name, value in sample.arguments.items()
@@ -79,7 +79,7 @@ def _convert(target: Target, sample: Sample, dtype: str) -> Sample | None:
 
 
 def _pick(target: Target, dtype: str, group: list[dict[str, Value]]) -> Iterator[Sample]:
-    """Yields working samples; each next one shows the most features not seen before."""
+    """Yields working samples; each has the most features that earlier ones lack."""
     covered: set[Any] = set()
     pending = [(features(arguments), arguments) for arguments in group]
     found = 0
@@ -97,7 +97,7 @@ def _pick(target: Target, dtype: str, group: list[dict[str, Value]]) -> Iterator
 
 
 def features(arguments: dict[str, Value]) -> set[Any]:
-    """Describes a call by what may matter: ranks, layouts, dtypes, options, absent arguments."""
+    """Returns the features of a call: ranks, layouts, dtypes, options, absent arguments."""
     found: set[Any] = set()
     for name, value in arguments.items():
         found.add((name, isinstance(value, list) and len(value)))
@@ -117,7 +117,7 @@ def _leaf_features(name: str, leaf: Value) -> set[Any]:
 
 
 def _rank(new: set[Any], arguments: dict[str, Value]) -> tuple[bool, int, int]:
-    """Sorts calls: empty and large ones last, then by the most new, then by the least bytes."""
+    """Returns a sort key: empty and large calls last, then most new features, then size."""
     sizes = [
         len(leaf.data)
         for value in arguments.values()
@@ -138,7 +138,7 @@ def for_other_devices(target: Target, calls: Iterable[dict[str, Value]]) -> dict
             if classify(error.cause) is SkipReason.NO_KERNEL:
                 samples[sample.dtype].append(sample)
         except (UnboundArgumentError, VacuousError, MismatchError):
-            continue  # it runs here, so the reason is another; or its outputs are not named
+            continue  # the call runs on the CPU, or does not name its outputs
     return samples
 
 
@@ -164,7 +164,7 @@ def _works(target: Target, sample: Sample) -> bool:
 
 
 def _disturb_allocator(value: float) -> None:
-    """Leaves freed memory of many sizes behind, for whoever reads what nobody wrote."""
+    """Frees memory of many sizes, so that reads of uninitialized memory find other values."""
     _ = [torch.full((elements,), value) for elements in range(1, 64) for _ in range(2)]
 
 

@@ -1,4 +1,4 @@
-"""Which recorded calls can serve an ``out`` or in-place overload that nobody recorded."""
+"""Finds recorded calls that fit an ``out`` or in-place overload without calls of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Argument values as data: what a sample holds, how it is written and brought to life.
+"""Argument values as data: how a sample stores them, and how they become arguments again.
 
 A value is ``None``, a bool, number or string, a list of values, or one of the frozen
 classes below. Nothing here depends on the version of torch that recorded it.
@@ -35,7 +35,7 @@ class TensorValue:
         )
 
     def with_dtype(self, dtype: str) -> TensorValue:
-        """Converts the elements, so that what tells them apart survives."""
+        """Converts the elements, so that different ones stay different."""
         elements = self._elements()
         if elements.is_floating_point() and dtype == "bool":
             elements = elements.double() > 0
@@ -50,8 +50,8 @@ class TensorValue:
         dtype = getattr(torch, self.dtype)
         if not self.data:
             return torch.empty(0, dtype=dtype)
-        # Copied, because MKL's last bits depend on how memory is aligned: torch's own always
-        # is to 64 bytes, a Python buffer is not.
+        # Copied, because MKL's last bits depend on how memory is aligned: torch
+        # always aligns it to 64 bytes, a Python buffer does not.
         return torch.frombuffer(bytearray(self.data), dtype=dtype).clone()
 
 
@@ -69,7 +69,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _data(elements: torch.Tensor) -> bytes:
-    # Not through numpy, which need not be there and has no bfloat16.
+    # Not through numpy, which is optional and has no bfloat16.
     return bytes(elements.contiguous().view(torch.uint8).tolist()) if elements.numel() else b""
 
 
@@ -83,7 +83,7 @@ class CompositeValue:
 
     @property
     def dtype(self) -> str:
-        """That of the values; a quantized tensor's are whole numbers."""
+        """The dtype of the values; a quantized tensor has integers."""
         return self.parts[0].dtype
 
     def with_dtype(self, dtype: str) -> CompositeValue:
@@ -96,7 +96,7 @@ class CompositeValue:
 
 @dataclass(frozen=True)
 class BlankValue:
-    """An output tensor: only what the caller of an ``out`` overload must know of it."""
+    """An output tensor: only the facts that the caller of an ``out`` overload must know."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -114,7 +114,7 @@ class NamedValue:
 
 @dataclass(frozen=True)
 class DeviceValue:
-    """Stands for whatever device the test runs on."""
+    """A placeholder for the device that the test runs on."""
 
 
 def materialize(value: Value, device: str) -> Any:

@@ -1,4 +1,4 @@
-// Kernels that compute: what torch has for the CPU, on the memory of the device.
+// Kernels that compute: torch's kernels for the CPU, on the memory of the device.
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/addr.h>
@@ -18,7 +18,7 @@ at::Tensor& Kernels::add_out(const at::Tensor& self, const at::Tensor& other,
   return Write(at::add(OnHost(self), OnHost(other), alpha), out);
 }
 
-// torch would make it of operators that round the product in types shorter than float.
+// torch would use operators that round the product in types shorter than float.
 at::Tensor Kernels::addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
                          const at::Scalar& beta, const at::Scalar& alpha) {
   CheckOperands(vec1.device(), {self, vec2});
@@ -55,7 +55,7 @@ at::Tensor Kernels::relu(const at::Tensor& self) {
 at::Tensor& Kernels::sum_out(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
                              std::optional<at::ScalarType> dtype, at::Tensor& out) {
   CheckOperands(out.device(), {self});
-  // The data type of the output decides where none is asked for.
+  // Without a requested data type, that of the output decides.
   return Write(at::sum(OnHost(self), dim, keepdim, dtype ? *dtype : out.scalar_type()), out);
 }
 

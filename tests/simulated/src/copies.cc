@@ -9,7 +9,7 @@ namespace simulated {
 
 namespace {
 
-// A copy of booleans to booleans would make 1 of every byte that is not 0: no hardware does.
+// A copy of booleans to booleans would turn every byte but 0 into 1: no hardware does this.
 at::Tensor AsBytes(const at::Tensor& host) {
   return host.scalar_type() == at::kBool ? host.view(at::kByte) : host;
 }

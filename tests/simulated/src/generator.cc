@@ -38,7 +38,7 @@ class Generator final : public c10::GeneratorImpl {
     c10::GeneratorImpl* operator->() const { return generator; }
   };
 
-  // Torch locks this generator; the kernels, which know only the one inside, lock that.
+  // torch locks this generator; the kernels lock the one inside, the only one that they use.
   Locked LockedHost() const {
     c10::GeneratorImpl* const host = host_.unsafeGetGeneratorImpl();
     return {host, std::lock_guard<std::mutex>(host->mutex_)};

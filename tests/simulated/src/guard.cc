@@ -1,7 +1,7 @@
-// What torch asks of a device to make it, a stream of it, or an event the current one.
+// torch's interface to set the current device and stream, and to record events.
 //
-// All work is done when a kernel returns, so there is nothing to wait for. What is current is
-// remembered, by thread, as a real device does: a program that sets the wrong one can be caught.
+// All work is done when a kernel returns, so nothing ever waits. The current device and stream are
+// stored for each thread, as on a real device, so that tests can detect a wrong one.
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -33,7 +33,7 @@ Device Checked(Device device) {
   return {c10::kPrivateUse1, index};
 }
 
-using Time = std::chrono::steady_clock::time_point;  // all that there is to an event
+using Time = std::chrono::steady_clock::time_point;  // the only content of an event
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::kPrivateUse1; }
@@ -68,7 +68,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     current_streams[previous.device_index()] = stream.id();
     return previous;
   }
-  // Not of the interface in an older torch.
+  // Not part of the interface of an older torch.
   void* getStreamNativeHandle(const Stream stream) const {
     return reinterpret_cast<void*>(stream.id());
   }

@@ -1,4 +1,4 @@
-// What torch asks of a device beside its kernels.
+// torch's interface to a device beside the kernels.
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>

@@ -18,10 +18,10 @@
 namespace simulated {
 namespace {
 
-constexpr size_t kBytesPerDevice = size_t{4} << 30;  // of address space; pages come when touched
+constexpr size_t kBytesPerDevice = size_t{4} << 30;  // of address space; pages are allocated on use
 constexpr size_t kBytes = kDeviceCount * kBytesPerDevice;
 constexpr size_t kAlignment = 512;                  // as on a GPU
-constexpr size_t kReturnedBytes = size_t{1} << 20;  // freed blocks from this size on lose pages
+constexpr size_t kReturnedBytes = size_t{1} << 20;  // larger freed blocks return their pages
 
 // Both halves of one mapping: the addresses that tensors have, and the memory behind them.
 char* Addresses() {
@@ -38,7 +38,7 @@ char* Addresses() {
   return addresses;
 }
 
-// Gives whole pages of freed memory back, so that the peak of a program is its own.
+// Returns whole pages of freed memory to the system, so that a program's peak is its own.
 void ReturnPages(char* address, size_t size) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(Reach(address));

@@ -9,11 +9,11 @@ namespace simulated {
 
 constexpr c10::DeviceIndex kDeviceCount = 2;
 
-// An address on a device is never accessible: whoever follows one outside a kernel crashes, in
-// any thread, at any time. Kernels reach the memory behind it at another address.
+// An address on a device is never accessible: host code that dereferences one outside a kernel
+// crashes, in any thread, at any time. Kernels use another address of the same memory.
 //
-// That needs no system call per kernel, as changing the protection of pages would, and protects
-// while a kernel of another thread runs, as that could not.
+// Compared with changing the protection of pages, this needs no system call per kernel, and also
+// protects while a kernel of another thread runs.
 void* Reach(void* device_address);
 
 // Returns the device that an address lies on.
@@ -32,7 +32,7 @@ MemoryUse MemoryUseOf(c10::DeviceIndex device);
 c10::Allocator& DeviceAllocator();
 
 // Memory of the host that a real device could copy from by itself. Here that is all memory, so
-// what is pinned is merely remembered.
+// pinned blocks are only recorded.
 c10::Allocator& PinnedAllocator();
 bool IsPinned(const void* address);
 

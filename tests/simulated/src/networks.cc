@@ -1,4 +1,4 @@
-// Convolution and attention, where torch hands the whole operator to the device.
+// Convolution and attention, which torch passes to the device as whole operators.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/native/transformers/attention.h>
@@ -42,7 +42,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> Kernels::convolution_backward_ove
 
 namespace {
 
-// What attention adds to the products of queries and keys.
+// The mask that attention adds to the products of queries and keys.
 struct Attention {
   at::Tensor query, key, value;
   std::optional<at::Tensor> bias;
@@ -118,7 +118,7 @@ Kernels::_scaled_dot_product_fused_attention_overrideable_backward(
           wanted(3, attention.bias ? of_scores.sum_to_size(attention.bias->sizes()) : of_scores)};
 }
 
-// Dropout and queries that share keys are left to torch, which makes them of smaller operators.
+// For dropout and for queries that share keys, torch uses smaller operators.
 int64_t Kernels::_fused_sdp_choice(const at::Tensor& /*query*/, const at::Tensor& /*key*/,
                                    const at::Tensor& /*value*/,
                                    const std::optional<at::Tensor>& /*attn_mask*/, double dropout_p,
@@ -130,7 +130,7 @@ int64_t Kernels::_fused_sdp_choice(const at::Tensor& /*query*/, const at::Tensor
 
 }  // namespace simulated
 
-// `scaled_dot_product_attention` asks this table, not the dispatcher.
+// `scaled_dot_product_attention` uses this table, not the dispatcher.
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &simulated::Kernels::_fused_sdp_choice)
 }

@@ -1,5 +1,5 @@
-// An operator with a gradient of its own: registered for the autograd key, it is called in place
-// of torch's formula.
+// An operator with a gradient of its own: registered for the autograd key, it replaces torch's
+// formula.
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/max_pool2d_with_indices.h>

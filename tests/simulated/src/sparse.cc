@@ -1,5 +1,5 @@
-// The parts of a compressed sparse tensor, which are tensors of the device themselves. Nothing else
-// is there for sparse tensors: they are no part of a file of one dispatch key.
+// The parts of a compressed sparse tensor, which are tensors of the device themselves. Other
+// operators on sparse tensors are missing: a file covers one dispatch key only.
 
 #include <ATen/ops/ccol_indices_native.h>
 #include <ATen/ops/col_indices_native.h>

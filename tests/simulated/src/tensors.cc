@@ -46,7 +46,7 @@ at::Tensor OnHost(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_privateuseone(),
               "expected a tensor of the simulated device or the CPU, got ", tensor.device());
   void* const address = tensor.data_ptr();
-  // What lends memory to torch names the device of it, and may be wrong.
+  // Code that lends memory to torch names the device, and may name the wrong one.
   TORCH_CHECK(tensor.numel() == 0 || DeviceOf(address) == tensor.device(),
               "the memory of a tensor on ", tensor.device(), " is on ", DeviceOf(address));
   return at::from_blob(Reach(address), tensor.sizes(), tensor.strides(),
@@ -67,7 +67,7 @@ void CheckOperands(c10::Device device, std::initializer_list<at::Tensor> operand
 }
 
 at::Tensor ToDevice(const at::Tensor& host, c10::Device device) {
-  if (!host.defined()) return {};  // a gradient that nobody asked for
+  if (!host.defined()) return {};  // a gradient that is not needed
   at::Tensor tensor =
       at::empty_strided(host.sizes(), host.strides(), host.options().device(device));
   OnHost(tensor).copy_(host);
@@ -149,7 +149,7 @@ at::Tensor& Kernels::set_(at::Tensor& self) {
 // Nothing is in use on a stream when a kernel has returned.
 void Kernels::record_stream(at::Tensor& /*self*/, at::Stream /*stream*/) {}
 
-// Views: what torch does for the CPU touches no memory, so it serves here.
+// Views: torch's functions for the CPU touch no memory, so they work here.
 
 at::Tensor Kernels::as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
                                std::optional<int64_t> storage_offset) {

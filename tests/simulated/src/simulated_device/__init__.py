@@ -1,7 +1,7 @@
-"""A device on host memory that torch takes for an accelerator: ``npu``, ``mlu`` or ``musa``.
+"""A device on host memory that torch treats as an accelerator: ``npu``, ``mlu`` or ``musa``.
 
-Its kernels are the CPU's and so is its memory, but nothing else may touch that: host code that
-follows an address on the device crashes, as it would with a real one.
+Its kernels and its memory are the CPU's, but only the kernels may use the memory. Host code that
+dereferences an address on the device crashes, as with a real one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAMES = ("npu", "mlu", "musa")
 
 
 def library() -> Path:
-    """Returns the shared library that a C++ program loads to have the device.
+    """Returns the shared library that adds the device to a C++ program.
 
     There it keeps torch's name for any such device, ``privateuseone``, until the program calls
     ``c10::register_privateuse1_backend``.
@@ -24,7 +24,7 @@ def library() -> Path:
 
 
 def load(name: str) -> None:
-    """Gives torch the device under a name, once per process; a second time does nothing.
+    """Adds the device to torch under a name; a second call in a process does nothing.
 
     Raises:
         ValueError: the name is not one of ``NAMES``.

@@ -1,4 +1,4 @@
-"""``torch.npu`` and its peers: what the plug-ins of vendors have there."""
+"""``torch.npu`` and its peers: the functions that the plug-ins of vendors have there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-# Who reports what a device did must say that it is none: this is how it is recognised.
+# Marks the device as simulated, so that every report about it can say so.
 is_simulated = True
 
 Stream = torch.Stream
@@ -40,7 +40,7 @@ def set_device(device: torch.device | str | int) -> None:
 
 
 def device(device: torch.device | str | int) -> AbstractContextManager[Any]:
-    """Makes a device the current one, for a ``with`` statement."""
+    """Makes a device current inside a ``with`` statement."""
     return torch.accelerator.device_index(_index(device))
 
 
@@ -100,7 +100,7 @@ def mem_get_info(device: torch.device | str | int | None = None) -> tuple[int, i
 
 
 def empty_cache() -> None:
-    """Does nothing: the device keeps no memory that nobody uses."""
+    """Does nothing: the device keeps no unused memory."""
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -113,7 +113,7 @@ def _memory_use(device: torch.device | str | int | None) -> tuple[int, int, int]
 
 
 def _index(device: torch.device | str | int | None) -> int:
-    """Returns the number of a device, the current one's where none is given."""
+    """Returns the index of a device; without one, the index of the current device."""
     if device is None:
         return current_device()
     index = device if isinstance(device, int) else torch.device(device).index
