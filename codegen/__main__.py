@@ -9,11 +9,11 @@ from codegen.cli import EXIT_BAD_INPUT, main
 
 
 def _main() -> int:
-    if not __debug__:  # torchgen checks schemas by assertions
+    if not __debug__:  # torchgen checks schemas with assertions
         if os.environ.pop("PYTHONOPTIMIZE", ""):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
         print(
-            "codegen: error: Python got -O, which skips the checks of schemas. "
+            "codegen: error: Python runs with -O, which disables the checks of schemas. "
             "Run: python -m codegen",
             file=sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""``python -m codegen torch``: brings an output folder up to date with its inputs."""
+"""``python -m codegen torch``: generates the PyTorch backend, unless it is up to date."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from codegen.translate import make_library
 
 
 def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResult:
-    """Generates the PyTorch backend into ``folder``, unless it is there already."""
+    """Generate the PyTorch backend into ``folder``, unless the folder is up to date."""
     digest = inputs.digest()
     if outcome := up_to_date(folder, digest):
         return outcome
-    # Here, because importing them takes longer than all of the above.
+    # Imported here because these imports take longer than everything above.
     from codegen.emit import render_torch
     from codegen.selection import choose_for
 
@@ -35,7 +35,7 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResu
         reasons = Counter(skip.reason.value for skip in library.skipped)
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
         nothing_left = (
-            f"{inputs.selection} and {SELECTION_VARIABLE} leave no operator to generate: {counts}; "
+            f"{inputs.selection} and {SELECTION_VARIABLE} select no operator: {counts}; "
             "expected at least one"
         )
         raise GenerationError("\n".join([*choice.notes, nothing_left]))
@@ -55,7 +55,7 @@ def generate(inputs: Inputs, folder: Path, *, dry_run: bool = False) -> SyncResu
 
 
 def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> Narrowing | None:
-    """What the environment asks for; ``None``: it narrows nothing."""
+    """Return what ``INFINI_OPS_TORCH_OPS`` selects; None if it does not narrow the build."""
     from codegen.selection import choose, load_selection, parse_variable
 
     selection = parse_variable(inputs.variable)
@@ -71,7 +71,7 @@ def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> N
 
 
 def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:
-    """What torch has and can't be reached, since it is not what a hand-written base says."""
+    """Report operators of torch that can't be called: their hand-written base has other parameters."""
     for skip in library.skipped:
         if skip.reason is SkipReason.OTHER_BASE:
             base = bases[schemas.public_names[skip.aten_name]]
@@ -79,7 +79,7 @@ def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base
                 each.schema.overload_name: each.schema for each in schemas.by_name[skip.aten_name]
             }[skip.overload_name]
             yield (
-                f"{base.where}: '{base.overload.schema}' is not what torch "
-                f"{schemas.torch_version} has: '{atens}'. It stays without the PyTorch backend; "
-                "give the base torch's parameters, or another name"
+                f"{base.where}: '{base.overload.schema}' differs from the schema in torch "
+                f"{schemas.torch_version}: '{atens}'. The operator is built without the PyTorch "
+                "backend; give the base torch's parameters, or another name"
             )
