@@ -92,7 +92,7 @@ def load_schemas(torch: Torch) -> Schemas:
 
 @dataclass(frozen=True, kw_only=True)
 class NativeFunctions:
-    """All functions of a torch in torchgen's own model, for code that uses torchgen's C++ emitters."""
+    """All functions of a torch in torchgen's model, for code that uses torchgen's C++ emitters."""
 
     torch_version: str
     functions: tuple[torchgen_model.NativeFunction, ...]
@@ -127,8 +127,7 @@ class NativeFunctions:
 
 @contextlib.contextmanager
 def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
-    """Provide the functions of ``torch``; within the context, ``import torchgen`` gets its
-    torchgen.
+    """Provide the functions of ``torch``; within it, ``import torchgen`` gets this torch's own.
 
     Raises ``GenerationError`` for files that torchgen rejects.
     """

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"{error.filename}: {error.strerror}"
     except ModuleNotFoundError as error:
         message = (
-            f"{sys.executable} has no module '{error.name}'; expected jinja2, pyyaml and the modules "
-            f"that torchgen imports. Run: {sys.executable} -m pip install jinja2 pyyaml "
+            f"{sys.executable} has no module '{error.name}'; expected jinja2, pyyaml and what "
+            f"torchgen imports. Run: {sys.executable} -m pip install jinja2 pyyaml "
             "typing_extensions"
         )
     print(f"codegen: error: {message}", file=sys.stderr)
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     _declare_registry(
         add(
             "registry",
-            help="list the hand-written implementations and their slots, from the sources of a build",
+            help="list the hand-written implementations of a build and their slots",
         )
     )
     _declare_triton(

@@ -71,7 +71,7 @@ def _narrowing(inputs: Inputs, schemas: Schemas, bases: Mapping[str, Base]) -> N
 
 
 def _contradictions(schemas: Schemas, library: Library, bases: Mapping[str, Base]) -> Iterator[str]:
-    """Report operators of torch that can't be called: their hand-written base has other parameters."""
+    """Report operators of torch whose hand-written base has other parameters."""
     for skip in library.skipped:
         if skip.reason is SkipReason.OTHER_BASE:
             base = bases[schemas.public_names[skip.aten_name]]

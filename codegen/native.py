@@ -3,8 +3,8 @@ build: INFINI_OPS_REGISTER(<Op>, Device::Type::k<Platform> or cuda::kDevice, <sl
 at configure time. #if is not evaluated.
 
 Reports all errors at once, by line, with exit code 2: two implementations of one (operator, device,
-slot); a slot that the source may not use (0 to 7, and 9 below src/triton); an operator that src/base
-does not declare.
+slot); a slot that the source may not use (0 to 7, and 9 below src/triton); an operator without a
+declaration in src/base.
 
 Writes native_ops_metadata.json, schema_version 1, which is installed beside the module
 (infini.ops.native_metadata_path()):
