@@ -13,7 +13,7 @@ def _main() -> int:
         if os.environ.pop("PYTHONOPTIMIZE", ""):
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
         print(
-            "codegen: error: Python runs with -O, which disables the checks of schemas. "
+            "codegen: error: Python got -O, which skips the checks of schemas. "
             "Run: python -m codegen",
             file=sys.stderr,
         )

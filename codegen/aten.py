@@ -70,7 +70,7 @@ def find_torch(root: Path | None = None) -> Torch:
 
 
 def load_schemas(torch: Torch) -> Schemas:
-    """Read all schemas; raise ``GenerationError`` for files that torchgen rejects."""
+    """Read all schemas; raise ``GenerationError`` for files that torchgen refuses."""
     by_name: dict[str, list[Declaration]] = {}
     with native_functions(torch) as parsed, _refusals_reported(torch):
         for function in parsed.functions:
@@ -129,7 +129,7 @@ class NativeFunctions:
 def native_functions(torch: Torch) -> Iterator[NativeFunctions]:
     """Provide the functions of ``torch``; within it, ``import torchgen`` gets this torch's own.
 
-    Raises ``GenerationError`` for files that torchgen rejects.
+    Raises ``GenerationError`` for files that torchgen refuses.
     """
     with _torchgen_in(torch.torchgen):
         with _refusals_reported(torch):
@@ -204,7 +204,7 @@ def _refusal(torch: Torch, error: Exception) -> str:
     else:
         where, what = str(torch.schema_file), "it"
     return (
-        f"{where}: torchgen rejects {what}: {' '.join(complaint.split())}; expected schemas "
+        f"{where}: torchgen refuses {what}: {' '.join(complaint.split())}; expected schemas "
         f"that {torch.torchgen} can read. Reinstall torch"
     )
 

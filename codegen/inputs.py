@@ -26,9 +26,7 @@ class Inputs:
     selection: Path
     variable: str  # the value of INFINI_OPS_TORCH_OPS, "" if it is not set
     base_dir: Path  # folder of the hand-written base headers, which replace generated ones
-    registry: Path | None = (
-        None  # native_ops_metadata.json of the build; None: it has no native operators
-    )
+    registry: Path | None = None  # native_ops_metadata.json; None: no native operators
 
     def hand_written_bases(self) -> frozenset[str]:
         """The operators that have a hand-written base header."""

@@ -1,8 +1,9 @@
-"""What a backend registers with the dispatcher: its kernels, and wrappers made from them.
+"""The registrations of a backend with the dispatcher: its kernels, and wrappers of them.
 
-torchgen writes the wrappers that guard the device. Its own wrappers of out= and in-place functions
-need two kernels that a backend may not have, do not check what they write into, crash on
-mutable functions and do not compile for lists: they are written here.
+torchgen generates the wrappers that guard the device. Its wrappers of out= and in-place functions
+have problems: they need two kernels that a backend may not have, do not check the tensors that they
+write, crash on mutable functions, and do not compile for lists. This module generates those
+wrappers instead.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from torchgen.api.types import DispatcherSignature
     from torchgen.model import Argument, BackendIndex, NativeFunction
 
-# Backends that torch keeps functional: a structured out= kernel gives them nothing.
-# c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
+# Torch functionalizes these backends, so a structured out= kernel is of no use to them.
+#
+# Source: c10/core/DispatchKey.cpp, non_functional_backend_dispatch_keyset
 _FUNCTIONAL_BACKENDS = frozenset({"XLA", "Lazy"})
 
 _COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
@@ -27,11 +29,11 @@ _COPIES = frozenset({"_copy_from", "_copy_from_and_resize"})
 
 @dataclass(frozen=True, kw_only=True)
 class Kernels:
-    """The kernels that the file lists for one dispatch key, as torchgen's emitters want them."""
+    """The kernels that the file lists for one dispatch key, as torchgen's emitters need them."""
 
     file: BackendFile
     index: BackendIndex
-    # Overrides of the autograd of operators, not their kernels.
+    # The kernels override the autograd of operators.
     is_autograd: bool
 
     @property
@@ -42,32 +44,32 @@ class Kernels:
         return bool(self.index.has_kernel(function))
 
     def is_symint(self, function: NativeFunction) -> bool:
-        """Whether a size that the kernel takes may be symbolic."""
+        """True if the kernel takes symbolic sizes."""
         return str(function.func.name) in self.file.symint
 
     def guards(self, function: NativeFunction) -> bool:
-        """Copies are between two devices: their kernels choose."""
+        """True if the device is guarded. Copies use two devices: their kernels choose one."""
         return self.file.device_guard and str(function.func.name) not in _COPIES
 
     def wrapper(self, function: NativeFunction) -> str:
-        """Unique for an overload under the key, and as torchgen calls them."""
+        """The name of the wrapper: torchgen's name, unique for an overload under the key."""
         prefix = f"wrapper_{self.key}_{function.func.name.overload_name}_"
         return str(_signature(function, prefix=prefix).name())
 
     def kernel(self, function: NativeFunction) -> str:
-        """The kernel that the owner of the backend writes."""
+        """The qualified name of the kernel that the author of the backend defines."""
         file = self.file
         return f"::{file.cpp_namespace}::{file.class_name}::{member_name(file, function)}"
 
     def callee(self, function: NativeFunction) -> str:
-        """What to call for the kernel of ``function``, the guards of its device included."""
+        """The C++ function to call: the device-guarding wrapper, or the kernel itself."""
         return self.wrapper(function) if self.guards(function) else self.kernel(function)
 
 
 def make_kernels(
     file: BackendFile, entries: Sequence[Entry], parsed: NativeFunctions, *, is_autograd: bool
 ) -> Kernels:
-    """The kernels of ``entries``, which name operators that ``parsed`` has."""
+    """Collect the kernels of ``entries``, which name operators of ``parsed``."""
     from torchgen.model import BackendIndex, BackendMetadata, DispatchKey
 
     functions = [parsed.by_name[entry.name] for entry in entries]
@@ -89,7 +91,7 @@ def make_kernels(
 
 
 def member_name(file: BackendFile, function: NativeFunction) -> str:
-    """The kernel in its class: torchgen's name, marked where its sizes are symbolic."""
+    """The kernel's name in its class: torchgen's name, with a suffix if its sizes are symbolic."""
     from torchgen.api import dispatcher
 
     suffix = "_symint" if str(function.func.name) in file.symint else ""
@@ -102,12 +104,12 @@ class Registration:
 
     operator: str  # "add.Tensor"
     function: str  # expression: pointer to a function with the signature of the dispatcher
-    definition: str = ""  # of that function, where it is not the kernel itself
-    source: str = ""  # the operator from whose kernel it is derived
-    header: str = ""  # that the definition needs: "add" of ATen/ops/add_ops.h
+    definition: str = ""  # definition of that function, unless it is the kernel itself
+    source: str = ""  # the operator whose kernel it calls, if derived
+    header: str = ""  # needed by the definition: "add" for ATen/ops/add_ops.h
 
 
-# Writes the wrapper of one function that calls the kernel of another.
+# Generates a wrapper of one function that calls the kernel of another.
 _Make = Callable[[Kernels, "NativeFunction", "NativeFunction"], str]
 
 
@@ -162,15 +164,15 @@ def _derived(
 
 
 def _maker(kernels: Kernels, source: NativeFunction, function: NativeFunction) -> _Make | None:
-    """How to derive ``function`` from the kernel of ``source``, if that serves."""
+    """How to derive ``function`` from the kernel of ``source``; None if that is not possible."""
     if str(function.func.name) == "_copy_from_and_resize":
         return _resizing
     if "inplace_view" in function.tags:
-        return None  # it changes the argument, not the values in it
+        return None  # it changes the argument itself, not its values
     if source.func.kind().name == "functional":
-        # torch's own kernel for all backends does better than a wrapper would: it ends in the out=
-        # or functional one, and checks what that operator is particular about (``abs_`` refuses
-        # complex numbers); a factory (``empty.out``) has nothing to copy.
+        # For these, torch's own kernel for all backends is better than a wrapper. It calls the out=
+        # or functional operator, and makes the checks of that operator (``abs_`` refuses complex
+        # numbers). A factory (``empty.out``) has nothing to copy.
         is_derived_by_torch = (
             function.has_composite_kernel
             if source.func.arguments.tensor_options is not None
@@ -189,7 +191,7 @@ def _maker(kernels: Kernels, source: NativeFunction, function: NativeFunction) -
 
 
 def has_composite(function: NativeFunction, backend: str) -> bool:
-    """Whether torch has a kernel for every backend, made from other operators."""
+    """True if torch has a kernel for every backend, made from other operators."""
     if (
         function.has_composite_implicit_autograd_kernel
         or function.has_composite_explicit_autograd_kernel
@@ -202,7 +204,7 @@ def has_composite(function: NativeFunction, backend: str) -> bool:
 
 
 def _guarded(kernels: Kernels, function: NativeFunction) -> str:
-    """Checks that all arguments are on one device and makes it the current one, by torchgen."""
+    """The device-guarding wrapper: it checks that all arguments are on one device. By torchgen."""
     from torchgen.dest import RegisterDispatchKey
     from torchgen.selective_build.selector import SelectiveBuilder
     from torchgen.utils import Target
@@ -220,12 +222,12 @@ def _guarded(kernels: Kernels, function: NativeFunction) -> str:
 
 
 def _can_copy(function: NativeFunction, functional: NativeFunction) -> bool:
-    """Whether what ``functional`` returns is all that ``function`` writes and returns."""
+    """True if ``functional`` returns exactly the values that ``function`` writes and returns."""
     return len(functional.func.returns) == len(_fresh_returns(function)) + len(_written(function))
 
 
 def _can_allocate(functional: NativeFunction, out: NativeFunction) -> bool:
-    """Whether the Meta key can tell what ``functional`` returns, and ``out`` writes only that."""
+    """True if the Meta key can compute the returned shapes, and ``out`` writes nothing else."""
     return (
         "dynamic_output_shape" not in functional.tags
         and functional.func.arguments.tensor_options is None
@@ -236,12 +238,12 @@ def _can_allocate(functional: NativeFunction, out: NativeFunction) -> bool:
 
 
 def _can_replace(inplace: NativeFunction, out: NativeFunction) -> bool:
-    """Whether ``out`` writes one thing, and ``inplace`` nothing but ``self``."""
+    """True if ``out`` writes one tensor, and ``inplace`` writes only ``self``."""
     return len(_written(inplace)) == len(_written(out)) == len(out.func.arguments.out) == 1
 
 
 def _copying(kernels: Kernels, function: NativeFunction, functional: NativeFunction) -> str:
-    """An out=, in-place or mutable function: copies what the functional kernel returns."""
+    """Define an out=, in-place or mutable function: it copies the functional kernel's results."""
     given = _given(function, functional)
     arguments = [given[each.name] for each in functional.func.arguments.flat_all]
     lines = [f"auto results_ = {kernels.callee(functional)}({', '.join(arguments)});"]
@@ -255,7 +257,7 @@ def _copying(kernels: Kernels, function: NativeFunction, functional: NativeFunct
 
 
 def _allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunction) -> str:
-    """A functional one: the Meta key tells the shapes, the out= kernel writes the values."""
+    """Define a functional one: the Meta key computes shapes, the out= kernel writes the values."""
     from torchgen.api.translate import translate
     from torchgen.api.types import Expr
     from torchgen.context import native_function_manager
@@ -284,7 +286,7 @@ def _allocating(kernels: Kernels, functional: NativeFunction, out: NativeFunctio
 
 
 def _replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -> str:
-    """An in-place one: not every out= kernel may write into what it reads."""
+    """Define an in-place one with a temporary: an out= kernel may not support its input as out."""
     (written,) = _written(inplace)
     lines = [
         f"auto out0_ = empty_as({written.name});",
@@ -295,7 +297,7 @@ def _replacing(kernels: Kernels, inplace: NativeFunction, out: NativeFunction) -
 
 
 def _resizing(kernels: Kernels, function: NativeFunction, copy_from: NativeFunction) -> str:
-    """``_copy_from_and_resize``: not a variant of ``_copy_from`` to torchgen."""
+    """Define ``_copy_from_and_resize``, which torchgen does not treat as a variant."""
     return f"""\
 at::Tensor {kernels.wrapper(function)}(const at::Tensor & self, const at::Tensor & dst) {{
   if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
@@ -314,7 +316,7 @@ def _call_of_out(
 
 
 def _given(function: NativeFunction, kernel: NativeFunction) -> dict[str, str]:
-    """Expressions for the arguments of ``kernel`` in a wrapper of ``function``."""
+    """C++ expressions for the arguments of ``kernel`` in a wrapper of ``function``."""
     given = {each.name: each.name for each in function.func.arguments.flat_all}
     if kernel.func.arguments.tensor_options is not None:
         out = function.func.arguments.out[0].name
@@ -334,7 +336,7 @@ def _definition(
     lines: list[str],
     returned: list[str],
 ) -> str:
-    """The wrapper of ``function`` that calls the kernel of ``source``, both symbolic or not."""
+    """The wrapper of ``function`` around the kernel of ``source``; both symbolic, or neither."""
     from torchgen.context import native_function_manager
 
     with native_function_manager(function):
@@ -361,7 +363,7 @@ def _element(variable: str, index: int, count: int) -> str:
 
 
 def _written(function: NativeFunction) -> list[Argument]:
-    """What the function writes into, in the order in which its functional form returns it."""
+    """The written arguments, in the order in which the functional variant returns them."""
     arguments = function.func.arguments
     return [*arguments.out, *(each for each in arguments.flat_non_out if each.is_write)]
 

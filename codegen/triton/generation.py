@@ -1,4 +1,4 @@
-"""Brings an output folder up to date with ``src/triton/ops``."""
+"""Updates an output folder from ``src/triton/ops``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CODEGEN = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to generate, and with what."""
+    """The targets and operators to generate, and the tools to use."""
 
     targets: tuple[int, ...]
     workers: int
@@ -33,7 +33,7 @@ class Request:
 
 
 def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncResult:
-    """Compiles what changed. Where nothing did, that is found out without reading a kernel."""
+    """Compile the variants that changed. If the folder is up to date, no kernel is read."""
     toolchain = find_toolchain(request.python)
     digest = digest_of(_inputs(request, toolchain))
     if outcome := up_to_date(folder, digest):
@@ -49,7 +49,7 @@ def generate(request: Request, folder: Path, *, dry_run: bool = False) -> SyncRe
     )
     files = render(plans, compiled.kernels, toolchain, read_data_types())
     outcome = synchronize(files, folder, inputs=digest, summary=summary, dry_run=dry_run)
-    # True of this run only, and so not in the manifest.
+    # Only in the result of this run, not in the manifest.
     summary += f", {compiled.fresh} compiled"
     return replace(outcome, summary=summary, notes=compiled.notes)
 
