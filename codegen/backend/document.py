@@ -140,7 +140,7 @@ class _BackendReader(Reader):
                 self.report(
                     listed[name][1],
                     f"autograd: '{name}' is a variant of '{other}', which is listed under "
-                    f"{key} on line {line}; list {', '.join(names)} either all under "
+                    f"{key} on line {line}; expected {', '.join(names)} all under "
                     "autograd, or none of them",
                 )
 

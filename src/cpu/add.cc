@@ -15,7 +15,7 @@ namespace {
 
 template <typename T>
 void AddAll(const Tensor& input, const Tensor& other, const Scalar& alpha, const Tensor& out) {
-  // As the type itself holds it.
+  // alpha in the precision of the type itself.
   const auto factor = static_cast<Computed<T>>(static_cast<T>(alpha.To<Computed<T>>()));
   const auto kernel = INFINI_OPS_KERNEL(AddElements<T>);
   cpu::Elementwise<T>(input, other, out, [=](const T* a, const T* b, T* c, std::int64_t count) {

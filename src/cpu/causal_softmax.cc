@@ -18,7 +18,7 @@
 namespace infini::ops {
 namespace {
 
-// Of float32 in the widest vectors.
+// Lanes of float32 in the widest vectors.
 constexpr std::size_t kMostLanes = 16;
 
 template <typename T>

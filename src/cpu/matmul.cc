@@ -9,7 +9,7 @@
 namespace infini::ops {
 namespace {
 
-// With the dimensions that vectors lack, in `out`, too.
+// Adds the dimensions that vectors lack, in `out` too.
 cpu::Product ProductOf(const Tensor& input, const Tensor& other, const Tensor& out) {
   cpu::Product product{cpu::Matrices(input), cpu::Matrices(other), cpu::Matrices(out),
                        out.data_type()};

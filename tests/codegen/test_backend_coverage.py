@@ -62,15 +62,15 @@ def test_what_every_backend_needs_is_named_first(bare: Coverage) -> None:
     ("name", "reason"),
     [
         ("cudnn_convolution", "no CPU kernel, only CUDA"),
-        ("empty_strided", "makes the tensors that the CPU fallback needs"),
+        ("empty_strided", "creates tensors, which the CPU fallback itself needs"),
         ("unfold", "a view, which cannot share the memory of a copy on the CPU"),
-        ("set_.source_Tensor", "changes its argument itself, of which the CPU has a copy"),
+        ("set_.source_Tensor", "changes the argument itself, but the CPU fallback works on a copy"),
         ("_nested_get_values", "no kernel in torch"),
         (
             "fbgemm_pack_gemm_matrix_fp16",
-            "torch's kernel for all backends serves its own devices only",
+            "torch's kernel for all backends works only on torch's own devices",
         ),
-        ("_to_sparse", "to a layout that is under other dispatch keys than the backend's"),
+        ("_to_sparse", "converts to a layout whose dispatch keys are not the backend's"),
     ],
 )
 def test_why_something_is_missing(bare: Coverage, name: str, reason: str) -> None:

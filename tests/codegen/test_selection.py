@@ -117,10 +117,13 @@ def test_the_variable_can_name_a_file(tmp_path: Path, schemas: Schemas) -> None:
     ("value", "message"),
     [
         ("gelo", "named 'gelo'; did you mean 'gelu'?"),
-        ("abs_inplace", "named 'abs_inplace'; 'abs_inplace' is ATen's 'abs_': write that"),
-        ("internal_softmax", "; 'internal_softmax' is ATen's '_softmax': write that"),
-        ("absolute_inplac*", "; 'absolute_inplace' is ATen's 'absolute_': write that"),
-        ("add.out", "named 'add.out'; a name stands for all its overloads: write 'add'"),
+        (
+            "abs_inplace",
+            "named 'abs_inplace'; the ATen name of 'abs_inplace' is 'abs_'; write that",
+        ),
+        ("internal_softmax", "; the ATen name of 'internal_softmax' is '_softmax'; write that"),
+        ("absolute_inplac*", "; the ATen name of 'absolute_inplace' is 'absolute_'; write that"),
+        ("add.out", "named 'add.out'; a name selects all its overloads; write 'add'"),
         ("zz*", "that matches 'zz*'"),
         ("fft_ffft*", "that matches 'fft_ffft*'; did you mean 'fft_"),
     ],
@@ -152,7 +155,7 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
         ),
         (
             "operators:\n  - abs\noperators:\n  - exp\n",
-            "3: 'operators' stands twice, first on line 1; make them one",
+            "3: duplicate key 'operators', first on line 1; merge them",
         ),
         (
             "operators: abs\n",
@@ -161,11 +164,11 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
         ("operators: {all: 1}\n", "1: operators: got a mapping, expected 'all' or a list"),
         ("operators:\n  - abs\n  - 3\n", "3: operators: got the number 3, expected a name; put"),
         ("operators:\n  - abs\n  - [exp]\n", "3: operators: got a list, expected a name"),
-        ("operators:\n  - abs\n  - abs\n", "3: 'abs' stands twice"),
-        ("operators:\n  - exp\n  - abs\n", "3: 'abs' belongs before 'exp'"),
+        ("operators:\n  - abs\n  - abs\n", "3: duplicate entry 'abs'"),
+        ("operators:\n  - exp\n  - abs\n", "3: 'abs' is not in sorted order; move it before 'exp'"),
         (
             "operators:\n  - *_backward\n",
-            "2: not YAML: found undefined alias '_backward'; a pattern",
+            "2: not YAML: found undefined alias '_backward'; put a pattern that begins",
         ),
         ("operators:\n  - *\n", "2: not YAML: "),
         ("operators:\n  - abs\nexcluded: {exp: }\n", "3: excluded: 'exp' needs a reason"),
@@ -176,7 +179,7 @@ def test_a_typed_name_that_the_file_leaves_out(tmp_path: Path, schemas: Schemas)
             "1: operators: got a value of the type '!!python/object:os.system', expected 'all'",
         ),
         ("operators:\n  - abs\nexcluded: {exp: null}\n", "3: excluded: 'exp' needs a reason"),
-        ("operators:\n  - abs\nexcluded: {exp: a, exp: b}\n", "3: excluded: 'exp' stands twice"),
+        ("operators:\n  - abs\nexcluded: {exp: a, exp: b}\n", "3: excluded: duplicate entry 'exp'"),
         ("operators:\n  - abs\nexcluded: {[exp]: a}\n", "3: excluded: got a list, expected a name"),
         (
             "{[operators]: [abs]}\n",
@@ -196,7 +199,7 @@ def test_malformed_selections(tmp_path: Path, text: str, message: str) -> None:
 
 def test_all_findings_are_reported_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, "operators:\n  - exp\n  - exp\n  - abs\nother: 1\n")
-    with pytest.raises(GenerationError, match=r"(?s)twice.*belongs before.*unknown key"):
+    with pytest.raises(GenerationError, match=r"(?s)duplicate entry.*move it before.*unknown key"):
         load_selection(path)
 
 
@@ -225,7 +228,7 @@ def test_what_is_no_text(tmp_path: Path, content: bytes, message: str) -> None:
 def test_deep_nesting(tmp_path: Path) -> None:
     path = write(tmp_path, "operators: " + "[" * 3000)
     with pytest.raises(
-        GenerationError, match=r"ops\.yaml: got hundreds of lists .*; expected a sel"
+        GenerationError, match=r"ops\.yaml: got hundreds of nested lists .*; expected a sel"
     ):
         load_selection(path)
 
@@ -255,7 +258,7 @@ def test_a_file_selects_operators_written_by_hand(tmp_path: Path) -> None:
 def test_what_is_typed_without_torch_is_written_by_hand() -> None:
     assert hand_written_selection("add", HAND_WRITTEN, alone=True) == ["add"]
     expected = (
-        r"^INFINI_OPS_TORCH_OPS: no operator written by hand is 'rms_nom', and this build has no "
+        r"^INFINI_OPS_TORCH_OPS: 'rms_nom' is not a hand-written operator, and this build has no "
         r"torch; did you mean 'rms_norm'\?$"
     )
     with pytest.raises(GenerationError, match=expected):
