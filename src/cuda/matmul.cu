@@ -9,7 +9,7 @@ namespace infini::ops {
 namespace cuda {
 namespace {
 
-// True when each dimension of `out` but the last two comes from an input. Torch resizes any other.
+// True if the batch dimensions of `out` are those of the inputs. Torch resizes any other `out`.
 bool HasBatchOf(const Tensor& out, const Tensor& a, const Tensor& b) {
   const std::size_t rank = out.dimensions();
   if (rank != std::max(a.dimensions(), b.dimensions())) return false;

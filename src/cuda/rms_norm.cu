@@ -48,7 +48,7 @@ __device__ A ScaleOf(A sum_of_squares, std::int64_t size, A epsilon) {
   return A(1) / sqrt(sum_of_squares / static_cast<A>(size) + epsilon);
 }
 
-// Rows of whole vectors, few enough that the threads keep them.
+// Rows of whole vectors, short enough that the threads can keep them.
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operands<T> operands) {
   using A = Computed<T>;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kMaxThreads) NormInRegisters(Rows rows, Operan
   });
 }
 
-// All other rows: they are read twice, the second time from a cache if that holds them.
+// All other rows. They are read twice, the second time possibly from a cache.
 template <typename T, int width>
 __global__ void __launch_bounds__(kMaxThreads) NormTwice(Rows rows, Operands<T> operands) {
   using A = Computed<T>;

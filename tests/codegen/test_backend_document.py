@@ -405,7 +405,7 @@ _WRONG = {
     "autograd-key": (
         ONE.replace("PrivateUse1", "AutogradPrivateUse1"),
         "1: backend: 'AutogradPrivateUse1' is the autograd key of 'PrivateUse1'; write "
-        "'PrivateUse1', and the operators under 'autograd'",
+        "'PrivateUse1', and list the operators under 'autograd'",
     ),
     "no-autograd-key": (
         f"{ONE.replace('PrivateUse1', 'FPGA')}autograd: [sin]\n",

@@ -12,7 +12,8 @@ namespace {
 
 using Request = InfiniOpsTritonCausalSoftmaxRequest;
 
-// Of matrices in at most one dimension: `matrices.data` is where those of `out` and `input` begin.
+// For at most one dimension of matrices: `matrices.data` contains the addresses in `out` and
+// `input`.
 Request MakeRequest(const Geometry<2>& matrices, const Tensor& input, const Tensor& out) {
   const DataType type = out.data_type();
   const std::size_t last = out.dimensions() - 1;

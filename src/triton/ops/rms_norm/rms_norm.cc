@@ -12,7 +12,7 @@ namespace {
 
 using Request = InfiniOpsTritonRmsNormRequest;
 
-// Of rows in at most two dimensions: `rows.data` is where those of `out` and of `input` begin.
+// For at most two dimensions of rows: `rows.data` contains the addresses in `out` and `input`.
 Request MakeRequest(const Geometry<2>& rows, const Tensor& input, const Tensor& weight, double eps,
                     const Tensor& out) {
   const DataType type = out.data_type();
