@@ -86,9 +86,9 @@ struct Operator<Cat, Device::Type::kCpu, 0> {
   static void Run(Span<Tensor> tensors, std::int64_t dim, const Tensor& out) {
     if (!Supports(tensors, dim, out)) {
       throw std::invalid_argument(
-          "cat: slot 0 takes aligned strided tensors of one bool or real type, of the same shape "
-          "but for dimension `dim`, and an out of the shape they have together that overlaps "
-          "neither itself nor an input; got " +
+          "cat: slot 0 takes aligned strided tensors of one bool or real type, whose shapes differ "
+          "only in dimension `dim`, and an out of the concatenated shape; out must not overlap "
+          "itself or an input; got " +
           DescribeAll(tensors) + ", dim " + std::to_string(dim) + " and out " + Describe(out));
     }
     const std::size_t dimension = DimensionOf(dim, out);

@@ -168,8 +168,8 @@ struct Operator<Cast, cuda::kDevice, 0> {
     if (!Supports(input, out)) {
       throw std::invalid_argument(
           "cast: slot 0 takes an aligned strided tensor of an integer, float or bool type and an "
-          "out of such a type, of a shape that it broadcasts to, that overlaps neither itself nor, "
-          "in part, the input; got " +
+          "out of such a type and of a shape that the tensor broadcasts to; out must not overlap "
+          "itself, or the input unless both are the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
     if (input.data_type() == out.data_type()) {

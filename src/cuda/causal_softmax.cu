@@ -148,9 +148,9 @@ struct Operator<CausalSoftmax, cuda::kDevice, 0> {
   static void Run(const Invocation& invocation, const Tensor& input, const Tensor& out) {
     if (!Supports(input, out)) {
       throw std::invalid_argument(
-          "causal_softmax: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 "
-          "and float64 and one shape [..., m, n], m <= n, where out overlaps neither itself nor, "
-          "in part, the input; got " +
+          "causal_softmax: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
+          "float64) and one shape [..., m, n], m <= n; out must not overlap itself, or the input "
+          "unless both are the same view; got " +
           Describe(input) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

@@ -127,9 +127,10 @@ struct Operator<RmsNorm, cuda::kDevice, 0> {
                   double eps, const Tensor& out) {
     if (!Supports(input, weight, eps, out)) {
       throw std::invalid_argument(
-          "rms_norm: slot 0 takes aligned tensors of one type of float16, bfloat16, float32 and "
-          "float64, a weight of the size of the last dimension, and an out of the shape of the "
-          "input that overlaps neither itself nor, in part, another tensor; got " +
+          "rms_norm: slot 0 takes aligned tensors of one type (float16, bfloat16, float32 or "
+          "float64), a weight of the size of the last dimension, and an out of the shape of the "
+          "input; out must not overlap itself, or another tensor unless both are the same view; "
+          "got " +
           Describe(input) + ", weight " + Describe(weight) + " and out " + Describe(out));
     }
     if (out.element_count() == 0) return;

@@ -115,9 +115,9 @@ struct Operator<Gemm, Device::Type::kNvidia, 9> {
                   const Tensor& out) {
     if (!TakesArguments(a, b, alpha, beta, trans_a, trans_b, out)) {
       throw std::invalid_argument(
-          "gemm: slot 9 takes aligned tensors of one type of float16, bfloat16 and float32, "
-          "[..., m, k], [..., k, n] and out [..., m, n], to which the inputs broadcast and which "
-          "shares no memory with them, and real alpha and beta; got " +
+          "gemm: slot 9 takes aligned tensors of one type (float16, bfloat16 or float32), [..., m, "
+          "k], [..., k, n] and out [..., m, n], whose leading dimensions the inputs broadcast to, "
+          "and real alpha and beta; out must not share memory with an input; got " +
           Describe(a) + (trans_a ? " transposed, " : ", ") + Describe(b) +
           (trans_b ? " transposed and out " : " and out ") + Describe(out));
     }
