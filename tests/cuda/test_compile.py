@@ -186,7 +186,8 @@ def test_what_no_slot_takes_is_refused_before_anything_runs(program_says: list[s
     assert program_says[-1] == (
         "refused: add: slot 0 takes aligned strided tensors of one real type, an alpha that the "
         "type can hold, and an out of the shape that they broadcast to; out must not overlap "
-        "itself, or an input unless both are the same view; got float32[4], int32[4] and out float32[4]"
+        "itself, or an input unless both are the same view; got float32[4], int32[4] "
+        "and out float32[4]"
     )
 
 

@@ -56,7 +56,8 @@ def test_the_example_runs_without_python(tmp_path: Path) -> None:
         "by slot 8   = 9 ... 34",
         "error: add: slot 0 takes aligned strided tensors of one real type, an alpha that the type "
         "can hold, and an out of the shape that they broadcast to; out must not overlap itself, or "
-        "an input unless both are the same view; got float32[2, 3], float32[2] and out float32[2, 3]",
+        "an input unless both are the same view; got float32[2, 3], float32[2] "
+        "and out float32[2, 3]",
     ]
 
 
