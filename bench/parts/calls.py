@@ -1,4 +1,4 @@
-"""Importing the library, and its calls against torch's own: from Python and from C++."""
+"""Importing the library, and its calls compared with torch's own, from Python and from C++."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bench.rows import (
     summarize,
 )
 
-PROCESSES = 11  # odd, for a median of its own; each has to import torch first
-SHOWN = 10  # modules
+PROCESSES = 11  # odd, so that the median is a measured value; each process imports torch first
+SHOWN = 10  # modules in the table
 _IMPORT = """
 import time, torch
 wall, cpu = time.perf_counter(), time.process_time()
@@ -33,7 +33,7 @@ _PYTHON_COLUMNS = (
     *("ratio", "95 % of rounds", "no slot"),
 )
 CPP_SOURCE = ROOT / "bench" / "cpp" / "calls.cc"
-# What a C++ program needs to know of the two installed packages.
+# The properties of the two installed packages that a C++ program needs.
 _LOOK = """
 import json, pathlib, torch, infini.ops
 print(json.dumps({
@@ -46,7 +46,7 @@ print(json.dumps({
 
 
 def measure_import(context: Context) -> Iterator[Measurement]:
-    """The median over fresh processes; the first one, which compiles to bytecode, left out."""
+    """The median over new processes, without the first one, which compiles bytecode."""
     command = [sys.executable, "-c", _IMPORT]
     environment = context.library_environment
     times = [json.loads(context.run(command, environment).stdout) for _ in range(PROCESSES + 1)][1:]
@@ -78,7 +78,7 @@ def import_table(report: str) -> FigureTable:
 
 
 def measure_python(context: Context) -> Iterator[Measurement]:
-    """The median ratio over all operators, through slot 8 and without naming one."""
+    """The median ratio over all operators, through slot 8 and without a slot."""
     command = [sys.executable, "-m", "bench.python_worker", str(context.repeat)]
     cases = json.loads(context.run(command, context.library_environment).stdout)
     timed = [case for case in cases if "ns" in case]
@@ -98,7 +98,7 @@ def measure_python(context: Context) -> Iterator[Measurement]:
 def _over_operators(
     key: str, series: Sequence[Sequence[float]], note: str, *, digits: int = 2, **fields: Any
 ) -> Measurement:
-    """The median over all operators, of which ``series`` has one figure per round each."""
+    """The median over all operators; ``series`` has one value per round for each."""
     rounds = summarize(medians_by_round(series)).interval(digits)
     value = statistics.median(map(statistics.median, series))
     return Measurement(key=key, value=value, note=f"95 % of rounds {rounds}; {note}", **fields)
@@ -120,12 +120,12 @@ def _python_table(cases: Sequence[Mapping[str, Any]]) -> FigureTable:
 
 
 def measure_cpp(context: Context) -> Iterator[Measurement]:
-    """What the dispatch adds to a call at slot 8 with torch's own tensors, and the other ways."""
+    """The overhead of a dispatch at slot 8 with torch's own tensors, and other variants."""
     program = _compile(context)
-    # More rounds than in Python: a round takes a tenth of the time.
+    # More rounds than in Python, because a round takes a tenth of the time.
     command = [str(program), str(5 * context.repeat)]
     output = context.run(command, os.environ | {"OMP_NUM_THREADS": "1"}).stdout
-    # operator -> variant -> nanoseconds per call, one figure per round
+    # operator -> variant -> nanoseconds per call, one value per round
     times: dict[str, dict[str, list[float]]] = {}
     for line in output.splitlines():
         operator, variant, *nanoseconds = line.split()

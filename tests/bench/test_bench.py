@@ -121,7 +121,7 @@ class TestReport:
     def test_an_unknown_part_lists_the_parts(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             cli.main(["--only", "wheel,instal"])
-        assert "'instal' is no part; expected some of install, " in capsys.readouterr().err
+        assert "'instal' is not a part; expected some of install, " in capsys.readouterr().err
 
 
 class TestEnvironment:
@@ -177,7 +177,7 @@ class TestProfile:
         assert profile_table(records, usage).rows == (
             ("a: y.cc", "2.00", "9"),
             ("a: x.cc", "1.00", "10"),
-            ("all else: pip, CMake, the generator", "2.00", ""),
+            ("everything else: pip, CMake, the generator", "2.00", ""),
             ("the whole build", "5.00", "10"),
         )
 
